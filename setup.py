@@ -12,18 +12,24 @@ ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT / "core"))
 import build_core  # noqa: E402
 
+GLUE = ("penstock._core.c", "penstock._core_sim.c", "penstock._core_bench.c")
+
 
 class BuildOnce(build_ext):
     """Compiles a source once for all extensions that have it: ``_core_sim`` links the object files
-    of ``_core``."""
+    of ``_core``.  The glue that cffi writes gets no line numbers."""
 
     def build_extensions(self) -> None:
         compile_sources = self.compiler.compile
         objects: dict[str, str] = {}
 
         def compile_new(sources: list[str], **options: Any) -> list[str]:
-            new = [source for source in sources if source not in objects]
-            objects.update(zip(new, compile_sources(new, **options), strict=True))
+            flags = options.pop("extra_postargs")
+            for source in sources:
+                if source not in objects:
+                    own = ["-g0"] if source.endswith(GLUE) else []
+                    made = compile_sources([source], extra_postargs=[*flags, *own], **options)
+                    objects[source] = made[0]
             return [objects[source] for source in sources]
 
         self.compiler.compile = compile_new

@@ -38,9 +38,9 @@ num.partitions={partitions}
 
 
 def connector_jars() -> str:
-    """For ``spark.jars``.
+    """Return the value of ``spark.jars``.
 
-    :raises BenchError: they were not fetched.
+    :raises BenchError: the jars were not fetched.
     """
     jars = sorted(CONNECTOR.glob("*.jar"))
     if not jars:
@@ -65,10 +65,10 @@ def _java(*argv: str, heap: str) -> list[str]:
 def broker(
     *, partitions: int = 1, heap: str = "512m", directory: str | None = None
 ) -> Iterator[str]:
-    """A broker for the length of the block, its logs in memory: ``host:port``.
+    """Run a broker for the duration of the block, with its logs in memory. Yields ``host:port``.
 
     :param partitions: of a topic that is written to for the first time.
-    :raises BenchError: it does not start; the text has the end of its log.
+    :raises BenchError: the broker does not start; the text has the end of its log.
     """
     with contextlib.ExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix="penstock-kafka-", dir=directory or "/dev/shm"))

@@ -37,7 +37,7 @@ STREAM: Final = 1001
 SUBSCRIPTION: Final = "bench"
 _START_S: Final = 30.0
 _TERM: Final = 512 * 1024 * 1024
-_GOALS: Final = {"memory": 0.8, "kafka": 1.5}
+_GOALS: Final = {"memory": 0.95, "kafka": 3.0}
 
 
 @attrs.frozen(kw_only=True)

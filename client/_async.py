@@ -1,38 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client for asyncio and trio: the same words, awaited.
+"""The client for asyncio and trio.
 
-An offer or a poll never blocks, so it runs in the loop's thread. Only waiting differs: a task waits
-for the client's eventfd (:mod:`penstock.client._async_parking`). Exchanges with the daemon run in
-worker threads.
+An offer or a poll never blocks, so it runs in the loop's thread. To wait, a task waits for the
+client's eventfd (:mod:`penstock.client._async_parking`). Exchanges with the daemon run in worker
+threads.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import anyio
 
 from penstock.client._async_parking import AsyncParking
 from penstock.client._async_publication import AsyncPublication
+from penstock.client._async_service import AsyncRequestHandler, AsyncService
 from penstock.client._async_subscription import AsyncSubscription
 from penstock.client._async_threads import in_thread, to_the_end
-from penstock.client._client import Client, Registration
+from penstock.client._client import Client
 from penstock.client._connect import RETRY_S, Attempt
 from penstock.client._counters import Counter, Counters
+from penstock.client._credit_options import CreditsGiven
 from penstock.client._defaults import DEFAULT_REATTACH_S, DEFAULT_TIMEOUT_S
-from penstock.client._publication import SessionCallback
+from penstock.client._publication import Publication, SessionCallback
+from penstock.client._registration import Registration
+from penstock.client._requester import AsyncRequester
 from penstock.client._restart import LostSession
-from penstock.client._subscription import GapCallback, ImageCallback
+from penstock.client._service import Answering
+from penstock.client._subscription import GapCallback, ImageCallback, Subscription
+
+if TYPE_CHECKING:
+    from penstock.client._async_consumer import AsyncConsumerGroup
+    from penstock.client._async_typed import AsyncTypedPublication, AsyncTypedSubscription
+    from penstock.client._schemas import AnySchema
+    from penstock.client._typed import TypedPublication, TypedSubscription
+
+T = TypeVar("T")
 
 
 class AsyncClient:
-    """A :class:`penstock.Client` for asyncio and trio: the same names and results.  Made by
-    :func:`penstock.open_client`.  For the tasks of one loop."""
+    """A :class:`penstock.Client` for asyncio and trio: the same names and results.
+    :func:`penstock.open_client` makes it. Only tasks of one event loop may use it."""
 
     def __init__(self, client: Client) -> None:
         self._sync = client
@@ -40,7 +53,7 @@ class AsyncClient:
 
     @property
     def sync(self) -> Client:
-        """The plain client underneath."""
+        """The underlying synchronous client."""
         return self._sync
 
     @property
@@ -78,42 +91,146 @@ class AsyncClient:
         """See :attr:`penstock.Client.counters`."""
         return self._sync.counters
 
+    @overload
     async def add_publication(
-        self, channel: str, stream_id: int, *, on_session_lost: SessionCallback | None = None
-    ) -> AsyncPublication:
+        self, channel: str, stream_id: int, *, schema: None = None,
+        on_session_lost: SessionCallback | None = None,
+    ) -> AsyncPublication: ...
+
+    @overload
+    async def add_publication(
+        self, channel: str, stream_id: int, *, schema: type[T],
+        on_session_lost: SessionCallback | None = None,
+    ) -> AsyncTypedPublication[T]: ...
+
+    @overload
+    async def add_publication(
+        self, channel: str, stream_id: int, *, schema: AnySchema,
+        on_session_lost: SessionCallback | None = None,
+    ) -> AsyncTypedPublication[Any]: ...
+
+    async def add_publication(
+        self,
+        channel: str,
+        stream_id: int,
+        *,
+        schema: Any = None,
+        on_session_lost: SessionCallback | None = None,
+    ) -> AsyncPublication | AsyncTypedPublication[Any]:
         """See :meth:`penstock.Client.add_publication`; the callback runs in the loop."""
         add = partial(
-            self._sync.add_publication, channel, stream_id,
+            self._sync.add_publication, channel, stream_id, schema=schema,
             on_session_lost=self._in_loop(on_session_lost),
         )
-        return AsyncPublication(self._parking, await in_thread(add))
+        return _publication(self._parking, await in_thread(add))
+
+    @overload
+    async def add_exclusive_publication(
+        self, channel: str, stream_id: int, *, schema: None = None,
+        on_session_lost: SessionCallback | None = None,
+    ) -> AsyncPublication: ...
+
+    @overload
+    async def add_exclusive_publication(
+        self, channel: str, stream_id: int, *, schema: type[T],
+        on_session_lost: SessionCallback | None = None,
+    ) -> AsyncTypedPublication[T]: ...
+
+    @overload
+    async def add_exclusive_publication(
+        self, channel: str, stream_id: int, *, schema: AnySchema,
+        on_session_lost: SessionCallback | None = None,
+    ) -> AsyncTypedPublication[Any]: ...
 
     async def add_exclusive_publication(
-        self, channel: str, stream_id: int, *, on_session_lost: SessionCallback | None = None
-    ) -> AsyncPublication:
+        self,
+        channel: str,
+        stream_id: int,
+        *,
+        schema: Any = None,
+        on_session_lost: SessionCallback | None = None,
+    ) -> AsyncPublication | AsyncTypedPublication[Any]:
         """See :meth:`penstock.Client.add_exclusive_publication`; the callback runs in the loop."""
         add = partial(
-            self._sync.add_exclusive_publication, channel, stream_id,
+            self._sync.add_exclusive_publication, channel, stream_id, schema=schema,
             on_session_lost=self._in_loop(on_session_lost),
         )
-        return AsyncPublication(self._parking, await in_thread(add))
+        return _publication(self._parking, await in_thread(add))
+
+    @overload
+    async def add_subscription(
+        self, channel: str, stream_id: int, *, schema: None = None,
+        on_available: ImageCallback | None = None, on_unavailable: ImageCallback | None = None,
+        on_gap: GapCallback | None = None, credits: CreditsGiven = None,
+    ) -> AsyncSubscription: ...
+
+    @overload
+    async def add_subscription(
+        self, channel: str, stream_id: int, *, schema: type[T],
+        on_available: ImageCallback | None = None, on_unavailable: ImageCallback | None = None,
+        on_gap: GapCallback | None = None, credits: CreditsGiven = None,
+    ) -> AsyncTypedSubscription[T]: ...
+
+    @overload
+    async def add_subscription(
+        self, channel: str, stream_id: int, *, schema: AnySchema,
+        on_available: ImageCallback | None = None, on_unavailable: ImageCallback | None = None,
+        on_gap: GapCallback | None = None, credits: CreditsGiven = None,
+    ) -> AsyncTypedSubscription[Any]: ...
 
     async def add_subscription(
         self,
         channel: str,
         stream_id: int,
         *,
+        schema: Any = None,
         on_available: ImageCallback | None = None,
         on_unavailable: ImageCallback | None = None,
-        on_gap: GapCallback | None = None,
-    ) -> AsyncSubscription:
+        on_gap: GapCallback | None = None, credits: CreditsGiven = None,
+    ) -> AsyncSubscription | AsyncTypedSubscription[Any]:
         """See :meth:`penstock.Client.add_subscription`; the callbacks run in the task that
         receives."""
         add = partial(
-            self._sync.add_subscription, channel, stream_id, on_available=on_available,
-            on_unavailable=on_unavailable, on_gap=on_gap,
+            self._sync.add_subscription, channel, stream_id, schema=schema,
+            on_available=on_available, on_unavailable=on_unavailable, on_gap=on_gap,
+            credits=credits,
         )
-        return AsyncSubscription(self._parking, await in_thread(add))
+        return _subscription(self._parking, await in_thread(add))
+
+    async def requester(self, channel: str, stream_id: int) -> AsyncRequester:
+        """See :meth:`penstock.Client.requester`."""
+        made = await in_thread(self._sync.requester, channel, stream_id)
+        return AsyncRequester(self._parking, made)
+
+    def serve(
+        self,
+        channel: str,
+        stream_id: int,
+        *,
+        concurrency: int = 1,
+        reply_timeout_s: float = 1.0,
+    ) -> Callable[[AsyncRequestHandler], AsyncService]:
+        """See :meth:`penstock.Client.serve`; the function is an ``async def``."""
+        answering = Answering(self._sync, channel, stream_id, reply_timeout_s)
+        return lambda handler: AsyncService(self._parking, handler, answering, concurrency)
+
+    async def consumer_group(
+        self,
+        name: str,
+        channel: str,
+        stream_id: int,
+        *,
+        starting: Literal["latest", "earliest"] = "latest",
+        expiry_s: float = 600.0,
+    ) -> AsyncConsumerGroup:
+        """See :meth:`penstock.Client.consumer_group`."""
+        from penstock.client._async_consumer import AsyncConsumerGroup
+
+        join = partial(
+            self._sync.consumer_group, name, channel, stream_id, starting=starting,
+            expiry_s=expiry_s,
+        )
+        return AsyncConsumerGroup(await in_thread(join))
 
     async def add_counter(
         self, label: str, *, type_id: int = 1001, key: bytes = b"", value: int = 0
@@ -149,8 +266,33 @@ class AsyncClient:
 
         return on_lost
 
+    def _repr_html_(self) -> str:
+        return self._sync._repr_html_()
+
     def __repr__(self) -> str:
         return f"<Async{repr(self._sync)[1:]}"
+
+
+def _publication(
+    parking: AsyncParking, made: Publication | TypedPublication[Any]
+) -> AsyncPublication | AsyncTypedPublication[Any]:
+    """Awaited form of a publication."""
+    if isinstance(made, Publication):
+        return AsyncPublication(parking, made)
+    from penstock.client._async_typed import AsyncTypedPublication
+
+    return AsyncTypedPublication(AsyncPublication(parking, made.raw), made._codec)
+
+
+def _subscription(
+    parking: AsyncParking, made: Subscription | TypedSubscription[Any]
+) -> AsyncSubscription | AsyncTypedSubscription[Any]:
+    """Awaited form of a subscription."""
+    if isinstance(made, Subscription):
+        return AsyncSubscription(parking, made)
+    from penstock.client._async_typed import AsyncTypedSubscription
+
+    return AsyncTypedSubscription(AsyncSubscription(parking, made.raw), made._codec)
 
 
 async def _connected(attempt: Attempt) -> Client:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting in a loop of events: asyncio or trio.
+"""Let tasks of an event loop (asyncio or trio) wait for the daemon.
 
-A waiting task takes a ticket, checks its condition, and has the next wake-up written to the
-client's eventfd (``client_watch``). The loop waits for the eventfd beside its other descriptors: a
-client has no thread for it. One wake-up ends all waits of the client's tasks, and each checks its
-condition again. If recent waits were short, a task first stays awake for at most 150 us, which
-costs less than a turn of the loop; other tasks run at the latest every 16th time. As a thread that
-waits does, each task also checks its condition every 250 ms.
+A waiting task takes a ticket, checks its condition, and requests that the next wake-up is written
+to the client's eventfd (``client_watch``). The event loop waits for the eventfd together with its
+other descriptors, so a client needs no thread. One wake-up ends all waits of the client's tasks,
+and each checks its condition again. If recent waits were short, a task first stays awake for at
+most 150 us, which costs less than a turn of the loop; other tasks run at the latest every 16th
+time. Like a waiting thread, each task also checks its condition every 250 ms.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
     from penstock.client._client import Client
 
 _SLICE_S: Final = SLICE_NS / 1e9
-#: A shorter wait ends by the clock alone.
+#: A shorter wait ends only by time, without a wake-up.
 _SHORT_S: Final = 1e-3
-#: Calls in a row that may find their condition true at once before the loop has its turn.
+#: Calls in a row that may return at once before other tasks of the loop run.
 _GREEDY: Final = 16
 
 
 class _Waker(Protocol):
     async def wait(self, seconds: float) -> None:
-        """Sleep until something may have happened, at most ``seconds``."""
+        """Sleep until a wake-up, at most ``seconds``."""
 
     async def breathe(self) -> None:
-        """Let a cancellation in, and others run from time to time."""
+        """Check for a cancellation, and let other tasks run from time to time."""
 
     def call_soon(self, function: Callable[[], object]) -> None:
-        """Run in the loop, soon.  Any thread; nothing happens once the loop has ended."""
+        """Run a function in the loop soon. Any thread; does nothing after the loop has ended."""
 
     def renew(self) -> None:
         """Watch another descriptor.  In the loop."""
@@ -54,16 +54,16 @@ class _Waker(Protocol):
         """End all waits.  In the loop."""
 
     def stop(self) -> None:
-        """Let go of the descriptor.  In the loop."""
+        """Release the descriptor. In the loop."""
 
 
 class AsyncParking:
-    """Where the tasks of one client wait."""
+    """The place where the tasks of one client wait."""
 
     def __init__(self, client: Client) -> None:
-        """In the loop that the tasks will run in."""
+        """Call it in the loop in which the tasks will run."""
         self._client = client
-        self._waited_ns = -1    # by the last wait that ended, until the core has learnt of it
+        self._waited_ns = -1    # duration of the last wait, until the core has it
         backend = sniffio.current_async_library()
         self._waker: _Waker = _AsyncioWaker(client) if backend == "asyncio" else _TrioWaker(client)
         client._on_watch_renewed = lambda: self._waker.call_soon(self._waker.renew)
@@ -91,7 +91,7 @@ class AsyncParking:
                 self._waited_ns = int((time.monotonic() - began) * 1e9)
 
     async def breathe(self) -> None:
-        """Let a cancellation in, and others run from time to time."""
+        """Check for a cancellation, and let other tasks run from time to time."""
         await self._waker.breathe()
 
     def call_soon(self, function: Callable[[], object]) -> None:

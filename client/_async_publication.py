@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sending in a loop of events: see :class:`penstock.Publication`."""
+"""Publications for event loops: see :class:`penstock.Publication`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,17 @@ from typing import TYPE_CHECKING, Any
 from penstock.client._async_parking import AsyncParking
 from penstock.client._async_threads import in_thread, to_the_end
 from penstock.client._claim import Claim
+from penstock.client._no_credit import (
+    OnNoCredit,
+    PublicationCredits,
+    checked,
+    is_diverted,
+    other_of,
+)
 from penstock.client._pressure import Pressure
-from penstock.client._publication import (
+from penstock.client._publication import Publication
+from penstock.client._publication_facts import (
     BatchResult,
-    Publication,
     PublicationStatistics,
     RemoteRejection,
 )
@@ -22,8 +29,8 @@ if TYPE_CHECKING:
 
 
 class AsyncPublication:
-    """A :class:`penstock.Publication` for asyncio and trio: the same names and results.  Calls that
-    wait or ask the daemon are awaited."""
+    """A :class:`penstock.Publication` for asyncio and trio: the same names and results. Calls that
+    wait, or that exchange messages with the daemon, are awaited."""
 
     def __init__(self, parking: AsyncParking, publication: Publication) -> None:
         self._parking = parking
@@ -31,14 +38,18 @@ class AsyncPublication:
 
     @property
     def sync(self) -> Publication:
-        """The plain publication underneath."""
+        """The underlying synchronous publication."""
         return self._sync
 
     # ---- sending ---------------------------------------------------------------------------------
 
-    def offer(self, data: Payload, *, reserved_value: int = 0) -> int:
+    def offer(
+        self, data: Payload, *, reserved_value: int = 0, never_throttle: bool = False
+    ) -> int:
         """See :meth:`penstock.Publication.offer`: never waits, so it is not awaited."""
-        return self._sync.offer(data, reserved_value=reserved_value)
+        return self._sync.offer(
+            data, reserved_value=reserved_value, never_throttle=never_throttle
+        )
 
     def offer_batch(self, messages: Any) -> BatchResult:
         """See :meth:`penstock.Publication.offer_batch`: never waits, so it is not awaited."""
@@ -55,6 +66,7 @@ class AsyncPublication:
         *,
         reserved_value: int = 0,
         wait_connected: bool = True,
+        on_no_credit: OnNoCredit = "block",
     ) -> int:
         """See :meth:`penstock.Publication.send`.  If it is cancelled, nothing was sent."""
         sync = self._sync
@@ -63,16 +75,25 @@ class AsyncPublication:
             await self._parking.breathe()
             return position
 
+        checked(on_no_credit)
+
+        def settled() -> bool:
+            return is_diverted(position, on_no_credit) or sync._settled(position, wait_connected)
+
         def attempt() -> bool:
             nonlocal position
             sync._want_room()
             position = sync._offer_on(data, reserved_value)
-            return sync._settled(position, wait_connected)
+            return settled()
 
-        if not sync._settled(position, wait_connected) and not await self._parking.until(
-            attempt, timeout_s
-        ):
+        if not settled() and not await self._parking.until(attempt, timeout_s):
             await in_thread(sync._raise_timeout, position, timeout_s)
+        if is_diverted(position, on_no_credit):
+            other = other_of(sync, on_no_credit)
+            if other is not None:
+                if not isinstance(other, AsyncPublication):
+                    other = AsyncPublication(self._parking, other)
+                position = await other.send(data, timeout_s, reserved_value=reserved_value)
         return position
 
     async def send_batch(
@@ -96,6 +117,16 @@ class AsyncPublication:
         return await self._parking.until(connected, timeout_s)
 
     # ---- facts -----------------------------------------------------------------------------------
+
+    @property
+    def credits(self) -> PublicationCredits:
+        """See :attr:`penstock.Publication.credits`."""
+        return self._sync.credits
+
+    @property
+    def retry_after_s(self) -> float:
+        """See :attr:`penstock.Publication.retry_after_s`."""
+        return self._sync.retry_after_s
 
     @property
     def channel(self) -> str:
@@ -146,6 +177,15 @@ class AsyncPublication:
     def is_closed(self) -> bool:
         """See :attr:`penstock.Publication.is_closed`."""
         return self._sync.is_closed
+
+    def reset(self) -> bool:
+        """See :meth:`penstock.Publication.reset`."""
+        return self._sync.reset()
+
+    @property
+    def is_failed(self) -> bool:
+        """See :attr:`penstock.Publication.is_failed`."""
+        return self._sync.is_failed
 
     @property
     def is_exclusive(self) -> bool:
@@ -210,6 +250,9 @@ class AsyncPublication:
 
     async def __aexit__(self, *_exc: object) -> None:
         await self.close()
+
+    def _repr_html_(self) -> str:
+        return self._sync._repr_html_()
 
     def __repr__(self) -> str:
         return f"<Async{repr(self._sync)[1:]}"

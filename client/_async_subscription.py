@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Receiving in a loop of events: see :class:`penstock.Subscription`."""
+"""Subscriptions for event loops: see :class:`penstock.Subscription`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Generic, Self, TypeVar
 
 from penstock.client._async_parking import AsyncParking
 from penstock.client._async_threads import in_thread, to_the_end
+from penstock.client._credits import SubscriptionCredits
 from penstock.client._image import Image
 from penstock.client._iteration import Held, Steps
 from penstock.client._message import Message, MessageBatch
 from penstock.client._reader import DEFAULT_BATCH, DEFAULT_LIMIT, ControlledHandler, Handler
 from penstock.client._restart import Gap
 from penstock.client._subscription import Subscription, SubscriptionStatistics
+from penstock.client._withhold import Withholding
 from penstock.core.errors import ClosedError
 
 _T = TypeVar("_T", Message, MessageBatch)
@@ -27,7 +29,7 @@ class AsyncImage:
 
     @property
     def sync(self) -> Image:
-        """The plain image underneath."""
+        """The underlying synchronous image."""
         return self._sync
 
     @property
@@ -118,6 +120,9 @@ class AsyncImage:
         """See :meth:`penstock.Image.reject`."""
         await in_thread(self._sync.reject, reason)
 
+    def _repr_html_(self) -> str:
+        return self._sync._repr_html_()
+
     def __repr__(self) -> str:
         return f"<Async{repr(self._sync)[1:]}"
 
@@ -155,7 +160,8 @@ class AsyncSteps(Generic[_T]):
 class AsyncSubscription:
     """A :class:`penstock.Subscription` for asyncio and trio: the same names and results.
 
-    Calls that wait or ask the daemon are awaited.  For one task at a time."""
+    Calls that wait, or that exchange messages with the daemon, are awaited. For one task at a
+    time."""
 
     def __init__(self, parking: AsyncParking, subscription: Subscription) -> None:
         self._parking = parking
@@ -163,7 +169,7 @@ class AsyncSubscription:
 
     @property
     def sync(self) -> Subscription:
-        """The plain subscription underneath."""
+        """The underlying synchronous subscription."""
         return self._sync
 
     # ---- receiving -------------------------------------------------------------------------------
@@ -233,6 +239,41 @@ class AsyncSubscription:
         """See :meth:`penstock.Subscription.wait_connected`."""
         return await self._parking.until(lambda: self._sync.is_connected, timeout_s)
 
+    # ---- credits ---------------------------------------------------------------------------------
+
+    @property
+    def credits(self) -> SubscriptionCredits:
+        """See :attr:`penstock.Subscription.credits`."""
+        return self._sync.credits
+
+    async def withhold(self, timeout_s: float, handler: Handler | None = None) -> None:
+        """See :meth:`penstock.Subscription.withhold`. Another task may receive meanwhile, instead
+        of ``handler``. If it is cancelled, the publishers continue."""
+        sync = self._sync
+        if handler is not None:
+            sync._check_not_polling()
+            sync._drop_batch()
+        freeze = Withholding(sync, handler)
+        done = False
+        try:
+            await in_thread(freeze.request)
+            done = await self._parking.until(freeze.is_done, timeout_s)
+            if not done:
+                raise freeze.failure(timeout_s)
+            freeze.end()
+        finally:
+            if not done:
+                await to_the_end(sync.resume)
+
+    async def resume(self) -> None:
+        """See :meth:`penstock.Subscription.resume`."""
+        await in_thread(self._sync.resume)
+
+    async def drain(self, timeout_s: float, handler: Handler | None = None) -> None:
+        """See :meth:`penstock.Subscription.drain`."""
+        await self.withhold(timeout_s, handler)
+        await self.close()
+
     # ---- facts -----------------------------------------------------------------------------------
 
     @property
@@ -301,6 +342,9 @@ class AsyncSubscription:
 
     async def __aexit__(self, *_exc: object) -> None:
         await self.close()
+
+    def _repr_html_(self) -> str:
+        return self._sync._repr_html_()
 
     def __repr__(self) -> str:
         return f"<Async{repr(self._sync)[1:]}"

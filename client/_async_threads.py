@@ -13,12 +13,17 @@ _T = TypeVar("_T")
 _Args = TypeVarTuple("_Args")
 
 
+async def away(function: Callable[[*_Args], _T], *args: *_Args) -> _T:
+    """Run a call in a worker thread.  The simulator replaces this function."""
+    return await anyio.to_thread.run_sync(function, *args)
+
+
 async def in_thread(function: Callable[[*_Args], _T], *args: *_Args) -> _T:
     """Run a call that blocks; a cancellation waits for its end."""
-    return await anyio.to_thread.run_sync(function, *args)
+    return await away(function, *args)
 
 
 async def to_the_end(function: Callable[[], None]) -> None:
     """Run a call that blocks, also in a task that is being cancelled."""
     with anyio.CancelScope(shield=True):
-        await anyio.to_thread.run_sync(function)
+        await away(function)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many messages as one block of memory, however the caller holds them.
+"""Convert a batch of messages into one block of memory.
 
 ``offer_batch`` crosses into the core once. The core needs a base address and either a stride or
 int64 offsets. This module makes them from NumPy arrays, Arrow arrays and sequences, with no copy
-where the layout allows. NumPy and pyarrow are checked only when the caller brings them.
+where the layout allows. It imports neither NumPy nor pyarrow unless the caller has.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import attrs
 
 from penstock.core.errors import InvalidArgument
 
-#: Column that a RecordBatch or Table is searched for when it has several.
+#: Name of the column to send of a RecordBatch or Table with several columns.
 PAYLOAD_COLUMN = "payload"
 
 
@@ -34,14 +34,14 @@ class Block:
     """Length of the longest message in bytes."""
 
     def bounds(self) -> Any:
-        """The offsets; made up for a block of empty messages that has none."""
+        """The offsets; computed for a block of empty messages, which has none."""
         return self.offsets if self.offsets is not None else bytes(8 * (self.count + 1))
 
 
 def as_block(messages: Any) -> Block:
-    """The block that ``messages`` is, or a copy of it as one.
+    """Return ``messages`` as a block, without a copy if the layout allows.
 
-    :raises InvalidArgument: an element type, shape or null that has no bytes to send.
+    :raises InvalidArgument: an element type, a shape or a null without bytes to send.
     """
     if isinstance(messages, (str, bytes, bytearray)):
         raise InvalidArgument("a batch is many messages; use offer() for one")
@@ -133,7 +133,7 @@ def _from_arrow_offsets(values: Any) -> Block:
 
 
 def _checked(raw: memoryview, offsets: Any, count: int) -> Block:
-    """Offsets come from other libraries: they must rise and stay inside the data."""
+    """Check offsets of another library: they must rise and stay inside the data."""
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         bounds = numpy.asarray(offsets, dtype=numpy.int64)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.client._reader import Handler
 
 _PROT_NONE: Final = 0
-#: Unreadable copies that are kept mapped, so that a late access meets one of them.
+#: Number of unreadable copies that stay mapped, so that a late access hits one.
 _KEPT: Final = 1024
 _graveyard: deque[tuple[int, int, Any]] = deque()
 _libc: Final = ctypes.CDLL(None, use_errno=True)
@@ -25,9 +25,9 @@ _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 def checked_handler(handler: Handler) -> Handler:
-    """The handler, called with a copy in pages that are made unreadable when it returns.
+    """Wrap a handler: it gets a copy in pages that become unreadable when it returns.
 
-    Memory of the last 1024 messages stays mapped, unreadable.
+    The pages of the last 1024 messages stay mapped and unreadable.
     """
 
     def call(message: memoryview, header: Header) -> None:

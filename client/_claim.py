@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A frame in the log to write a message into."""
+"""Claims: write a message directly into the log."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Claim:
         return self._native.position
 
     def abort(self) -> None:
-        """Gives the frame back; nothing is delivered."""
+        """Abort the claim: the frame becomes padding, and no message is delivered."""
         self._require_open()
         self._end_view()
         self._native.abort()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which classes a client is made of: with the per-message part in C, or all of it through cffi.
+"""Choose the classes of a client: with the per-message part in C, or with all calls through cffi.
 
-The two behave alike.  ``PENSTOCK_FAST=0`` in the environment chooses the second for clients that
-connect afterwards; it is also what is used where the extension is missing, and by clients of
-another core than the one that the extension calls.
+Both behave alike. ``PENSTOCK_FAST=0`` in the environment chooses cffi for clients that connect
+afterwards. A client also uses cffi if the extension is missing or belongs to another build of the
+core.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ClientClasses:
 
 
 def client_classes(library: Library) -> ClientClasses:
-    """The fast classes if there are any for this core and they are wanted."""
+    """Return the fast classes if this core has them and the environment allows them."""
     if library is CORE and os.environ.get("PENSTOCK_FAST", "1") != "0":
         try:
             from penstock.client import _fast_path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client: one process's (or part of a process's) connection to its host's daemon."""
+"""The client: a connection of a process, or a part of it, to its host's daemon."""
 
 from __future__ import annotations
 
@@ -7,19 +7,28 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from operator import index
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
 import attrs
 
 from penstock.client._classes import client_classes
 from penstock.client._counters import Counter, Counters
+from penstock.client._credit_options import CreditsGiven, credits_given
 from penstock.client._defaults import DEFAULT_TIMEOUT_S
 from penstock.client._fork import call_in_child
+from penstock.client._handles import subscription_class
 from penstock.client._parking import Parking
 from penstock.client._port import DriverPort, Lease, PortState, Request
 from penstock.client._publication import Publication, SessionCallback
+from penstock.client._registration import (
+    Addition,
+    Registration,
+    checked_channel,
+    checked_i32,
+    client_params,
+    removal_of,
+)
 from penstock.client._restart import Bell
 from penstock.client._subscription import GapCallback, ImageCallback, Subscription
 from penstock.config.protocol import control
@@ -32,21 +41,16 @@ from penstock.core.errors import (
     PenstockError,
 )
 
+if TYPE_CHECKING:
+    from penstock.client._consumer import ConsumerGroup
+    from penstock.client._requester import Requester
+    from penstock.client._schemas import AnySchema, Codec
+    from penstock.client._service import RequestHandler, Service
+    from penstock.client._typed import TypedPublication, TypedSubscription
+
 Resource: TypeAlias = Publication | Subscription | Counter
+T = TypeVar("T")
 _R = TypeVar("_R", Publication, Subscription, Counter)
-Addition: TypeAlias = control.AddPublication | control.AddSubscription | control.AddCounter
-
-_MAX_CHANNEL = control.MAX_CHANNEL_CHARS
-
-
-@attrs.frozen(kw_only=True)
-class Registration:
-    """Record of one request, so that the client can repeat it to another daemon."""
-
-    registration_id: int
-    request: Addition
-    destinations: tuple[str, ...] = ()
-
 
 class Client:
     """Adds publications, subscriptions and counters at the host's daemon.
@@ -62,10 +66,12 @@ class Client:
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         library: core.Library = core.CORE,
+        name: str = "",
     ) -> None:
         """``timeout_s`` bounds every exchange with the daemon, in seconds; ``library`` is the
         core that does the work: the simulator has one of its own."""
         self._port = port
+        self.name = name
         self._library = library
         self._timeout_s = timeout_s
         self._pid = os.getpid()
@@ -76,7 +82,7 @@ class Client:
         self._forked = False
         #: Called on any thread when another descriptor is to be watched.
         self._on_watch_renewed: Callable[[], object] | None = None
-        params = self._params = _params(port.lease)
+        params = self._params = client_params(port.lease)
         try:
             self._handle: core.ClientHandle = core.client_open(params, library)
         except BaseException:
@@ -99,7 +105,7 @@ class Client:
 
     @property
     def client_id(self) -> int:
-        """The daemon's number of this client."""
+        """The id that the daemon gave to this client."""
         return self._port.lease.client_id
 
     @property
@@ -131,70 +137,201 @@ class Client:
 
     # ---- adding ----------------------------------------------------------------------------------
 
+    @overload
+    def add_publication(
+        self, channel: str, stream_id: int, *, schema: None = None,
+        on_session_lost: SessionCallback | None = None,
+    ) -> Publication: ...
+
+    @overload
+    def add_publication(
+        self, channel: str, stream_id: int, *, schema: type[T],
+        on_session_lost: SessionCallback | None = None,
+    ) -> TypedPublication[T]: ...
+
+    @overload
+    def add_publication(
+        self, channel: str, stream_id: int, *, schema: AnySchema,
+        on_session_lost: SessionCallback | None = None,
+    ) -> TypedPublication[Any]: ...
+
     def add_publication(
         self,
         channel: str,
         stream_id: int,
         *,
+        schema: Any = None,
         on_session_lost: SessionCallback | None = None,
-    ) -> Publication:
-        """A publication that other clients of this daemon may share.
+    ) -> Publication | TypedPublication[Any]:
+        """Add a publication that other clients of this daemon may share.
 
         :param channel: an Aeron URI, e.g. ``aeron:udp?endpoint=10.0.0.2:40456``.
         :param stream_id: 32 bits.
+        :param schema: what the stream carries in place of bytes: a dataclass, an attrs class, a
+            NumPy dtype, an Arrow schema, or ``"msgpack"``.
         :param on_session_lost: called with a :class:`LostSession`, on a thread of the client, when
-            the daemon died and the new daemon could not go on with the session.
+            the daemon died and the new daemon could not continue the session.
         :raises ChannelRefused: with the daemon's reason and a ``code``.
         :raises StorageError: shared memory cannot hold the log.
         :raises DaemonGone: the daemon died.
         """
-        return self._add_publication(channel, stream_id, on_session_lost, exclusive=False)
+        return self._add_publication(channel, stream_id, schema, on_session_lost, exclusive=False)
+
+    @overload
+    def add_exclusive_publication(
+        self, channel: str, stream_id: int, *, schema: None = None,
+        on_session_lost: SessionCallback | None = None,
+    ) -> Publication: ...
+
+    @overload
+    def add_exclusive_publication(
+        self, channel: str, stream_id: int, *, schema: type[T],
+        on_session_lost: SessionCallback | None = None,
+    ) -> TypedPublication[T]: ...
+
+    @overload
+    def add_exclusive_publication(
+        self, channel: str, stream_id: int, *, schema: AnySchema,
+        on_session_lost: SessionCallback | None = None,
+    ) -> TypedPublication[Any]: ...
 
     def add_exclusive_publication(
         self,
         channel: str,
         stream_id: int,
         *,
+        schema: Any = None,
         on_session_lost: SessionCallback | None = None,
-    ) -> Publication:
-        """A publication with a session of its own, for one thread at a time; a little faster."""
-        return self._add_publication(channel, stream_id, on_session_lost, exclusive=True)
+    ) -> Publication | TypedPublication[Any]:
+        """Add a publication with its own session, for one thread at a time; it is a little
+        faster."""
+        return self._add_publication(channel, stream_id, schema, on_session_lost, exclusive=True)
+
+    @overload
+    def add_subscription(
+        self, channel: str, stream_id: int, *, schema: None = None,
+        on_available: ImageCallback | None = None, on_unavailable: ImageCallback | None = None,
+        on_gap: GapCallback | None = None, credits: CreditsGiven = None,
+    ) -> Subscription: ...
+
+    @overload
+    def add_subscription(
+        self, channel: str, stream_id: int, *, schema: type[T],
+        on_available: ImageCallback | None = None, on_unavailable: ImageCallback | None = None,
+        on_gap: GapCallback | None = None, credits: CreditsGiven = None,
+    ) -> TypedSubscription[T]: ...
+
+    @overload
+    def add_subscription(
+        self, channel: str, stream_id: int, *, schema: AnySchema,
+        on_available: ImageCallback | None = None, on_unavailable: ImageCallback | None = None,
+        on_gap: GapCallback | None = None, credits: CreditsGiven = None,
+    ) -> TypedSubscription[Any]: ...
 
     def add_subscription(
         self,
         channel: str,
         stream_id: int,
         *,
+        schema: Any = None,
         on_available: ImageCallback | None = None,
         on_unavailable: ImageCallback | None = None,
         on_gap: GapCallback | None = None,
-    ) -> Subscription:
+        credits: CreditsGiven = None,
+    ) -> Subscription | TypedSubscription[Any]:
         """Receives a stream.
 
+        :param schema: as for :meth:`add_publication`.
         :param on_available: called with each new image, on the thread that polls, waits or asks
             for images, before the first message of it is handed out.
         :param on_unavailable: called with an image that ended; it is closed after the call.
-        :param on_gap: called with a :class:`Gap` where messages are missing for good, in the order
-            of the stream.
+        :param on_gap: called with a :class:`Gap` for permanently missing messages, in the order of
+            the stream.
+        :param credits: messages that its publishers may have outstanding: a number, ``auto``, or
+            :class:`Credits` for more.
         :raises ChannelRefused: with the daemon's reason and a ``code``.
         """
-        request = control.AddSubscription(channel=_channel(channel), stream_id=_i32(stream_id))
+        codec, grant = _codec(schema), credits_given(credits)
+        if grant is not None:
+            channel = grant.in_channel(checked_channel(channel))
+        request = control.AddSubscription(
+            channel=checked_channel(channel), stream_id=checked_i32(stream_id)
+        )
         self._check()
         ready = self._port.add_subscription(request, self._timeout_s)
-        return self._keep(
+        made = self._keep(
             ready.registration_id,
             request,
-            lambda: self._classes.subscription(
+            lambda: subscription_class(self._classes, grant, schema)(
                 self, channel, ready, on_available=on_available, on_unavailable=on_unavailable,
                 on_gap=on_gap,
             ),
             control.RemoveSubscription(registration_id=ready.registration_id),
         )
+        return made if codec is None else codec.subscription(made)
+
+    def requester(self, channel: str, stream_id: int) -> Requester:
+        """Sends requests to the servers of a stream (:meth:`serve`) and receives their replies.
+
+        :param channel: an Aeron URI without ``session-id``, as for :meth:`add_publication`.
+        :raises ChannelRefused: with the daemon's reason and a ``code``.
+        """
+        from penstock.client._requester import Requester
+
+        return Requester(self, channel, stream_id)
+
+    def serve(
+        self,
+        channel: str,
+        stream_id: int,
+        *,
+        concurrency: int = 1,
+        reply_timeout_s: float = 1.0,
+    ) -> Callable[[RequestHandler], Service]:
+        """Make a server of a function: ``@client.serve("aeron:ipc", 10)``.
+
+        The function is called with each request, a :class:`Message`, and returns the reply: bytes,
+        a buffer, a list of buffers, or None for an empty reply.  If it raises, the requester gets a
+        :class:`RemoteError`.  The decorated name is a :class:`Service`; its ``run()`` serves.
+
+        :param channel: an Aeron URI, as for :meth:`add_subscription`.
+        :param concurrency: calls of the function at once, each in a thread of its own.
+        :param reply_timeout_s: how long a requester that takes no replies can hold one, in seconds;
+            then the reply is dropped and counted.
+        """
+        from penstock.client._service import Answering, Service
+
+        answering = Answering(self, channel, stream_id, reply_timeout_s)
+        return lambda handler: Service(handler, answering, concurrency)
+
+    def consumer_group(
+        self,
+        name: str,
+        channel: str,
+        stream_id: int,
+        *,
+        starting: Literal["latest", "earliest"] = "latest",
+        expiry_s: float = 600.0,
+    ) -> ConsumerGroup:
+        """Join a consumer group as a member; the first member opens it.
+
+        :param name: of the group, at most 80 characters.
+        :param starting: at streams that exist when the group is opened: ``latest`` behind
+            everything, ``earliest`` at the oldest data that is certainly there.
+        :param expiry_s: how long the group lives while no member asks for messages, in seconds.
+        :raises UnreliableStream: the flow control of the stream does not wait for slow receivers.
+        :raises GroupOwned: another reader, a Spark query for example, has the group.
+        """
+        from penstock.client._consumer import ConsumerGroup
+
+        return ConsumerGroup(
+            self, name, channel, stream_id, starting=starting, expiry_s=expiry_s
+        )
 
     def add_counter(
         self, label: str, *, type_id: int = 1001, key: bytes = b"", value: int = 0
     ) -> Counter:
-        """A counter in the daemon's shared memory that its tools show.
+        """Add a counter in the daemon's shared memory; the daemon's tools show it.
 
         :param label: at most 380 bytes of text.
         :param type_id: meaning of the key; application counters start at 1000.
@@ -207,7 +344,7 @@ class Client:
         if len(label.encode()) > 380 or len(key) > 112:
             raise InvalidArgument("a counter's label has at most 380 bytes, its key at most 112")
         request = control.AddCounter(
-            type_id=_i32(type_id, "a counter's type id"), key=bytes(key), label=label
+            type_id=checked_i32(type_id, "a counter's type id"), key=bytes(key), label=label
         )
         self._check()
         ready = self._port.add_counter(request, self._timeout_s)
@@ -221,14 +358,15 @@ class Client:
         return counter
 
     def status(self) -> Mapping[str, Any]:
-        """A snapshot of the daemon, as plain data."""
+        """Return a snapshot of the daemon as plain data."""
         self._check()
         return self._port.status(self._timeout_s).snapshot
 
     # ---- life ------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Ends everything that was added, then the lease.  Idempotent; quiet in a forked child."""
+        """Close all objects of the client, then the lease. Idempotent; does nothing in a forked
+        child."""
         with self._lock:
             resources = list(self._resources.values())
             self._resources.clear()
@@ -245,6 +383,11 @@ class Client:
 
     def __exit__(self, *_exc: object) -> None:
         self.close()
+
+    def _repr_html_(self) -> str:
+        from penstock.client._html import client_html
+
+        return client_html(self)
 
     def __repr__(self) -> str:
         return f"<Client {self.client_id} of {self.directory} {self._port.state.value}>"
@@ -271,10 +414,10 @@ class Client:
 
     def _check_fork(self) -> None:
         if self._forked:
-            raise ForkedError("this client belongs to the parent process: connect anew")
+            raise ForkedError("this client belongs to the parent process: connect again")
 
     def _check(self) -> None:
-        """Raises when this client is of no more use."""
+        """Raise if this client can no longer be used."""
         self._check_fork()
         state = self._port.state
         if state is PortState.CLOSED:
@@ -287,14 +430,14 @@ class Client:
             return [self._resources[r] for r in registrations if r in self._resources]
 
     def _suspend(self, lost: Iterable[int]) -> None:
-        """Publications that a new daemon could not adopt take nothing until they are added anew."""
+        """Suspend publications that a new daemon could not adopt, until they are added again."""
         for resource in self._resources_of(lost):
             if isinstance(resource, Publication):
                 resource._suspend()
 
     def _recover(self, lost: Iterable[int] | None, lease: Lease | None) -> None:
-        """Adds anew what a new daemon could not adopt.  ``lease``: it adopted nothing at all, and
-        its directory has to be mapped too.  On a thread of its own."""
+        """Add again the objects that a new daemon could not adopt. ``lease``: it adopted none, so
+        its directory must be mapped again. Runs on its own thread."""
         taken: list[tuple[Resource, Registration]] = []
         try:
             if lease is not None:
@@ -307,11 +450,12 @@ class Client:
         except (PenstockError, OSError):
             for resource, _registration in taken:
                 resource._drop()
-            self._port.close()          # half a client is of no use: every call says so from now on
+            self._port.close()       # a partly recovered client is useless
             core.client_wake(self._handle)
 
     def _take(self, lost: Iterable[int] | None) -> list[tuple[Resource, Registration]]:
-        """What is to be added anew, out of the tables: new ids may equal old ones."""
+        """Take the objects to be added again out of the tables, because new ids may equal old
+        ones."""
         with self._lock:
             ids = list(self._resources) if lost is None else list(lost)
             found = [
@@ -323,7 +467,7 @@ class Client:
         return found
 
     def _map_again(self, lease: Lease) -> None:
-        params = _params(lease)
+        params = client_params(lease)
         handle = core.client_open(params, self._library)
         with self._lock:
             everything = list(self._resources)
@@ -384,42 +528,45 @@ class Client:
             )
 
     def _remove(self, resource: Resource, request: Request) -> None:
-        """Drops a resource here first, then at the daemon if there still is one."""
+        """Remove an object from this client first, then from the daemon if there is one."""
         with self._lock:
             self._resources.pop(resource.registration_id, None)
             self._registrations.pop(resource.registration_id, None)
         resource._drop()
         if self._forked:
             return
-        core.client_wake(self._handle)  # who waits on it must see that it is closed
+        core.client_wake(self._handle)  # wake waiters, which must see that it is closed
         if self._port.state not in (PortState.OPEN, PortState.AWAY):
             return
         try:
             self._port.perform(request, self._timeout_s)
         except DaemonGone:
-            return  # with the daemon, the registration went too
+            return  # the registration ended with the daemon
         finally:
             self._port.forget(resource.registration_id)
 
     def _add_publication(
-        self, channel: str, stream_id: int, on_lost: SessionCallback | None, *, exclusive: bool
-    ) -> Publication:
+        self, channel: str, stream_id: int, schema: Any, on_lost: SessionCallback | None, *,
+        exclusive: bool,
+    ) -> Publication | TypedPublication[Any]:
+        codec = _codec(schema)
         request = control.AddPublication(
-            channel=_channel(channel), stream_id=_i32(stream_id), exclusive=exclusive
+            channel=checked_channel(channel), stream_id=checked_i32(stream_id), exclusive=exclusive
         )
         self._check()
         ready = self._port.add_publication(request, self._timeout_s)
-        return self._keep(
+        made = self._keep(
             ready.registration_id,
             request,
             lambda: self._classes.publication(self, channel, ready, on_session_lost=on_lost),
             control.RemovePublication(registration_id=ready.registration_id),
         )
+        return made if codec is None else codec.publication(made)
 
     def _keep(
         self, registration_id: int, request: Addition, make: Callable[[], _R], removal: Request
     ) -> _R:
-        """Makes the local half of a registration; a failure takes the daemon's half back."""
+        """Make the local object of a registration; on failure remove the registration."""
         try:
             resource = make()
         except BaseException:
@@ -443,44 +590,10 @@ class Client:
         self._port.abandon_in_child()
 
 
-def _params(lease: Lease) -> core.ClientParams:
-    return core.ClientParams(
-        directory=str(lease.directory),
-        client_id=lease.client_id,
-        client_slot=lease.client_slot,
-        sender_wake_fd=lease.sender_wake_fd,
-        receiver_wake_fd=lease.receiver_wake_fd,
-        watch_fd=lease.watch_fd,
-    )
+def _codec(schema: Any) -> Codec | None:
+    """Codec of ``schema=``; what it needs is loaded for it."""
+    if schema is None:
+        return None
+    from penstock.client._schemas import codec_of
 
-
-def removal_of(request: Addition, registration_id: int) -> Request:
-    """The request that takes an addition back."""
-    if isinstance(request, control.AddPublication):
-        return control.RemovePublication(registration_id=registration_id)
-    if isinstance(request, control.AddSubscription):
-        return control.RemoveSubscription(registration_id=registration_id)
-    return control.RemoveCounter(registration_id=registration_id)
-
-
-def _channel(channel: str) -> str:
-    if not isinstance(channel, str):
-        raise InvalidArgument(
-            f"a channel is text such as 'aeron:ipc', not {channel!r} "
-            f"({type(channel).__name__}); the channel comes before the stream id"
-        )
-    if not 0 < len(channel) <= _MAX_CHANNEL:
-        raise InvalidArgument(f"a channel URI has 1 to {_MAX_CHANNEL} characters: {len(channel)}")
-    return channel
-
-
-def _i32(value: int, what: str = "a stream id") -> int:
-    try:
-        number = index(value)
-    except TypeError:
-        raise InvalidArgument(
-            f"{what} is a whole number, not {value!r} ({type(value).__name__})"
-        ) from None
-    if not -(2**31) <= number < 2**31:
-        raise InvalidArgument(f"{what} has 32 bits, from {-(2**31)} to {2**31 - 1}: {number}")
-    return number
+    return codec_of(schema)

@@ -25,7 +25,7 @@ _NAME_CHARS: Final = 95
 
 
 class Attempt:
-    """One call of :func:`connect`, try by try.  For one thread at a time."""
+    """The tries of one call of :func:`connect`. For one thread at a time."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Attempt:
     ) -> None:
         """Check the arguments; they are those of :func:`connect`.
 
-        :param watch: whether the client is for a loop of events.
+        :param watch: whether the client is for an event loop.
         :param on_waiting: called once with a line of text when no daemon has come within a second.
         """
         if not isinstance(name, str) or len(name) > _NAME_CHARS:
@@ -59,7 +59,7 @@ class Attempt:
         self._began = time.monotonic()
 
     def once(self) -> Client | None:
-        """Return the client, or None while no daemon answers and there is time left.
+        """Return the client; None if no daemon answers yet and there is time left.
 
         :raises DaemonNotRunning: no daemon came in time.
         """
@@ -83,7 +83,9 @@ class Attempt:
             raise DaemonNotRunning(
                 no_daemon(self._directory, waited_s=self._timeout_s)
             ) from None
-        return Client(port, timeout_s=max(self._timeout_s, LEAST_ANSWER_S))
+        return Client(
+            port, timeout_s=max(self._timeout_s, LEAST_ANSWER_S), name=self._name
+        )
 
     def _mention(self, waited_s: float) -> None:
         if self._on_waiting is not None and waited_s >= _MENTION_S:
@@ -106,16 +108,16 @@ def connect(
     :param directory: the daemon's directory; default ``$PENSTOCK_DIR``, then
         ``/dev/shm/penstock-$USER``.
     :param name: shown by the daemon's tools; at most 95 characters.
-    :param timeout_s: bounds this call, in seconds.  While no daemon runs in the directory, also
-        where a dead one left its sockets, the call tries again until this time is over.  Later
-        exchanges with the daemon are bounded by this time, and by no less than 10 s.
-    :param reattach_timeout_s: how long the client waits for a new daemon of a daemon that died, in
-        seconds.  Meanwhile offers answer ``Offer.DAEMON_AWAY``, polls hand out what is there, and
-        calls that wait go on waiting.  0: a daemon's death is the client's end.
+    :param timeout_s: bounds this call, in seconds. If no daemon runs in the directory, the call
+        tries again until this time is over. It also bounds each later exchange with the daemon, to
+        at least 10 s.
+    :param reattach_timeout_s: how long the client waits for a new daemon after the daemon died, in
+        seconds. Meanwhile offers return ``Offer.DAEMON_AWAY``, polls deliver the messages in the
+        log, and waiting calls continue to wait. 0: the client ends with its daemon.
     :raises DaemonNotRunning: no daemon came in the directory within ``timeout_s``.
-    :raises ChannelRefused: with the code ``permission``: this user may not reach the daemon.
-    :raises VersionMismatch: it speaks another version.
-    :raises TimeoutExpired: it did not answer in time.
+    :raises ChannelRefused: with the code ``permission``: this user may not access the daemon.
+    :raises VersionMismatch: the daemon has another protocol version.
+    :raises TimeoutExpired: the daemon did not answer in time.
     """
     attempt = Attempt(
         directory, name=name, timeout_s=timeout_s, reattach_timeout_s=reattach_timeout_s
@@ -124,7 +126,7 @@ def connect(
 
 
 def wait_for(attempt: Attempt) -> Client:
-    """Try until there is a client; block this thread meanwhile."""
+    """Try until a client is connected; block this thread meanwhile."""
     while (client := attempt.once()) is None:
         time.sleep(RETRY_S)
     return client

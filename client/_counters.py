@@ -16,7 +16,7 @@ _I64_END = 2**63
 
 
 class Counter:
-    """A 64-bit cell in shared memory that this client owns and everybody can read."""
+    """A 64-bit counter in shared memory: this client writes it, every process can read it."""
 
     __slots__ = ("__weakref__", "_client", "_handle", "_label", "_ready")
 
@@ -59,7 +59,7 @@ class Counter:
         return self.add(1)
 
     def close(self) -> None:
-        """Gives the counter back.  Idempotent."""
+        """Remove the counter. Idempotent."""
         if self._handle is not None:
             self._client._remove(
                 self, control.RemoveCounter(registration_id=self.registration_id)
@@ -72,7 +72,7 @@ class Counter:
         self.close()
 
     def _renew(self, ready: control.CounterReady) -> None:
-        """The daemon that follows gave another cell: the value moves over."""
+        """Move the value to the cell that a new daemon allocated."""
         value = self.get()
         self._handle, self._ready = self._client._native(), ready
         self.set(value)
@@ -99,7 +99,7 @@ class Counters:
         self._client = client
 
     def __len__(self) -> int:
-        """How many cells there are, used or not."""
+        """Return the number of cells, used or not."""
         return core.client_counter_count(self._client._native())
 
     def __getitem__(self, counter_id: int) -> int:

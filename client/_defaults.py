@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times that a client takes when the application names none; seconds."""
+"""Default times of a client, in seconds."""
 
 from __future__ import annotations
 
 from typing import Final
 
-#: Wait for a daemon.
+#: Longest wait for a daemon.
 DEFAULT_TIMEOUT_S: Final = 5.0
-#: Wait for an answer of the daemon, at least: the daemon takes up to 5 s to refuse a slow strategy.
+#: Shortest time-out of an exchange: the daemon needs up to 5 s to refuse a slow strategy.
 LEAST_ANSWER_S: Final = 10.0
-#: Wait for a new daemon after the death of the old one.
+#: Longest wait for a new daemon after the old one died.
 DEFAULT_REATTACH_S: Final = 30.0

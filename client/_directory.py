@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which daemon directory a client means."""
+"""Find the daemon directory of a client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _LONGEST_NAME = "control.sock"
 def daemon_directory(
     directory: str | os.PathLike[str] | None = None, *, environ: Mapping[str, str] | None = None
 ) -> Path:
-    """The argument, else ``$PENSTOCK_DIR``, else ``/dev/shm/penstock-$USER``; absolute.
+    """Return the argument, else ``$PENSTOCK_DIR``, else ``/dev/shm/penstock-$USER``, as absolute
+    path.
 
     :raises InvalidArgument: the path is too long for the Unix sockets in it.
     """
@@ -46,7 +47,7 @@ def _user(environ: Mapping[str, str]) -> str:
 
 
 def no_daemon(directory: Path, *, waited_s: float = 0.0) -> str:
-    """Return the text of an error where no daemon answers; ``waited_s``: the wait before it."""
+    """Return the error text if no daemon answers; ``waited_s``: seconds waited before."""
     waited = f" (waited {waited_s:g} s for one)" if waited_s else ""
     return (
         f"no daemon is running in {directory}{waited}: start one with '{up_command(directory)}', "
@@ -55,13 +56,13 @@ def no_daemon(directory: Path, *, waited_s: float = 0.0) -> str:
 
 
 def up_command(directory: Path) -> str:
-    """Return the command that starts a daemon there."""
+    """Return the command that starts a daemon in the directory."""
     option = "" if directory == daemon_directory() else f" --dir {directory}"
     return f"penstock up{option}"
 
 
 def not_allowed(path: Path) -> ChannelRefused:
-    """Return the error for a daemon's file or socket that this user may not reach."""
+    """Return the error for a daemon's file or socket that this user may not access."""
     blocked = _blocked(path)
     try:
         found = blocked.stat()
@@ -78,7 +79,7 @@ def not_allowed(path: Path) -> ChannelRefused:
 
 
 def _blocked(path: Path) -> Path:
-    """The outermost part of ``path`` that this user may not pass."""
+    """Return the outermost part of ``path`` that this user may not access."""
     for part in (*reversed(path.parents), path):
         if part != path and not os.access(part, os.X_OK):
             return part

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client's classes upon their per-message part in C (``core/fast``).
+"""The client's classes with their per-message part in C (``core/fast``).
 
 Each is its plain class with some methods taken from C. The C side calls some functions by name for
 rare cases. They are in the plain class or here: ``_offer_slowly``, ``_send_slowly``, ``_refusal``,
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.client._batches import Block
 from penstock.client._image import Image
 from penstock.client._message import Header
+from penstock.client._no_credit import OnNoCredit
 from penstock.client._parking import Parking
 from penstock.client._publication import Publication
 from penstock.client._reader import Reader
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class FastPublication(fast.Offerer, Publication):
-    """A publication whose ``offer`` and ``send`` have no Python frame unless they are refused."""
+    """A publication whose ``offer`` and ``send`` run in C unless they are refused."""
 
     _address_of = staticmethod(core.address_of)
 
@@ -35,10 +36,12 @@ class FastPublication(fast.Offerer, Publication):
         return Publication.offer(self, data, reserved_value=reserved_value)
 
     def _send_slowly(
-        self, data: Any, timeout_s: float | None, reserved_value: int, wait_connected: bool
+        self, data: Any, timeout_s: float | None, reserved_value: int, wait_connected: bool,
+        on_no_credit: OnNoCredit,
     ) -> int:
         return Publication.send(
-            self, data, timeout_s, reserved_value=reserved_value, wait_connected=wait_connected
+            self, data, timeout_s, reserved_value=reserved_value, wait_connected=wait_connected,
+            on_no_credit=on_no_credit,
         )
 
     def _block(self, messages: Any) -> Block:
@@ -66,13 +69,13 @@ class FastHeader(fast.Header, Header):
 
 
 class FastParking(fast.Park, Parking):
-    """Where threads sleep, known to C."""
+    """The place where threads sleep, with its address for C."""
 
     _address_of = staticmethod(core.address_of)
 
 
 class _FastReader(Reader):
-    """What polling a subscription and polling an image have in common beside fast.Poller."""
+    """Code that subscriptions and images share, in addition to fast.Poller."""
 
     _fill_at: Callable[[int, int], int]
     _views_at: Callable[[int, int], list[memoryview]]
@@ -93,7 +96,7 @@ class _FastReader(Reader):
 
 
 class FastSubscription(fast.Waiter, _FastReader, Subscription):
-    """A subscription whose ``poll`` runs from message to message in C, as does ``wait``."""
+    """A subscription whose ``poll`` and ``wait`` run in C."""
 
     def __init__(self, client: Client, *args: Any, **kwargs: Any) -> None:
         super().__init__(client, *args, **kwargs)
@@ -107,7 +110,7 @@ class FastSubscription(fast.Waiter, _FastReader, Subscription):
 
 
 class FastImage(fast.Poller, _FastReader, Image):
-    """An image whose ``poll`` runs from message to message in C."""
+    """An image whose ``poll`` runs in C."""
 
     def _map_log(self) -> None:
         log = fast.image_log(self._handle)

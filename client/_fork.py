@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 
 def call_in_child(method: Callable[[], None]) -> None:
-    """Call the bound method in every forked child while its object lives.
+    """Call the bound method in every forked child while its object exists.
 
-    Python never forgets a fork hook, so the hook holds the object weakly.
+    Python cannot remove a fork hook, so the hook holds a weak reference.
     """
     reference = weakref.WeakMethod(method)
 

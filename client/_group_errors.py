@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exception that a refusal of a group request becomes."""
+"""Exceptions for refused group requests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.errors import GroupOwned, GroupRefused, UnknownGroup, UnreliableSt
 
 
 def refusal(failure: control.Failure) -> GroupRefused:
-    """The exception that a Failure stands for."""
+    """Return the exception for a Failure."""
     kind = {
         "unknown_group": UnknownGroup, "owned": GroupOwned, "unreliable": UnreliableStream,
     }.get(failure.code, GroupRefused)

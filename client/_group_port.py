@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests about groups over ZeroMQ: to a daemon on this host, or over TCP with CURVE.
 
-Each call, and each fetch while it lasts, has a connection of its own, taken from a pool. If a
-connection does not answer, the port closes it and repeats the request on another one until the time
-is up. Every request can therefore take effect twice.
+Each call, and each running fetch, uses its own connection from a pool. If a connection does not
+answer, the port closes it and repeats the request on another one until the time-out. Every request
+can therefore take effect twice.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _T = TypeVar("_T")
 
 @attrs.frozen(kw_only=True)
 class Endpoint:
-    """Where a daemon's groups are served."""
+    """Address of a daemon's group service."""
 
     address: str
     keys: CurveKeys | None = None
@@ -55,7 +55,7 @@ class Endpoint:
 
     @classmethod
     def remote(cls, address: str, keys: CurveKeys | None, server_key: str | None) -> Endpoint:
-        """:raises InvalidArgument: keys are missing, or it is no TCP address."""
+        """:raises InvalidArgument: keys are missing, or the address is not TCP."""
         if not address.startswith("tcp://") or not address.rpartition(":")[2].isdigit():
             raise InvalidArgument(f"address {address!r}: expected tcp://HOST:PORT")
         if keys is None or not server_key:
@@ -69,7 +69,7 @@ class Endpoint:
 
 @contextlib.contextmanager
 def _until_closed() -> Iterator[None]:
-    """Another thread may close the port meanwhile."""
+    """Raise a clear error if another thread closes the port meanwhile."""
     try:
         yield
     except zmq.ContextTerminated:
@@ -83,7 +83,7 @@ class _Connection:
         self, context: zmq.Context[zmq.Socket[bytes]], endpoint: Endpoint, forks: int
     ) -> None:
         self._endpoint = endpoint
-        self.forks = forks              # of its port, when it was made
+        self.forks = forks              # generation of its port when it was made
         self._socket = context.socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.setsockopt(zmq.RECONNECT_IVL, 50)
@@ -108,7 +108,7 @@ class _Connection:
         self._socket.close()
 
     def send(self, request: Any) -> None:
-        """A new request; what is still to come for the last one is passed over."""
+        """Send a new request; later replies to the last one are ignored."""
         self._correlation += 1
         try:
             data = codec.encode(request, self._correlation)
@@ -118,12 +118,12 @@ class _Connection:
             self._socket.send(data)
 
     def add(self, message: Any) -> None:
-        """More about the last request."""
+        """Send a further message of the last request."""
         with _until_closed():
             self._socket.send(codec.encode(message, self._correlation))
 
     def receive(self, deadline: float) -> tuple[Any, list[bytes]] | None:
-        """The next message about the last request, None when the time is up."""
+        """Return the next reply to the last request; None at the time-out."""
         with _until_closed():
             return self._receive(deadline)
 
@@ -182,15 +182,15 @@ class GroupPort:
         call_in_child(self._after_fork_in_child)
 
     def request(self, request: Any, expected: type[_T]) -> _T:
-        """The answer to a request."""
+        """Return the reply to a request."""
         message, _ = self._first(request, self._put)
         if not isinstance(message, expected):
             raise self._unexpected(request, message)
         return message
 
     def fetch(self, request: control.Fetch) -> Generator[bytes, None, None]:
-        """The pieces of a fetch. It begins with the first ``next``. If the daemon ended a fetch
-        because no piece was taken for long, the port requests the rest from its position."""
+        """Yield the pieces of a fetch, which begins with the first ``next``. If the daemon ended
+        the fetch because the reader took no piece for too long, the port requests the rest."""
         position = request.start
         while True:
             try:
@@ -205,7 +205,7 @@ class GroupPort:
                 request = attrs.evolve(request, start=position)
 
     def _pieces(self, request: control.Fetch) -> Generator[tuple[bytes, int], None, None]:
-        """Each piece, and where the next one begins."""
+        """Yield each piece with the position of the next one."""
         kept: list[_Connection] = []
         message, rest = self._first(request, kept.append)
         connection = kept[0]
@@ -240,11 +240,13 @@ class GroupPort:
         for connection in idle:
             connection.close()
         if context is not None:
-            # It ends once other threads have closed theirs: what they wait for ends at once.
+            # The context ends after other threads have closed their sockets; their waits end at
+            # once.
             threading.Thread(target=context.term, daemon=True).start()
 
     def _after_fork_in_child(self) -> None:
-        """The parent's connections are not ours, and a thread of its may have held the lock."""
+        """Drop the parent's connections, and replace the lock, which a thread of the parent may
+        hold."""
         self._lock = threading.Lock()
         self._idle, self._context = [], None
         self._forks += 1
@@ -270,7 +272,7 @@ class GroupPort:
         connection.close()
 
     def _first(self, request: Any, keep: Any) -> tuple[Any, list[bytes]]:
-        """The first message of the answer; ``keep`` gets the connection."""
+        """Return the first message of the reply; ``keep`` gets the connection."""
         deadline = time.monotonic() + self._timeout_s
         while True:
             connection = self._take()

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Consumer groups: named subscriptions that the daemon keeps without a client.
 
-A group's progress is what it acknowledged, and nothing else moves it: reading is done elsewhere (in
-the mapped log on the daemon's host, or with :meth:`GroupControl.fetch` from anywhere) and consumes
-nothing. Data without an acknowledgement stays in the log. When it fills a window, the sender is
-held. A group that is not heard of for its expiry time ends, and lets the sender go.
+Only an acknowledgement moves a group. Reading (from the mapped log on the daemon's host, or with
+:meth:`GroupControl.fetch` on any host) does not. Unacknowledged data stays in the log; when it
+fills the window, the sender waits. If a group gets no request for its expiry time, the daemon ends
+it, and the sender no longer waits for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import attrs
 
@@ -22,11 +22,13 @@ from penstock.config.protocol.keys import CurveKeys
 from penstock.core.errors import InvalidArgument
 
 _FETCH_CREDIT = 4
+#: Action of :meth:`GroupControl.stream_credits`.
+CreditAction: TypeAlias = Literal["withhold", "resume", "report"]
 
 
 @attrs.frozen(kw_only=True)
 class LogRange:
-    """One session's log held by one group on one daemon."""
+    """The log of one session that a group retains on a daemon."""
 
     log_id: int
     """Registration id of the image or publication on that daemon."""
@@ -56,7 +58,7 @@ class LogRange:
 
 @attrs.frozen(kw_only=True)
 class LogCuts:
-    """Places between messages, ascending."""
+    """Positions between messages, ascending."""
 
     positions: list[int]
     """The last is the end of a batch, those before it split it.  None: no message is complete."""
@@ -66,11 +68,31 @@ class LogCuts:
 
 @attrs.frozen(kw_only=True)
 class LogTimes:
-    """When a log was where, ascending."""
+    """Times at which a log reached its positions, ascending."""
 
     positions: list[int]
     times_ns: list[int]
     """Epoch ns: the log was at the position at that time at the latest."""
+
+
+@attrs.frozen(kw_only=True)
+class LogMark:
+    """A message found by its reserved value."""
+
+    begin: int
+    end: int
+    """It lies at [begin, end)."""
+    payload: bytes
+    """Its first 2048 bytes at most."""
+
+
+@attrs.frozen(kw_only=True)
+class LogMarks:
+    """Messages of a log that have one reserved value, ascending."""
+
+    marks: list[LogMark]
+    position: int
+    """A place between messages: all before it was looked at."""
 
 
 @attrs.frozen(kw_only=True)
@@ -98,13 +120,12 @@ class GroupState:
 
 class GroupControl:
     """A connection to the groups of one daemon: on this host by directory, or anywhere over TCP
-    with CURVE keys.  Synchronous; may be used from several threads; connects when first used, again
-    after a fork or a daemon's restart, and needs no lease.
+    with CURVE keys. Synchronous; may be used from several threads; connects at the first use, and
+    again after a fork or a daemon's restart; needs no lease.
 
-    Every method raises :class:`InvalidArgument` for arguments that make no request, or one of more
-    than 64 KiB; :class:`DaemonUnreachable` when no answer came in ``timeout_s``;
-    :class:`NotAuthorised` when the keys are refused; and :class:`GroupRefused` when the daemon
-    refuses for any other reason.
+    Every method raises :class:`InvalidArgument` for invalid arguments, or a request of more than 64
+    KiB; :class:`DaemonUnreachable` if no answer arrived in ``timeout_s``; :class:`NotAuthorised` if
+    the keys are refused; and :class:`GroupRefused` if the daemon refuses for any other reason.
     """
 
     def __init__(
@@ -117,11 +138,11 @@ class GroupControl:
         timeout_s: float = 10.0,
     ) -> None:
         """
-        :param directory: of a daemon on this host; default ``$PENSTOCK_DIR`` as for a client.
+        :param directory: directory of a daemon on this host; the default is that of a client.
         :param address: ``tcp://host:port`` of a daemon's ``control_tcp``; not with ``directory``.
-        :param keys: this client's; with ``address`` only, and then required.
+        :param keys: keys of this client; required with ``address``, and allowed only with it.
         :param server_key: the daemon's public key in Z85; with ``address``.
-        :param timeout_s: of each call, and of each silence within a fetch.
+        :param timeout_s: longest time of a call, and of a pause within a fetch.
         :raises InvalidArgument: the arguments contradict each other.
         """
         if not timeout_s > 0:
@@ -149,20 +170,20 @@ class GroupControl:
         owner: str = "",
         instead_of: str = "",
     ) -> GroupState:
-        """Open a group, or find it open: its expiry restarts, its positions stay.
+        """Open a group. If it is open, restart its expiry time; its positions stay.
 
-        :param name: the group's, at most 80 characters; shown where it holds a sender.
+        :param name: the group's name, at most 80 characters; ``pressure()`` shows it.
         :param sessions: only these; none: all.
-        :param starting: at streams that are under way: ``latest`` behind all there is,
-            ``earliest`` at the oldest that is surely still in the log.
-        :param expiry_ns: how long it lives without being heard of.
-        :param allow_unreliable: whether to take a stream whose flow control does not wait for slow
-            receivers, with a warning in the state.
-        :param owner: who reads the group from now on, at most 200 characters; it says so at least
-            every four seconds, in any request.  Empty: whoever asks does not read.
+        :param starting: start in existing streams: ``latest`` at the end, ``earliest`` at the
+            oldest position that is certainly in the log.
+        :param expiry_ns: time without requests after which the daemon ends the group.
+        :param allow_unreliable: whether to accept a stream whose flow control does not wait for
+            slow receivers, with a warning in the state.
+        :param owner: name of the group's reader, at most 200 characters. The reader repeats it at
+            least every four seconds, in any request. Empty: the caller does not read the group.
         :param instead_of: an owner that is known to be dead, to be replaced at once.
-        :raises GroupOwned: another owner was heard of within the last 8 s.
-        :raises UnreliableStream: it does not wait, and that is not allowed.
+        :raises GroupOwned: another owner sent a request within the last 8 s.
+        :raises UnreliableStream: a stream's flow control does not wait for the group.
         """
         request = _made(
             control.OpenGroup, name=name, channel=channel, stream_id=stream_id,
@@ -176,9 +197,9 @@ class GroupControl:
     ) -> GroupState:
         """Return the group's state, and keep the group alive.
 
-        :param owner: as :meth:`open` has it.
-        :param leave: the owner reads the group no longer; another may begin at once.
-        :raises UnknownGroup: it was never opened, was closed, or has expired.
+        :param owner: as in :meth:`open`.
+        :param leave: the owner stops reading the group; another owner may begin at once.
+        :raises UnknownGroup: the group was never opened, was closed, or has expired.
         :raises GroupOwned: another owner reads it.
         """
         return self._state(_made(
@@ -190,11 +211,11 @@ class GroupControl:
         self, *, name: str, channel: str, stream_id: int,
         positions: Mapping[tuple[int, int], int], owner: str = "",
     ) -> GroupState:
-        """Everything below the positions is done with; keeps the group alive.
+        """Acknowledge all data below the positions, and keep the group alive.
 
-        :param positions: by (session id, initial term id).  The maximum of all acknowledgements
-            holds; what the group does not hold on this daemon is passed over.
-        :raises UnknownGroup: it was never opened, was closed, or has expired.
+        :param positions: by (session id, initial term id). The maximum of all acknowledgements
+            counts. Logs that the group does not hold on this daemon are ignored.
+        :raises UnknownGroup: the group was never opened, was closed, or has expired.
         """
         request = _made(
             control.AcknowledgeGroup, name=name, channel=channel, stream_id=stream_id,
@@ -204,27 +225,42 @@ class GroupControl:
         return self._state(request)
 
     def close_group(self, *, name: str, channel: str, stream_id: int) -> None:
-        """Drops the group with all that it holds; its sender goes on.
+        """Close the group and release its data; its senders continue.
 
-        :raises UnknownGroup: there is none.
+        :raises UnknownGroup: no group has this name.
         """
         request = _made(control.CloseGroup, name=name, channel=channel, stream_id=stream_id)
         self._port.request(request, control.Done)
 
     def groups(self) -> list[GroupState]:
-        """All groups of the daemon; does not keep them alive."""
+        """Return all groups of the daemon; does not extend their expiry."""
         answer = self._port.request(control.ListGroups(), control.GroupList)
         return [_group(plain) for plain in answer.groups.values()]
+
+    def stream_credits(
+        self, stream_id: int, *, channel: str = "", action: CreditAction = "report"
+    ) -> control.CreditReport:
+        """Withhold or resume the credits of all subscriptions of a stream, or only report them.
+
+        :param channel: only the subscriptions with this channel; empty: all of the stream.
+        :returns: the state of each reader. After ``withhold``, repeat ``report`` until it is
+            complete.
+        :raises GroupRefused: no subscription grants credits there.
+        """
+        return self._port.request(
+            control.WithholdStream(stream_id=stream_id, channel=channel, action=action),
+            control.CreditReport,
+        )
 
     def fetch(
         self, *, log_id: int, session_id: int, initial_term_id: int, start: int, end: int
     ) -> Generator[bytes, None, None]:
         """Yield the raw frames of [start, end), headers included, in the order of their positions.
-        Each piece has whole frames and at most 1 MiB; a few pieces are in flight at any time.
-        Closed early, it ends on the daemon too.
+        Each piece has whole frames and at most 1 MiB; a few pieces are in flight at any time. If
+        the iterator is closed early, the fetch ends on the daemon too.
 
-        :raises RangeNotRetained: before the first piece or between two: the daemon does not hold
-            it, or not any more; ``lowest_readable`` says from where on it does.
+        :raises RangeNotRetained: before the first piece or between two: the daemon does not retain
+            the range (any more); ``lowest_readable`` is the lowest position that it retains.
         """
         request = _made(
             control.Fetch, log_id=log_id, session_id=session_id, initial_term_id=initial_term_id,
@@ -236,13 +272,13 @@ class GroupControl:
         self, *, log_id: int, session_id: int, initial_term_id: int, start: int, max_bytes: int,
         max_messages: int = 0, pieces: int = 1,
     ) -> LogCuts:
-        """Where a batch that begins at ``start`` may end, and where to split it.
+        """Find the end of a batch that begins at ``start``, and the places to split it.
 
         :param start: a place between messages.
-        :param max_bytes: the most bytes of log; one message is always admitted.
+        :param max_bytes: the most bytes of log; at least one message is included.
         :param max_messages: the most messages; 0: any number.
-        :param pieces: into how many parts of about the same length to split it, 1 to 1024.
-        :raises RangeNotRetained: the daemon does not hold ``start``, or not any more.
+        :param pieces: number of parts of about the same length, 1 to 1024.
+        :raises RangeNotRetained: the daemon does not retain ``start`` (any more).
         """
         request = _made(
             control.CutLog, log_id=log_id, session_id=session_id, initial_term_id=initial_term_id,
@@ -255,9 +291,10 @@ class GroupControl:
         self, *, log_id: int, session_id: int, initial_term_id: int, start: int, end: int,
         most: int = control.MAX_TIMES,
     ) -> LogTimes:
-        """When the log reached its positions in [start, end).
+        """Return the times at which the log reached its positions in [start, end).
 
-        :param most: entries of the answer, 2 to 2048; of too many, neighbours in time are joined.
+        :param most: most entries to return, 2 to 2048; entries that are neighbours in time are
+            joined if there are more.
         :raises RangeNotRetained: no group of the daemon keeps the log any more.
         """
         request = _made(
@@ -267,8 +304,30 @@ class GroupControl:
         answer = self._port.request(request, control.LogTimes)
         return LogTimes(positions=list(answer.positions), times_ns=list(answer.times_ns))
 
+    def find(
+        self, *, log_id: int, session_id: int, initial_term_id: int, start: int,
+        reserved_value: int, max_bytes: int = 2**62,
+    ) -> LogMarks:
+        """Find messages by their reserved value, from ``start`` on. An answer may cover only a
+        part of the log. It states its end: request the rest from there.
+
+        :param start: a place between messages.
+        :param max_bytes: no message that begins so far behind ``start``.
+        :raises RangeNotRetained: the daemon does not hold ``start``, or not any more.
+        """
+        request = _made(
+            control.FindMarks, log_id=log_id, session_id=session_id, max_bytes=max_bytes,
+            initial_term_id=initial_term_id, start=start, reserved_value=reserved_value,
+        )
+        answer = self._port.request(request, control.LogMarks)
+        marks, at = [], 0
+        for begin, end, size in zip(answer.begins, answer.ends, answer.sizes, strict=True):
+            marks.append(LogMark(begin=begin, end=end, payload=answer.data[at : at + size]))
+            at += size
+        return LogMarks(marks=marks, position=answer.position)
+
     def close(self) -> None:
-        """Ends the connection, not the groups.  Idempotent."""
+        """Close the connection; the groups stay open. Idempotent."""
         self._port.close()
 
     def __enter__(self) -> GroupControl:
@@ -285,7 +344,7 @@ class GroupControl:
 
 
 def _made(kind: type[Any], **fields: Any) -> Any:
-    """The message, or what is wrong with the arguments."""
+    """Return the message, or raise for invalid arguments."""
     try:
         return kind(**fields)
     except (ValueError, TypeError) as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One publisher's stream, as a subscription sees it."""
+"""Images: one session of a subscription's stream."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
 
 class Image(Reader):
-    """An image of one session.  Belongs to the thread of its subscription.
+    """An image of one session. Only the thread of its subscription may use it.
 
-    It may be polled by itself, beside or instead of its subscription.
+    It can be polled directly, in addition to its subscription or instead.
     """
+
+    _credit_mode = 0        # ps_credit_mode; 0: as the notice says
 
     def __init__(
         self, subscription: Subscription, client: core.ClientHandle, notice: control.ImageAvailable
@@ -35,6 +37,7 @@ class Image(Reader):
                 subscriber_slot=notice.subscriber_slot,
                 image_slot=notice.image_slot,
                 publication_slot=notice.publication_slot,
+                credit_mode=self._credit_mode or notice.credit_mode,
             ),
         )
         super().__init__(core.img_poll, handle)
@@ -53,7 +56,7 @@ class Image(Reader):
 
     @property
     def correlation_id(self) -> int:
-        """The daemon's number of this image."""
+        """The id that the daemon gave to this image."""
         return self._notice.correlation_id
 
     @property
@@ -71,17 +74,17 @@ class Image(Reader):
 
     @property
     def join_position(self) -> int:
-        """Where this subscription joined the stream, in bytes."""
+        """Position at which this subscription joined the stream, in bytes."""
         return self._notice.join_position
 
     @property
     def position(self) -> int:
-        """Position up to which messages were handed out, in bytes."""
+        """Position up to which messages were delivered, in bytes."""
         return core.img_position(self._open())
 
     @property
     def released_position(self) -> int:
-        """Position up to which the stream may move on, in bytes."""
+        """Position up to which messages were released, in bytes."""
         return core.img_released(self._open())
 
     @property
@@ -100,12 +103,12 @@ class Image(Reader):
 
     @property
     def is_end_of_stream(self) -> bool:
-        """Whether the publisher is done and everything was handed out."""
+        """Whether the publisher has ended and all messages were delivered."""
         return bool(core.img_is_end_of_stream(self._open()))
 
     @property
     def transport_count(self) -> int:
-        """Over how many destinations data arrives."""
+        """Number of destinations at which data arrives."""
         return core.img_transport_count(self._open())
 
     @property
@@ -114,9 +117,10 @@ class Image(Reader):
         return self._handle is None
 
     def reject(self, reason: str) -> None:
-        """Refuses the stream: its publisher hears ``reason``, and the image ends.
+        """Reject the stream: its publisher gets ``reason``, and the image ends.
 
-        :raises ChannelRefused: the image is not known any more, or has no publisher to tell.
+        :raises ChannelRefused: the daemon no longer has the image, or it has no publisher to
+            notify.
         """
         self._open()
         self._subscription._request(
@@ -144,14 +148,14 @@ class Image(Reader):
     def _prepare(self) -> None:
         self._check_not_polling()
         self._subscription._refresh()
-        self._subscription._drop_batch()  # it may hold a message joined in this image's memory
+        self._subscription._drop_batch()  # the message may lie in this image's memory
         self._drop_batch()
         self._open()
 
     def poll_batch(self, limit: int = DEFAULT_BATCH) -> MessageBatch:
         batch = super().poll_batch(limit)
         if len(batch):
-            self._subscription._batch = batch  # a poll of either ends it
+            self._subscription._batch = batch  # a poll of the image or of the subscription ends it
         return batch
 
     def _rewind(self, messages: core.Messages, count: int, first: int) -> None:
@@ -163,13 +167,18 @@ class Image(Reader):
             core.img_release(self._handle)
 
     def _close(self) -> None:
-        """Drops the mapping; views that are still out keep it alive."""
+        """Drop the mapping; existing views keep it alive."""
         if self._batch is not None:
             self._batch._invalidate()
             self._batch = None
         self._maps = []
         self._logs = []
         self._handle = None
+
+    def _repr_html_(self) -> str:
+        from penstock.client._html import image_html
+
+        return image_html(self)
 
     def __repr__(self) -> str:
         return (

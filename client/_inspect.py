@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checking a daemon from outside: no lease, shared memory mapped read-only."""
+"""Inspect a daemon without a lease, with shared memory mapped read-only."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ANSWER_S = 30.0
 
 @contextmanager
 def open_counters(directory: Path) -> Iterator[Cnc]:
-    """``cnc.dat`` of a daemon directory, read-only."""
+    """Open ``cnc.dat`` of a daemon directory read-only."""
     path = directory / "cnc.dat"
     try:
         os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
@@ -54,7 +54,7 @@ def open_counters(directory: Path) -> Iterator[Cnc]:
 
 
 def request_status(directory: Path, timeout_s: float) -> dict[str, Any]:
-    """The daemon's status snapshot, asked over its control socket without a lease."""
+    """Request the daemon's status over its control socket, without a lease."""
     if not _answers(directory / "control.sock"):
         raise DaemonNotRunning(no_daemon(directory))
     with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
@@ -76,15 +76,15 @@ def request_status(directory: Path, timeout_s: float) -> dict[str, Any]:
 def request_drain(
     directory: Path, timeout_s: float, *, discard: bool = False
 ) -> control.Drained:
-    """Ends the daemon with all its streams, and returns when its files are gone.
+    """End the daemon and all its streams; return when its files are removed.
 
     :param timeout_s: how long the daemon waits for receivers.
-    :param discard: remove also what is not sent by then, and what consumer groups hold.
+    :param discard: also remove data that is not sent by then or that consumer groups hold.
 
     :raises DaemonNotRunning: no daemon is there.
-    :raises DaemonGone: it ends without a drain: it hands over already, or it died.
-    :raises ChannelRefused: this user may not end it.
-    :raises TimeoutExpired: it does not answer.
+    :raises DaemonGone: the daemon ends without a drain: it already hands over, or it died.
+    :raises ChannelRefused: this user may not end the daemon.
+    :raises TimeoutExpired: the daemon does not answer.
     """
     request = control.Drain(timeout_ns=round(timeout_s * 1e9), discard=discard)
     with connect_lease(directory, _ANSWER_S) as connection:
@@ -113,7 +113,7 @@ def request_drain(
 
 
 def _answers(path: Path) -> bool:
-    """Whether somebody listens on a socket: a killed daemon leaves the file.
+    """Return whether a process listens on a socket; a killed daemon leaves the file.
 
     :raises ChannelRefused: this user may not connect; code ``permission``.
     """
@@ -122,7 +122,7 @@ def _answers(path: Path) -> bool:
         try:
             probe.connect(os.fspath(path))
         except TimeoutError:
-            return True             # somebody does, and is busy
+            return True             # a process listens, and is busy
         except PermissionError:
             raise not_allowed(path) from None
         except OSError as error:
@@ -145,7 +145,7 @@ def _answer(frame: bytes) -> dict[str, Any] | None:
 
 
 def sent_position(cnc: Cnc, publication_id: int) -> int | None:
-    """Position up to which the daemon has put a publication on the wire; None: it has no such
+    """Return the position up to which the daemon has sent a publication; None: it has no such
     counter (IPC)."""
     for counter in cnc.counters():
         if counter.type_id == SENDER_POSITION_TYPE and counter.registration_id == publication_id:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loops over messages and batches.
 
-A loop hands out one message (or batch) at a time. The message is a copy that belongs to the caller.
+A loop returns one message (or batch) at a time. The message is a copy that belongs to the caller.
 In the stream it stays unreleased until the next step. ``break`` and ``return`` release it. If an
-exception leaves the loop, the reader rewinds, and the message will be delivered again. The
-interpreter drops the loop's iterator in both cases; its guard (``core/fast/taking.c``) sees whether
-an exception is on its way.
+exception leaves the loop, the reader rewinds, and the message is delivered again. The interpreter
+drops the loop's iterator in both cases; its guard (``core/fast/taking.c``) detects whether an
+exception propagates.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ else:
     except ImportError:
 
         class _Guard:
-            """Without the extension no exception is seen: every end of a loop is a break."""
+            """Without the extension no exception is detected: every end of a loop counts as
+            ``break``."""
 
             def __init__(self, ended):
                 self._ended = ended
@@ -42,7 +43,7 @@ _T = TypeVar("_T", Message, MessageBatch)
 
 
 class Held:
-    """Stands in the reader's place for a batch while one message, or ``batch``, is handed out."""
+    """Placeholder for the reader's batch while the loop's user has one message, or ``batch``."""
 
     __slots__ = ("_reader", "batch")
 
@@ -51,11 +52,11 @@ class Held:
         self.batch: MessageBatch | None = None
 
     def _invalidate(self) -> None:
-        """Another call on the reader releases what is held."""
+        """Release the held message at another call on the reader."""
         self.batch = None
 
     def ended(self, failed: bool) -> None:
-        """The loop ended: release what it holds, or give it back."""
+        """End the loop: release the held message, or rewind."""
         reader = self._reader
         if reader._batch is not self:
             return
@@ -82,10 +83,10 @@ class Steps(_Guard, Generic[_T]):
 
     @abstractmethod
     def _step(self) -> _T | None:
-        """The next value, or None while there is none."""
+        """Return the next value, or None if there is none now."""
 
     def _is_over(self) -> bool:
-        """Whether the wait has ended because there comes nothing more."""
+        """Wait; return whether the loop is over because no further message can arrive."""
         return self._until_end and not self._subscription._has_data()
 
     def __iter__(self) -> Self:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Taking a lease: the first words on ``lease.sock``, and what comes back with them."""
+"""Take a lease: the exchange of the first messages on ``lease.sock``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from penstock.core.errors import (
     VersionMismatch,
 )
 
-#: Eventfds of sender and receiver; one more for a client that asked to watch.
+#: Number of descriptors: eventfds of sender and receiver; one more if the client watches.
 _GRANT_FDS: Final = 2
 _INT_BYTES: Final = 4
 

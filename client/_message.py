@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that poll hands out: the header of one message, and batches of many."""
+"""Values that polls return: headers, messages and batches."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.core import client as core
-from penstock.core.errors import ClosedError, PenstockError
+from penstock.core.errors import ClosedError, InvalidArgument, PenstockError
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from penstock.client._credits import CreditHandle
     from penstock.client._image import Image
 
 LENGTH: Final = 1
@@ -36,17 +37,17 @@ ASSEMBLED: Final = 12
 
 
 class Header:
-    """Facts of the message at hand.  One object is used for all messages of a subscription: it is
-    valid during the handler's call; copy what you keep."""
+    """Header of the current message. A subscription uses one object for all messages. It is valid
+    during the handler's call; copy values that you keep."""
 
-    # No __slots__: the fast path's header is this class upon one with fields in C.
+    # No __slots__: the fast path's header derives from this class and from one with fields in C.
 
     def __init__(self) -> None:
         self._fields: tuple[int, ...] = ()
         self._images: list[Image] = []
 
     def _take(self, row: tuple[int, ...]) -> None:
-        """Becomes the header of another message."""
+        """Take the values of another message."""
         self._fields = row
 
     @property
@@ -78,7 +79,7 @@ class Header:
 
     @property
     def term_offset(self) -> int:
-        """Of the first frame in its term, in bytes."""
+        """Offset of the first frame in its term, in bytes."""
         return self._fields[TERM_OFFSET]
 
     @property
@@ -88,12 +89,12 @@ class Header:
 
     @property
     def reserved_value(self) -> int:
-        """The 64 bits that the publisher put beside the message."""
+        """The 64 bits that the publisher sent with the message."""
         return self._fields[RESERVED_VALUE]
 
     @property
     def image(self) -> Image:
-        """Where the message came from."""
+        """The image of the message."""
         return self._images[self._image_index if len(self._images) > 1 else 0]
 
     @property
@@ -114,15 +115,24 @@ class Header:
 
 
 class Message(bytes):
-    """A message that owns its bytes: the payload, with the facts of its header as attributes."""
+    """A message that owns its bytes: the payload, with the values of its header as attributes."""
 
     _row: bytes
+    _credit: CreditHandle | None = None
 
     @classmethod
     def _of(cls, row: tuple[int, ...], payload: Any) -> Message:
         made = cls(payload)
         made._row = core.MESSAGE.pack(*row)
         return made
+
+    @property
+    def credit(self) -> CreditHandle:
+        """The handle of the message's credit.
+
+        :raises InvalidArgument: the subscription has no handles.
+        """
+        return credit_of(self._credit)
 
     def _fact(self, index: int) -> int:
         fact: int = core.MESSAGE.unpack(self._row)[index]
@@ -150,7 +160,7 @@ class Message(bytes):
 
     @property
     def reserved_value(self) -> int:
-        """The 64 bits that the publisher put beside the message."""
+        """The 64 bits that the publisher sent with the message."""
         return self._fact(RESERVED_VALUE)
 
 
@@ -158,13 +168,14 @@ class MessageBatch:
     """Messages of one ``poll_batch``, as columns.
 
     A batch of ``poll_batch`` has views into the log: they are valid until :meth:`release`, the end
-    of a ``with`` block, or the next poll or wait of the subscription.  Memory under a view that
-    outlives the batch stays mapped, but its bytes may change.  A batch of ``recv_batch`` or
-    ``batches`` owns its bytes: its views stay valid.  Columns of numbers are copies.
+    of a ``with`` block, or the next poll or wait of the subscription. The memory of a view that
+    outlives the batch stays mapped, but its bytes may change. A batch of ``recv_batch`` or
+    ``batches`` owns its bytes: its views stay valid. Columns of numbers are copies.
     """
 
     __slots__ = (
-        "_check", "_columns", "_count", "_live", "_messages", "_own", "_release", "_views"
+        "_check", "_columns", "_count", "_credit", "_live", "_messages", "_own", "_release",
+        "_views",
     )
 
     def __init__(
@@ -180,6 +191,7 @@ class MessageBatch:
         self._check = check
         self._release = release
         self._columns: dict[str, Any] = {}
+        self._credit: CreditHandle | None = None
         self._views: list[memoryview] | None = None
         self._own: tuple[array[int], array[int]] | None = None  # payload bytes, offsets
 
@@ -194,7 +206,7 @@ class MessageBatch:
 
     @property
     def payloads(self) -> list[memoryview]:
-        """One read-only view a message: in place in the log, or in the batch's own memory."""
+        """A read-only view for each message, of the log or of the batch's own memory."""
         self._require_live()
         if self._views is None:
             self._views = self._check(self._messages, self._count)
@@ -211,13 +223,21 @@ class MessageBatch:
         return self
 
     @property
+    def credit(self) -> CreditHandle:
+        """The handle of the credits of all messages.
+
+        :raises InvalidArgument: the subscription has no handles, or the batch is empty.
+        """
+        return credit_of(self._credit)
+
+    @property
     def payload_bytes(self) -> int:
         """Sum of the payloads' lengths."""
         return self._messages.payload_bytes(self._count)
 
     @property
     def offsets(self) -> NDArray[np.int64]:
-        """Where each payload begins in its image's log file, in bytes; -1 for assembled ones."""
+        """Offset of each payload in its image's log file, in bytes; -1 for assembled messages."""
         column: NDArray[np.int64] = self._column("log_offset")
         return column
 
@@ -244,9 +264,9 @@ class MessageBatch:
         return column
 
     def to_numpy(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """A copy of all payloads, one after another, and count + 1 offsets into it.
+        """Return a copy of all payloads, back to back, and count + 1 offsets into it.
 
-        Of messages that all have ``n`` bytes, ``data.reshape(-1, n)`` has one a row.
+        If all messages have ``n`` bytes, ``data.reshape(-1, n)`` has one message in each row.
         """
         self._require_live()
         numpy = _import("numpy", "to_numpy() needs")
@@ -259,7 +279,8 @@ class MessageBatch:
         return data, offsets
 
     def to_arrow(self) -> pa.RecordBatch:
-        """A copy as Arrow: payload (large_binary), position, session_id, reserved_value."""
+        """Return a copy as Arrow columns: payload (large_binary), position, session_id,
+        reserved_value."""
         self._require_live()
         arrow = _import("pyarrow", "to_arrow() needs")
         count, messages = self._count, self._messages
@@ -286,14 +307,14 @@ class MessageBatch:
         return batch
 
     def release(self) -> None:
-        """Gives the memory back to the stream.  Idempotent."""
+        """Release the messages, so that the stream may use their memory. Idempotent."""
         if not self._live or self._own is not None:
             return
         self._invalidate()
         self._release(self)
 
     def _invalidate(self) -> None:
-        """Ends the views without telling the subscription."""
+        """End the views without notifying the subscription."""
         for view in self._views or ():
             release_view(view)
         self._views = None
@@ -319,6 +340,19 @@ class MessageBatch:
         return column
 
 
+def credit_of(handle: CreditHandle | None) -> CreditHandle:
+    """Return the handle of a delivery.
+
+    :raises InvalidArgument: it has none.
+    """
+    if handle is None:
+        raise InvalidArgument(
+            "this message has no handle: credits return automatically unless the subscription was "
+            "added with credits=penstock.Credits(N, handles=True)"
+        )
+    return handle
+
+
 def _import(package: str, user: str) -> Any:
     try:
         return importlib.import_module(package)
@@ -329,19 +363,19 @@ def _import(package: str, user: str) -> Any:
 
 
 def owner_of(row: tuple[int, ...], maps: list[memoryview]) -> Any:
-    """The object whose buffer has the payload: the log, or a copy if it was assembled."""
+    """Return the object whose buffer has the payload: the log, or a copy if it was assembled."""
     if row[ASSEMBLED]:
         return core.copy_bytes(row[0], row[LENGTH])
     return maps[row[IMAGE_INDEX] if len(maps) > 1 else 0].obj
 
 
 def view_of(row: tuple[int, ...], maps: list[memoryview]) -> memoryview:
-    """The payload of one message: in place, or a copy when it was assembled from fragments."""
+    """Return the payload of one message: a view of the log, or a copy if it was assembled."""
     return view_into(owner_of(row, maps), row)
 
 
 def view_into(owner: Any, row: tuple[int, ...]) -> memoryview:
-    """The payload of one message, in what :func:`owner_of` returned; a buffer of its own."""
+    """Return the payload of one message as its own buffer over the object of :func:`owner_of`."""
     start = 0 if row[ASSEMBLED] else row[LOG_OFFSET]
     return memoryview(owner)[start : start + row[LENGTH]].toreadonly()
 
@@ -360,7 +394,7 @@ def end_view(view: memoryview, owner: Any, references: int, header: Header) -> N
     """
     with contextlib.suppress(BufferError):
         view.release()
-    if sys.getrefcount(owner) > references + 1:     # this function's parameter is one
+    if sys.getrefcount(owner) > references + 1:     # one reference is this function's parameter
         raise BufferError(
             "the handler kept a view (a slice, or an array such as np.frombuffer makes) of the "
             f"message at position {header.start_position} of session {header.session_id}, whose "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small values that the data path answers with."""
+"""Codes that the data path returns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 
 class Offer(enum.IntEnum):
-    """Why an offer was refused.  The first that applies, in the order of the guide's table.
+    """Reason of a refused offer: the first that applies, in the order of the guide's table.
 
     The values from -1 to -5 are Aeron's.
     """
@@ -26,7 +26,7 @@ class Offer(enum.IntEnum):
     NO_CREDIT = -100
     """The receivers granted no more messages."""
     THROTTLED = -101
-    """The governor defers new messages; retry later."""
+    """The daemon is overloaded; retry after ``retry_after_s``."""
     RATE_LIMITED = -102
     """The stream's rate is used up; retry later."""
     DROPPED = -103
@@ -52,7 +52,7 @@ class Action(enum.Enum):
     """Stop before this message: it will be delivered again."""
 
 
-#: Refusals that pass by themselves: ``send`` waits them out.
+#: Refusals that can pass: ``send`` waits while they apply.
 TRANSIENT: Final = frozenset(
     {
         Offer.BACK_PRESSURED,
@@ -68,5 +68,5 @@ _BY_CODE: Final = {int(code): code for code in Offer}
 
 
 def offer_code(position: int) -> Offer | None:
-    """The refusal that a negative ``position`` stands for, None if it is none."""
+    """Return the refusal of a negative ``position``, None if it is no refusal."""
     return _BY_CODE.get(position)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting without spinning.
+"""Let threads wait without spinning.
 
-A waiter takes a ticket and checks its condition. If the condition does not hold, the waiter sleeps
-on the client's futex word until an event after the ticket. Nothing can be missed in between.
+A waiter takes a ticket and checks its condition. If the condition is false, the waiter sleeps on
+the client's futex word until an event after the ticket. An event between check and sleep ends the
+sleep at once.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ SLICE_NS: Final = 250_000_000
 
 
 class Parking:
-    """Where the threads of one client wait."""
+    """The place where the threads of one client wait."""
 
     def __init__(self, handle: core.ClientHandle, check: Callable[[], None]) -> None:
-        """``check`` raises when waiting makes no sense any more: closed, daemon gone, forked."""
+        """``check`` raises if waiting is useless: closed, daemon gone, forked."""
         self._handle = handle
         self._check = check
 
     def replace(self, handle: core.ClientHandle) -> None:
-        """The client maps another directory: who sleeps on the old word moves within a slice."""
+        """Use another mapped client; threads that sleep on the old word move within a slice."""
         self._handle = handle
 
     def until(self, happened: Callable[[], bool], timeout_s: float | None) -> bool:

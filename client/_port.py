@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver port: everything that a client asks of its daemon, as one replaceable object.
+"""The driver port: all exchanges of a client with its daemon, as one replaceable object.
 
-:class:`penstock.client.Client` knows only this protocol.  :mod:`penstock.client._zmq_port` speaks
-it to a daemon over ZeroMQ; the simulator and tests put their own in its place.
+:class:`penstock.client.Client` knows only this protocol. :mod:`penstock.client._zmq_port`
+    implements it over ZeroMQ; the simulator and tests have their own.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ Request: TypeAlias = (
     | control.AddCounter
     | control.RemoveCounter
     | control.RejectImage
+    | control.WithholdCredits
     | control.GetStatus
 )
 
@@ -39,7 +40,7 @@ Request: TypeAlias = (
 @attrs.frozen(kw_only=True)
 class Lease:
     """Lease that the daemon granted to this client. The native client that is opened with the
-    descriptors owns them and closes them."""
+    descriptors owns and closes them."""
 
     directory: Path
     client_id: int
@@ -54,7 +55,7 @@ class Lease:
 
     @property
     def descriptors(self) -> tuple[int, int, int]:
-        """All of them."""
+        """All descriptors of the lease."""
         return self.sender_wake_fd, self.receiver_wake_fd, self.watch_fd
 
 
@@ -71,10 +72,10 @@ class PortState(enum.Enum):
 
 
 class Listener(Protocol):
-    """Listener that the port calls on the port's own thread: return quickly, never raise."""
+    """Callbacks of a port, on the port's own thread: return quickly, never raise."""
 
     def on_notice(self) -> None:
-        """A notice was queued for some registration."""
+        """A notice was queued for a registration."""
 
     def on_away(self) -> None:
         """The daemon hung up; the state is AWAY already."""
@@ -83,7 +84,7 @@ class Listener(Protocol):
         """A new daemon granted ``lease``; its descriptors belong to the listener from now on.
 
         :param lost: registrations that the client must add again.
-        :param same: whether it adopted this client, with its id, slot and files.
+        :param same: whether the new daemon adopted this client, with its id, slot and files.
         """
 
     def on_gone(self) -> None:
@@ -93,8 +94,8 @@ class Listener(Protocol):
 class DriverPort(Protocol):
     """One client's connection to one daemon.  All methods may be called from any thread.
 
-    Requests block until the answer is there.  They raise ``ChannelRefused`` (or ``StorageError``)
-    when the daemon refuses, ``TimeoutExpired``, ``DaemonGone``, ``ClosedError``.
+    Requests block until the reply arrives. They raise ``ChannelRefused`` (or ``StorageError``) when
+    the daemon refuses, ``TimeoutExpired``, ``DaemonGone``, ``ClosedError``.
     """
 
     @property
@@ -104,7 +105,7 @@ class DriverPort(Protocol):
     def state(self) -> PortState: ...
 
     def listen(self, listener: Listener) -> None:
-        """Names the one listener; it is held weakly."""
+        """Set the one listener, by a weak reference."""
 
     def add_publication(
         self, request: control.AddPublication, timeout_s: float
@@ -119,18 +120,18 @@ class DriverPort(Protocol):
     ) -> control.CounterReady: ...
 
     def perform(self, request: Request, timeout_s: float) -> control.Done:
-        """A request that is answered by Done."""
+        """Send a request whose reply is Done."""
 
     def status(self, timeout_s: float) -> control.Status: ...
 
     def notices(self, registration_id: int) -> deque[Notice]:
-        """The queue of a registration's notices, filled from the moment of its ready answer."""
+        """Return the queue of a registration's notices, filled from its reply on."""
 
     def forget(self, registration_id: int) -> None:
-        """Drops the queue of a registration that was removed."""
+        """Drop the queue of a removed registration."""
 
     def close(self) -> None:
         """Ends the lease.  Idempotent."""
 
     def abandon_in_child(self) -> None:
-        """After a fork, in the child: closes the child's copies, touches nothing shared."""
+        """Close the child's copies after a fork, without touching shared state."""

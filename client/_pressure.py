@@ -1,21 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a publication is held, by whom, and what was refused meanwhile."""
+"""The accounts of a publication: causes and culprits that block it, and refused offers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import attrs
 
-from penstock.core.pressure import PressureView, cause_name
+from penstock.core.pressure import NO_PRESSURE, WATERMARKS, Levels, PressureView, cause_name
 
 
-@attrs.frozen(kw_only=True)
+def _no_levels() -> Levels:
+    return NO_PRESSURE.levels_at(0)
+
+
+@attrs.frozen(kw_only=True, slots=False)     # made in a third of the time that slots take
 class Pressure:
     """Both accounts of a publication, read from shared memory.
 
-    The account of time held says how long publishers stood at their limit, by cause and by culprit;
-    the two sums are equal.  The account of refusals counts offers that were refused.
+    The account of time held has the time for which publishers were at their limit, by cause and by
+    culprit; both sums are equal. The account of refusals counts refused offers.
     """
 
     cause: str
@@ -50,8 +55,44 @@ class Pressure:
     """Time from a publisher's first refusal to its next success, of all its episodes."""
     refused_episodes: int = 0
     """Number of these episodes that ended."""
+    dropped_messages: int = 0
+    """Messages that ``ps-policy=drop_newest`` dropped, by all publishers of the stream."""
+    dropped_bytes: int = 0
+    """Their payloads."""
     stale: bool = False
     """The daemon wrote during each try to read: these are the figures of the call before."""
+    _levels: Callable[[], Levels] = attrs.field(default=_no_levels, repr=False, eq=False)
+
+    @property
+    def depth_bytes(self) -> int:
+        """Bytes that publishers are ahead of the sender, on IPC ahead of the slowest reader."""
+        return self._levels().depth_bytes
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most of it since the stream began."""
+        return self._levels().peak_bytes
+
+    @property
+    def watermark(self) -> str:
+        """``normal``; ``high``: the depth was reached; ``paused``: publishers are held; ``low``:
+        the log has drained, and no publisher has continued yet."""
+        return WATERMARKS.get(self._levels().watermark, "normal")
+
+    @property
+    def pressed_ns(self) -> int:
+        """Time from reached depths until the log had drained to the low watermark."""
+        return self._levels().pressed_ns
+
+    @property
+    def pressed_episodes(self) -> int:
+        """Number of these times, with the present one."""
+        return self._levels().pressed_episodes
+
+    @property
+    def drained_messages(self) -> int:
+        """Messages sent in these times; on IPC counted for streams with a policy only."""
+        return self._levels().drained_messages
 
     @property
     def summary(self) -> str:
@@ -64,12 +105,12 @@ class Pressure:
 
     @property
     def total_ns(self) -> int:
-        """Time held."""
+        """Total time held."""
         return sum(self.blocked_ns.values())
 
 
 def _bytes(number: int) -> str:
-    """Bytes for people: 32 KiB."""
+    """Return bytes as readable text, such as 32 KiB."""
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if number >= size:
             return f"{number / size:.3g} {unit}" if number % size else f"{number // size} {unit}"
@@ -77,7 +118,7 @@ def _bytes(number: int) -> str:
 
 
 def pressure_of(view: PressureView, now_ns: int) -> Pressure:
-    """The accounts for people, closed at ``now_ns`` of the monotonic clock."""
+    """Return the accounts in readable form, closed at ``now_ns`` of the monotonic clock."""
     return Pressure(
         cause=cause_name(view.cause),
         culprit=view.culprit_text,
@@ -94,5 +135,23 @@ def pressure_of(view: PressureView, now_ns: int) -> Pressure:
         refused=view.refusals(),
         refused_ns=view.refused_ns,
         refused_episodes=view.refused_episodes,
+        dropped_messages=view.dropped_messages,
+        dropped_bytes=view.dropped_bytes,
+        levels=lambda: view.levels_at(now_ns),
         stale=view.stale,
     )
+
+
+class Throttled:
+    """The part of a publication that states when a throttled publisher may try again."""
+
+    _handle: Any
+
+    @property
+    def retry_after_s(self) -> float:
+        """Time in seconds after which an offer that was answered ``THROTTLED`` may be repeated; 0:
+        the governor throttles no publisher now. ``send`` sleeps until there is room."""
+        handle = self._handle
+        if handle is None:
+            return 0.0
+        return int(handle.lib.ps_pub_retry_after_ns(handle.native)) / 1e9

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sending."""
+"""Publications."""
 
 from __future__ import annotations
 
@@ -7,19 +7,35 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import attrs
 
+from penstock.client._batch_sender import TURNS, BatchSender
 from penstock.client._batches import Block, as_block
 from penstock.client._claim import Claim
+from penstock.client._no_credit import (
+    Diverted,
+    OnNoCredit,
+    PublicationCredits,
+    checked,
+    credits_of,
+    is_diverted,
+    other_of,
+    why_not_connected,
+)
 from penstock.client._offer import TRANSIENT, Offer, offer_code
-from penstock.client._pressure import Pressure, pressure_of
+from penstock.client._pressure import Pressure, Throttled, pressure_of
+from penstock.client._publication_facts import (
+    BatchResult,
+    PublicationStatistics,
+    RemoteRejection,
+)
 from penstock.client._restart import LostSession
 from penstock.client._subscription import removal
 from penstock.config.protocol import control
 from penstock.core import client as core
-from penstock.core import errors
+from penstock.core import errors, pub_policy
 from penstock.core.errors import (
     ClosedError,
     InvalidArgument,
@@ -37,56 +53,21 @@ if TYPE_CHECKING:
     from penstock.client._client import Client
 
     class Array(Protocol):
-        """A NumPy array, which is typed as a Buffer from Python 3.12 on."""
+        """A NumPy array; NumPy types it as a Buffer only from Python 3.12 on."""
 
         @property
         def __array_interface__(self) -> dict[str, Any]: ...
 
-    #: What one message is made from: a buffer, or a list or tuple of several that are gathered.
+    #: Content of one message: a buffer, or a list or tuple of buffers that are joined.
     Payload: TypeAlias = Buffer | Array | Sequence[Buffer | Array]
 
-#: Called with what became of a session, on a thread of the client.
+#: Callback that gets the report of a lost session, on a thread of the client.
 SessionCallback: TypeAlias = Callable[[LostSession], object]
 
 _MAX_BATCH = 2**31 - 1
 _LOST_KEPT = 16
-_HELD = (Offer.BACK_PRESSURED, Offer.RATE_LIMITED)
-_TURNS = 16  # offers in a row while a term turns
-_MISUSE = -1000  # positions below this are ps_error_code
-
-
-class BatchResult(NamedTuple):
-    """How far ``offer_batch`` went."""
-
-    accepted: int
-    """Messages that are in the stream now: the first ``accepted`` of the batch."""
-    position: int
-    """Position after the last accepted one, or the :class:`Offer` code when none was."""
-
-
-@attrs.frozen(kw_only=True)
-class RemoteRejection:
-    """A receiver refused the stream (ERR frames came back).  ``source`` is its address, ``count``
-    the number of ERR frames so far; it grows while the receiver repeats them."""
-
-    receiver_id: int
-    source: str
-    code: int
-    message: str
-    count: int = 1
-
-
-@attrs.frozen(kw_only=True)
-class PublicationStatistics:
-    """A publication at one moment; positions and window in bytes."""
-
-    channel: str
-    stream_id: int
-    session_id: int
-    position: int
-    position_limit: int
-    available_window: int
-    is_connected: bool
+_HELD = (Offer.BACK_PRESSURED, Offer.RATE_LIMITED, Offer.NO_CREDIT)
+_MISUSE = -1000  # values below this are ps_error_code
 
 
 def _open_native(client: Client, ready: control.PublicationReady) -> core.PublicationHandle:
@@ -98,42 +79,12 @@ def _open_native(client: Client, ready: control.PublicationReady) -> core.Public
             publication_slot=ready.publication_slot,
             limit_counter_id=ready.limit_counter_id,
             max_message_bytes=ready.max_message_bytes,
-            exclusive=ready.exclusive,
+            exclusive=ready.exclusive and not ready.shared_log,
         ),
     )
 
 
-class BatchSender:
-    """A batch on its way into the stream."""
-
-    def __init__(self, publication: Publication, block: Block, wait_connected: bool) -> None:
-        self._publication = publication
-        self._block = block
-        self._wait_connected = wait_connected
-        self._done = 0
-        self.position = publication.position
-        """Position after the last message that was accepted, or the code of a refusal."""
-
-    @property
-    def is_done(self) -> bool:
-        """Whether every message was accepted."""
-        return self._done == self._block.count
-
-    def attempt(self) -> bool:
-        """Offer what is left; whether there is no more to wait for now."""
-        publication = self._publication
-        publication._want_room()
-        for _ in range(_TURNS):
-            accepted, self.position = publication._offer_block(self._block, self._done)
-            self._done += accepted
-            if self.position != Offer.ADMIN_ACTION:
-                break
-        return self.is_done or publication._settled(
-            self.position, self._wait_connected, more=True
-        )
-
-
-class Publication:
+class Publication(Throttled):
     """Sends messages to one stream on one channel.
 
     Made by :meth:`penstock.Client.add_publication` (any thread may offer) or
@@ -141,7 +92,7 @@ class Publication:
     that closes itself.
     """
 
-    # No __slots__: the fast path's class is this upon one with fields in C.
+    # No __slots__: the fast path's class derives from this one and from one with fields in C.
 
     def __init__(
         self,
@@ -163,10 +114,11 @@ class Publication:
         self._notices = client._port.notices(ready.registration_id)
         self._rejections: dict[int, RemoteRejection] = {}
         self._pressure_seen: PressureView | None = None
+        self._diverted = Diverted()
 
     def _suspend(self) -> None:
-        """The daemon of this session died, and the new daemon could not adopt it: until it is added
-        anew offers answer DAEMON_AWAY."""
+        """Return DAEMON_AWAY for offers until the publication is added again, because a new daemon
+        could not adopt its session."""
         handle = self._handle
         if handle is None or self._suspended is not None:
             return
@@ -180,7 +132,7 @@ class Publication:
         )
 
     def _renew(self, ready: control.PublicationReady) -> None:
-        """Goes on in a new session."""
+        """Continue in a new session."""
         handle = _open_native(self._client, ready)
         self._ready = ready
         self._constants = core.pub_constants(handle)
@@ -191,16 +143,17 @@ class Publication:
 
     # ---- sending ---------------------------------------------------------------------------------
 
-    def offer(self, data: Payload, *, reserved_value: int = 0) -> int:
-        """Publishes one message, never waiting.
+    def offer(self, data: Payload, *, reserved_value: int = 0, never_throttle: bool = False) -> int:
+        """Publish one message; never waits.
 
         :param data: bytes, any contiguous buffer, or a list or tuple of buffers that are gathered
             into one message.
-        :param reserved_value: 64 bits that travel beside the message.
-        :returns: the stream position after the message (> 0), or an :class:`Offer`: pressure is
-            an answer, not an exception.
-        :raises MessageTooLong: over :attr:`max_message_length`.
-        :raises ForkedError: in a child of the process that connected.
+        :param reserved_value: 64 bits that travel with the message.
+        :param never_throttle: answer ``BACK_PRESSURED`` in place of ``THROTTLED``.
+        :returns: the stream position after the message (> 0), or an :class:`Offer` if the message
+            was refused.
+        :raises MessageTooLong: ``data`` is longer than :attr:`max_message_length`.
+        :raises ForkedError: the caller is a child of the process that connected.
         """
         handle = self._handle
         if handle is None:
@@ -213,16 +166,18 @@ class Publication:
             position = core.pub_offer_buffer(handle, data, reserved_value)
         if position > 0:
             return position
+        if never_throttle and position == Offer.THROTTLED:
+            position = Offer.BACK_PRESSURED
         return self._refusal(position, data)
 
     def offer_batch(self, messages: Any) -> BatchResult:
-        """Publishes many messages in one crossing, in order, until one is refused.  Never waits.
+        """Publish many messages in one call, in order, until one is refused. Never waits.
 
         :param messages: a sequence of bytes; a NumPy array, 2-D uint8 or 1-D of fixed-size records
             (one message a row); an Arrow binary, string or fixed-size-binary array; a RecordBatch
             or Table with one such column, or one named ``payload``.
-        :raises MessageTooLong: before anything is sent, if any message is too long.
-        :raises InvalidArgument: nulls, or a type that has no bytes to send.
+        :raises MessageTooLong: a message is too long; no message was sent.
+        :raises InvalidArgument: the messages contain nulls, or their type has no bytes to send.
         """
         return self._offer_block(self._block(messages), 0)
 
@@ -233,41 +188,54 @@ class Publication:
         *,
         reserved_value: int = 0,
         wait_connected: bool = True,
+        on_no_credit: OnNoCredit = "block",
     ) -> int:
-        """Publishes one message, waiting for room.
+        """Publish one message; wait for room.
 
-        :param timeout_s: seconds to wait at most, None without end.
+        :param timeout_s: longest wait in seconds; None: no limit.
         :param wait_connected: whether to wait for a receiver too.
-        :returns: the stream position after the message.
+        :param on_no_credit: without credit, ``block`` (wait), ``drop`` the message, or send it by
+            another publication: ``route(publication)``.
+        :returns: the stream position after the message, or ``Offer.DROPPED`` under
+            ``ps-policy=drop_newest``. A dropped message without credit: ``Offer.NO_CREDIT``; a
+            routed message: its position in the other stream.
         :raises TimeoutExpired: no room, or no receiver, within ``timeout_s``.
         :raises NotConnected: no receiver, and ``wait_connected`` is False.
         :raises DaemonGone: the daemon died.
-        :raises PublicationFailed: this session can carry no more.
+        :raises PublicationFailed: this session cannot accept further messages, or
+            ``ps-policy=error`` failed it:
+            :meth:`reset` lets it go on.
         """
         position = self.offer(data, reserved_value=reserved_value)
         if position > 0:
             return position
+        checked(on_no_credit)
+
+        def settled() -> bool:
+            return is_diverted(position, on_no_credit) or self._settled(position, wait_connected)
 
         def attempt() -> bool:
             nonlocal position
             self._want_room()
             position = self._offer_on(data, reserved_value)
-            return self._settled(position, wait_connected)
+            return settled()
 
-        if not self._settled(position, wait_connected) and not self._client._parking().until(
-            attempt, timeout_s
-        ):
+        if not settled() and not self._client._parking().until(attempt, timeout_s):
             self._raise_timeout(position, timeout_s)
+        if is_diverted(position, on_no_credit):
+            other = other_of(self, on_no_credit)
+            if other is not None:
+                position = other.send(data, timeout_s, reserved_value=reserved_value)
         return position
 
     def send_batch(
         self, messages: Any, timeout_s: float | None = None, *, wait_connected: bool = True
     ) -> int:
-        """Publishes all of ``messages`` (see :meth:`offer_batch`), waiting for room.
+        """Publish all of ``messages`` (see :meth:`offer_batch`); wait for room.
 
         On an exception a part of the batch may have been sent.
 
-        :returns: the position after the last message; the current one for an empty batch.
+        :returns: the position after the last message; the current position for an empty batch.
         """
         sending = self._batch_sender(messages, wait_connected)
         while not sending.is_done:
@@ -279,9 +247,9 @@ class Publication:
         return BatchSender(self, self._block(messages), wait_connected)
 
     def try_claim(self, length: int) -> Claim:
-        """Claims a frame of ``length`` payload bytes to write a message in place.
+        """Claim a frame of ``length`` payload bytes, to write a message directly into the log.
 
-        :raises MessageTooLong: over :attr:`max_payload_length`.
+        :raises MessageTooLong: ``length`` exceeds :attr:`max_payload_length`.
         """
         handle = self._open()
         if not 0 <= length <= self._constants.max_payload_bytes:
@@ -297,7 +265,7 @@ class Publication:
     # ---- waiting ---------------------------------------------------------------------------------
 
     def wait_connected(self, timeout_s: float | None = None) -> bool:
-        """Sleeps until there is a receiver: True, or False after ``timeout_s`` seconds."""
+        """Sleep until there is a receiver. Return True, or False after ``timeout_s`` seconds."""
 
         def connected() -> bool:
             self._want_room()
@@ -309,7 +277,7 @@ class Publication:
 
     @property
     def position(self) -> int:
-        """Stream position after what was published so far by anyone, in bytes."""
+        """Stream position after the last published message of all publishers, in bytes."""
         return core.pub_position(self._open())
 
     @property
@@ -326,7 +294,7 @@ class Publication:
         """Return the cause that holds this publication now, and the time held by cause and by
         culprit.
 
-        Reads shared memory in some microseconds, however many streams the daemon serves.
+        It reads shared memory and takes some microseconds, for any number of streams.
         """
         handle = self._suspended or self._open()
         view = core.pub_pressure(handle)
@@ -334,6 +302,11 @@ class Publication:
             view = attrs.evolve(self._pressure_seen or NO_PRESSURE, stale=True)
         self._pressure_seen = view
         return pressure_of(view, time.monotonic_ns())
+
+    @property
+    def credits(self) -> PublicationCredits:
+        """Credits that receivers granted, and how many are spent."""
+        return credits_of(self)
 
     @property
     def is_connected(self) -> bool:
@@ -363,7 +336,7 @@ class Publication:
 
     @property
     def original_id(self) -> int:
-        """The daemon's number of the publication, the same for all who share it."""
+        """The daemon's id of the publication, the same for all clients that share it."""
         return self._ready.original_id
 
     @property
@@ -381,7 +354,7 @@ class Publication:
 
     @property
     def max_message_length(self) -> int:
-        """Longest message that offer takes, in bytes."""
+        """Longest message that ``offer`` accepts, in bytes."""
         return self._constants.max_message_bytes
 
     @property
@@ -391,7 +364,7 @@ class Publication:
 
     @property
     def rejections(self) -> tuple[RemoteRejection, ...]:
-        """Receivers that refused the stream, newest last; at most the last 64."""
+        """Receivers that rejected the stream, newest last; at most the last 64."""
         while self._notices:
             notice = self._notices.popleft()
             if isinstance(notice, control.PublicationError):
@@ -405,7 +378,7 @@ class Publication:
         return tuple(self._rejections.values())
 
     def statistics(self) -> PublicationStatistics:
-        """A frozen snapshot."""
+        """Return a frozen snapshot."""
         handle = self._open()
         return PublicationStatistics(
             channel=self._channel,
@@ -420,25 +393,47 @@ class Publication:
     # ---- destinations ----------------------------------------------------------------------------
 
     def add_destination(self, channel: str) -> int:
-        """Sends to a further destination (``control-mode=manual``).  Returns its id."""
+        """Send to a further destination (``control-mode=manual``). Return its id."""
         self._open()
         return self._client._perform(
             control.AddDestination(registration_id=self.registration_id, channel=channel)
         ).registration_id
 
     def remove_destination(self, destination: str | int) -> None:
-        """Stops sending to a destination, given by channel or id."""
+        """Stop sending to a destination, given by channel or id."""
         self._open()
         self._client._perform(removal(self.registration_id, destination))
 
     # ---- life ------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Ends the publication; what was accepted is still sent by the daemon.  Idempotent."""
+        """Close the publication; the daemon still sends accepted messages. Idempotent."""
         self._end(revoke=False)
 
+    def reset(self) -> bool:
+        """Reopen a publication that ``ps-policy=error`` failed.
+
+        Session, positions and open claims stay; nothing that was accepted is lost.
+
+        :returns: True if the publication had failed.
+        :raises InvalidArgument: the publication has another policy.
+        """
+        handle = self._open()
+        found = pub_policy.pub_reset(handle)
+        if found < 0:
+            raise InvalidArgument(
+                f"stream {self.stream_id} on {self._channel} has not ps-policy=error: there is no "
+                "failure to reset"
+            )
+        return found == 1
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether ``ps-policy=error`` failed it, and no :meth:`reset` came since."""
+        return bool(pub_policy.pub_is_failed(self._open()))
+
     def revoke(self) -> None:
-        """Ends an exclusive publication at once: what was not sent yet never will be."""
+        """End an exclusive publication at once; messages that are not yet sent are dropped."""
         if not self.is_exclusive:
             raise InvalidArgument("only an exclusive publication can be revoked")
         self._end(revoke=True)
@@ -457,7 +452,7 @@ class Publication:
         self.close()
 
     def _drop(self) -> None:
-        """Lets go of everything local; a call in another thread keeps the log until it returns."""
+        """Release all local resources; a call in another thread keeps the log until it returns."""
         handle, self._handle = self._handle, None
         self._suspended = None
         if handle is not None:
@@ -527,30 +522,40 @@ class Publication:
         )
 
     def _offer_on(self, data: Any, reserved_value: int) -> int:
-        """``offer``, and again where a term turned meanwhile: nobody wakes a waiter for that."""
-        for _ in range(_TURNS):
+        """``offer``, repeated if the log rotated to a new term, because no event wakes a waiter
+        then."""
+        for _ in range(TURNS):
             position: int = self.offer(data, reserved_value=reserved_value)
             if position != Offer.ADMIN_ACTION:
                 break
         return position
 
     def _settled(self, position: int, wait_connected: bool, *, more: bool = False) -> bool:
-        """Whether waiting can end with ``position``; raises when waiting has no sense."""
+        """Return whether waiting can end with ``position``; raise if waiting is useless."""
         if position > 0:
             return not more
         if position in TRANSIENT:
             return False
         if position == Offer.NOT_CONNECTED:
             if not wait_connected:
-                raise NotConnected(f"nobody receives stream {self.stream_id} on {self._channel}")
+                raise NotConnected(
+                    f"no receiver is connected to stream {self.stream_id} on {self._channel}"
+                    + why_not_connected(self)
+                )
             return False
         if position == Offer.CLOSED:
             self._client._check()
             raise ClosedError("the publication is closed")
         if position == Offer.DAEMON_AWAY:
-            self._client._check()       # raises once no new daemon is waited for any more
+            self._client._check()       # raises if the client no longer waits for a new daemon
             return False
-        if position in (Offer.MAX_POSITION_EXCEEDED, Offer.FAILED):
+        if position == Offer.FAILED:
+            raise PublicationFailed(
+                f"stream {self.stream_id} on {self._channel} met a full log under "
+                "ps-policy=error: call reset() to continue",
+                code=position,
+            )
+        if position == Offer.MAX_POSITION_EXCEEDED:
             raise PublicationFailed(
                 f"stream {self.stream_id} on {self._channel} can carry no more: "
                 f"{Offer(position).name}; add a new publication",
@@ -559,9 +564,12 @@ class Publication:
         return True
 
     def _raise_timeout(self, position: int, timeout_s: float | None) -> None:
-        """Say who holds the stream; where nobody does, the code of the offer has to do."""
+        """Raise with the culprit that blocks the stream; without one, with the code of the
+        offer."""
         code = offer_code(position)
         why = code.name if code is not None else "room"
+        if code is Offer.NOT_CONNECTED:
+            why += why_not_connected(self)
         if position in _HELD:
             with contextlib.suppress(PenstockError):
                 pressure = self.pressure()
@@ -570,6 +578,11 @@ class Publication:
         raise TimeoutExpired(
             f"stream {self.stream_id} on {self._channel} took no message for {timeout_s:g} s: {why}"
         )
+
+    def _repr_html_(self) -> str:
+        from penstock.client._html import publication_html
+
+        return publication_html(self)
 
     def __repr__(self) -> str:
         state = " closed" if self._handle is None else ""

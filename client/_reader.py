@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handing out messages: what polling a subscription and polling one image have in common.
+"""Polling, for subscriptions and images.
 
-The core fills an array with up to ``limit`` message descriptions in one crossing; the handler then
-runs once a message on views into the mapped logs. If a handler raises or stops, the reader rewinds
-the core to the first message that was not taken. It releases the taken messages when the poll ends.
+The core fills an array with up to ``limit`` message descriptions in one call. The handler then runs
+for each message, on views of the mapped logs. If a handler raises or stops, the reader rewinds the
+core to the first message that was not handled. It releases the handled messages when the poll ends.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from penstock.client._message import (
 )
 from penstock.client._offer import Action
 from penstock.core import client as core
-from penstock.core.errors import InvalidArgument, PenstockError, native_error
+from penstock.core.errors import ClosedError, InvalidArgument, PenstockError, native_error
 
 if TYPE_CHECKING:
     from penstock.client._iteration import Held
 
-#: Called with the payload and the header of one message; both are valid during the call.
+#: Handler of one message, called with payload and header; both are valid during the call.
 Handler: TypeAlias = Callable[[memoryview, Header], object]
 ControlledHandler: TypeAlias = Callable[[memoryview, Header], Action]
 
@@ -41,16 +41,16 @@ DEFAULT_BATCH: Final = 4096
 MAX_LIMIT: Final = 1 << 20
 _SIZE: Final = core.MESSAGE.size
 _unpack = core.MESSAGE.iter_unpack
-#: One batch in use, one whose name is about to be bound anew.
+#: Two batches: one in use, and one whose name is about to be bound again.
 _POOL: Final = 2
-#: References to an object in a list, in a loop over it, that nobody else has.
+#: Reference count of an object that only a list and a loop over it refer to.
 _UNUSED: Final = 3
 
 
 class Reader(ABC):
     """Polls one native object.  For one thread at a time."""
 
-    # No __slots__: the fast path's classes are these upon one with fields in C.
+    # No __slots__: the fast path's classes derive from these and from one with fields in C.
 
     _message_type = Message
 
@@ -71,30 +71,30 @@ class Reader(ABC):
 
     @abstractmethod
     def _prepare(self) -> None:
-        """Before each poll: raises when closed, applies what the daemon told."""
+        """Raise if closed, and apply the daemon's notices. Called before each poll."""
 
     @abstractmethod
     def _rewind(self, messages: core.Messages, count: int, first: int) -> None:
-        """Gives ``messages[first:count]`` back."""
+        """Rewind ``messages[first:count]``, so that they are delivered again."""
 
     @abstractmethod
     def _release(self) -> None:
-        """Releases everything delivered."""
+        """Release all delivered messages."""
 
     def poll(
         self, handler: Handler, limit: int = DEFAULT_LIMIT, *, checked: bool = False
     ) -> int:
-        """Calls ``handler(message, header)`` for up to ``limit`` messages that are there.
+        """Call ``handler(message, header)`` for up to ``limit`` available messages.
 
         ``message`` is a read-only memoryview into the log; it is released when the handler returns.
-        Never waits. A handler that raises ends the poll, the exception passes through, and that
-        message and those behind it will be delivered again. A handler that closes the subscription
-        ends the poll too.
+        Never waits. If the handler raises, the poll ends with the exception, and that message and
+        the later ones are delivered again. A handler that closes the subscription also ends the
+        poll.
 
-        :param checked: for debugging: the handler is given a copy in pages of its own, which are
-            made unreadable when it returns.  Code that uses the memory later ends with SIGSEGV.
-        :returns: how many messages were handled.
-        :raises BufferError: the handler kept a slice of ``message`` or an array upon it.
+        :param checked: for debugging: the handler gets a copy in pages that become unreadable when
+            it returns. Code that uses the memory later ends with SIGSEGV.
+        :returns: the number of handled messages.
+        :raises BufferError: the handler kept a slice of ``message`` or an array that refers to it.
         :raises CorruptLogError: the log of an image holds an impossible value.
         """
         if checked:
@@ -129,12 +129,15 @@ class Reader(ABC):
         return self.poll(checked_handler(handler), limit)
 
     def _next(self, held: Held, /) -> Message | None:
-        """The next message, or None.  It stays unreleased until the next call with the same
-        ``held``, any other poll or wait, or the end of the loop that ``held`` belongs to."""
+        """Return the next message, or None. It stays unreleased until the next call with the same
+        ``held``, another poll or wait, or the end of the loop of ``held``."""
         if self._batch is held:
             self._drop_batch()
         messages = self._fetch_room(1)
-        count = self._poll(self._handle, messages.native, 1, core.POLL_ASSEMBLE)
+        handle = self._handle
+        if handle is None:
+            raise ClosedError("another thread has closed the subscription")
+        count = self._poll(handle, messages.native, 1, core.POLL_ASSEMBLE)
         if count <= 0:
             self._nothing(count)
             return None
@@ -144,11 +147,11 @@ class Reader(ABC):
         return message
 
     def _give_back(self) -> None:
-        """The message of the latest ``_next`` will be delivered again."""
+        """Rewind to the message of the latest ``_next``, so that it is delivered again."""
         self._finish(self._messages, 1, 0)
 
     def _next_batch(self, held: Held, limit: int) -> MessageBatch | None:
-        """As :meth:`_next`: up to ``limit`` messages that are there, at least one."""
+        """As :meth:`_next`, for 1 to ``limit`` available messages."""
         batch = self.poll_batch(limit)
         if not len(batch):
             return None
@@ -158,7 +161,7 @@ class Reader(ABC):
         return batch
 
     def _put_back(self, held: Held) -> None:
-        """What ``held`` stands for will be delivered again."""
+        """Rewind to the messages of ``held``, so that they are delivered again."""
         batch = held.batch
         self._batch = held.batch = None
         if self._handle is None:
@@ -169,7 +172,7 @@ class Reader(ABC):
             self._finish(batch._messages, len(batch), 0)
 
     def _take(self, limit: int, /) -> list[bytes]:
-        """Copies of up to ``limit`` messages that are there."""
+        """Return copies of up to ``limit`` available messages."""
         taken: list[bytes] = []
         self.poll(lambda message, _header: taken.append(bytes(message)), limit)
         return taken
@@ -177,7 +180,7 @@ class Reader(ABC):
     def controlled_poll(self, handler: ControlledHandler, limit: int = DEFAULT_LIMIT) -> int:
         """As :meth:`poll`, but the handler's :class:`Action` decides what happens next.
 
-        :returns: how many messages were handled, an aborted one not counted.
+        :returns: the number of handled messages, without an aborted one.
         """
         handled = 0
         while handled < limit:
@@ -218,9 +221,9 @@ class Reader(ABC):
         return done, action
 
     def poll_batch(self, limit: int = DEFAULT_BATCH) -> MessageBatch:
-        """Up to ``limit`` messages as columns, perhaps none.  Never waits.
+        """Return up to ``limit`` messages as columns, perhaps none. Never waits.
 
-        The payloads are views that live until the batch is released or the next poll or wait.
+        The payloads are views that are valid until the batch is released or the next poll or wait.
         """
         self._check_limit(limit)
         self._prepare()
@@ -234,11 +237,11 @@ class Reader(ABC):
         return batch
 
     def _check(self, messages: core.Messages, count: int) -> list[memoryview]:
-        """A view a message, of the latest poll's."""
+        """Return a view of each message of the latest poll."""
         return [view_of(row, self._maps) for row in _unpack(messages.raw[: count * _SIZE])]
 
     def _batch_room(self, limit: int) -> core.Messages:
-        """Messages that no batch refers to any more: columns are made from them when requested."""
+        """Return an array of messages that no batch uses any more."""
         pool = self._batch_messages
         for messages in pool:
             if messages.capacity >= limit and getrefcount(messages) == _UNUSED:
@@ -257,7 +260,7 @@ class Reader(ABC):
             self._release()
 
     def _drop_batch(self) -> None:
-        """A batch that is still out ends here: its memory may move on."""
+        """End a batch that the application still holds, so that the stream may use its memory."""
         batch = self._batch
         if batch is not None:
             self._batch = None
@@ -265,7 +268,7 @@ class Reader(ABC):
             self._release()
 
     def _fill(self, messages: core.Messages, limit: int) -> int:
-        """Polls into ``messages``: count or code."""
+        """Poll into ``messages``. Return the count or a code."""
         return self._poll(self._handle, messages.native, limit, core.POLL_ASSEMBLE)
 
     def _fetch_room(self, limit: int) -> core.Messages:
@@ -293,7 +296,7 @@ class Reader(ABC):
 
     @abstractmethod
     def _pass_gaps(self) -> None:
-        """A poll stands behind a gap: tells of it."""
+        """Report the gaps that a poll has reached."""
 
     def _finish(self, messages: core.Messages, count: int, done: int) -> None:
         if self._handle is None:

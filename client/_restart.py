@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class Gap:
-    """A part of a stream that this subscription will not get; positions in bytes."""
+    """A range of a stream that this subscription never gets; positions in bytes."""
 
     stream_id: int
     session_id: int
@@ -33,7 +33,8 @@ class Gap:
 
 @attrs.frozen(kw_only=True)
 class LostSession:
-    """A publication's session that ended with its daemon; the publication went on in a new one."""
+    """A publication's session that ended with its daemon; the publication continues in a new
+    session."""
 
     session_id: int
     sent_position: int
@@ -43,8 +44,8 @@ class LostSession:
 
 
 class Bell:
-    """Hears from the port on its thread, and wakes who waits.  It holds the client weakly, so that
-    one that is dropped without a close is collected."""
+    """Listener of the port, which wakes waiting threads. It holds a weak reference, so that a
+    client that is dropped without ``close`` is collected."""
 
     __slots__ = ("__weakref__", "_client", "_handle", "_params", "is_away")
 
@@ -54,11 +55,11 @@ class Bell:
         self._client = weakref.ref(client)
         self._handle = handle
         self._params = params
-        #: Whether offers answer DAEMON_AWAY already.
+        #: Whether offers already return DAEMON_AWAY.
         self.is_away = False
 
     def replace(self, handle: core.ClientHandle, params: core.ClientParams) -> None:
-        """The client maps another directory from now on."""
+        """Use another mapped client from now on."""
         self._handle, self._params = handle, params
 
     def on_notice(self) -> None:
@@ -93,7 +94,7 @@ class Bell:
 
 
 def _in_background(client: Client, lost: frozenset[int] | None, lease: Lease | None) -> None:
-    """Adding anew exchanges messages with the daemon, which the port's thread must carry."""
+    """Run in another thread: adding objects again exchanges messages through the port's thread."""
     threading.Thread(
         target=client._recover, args=(lost, lease), name="penstock-recover", daemon=True
     ).start()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Receiving."""
+"""Subscriptions."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import attrs
 
+from penstock.client._credits import SubscriptionCredits
 from penstock.client._image import Image
 from penstock.client._iteration import Batches, Held, Messages
 from penstock.client._message import Message, MessageBatch
-from penstock.client._reader import DEFAULT_BATCH, Reader
+from penstock.client._reader import DEFAULT_BATCH, Handler, Reader
 from penstock.client._restart import Gap
+from penstock.client._withhold import set_withheld, withhold
 from penstock.config.protocol import control
 from penstock.core import client as core
+from penstock.core.credits import img_credits
 from penstock.core.errors import ClosedError, InvalidArgument, TimeoutExpired
 
 if TYPE_CHECKING:
@@ -28,7 +31,8 @@ _LEFT_KEPT = 256
 
 
 class _Renewal(NamedTuple):
-    """Stands in the queue of notices where the subscription goes over to another registration."""
+    """Marks the place in the queue of notices at which the subscription changes its
+    registration."""
 
     ready: control.SubscriptionReady
     handle: core.SubscriptionHandle
@@ -36,7 +40,7 @@ class _Renewal(NamedTuple):
 
 @attrs.frozen(kw_only=True)
 class SubscriptionStatistics:
-    """A subscription at one moment; positions in bytes."""
+    """State of a subscription at one moment; positions in bytes."""
 
     channel: str
     stream_id: int
@@ -75,6 +79,8 @@ class Subscription(Reader):
         self._had_image = False
         self._on_available = on_available
         self._on_unavailable = on_unavailable
+        self._image_type = client._classes.image
+        self._settled_epochs: dict[int, int] = {}   # of completed freezes, by image
 
     # ---- facts -----------------------------------------------------------------------------------
 
@@ -92,18 +98,19 @@ class Subscription(Reader):
 
     @property
     def local_addresses(self) -> tuple[str, ...]:
-        """``ip:port`` that the daemon listens on; a port of 0 in the channel is resolved here."""
+        """``ip:port`` that the daemon listens on; shows the chosen port if the channel has port
+        0."""
         return tuple(self._ready.local_addresses)
 
     @property
     def images(self) -> tuple[Image, ...]:
-        """The images there are now.  Applies pending changes, so callbacks may run."""
+        """The present images. Applies pending changes, so callbacks may run."""
         self._refresh()
         return tuple(self._images)
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is any image.  Applies pending changes, so callbacks may run."""
+        """Whether there is an image. Applies pending changes, so callbacks may run."""
         self._refresh()
         return bool(self._images)
 
@@ -129,28 +136,29 @@ class Subscription(Reader):
     # ---- waiting ---------------------------------------------------------------------------------
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Sleeps until there is something to poll: True, or False after ``timeout_s`` seconds.
+        """Sleep until there is a message to poll. Return True, or False after ``timeout_s``
+        seconds.
 
-        A batch that is still out is released first, since the stream may wait for it.
+        A batch that the application holds is released first, because the stream may wait for it.
 
-        :raises DaemonGone: the daemon died, and there is nothing left to poll.
+        :raises DaemonGone: the daemon died, and no message is left.
         """
         self._check_not_polling()
         self._drop_batch()
         return self._client._parking().until(self._has_data, timeout_s)
 
     def wait_connected(self, timeout_s: float | None = None) -> bool:
-        """Sleeps until there is an image: True, or False after ``timeout_s`` seconds."""
+        """Sleep until there is an image. Return True, or False after ``timeout_s`` seconds."""
         return self._client._parking().until(lambda: self.is_connected, timeout_s)
 
     def _soon(self) -> bool:
-        """Whether there is something to poll, perhaps after a short time awake; False where only
-        :meth:`_has_data` can tell."""
+        """Return whether there is a message to poll, perhaps after a short time awake; False if
+        only :meth:`_has_data` can decide."""
         return False
 
     def _has_data(self) -> bool:
         self._refresh()
-        return bool(core.sub_has_data(self._handle))
+        return bool(core.sub_has_data(self._open()))
 
     # ---- receiving, in loops ---------------------------------------------------------------------
 
@@ -166,10 +174,10 @@ class Subscription(Reader):
         poll delivers it again.  The loop ends when the subscription is closed.
 
         :param timeout_s: the longest wait for one message, in seconds; None: without end.
-        :param until_end: end the loop when all publishers that there were have ended and everything
-            was handed out.  The loop waits for the first publisher.
+        :param until_end: end the loop when all publishers have ended and all messages were
+            delivered. The loop waits for the first publisher.
         :raises TimeoutExpired: no message within ``timeout_s``.
-        :raises DaemonGone: the daemon died, and there is nothing left to hand out.
+        :raises DaemonGone: the daemon died, and no message is left.
         """
         self._open()
         return Messages(self, timeout_s, until_end, 1)
@@ -199,7 +207,7 @@ class Subscription(Reader):
     def recv_batch(
         self, limit: int = DEFAULT_BATCH, timeout_s: float | None = None
     ) -> MessageBatch:
-        """Wait for messages; return those there are, at most ``limit``, and release them.  The
+        """Wait for messages; return the available ones, at most ``limit``, and release them. The
         batch owns its bytes.
 
         :raises TimeoutExpired: no message within ``timeout_s`` seconds.
@@ -211,7 +219,7 @@ class Subscription(Reader):
         return batch
 
     def _wait_step(self, timeout_s: float | None, until_end: bool) -> bool:
-        """Wait for the next message.  False: with ``until_end``, there comes none."""
+        """Wait for the next message. False: with ``until_end``, no further message can arrive."""
         if not until_end:
             come = self.wait(timeout_s)
         else:
@@ -228,30 +236,71 @@ class Subscription(Reader):
         )
 
     def _step_condition(self, until_end: bool) -> Callable[[], bool]:
-        """What ends the wait of a loop."""
+        """Return the condition that ends the wait of a loop."""
         return self._has_data_or_end if until_end else self._has_data
 
     def _has_data_or_end(self) -> bool:
         return self._has_data() or self._has_ended()
 
     def _has_ended(self) -> bool:
-        """Whether there was a publisher, and all have ended."""
+        """Return whether there was a publisher and all have ended."""
         return (
             self._had_image
             and all(image.is_end_of_stream for image in self._images)
             and self._client.is_daemon_alive
         )
 
+    # ---- credits ---------------------------------------------------------------------------------
+
+    @property
+    def credits(self) -> SubscriptionCredits:
+        """Credits of all present images; all 0 without ``credits=``."""
+        views = [img_credits(image._handle) for image in self.images]
+        return SubscriptionCredits(
+            granted=sum(view.granted for view in views),
+            returned=sum(view.returned for view in views),
+            held=sum(view.passed - view.returned - view.leaked for view in views),
+            leaked=sum(view.leaked for view in views),
+        )
+
+    def withhold(self, timeout_s: float, handler: Handler | None = None) -> None:
+        """Stop the publishers, and wait until nothing is in flight or buffered on any host.
+
+        The publishers' offers return ``Offer.NO_CREDIT``. Messages that are on their way arrive
+        first. A batch or message that a loop holds is released first.
+
+        :param handler: called with the messages that still arrive, as by :meth:`poll`. Without it,
+            only messages that were delivered before may be outstanding.
+        :raises WithholdTimeout: messages were outstanding after ``timeout_s`` seconds; it names
+            them, and the publishers continue.
+        :raises ChannelRefused: the subscription grants no credits, or a sender knows none.
+        """
+        self._check_not_polling()
+        self._drop_batch()
+        withhold(self, timeout_s, handler, self._client._parking().until)
+
+    def resume(self) -> None:
+        """Grant credits again after :meth:`withhold`.  Idempotent."""
+        set_withheld(self, withheld=False)
+
+    def drain(self, timeout_s: float, handler: Handler | None = None) -> None:
+        """Stop the publishers, take what still arrives, and close the subscription.
+
+        Parameters and errors are those of :meth:`withhold`; on an error it stays open.
+        """
+        self.withhold(timeout_s, handler)
+        self.close()
+
     # ---- destinations ----------------------------------------------------------------------------
 
     def add_destination(self, channel: str) -> int:
-        """Listens on a further destination (``control-mode=manual``).  Returns its id."""
+        """Listen on a further destination (``control-mode=manual``). Return its id."""
         return self._request(
             control.AddDestination(registration_id=self.registration_id, channel=channel)
         ).registration_id
 
     def remove_destination(self, destination: str | int) -> None:
-        """Stops listening on a destination, given by channel or id."""
+        """Stop listening on a destination, given by channel or id."""
         self._request(removal(self.registration_id, destination))
 
     def _request(self, request: Any) -> control.Done:
@@ -261,7 +310,7 @@ class Subscription(Reader):
     # ---- life ------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Ends the subscription.  Views into its logs become invalid.  Idempotent."""
+        """Close the subscription. Views of its logs become invalid. Idempotent."""
         if self._handle is None:
             return
         self._client._remove(
@@ -275,7 +324,7 @@ class Subscription(Reader):
         self.close()
 
     def _drop(self) -> None:
-        """Lets go of everything local."""
+        """Release all local resources."""
         if self._handle is None:
             return
         if self._batch is not None:
@@ -289,10 +338,10 @@ class Subscription(Reader):
             image._close()
 
     def _open(self) -> core.SubscriptionHandle:
-        if self._handle is None:
+        handle: core.SubscriptionHandle | None = self._handle   # another thread may close
+        if handle is None:
             self._client._check()
             raise ClosedError("the subscription is closed")
-        handle: core.SubscriptionHandle = self._handle
         return handle
 
     # ---- images ----------------------------------------------------------------------------------
@@ -305,7 +354,7 @@ class Subscription(Reader):
             self._refresh()
 
     def _refresh(self) -> None:
-        """Applies what the daemon told about images, in order, and calls the callbacks."""
+        """Apply the daemon's notices about images, in order, and call the callbacks."""
         self._open()
         if self._polling:
             return  # the list must not change under the poll that is running
@@ -313,7 +362,7 @@ class Subscription(Reader):
             notice = self._notices[0]
             if isinstance(notice, (_Renewal, control.SubscriptionResumed)):
                 if not self._let_go(notice):
-                    return  # what is there is read first
+                    return  # messages in the log are read first
                 continue
             self._notices.popleft()
             self._drop_batch()
@@ -323,8 +372,8 @@ class Subscription(Reader):
                 self._image_unavailable(notice)
 
     def _let_go(self, notice: _Renewal | control.SubscriptionResumed) -> bool:
-        """After a daemon's death: images that the new daemon could not adopt end, once they are
-        read to the end.  False: not yet."""
+        """End the images that a new daemon could not adopt, after they were read to the end. False:
+        not yet."""
         kept = () if isinstance(notice, _Renewal) else notice.correlation_ids
         lost = [image for image in self._images if image.correlation_id not in kept]
         if any(core.img_has_data(image._handle) for image in lost):
@@ -357,15 +406,15 @@ class Subscription(Reader):
             self._on_gap(gap)
 
     def _renew(self, ready: control.SubscriptionReady) -> None:
-        """The daemon that follows knows this subscription by another id.  Any thread; takes effect
-        on the one that polls."""
+        """Take the id that a new daemon gave to this subscription. Any thread; takes effect on the
+        polling thread."""
         handle = core.sub_open(self._client._native(), ready.registration_id, ready.stream_id)
         self._notices.append(_Renewal(ready, handle))
 
     def _image_available(self, notice: control.ImageAvailable) -> None:
         if any(image.correlation_id == notice.correlation_id for image in self._images):
-            return  # told again by a daemon that adopted it
-        image = self._client._classes.image(self, self._client._native(), notice)
+            return  # repeated by a daemon that adopted the image
+        image = self._image_type(self, self._client._native(), notice)
         core.sub_add_image(self._handle, image._handle)
         core.img_report_gaps(image._handle)
         self._images.append(image)
@@ -391,7 +440,8 @@ class Subscription(Reader):
         self._end_image(image)
 
     def _report_return(self, image: Image, join_ordinal: int) -> None:
-        """Tell the gap if a session comes again, whatever ended its image: its sender went on."""
+        """Report the gap if a session returns after its image ended, because its sender
+        continued."""
         left = self._left.pop(image.session_id, None)
         if left is None or left.initial_term_id != image.initial_term_id or \
                 image.join_position <= left.position:
@@ -424,6 +474,11 @@ class Subscription(Reader):
         if self._handle is not None:
             core.sub_release(self._handle)
 
+    def _repr_html_(self) -> str:
+        from penstock.client._html import subscription_html
+
+        return subscription_html(self)
+
     def __repr__(self) -> str:
         state = "closed" if self._handle is None else f"{len(self._images)} images"
         return f"<Subscription {self._channel} stream={self.stream_id} {state}>"
@@ -431,15 +486,15 @@ class Subscription(Reader):
 
 @attrs.frozen(kw_only=True)
 class _Left:
-    """Where an image ended.  Its session may come again, at a later position."""
+    """Position at which an image ended. Its session may return at a later position."""
 
     initial_term_id: int
     position: int
-    ordinal: int                        # messages of the session below position, -1 unknown
+    ordinal: int                        # number of messages below position, -1 unknown
 
 
 def _ordinal_at(image: Image, notice: control.ImageUnavailable) -> int:
-    """Messages of the session below the position that the reader has reached, -1 unknown."""
+    """Return the number of messages below the reader's position, -1 unknown."""
     if notice.end_ordinal < 0:
         return -1
     unread = core.img_count(image._handle, image.position, notice.end_position)
@@ -447,7 +502,7 @@ def _ordinal_at(image: Image, notice: control.ImageUnavailable) -> int:
 
 
 def removal(registration_id: int, destination: str | int) -> control.RemoveDestination:
-    """The request that removes a destination given by channel or by id."""
+    """Return the request that removes a destination given by channel or by id."""
     if isinstance(destination, str):
         return control.RemoveDestination(registration_id=registration_id, channel=destination)
     if destination <= 0:

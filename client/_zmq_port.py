@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The driver port over the daemon's two sockets.
 
-``lease.sock`` (SEQPACKET) is the client's life: the daemon answers the first datagram with a grant
-and two eventfds, and a hang-up in either direction is a death.  ``control.sock`` (ZeroMQ) carries
-requests, answers and notices.  One thread per client owns the ZeroMQ socket; other threads hand it
-requests through a queue and an eventfd, and sleep until it hands them the answer.
+The connection on ``lease.sock`` (SEQPACKET) shows that both ends live: the daemon answers the first
+datagram with a grant and two eventfds, and a hang-up means that the other end has died.
+``control.sock`` (ZeroMQ) carries requests, answers and notices. One thread per client owns the
+ZeroMQ socket; other threads pass requests to it through a queue and an eventfd, and sleep until it
+returns the reply.
 """
 
 from __future__ import annotations
@@ -36,23 +37,32 @@ from penstock.core.errors import (
     VersionMismatch,
 )
 
-_RETRY_MS: Final = 20               # between looks for a new daemon
-_ATTEMPT_S: Final = 5.0             # of one exchange with it
+_RETRY_MS: Final = 20               # between tries to find a new daemon
+_ATTEMPT_S: Final = 5.0             # of one exchange with a new daemon
 _T = TypeVar("_T")
 
 
 @attrs.define(eq=False)
 class _Pending:
-    """A request under way.  ``outcome`` is the reply or the exception to raise."""
+    """A request in progress. ``outcome`` is the reply or the exception to raise."""
 
     request: Any
     done: threading.Event = attrs.field(factory=threading.Event)
     outcome: Any = None
-    repeated: bool = False      # asked of a new daemon too: the dead daemon may have done it
+    repeated: bool = False      # repeated to a new daemon: the dead daemon may have done it
 
     def finish(self, outcome: Any) -> None:
         self.outcome = outcome
         self.done.set()
+
+
+@attrs.frozen(kw_only=True)
+class Returning:
+    """The client of a process that has ended; another process continues it."""
+
+    client_id: int
+    token: bytes = attrs.field(repr=False)
+    registrations: frozenset[int]
 
 
 class ZmqPort:
@@ -67,21 +77,28 @@ class ZmqPort:
         timeout_s: float,
         reattach_timeout_s: float = 0.0,
         watch: bool = False,
+        linger_ns: int = 0,
+        returning: Returning | None = None,
     ):
-        """Takes the lease and says hello.
+        """Take the lease and send Hello.
+
+        :param linger_ns: how long the daemon keeps what this client has after this process.
+        :param returning: the client of an ended process, which this one continues.
 
         :param reattach_timeout_s: time to wait for a new daemon after the old one hung up.
-        :param watch: whether to ask for an eventfd that a loop of events can wait for.
+        :param watch: whether to request an eventfd for an event loop.
 
         :raises DaemonNotRunning: no daemon listens in ``directory``.
-        :raises VersionMismatch: the daemon does not understand us, or we it.
+        :raises VersionMismatch: daemon and client have different protocol versions.
         :raises TimeoutExpired: no answer within ``timeout_s``.
         """
         deadline = time.monotonic() + timeout_s
         request = control.LeaseRequest(
-            name=name, library_version=library_version, watch=watch
+            name=name, library_version=library_version, watch=watch, linger_ns=linger_ns
         )
         self._request = request
+        if returning is not None:
+            request = attrs.evolve(request, client_id=returning.client_id, token=returning.token)
         self._reattach_s = reattach_timeout_s
         self._lease_socket = connect_lease(directory, timeout_s)
         try:
@@ -97,8 +114,10 @@ class ZmqPort:
         self._outbox: deque[tuple[int, Any]] = deque()
         self._pending: dict[int, _Pending] = {}
         self._notices: dict[int, deque[Notice]] = {}
-        self._late: list[Any] = []      # removals while the daemon is away
-        self._known: set[int] = set()   # registrations that were answered; the port's thread
+        self._late: list[Any] = []      # removals requested while the daemon is away
+        self._known: set[int] = set()   # registrations with a reply; used by the port's thread
+        #: Registrations that this process has from an ended one; None: the daemon knew it not.
+        self.resumed: frozenset[int] | None = None
         self._next_correlation = 1
         self._listener: weakref.ref[Listener] | None = None
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -107,11 +126,27 @@ class ZmqPort:
         self._thread.start()
         try:
             self._call(control.Hello(token=grant.token), deadline - time.monotonic(), control.Done)
+            if returning is not None and grant.token == returning.token:
+                self._go_on(returning, deadline - time.monotonic())
         except BaseException:
             self.close()
             raise
 
+    def _go_on(self, returning: Returning, timeout_s: float) -> None:
+        """Continue with the registrations of an ended process."""
+        for registration_id in returning.registrations:
+            self.notices(registration_id)
+        resume = control.Resume(registration_ids=sorted(returning.registrations))
+        kept = self._call(resume, timeout_s, control.Resumed).registration_ids
+        self._known.update(kept)
+        self.resumed = frozenset(kept)
+
     # ---- the port's interface --------------------------------------------------------------------
+
+    @property
+    def token(self) -> bytes:
+        """Secret that proves the client's identity to the daemon."""
+        return self._token
 
     @property
     def lease(self) -> Lease:
@@ -141,7 +176,7 @@ class ZmqPort:
         if isinstance(request, _REMOVALS):
             with self._lock:
                 if self._state is PortState.AWAY:
-                    self._late.append(request)      # a new daemon hears of it
+                    self._late.append(request)      # a new daemon gets the removal
                     return control.Done()
         return self._call(request, timeout_s, control.Done)
 
@@ -202,7 +237,7 @@ class ZmqPort:
 
     def _require_open(self) -> None:
         if os.getpid() != self._pid:
-            raise ForkedError("this client belongs to the parent process: connect anew")
+            raise ForkedError("this client belongs to the parent process: connect again")
         if self._state is PortState.GONE:
             raise DaemonGone(f"the daemon in {self._lease.directory} is gone: connect again")
         if self._state is PortState.CLOSED:
@@ -223,7 +258,7 @@ class ZmqPort:
                 self._serve(dealer)
                 dealer.close()
                 dealer = self._come_back()
-        except Exception as error:  # a bug of ours must not leave callers waiting
+        except Exception as error:  # an unexpected error must not leave callers waiting
             self._fail_pending(DaemonGone(f"the connection to the daemon failed: {error}"))
         finally:
             if dealer is not None:
@@ -254,7 +289,7 @@ class ZmqPort:
     # ---- a new daemon ----------------------------------------------------------------------------
 
     def _come_back(self) -> zmq.Socket[bytes] | None:
-        """Waits for a new daemon of the daemon that hung up; None when none came, or on close."""
+        """Wait for a new daemon after the hang-up; None if none came, or on close."""
         deadline = time.monotonic() + self._reattach_s
         with self._lock:
             if self._state is not PortState.OPEN or self._reattach_s <= 0:
@@ -274,12 +309,12 @@ class ZmqPort:
                 _drain_eventfd(self._wake_fd)
         with self._lock:
             if self._state is PortState.AWAY:
-                self._state = PortState.OPEN    # _end makes GONE of it
+                self._state = PortState.OPEN    # _end changes the state to GONE
         return None
 
     def _attempt(self) -> zmq.Socket[bytes] | None:
-        """One try to be a client of a new daemon.  The old token proves who we are; the daemon that
-        adopted us grants it again, any other grants a new one."""
+        """Try once to become a client of a new daemon. The old token proves the identity. A daemon
+        that adopted this client grants the same token again, any other a new one."""
         directory = self._lease.directory
         request = attrs.evolve(
             self._request, client_id=self._lease.client_id, token=self._token
@@ -292,7 +327,7 @@ class ZmqPort:
             grant, fds = exchange_lease(connection, request, directory)
             self._exchange(dealer, control.Hello(token=grant.token), control.Done)
             kept: set[int] = set()
-            same = grant.token == self._token   # ids begin anew in a directory made anew
+            same = grant.token == self._token   # ids begin again in a new directory
             if same:
                 resume = control.Resume(registration_ids=sorted(self._known))
                 kept.update(self._exchange(dealer, resume, control.Resumed).registration_ids)
@@ -308,7 +343,7 @@ class ZmqPort:
         return dealer
 
     def _exchange(self, dealer: zmq.Socket[bytes], request: Any, expected: type[_T]) -> _T:
-        """An exchange on the port's own thread."""
+        """Exchange messages on the port's own thread."""
         with self._lock:
             correlation = self._next_correlation
             self._next_correlation += 1
@@ -325,7 +360,8 @@ class ZmqPort:
         raise DaemonGone(f"no good answer to {type(request).__name__}")
 
     def _resume(self, lease: Lease, kept: set[int], *, same: bool) -> None:
-        """The lease is there again: what was under way is asked anew, what was lost is told."""
+        """Continue after a new lease: repeat requests in progress, and report lost
+        registrations."""
         lost = frozenset(self._known - kept)
         self._known &= kept
         with self._lock:
@@ -334,7 +370,7 @@ class ZmqPort:
                 return
             self._lease = lease
             if not same:
-                self._notices.clear()   # another directory: its ids have nothing to do with ours
+                self._notices.clear()   # another directory: its ids are unrelated to the old ones
             self._outbox.clear()
             for correlation, pending in sorted(self._pending.items()):
                 if same or isinstance(pending.request, _ADDITIONS):
@@ -402,7 +438,7 @@ class ZmqPort:
         else:
             if isinstance(message, control.DaemonStopping) and message.drain:
                 self._leave()
-            return  # else the hang-up of the lease follows
+            return  # otherwise the hang-up of the lease follows
         with self._lock:
             queue = self._notices.get(registration)
             if queue is None:
@@ -413,8 +449,8 @@ class ZmqPort:
             listener.on_notice()
 
     def _leave(self) -> None:
-        """The daemon ends all streams: nothing more is accepted from here on, then it hears that we
-        have left."""
+        """Leave, because the daemon ends all streams: refuse further offers, then close the
+        lease."""
         listener = self._heard_by()
         if listener is not None and self._reattach_s > 0:
             listener.on_away()
@@ -438,7 +474,7 @@ class ZmqPort:
             self._undo(message)
 
     def _account(self, request: Any, message: Any) -> None:
-        """Keeps the list of what the daemon holds for us."""
+        """Maintain the list of registrations at the daemon."""
         if isinstance(message, _READY):
             self._known.add(message.registration_id)
         elif isinstance(request, _REMOVALS):
@@ -452,7 +488,7 @@ class ZmqPort:
         return pending is not None
 
     def _undo(self, message: Any) -> None:
-        """An answer that came after its caller gave up must not leave a registration behind."""
+        """Remove a registration whose reply arrived after its caller's time-out."""
         removal: Any
         if isinstance(message, control.PublicationReady):
             removal = control.RemovePublication(registration_id=message.registration_id)
@@ -473,11 +509,11 @@ class ZmqPort:
             waiting = list(self._pending.values())
             self._pending.clear()
             self._outbox.clear()
-        for pending in waiting:  # each its own: a raised exception carries its traceback
+        for pending in waiting:  # one exception for each: a raised exception carries its traceback
             pending.finish(type(error)(*error.args))
 
     def _end(self) -> None:
-        """Last act of the thread: nobody may wait for an answer that cannot come any more."""
+        """End all waits for replies that can no longer arrive. Last act of the thread."""
         with self._lock:
             gone = self._state in (PortState.OPEN, PortState.AWAY)
             if gone:
@@ -523,7 +559,7 @@ def _lease_of(directory: Path, grant: control.LeaseGrant, fds: list[int]) -> Lea
 
 
 def _was_done_before(request: Any, message: Any) -> bool:
-    """A removal that the dead daemon had done, unanswered."""
+    """Return whether the dead daemon had done a removal without a reply."""
     return (
         isinstance(request, (*_REMOVALS, control.RemoveDestination))
         and isinstance(message, control.Failure)
@@ -532,7 +568,7 @@ def _was_done_before(request: Any, message: Any) -> bool:
 
 
 def _moot(request: Any) -> Any:
-    """What to answer when the daemon that was asked has gone, with all that it had."""
+    """Return the result of a request whose daemon has gone with all its objects."""
     if isinstance(request, _REMOVALS):
         return control.Done()
     return DaemonGone("the daemon was replaced by one that knows nothing of this: request again")

@@ -2,8 +2,7 @@
 """Files of a daemon directory: cnc.dat with its counters, penstock.dat, log buffers (ps_cnc.h,
 ps_slots.h, ps_logfile.h).
 
-Control plane only.  A failed call raises what :func:`penstock.core.errors.native_error` makes of
-it.
+Control plane only. A failed call raises the exception of :func:`penstock.core.errors.native_error`.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class Cnc(NativeObject):
         return cls(out[0], library)
 
     def adopt(self, *, pid: int, start_ms: int) -> None:
-        """Makes a dead daemon's file this process's; counters and ids stay."""
+        """Adopt a dead daemon's file; counters and ids stay."""
         self._lib.ps_cnc_adopt(self._handle, pid, start_ms)
 
     def close(self) -> None:
@@ -68,7 +67,7 @@ class Cnc(NativeObject):
             self._handle = None
 
     def heartbeat(self, epoch_ms: int) -> None:
-        """States that the daemon lives; -1 states a clean shutdown."""
+        """Store the daemon's heartbeat; -1 states a clean shutdown."""
         self._lib.ps_cnc_heartbeat(self._handle, epoch_ms)
 
     def heartbeat_ms(self) -> int:
@@ -88,9 +87,14 @@ class Cnc(NativeObject):
         """Answers waiting CnC commands with an error; at most 64 a call."""
         return int(self._lib.ps_cnc_answer_commands(self._handle, reason.encode()))
 
-    def log_error(self, epoch_ms: int, text: str) -> None:
+    def log_error(self, epoch_ms: int, text: str, *, stranger: bool = False) -> None:
+        """Add to the distinct error log; StorageError if it is full.
+
+        :param stranger: a datagram caused the error; only half of the log is for those.
+        """
         self._check(
-            self._lib.ps_cnc_log_error(self._handle, epoch_ms, text.encode()), "write the error log"
+            self._lib.ps_cnc_log_error(self._handle, epoch_ms, int(stranger), text.encode()),
+            "write the error log",
         )
 
     def errors(self) -> Iterator[ErrorRecord]:
@@ -107,16 +111,18 @@ class Cnc(NativeObject):
 
     def report_loss(
         self, *, epoch_ms: int, lost_bytes: int, gaps: int, session_id: int, stream_id: int,
-        channel: str, source: str,
+        channel: str, source: str, settled: bool,
     ) -> None:
-        """Adds to this stream's entry of the loss report; a full report is not an error.
+        """Add to this stream's entry of the loss report, or to one of many streams (ps_cnc.h); a
+        full report is not an error.
 
-        ``gaps`` (0 or more: known gaps may have grown) is added to the count of observations.
+        Add ``gaps`` to the number of observations; 0 if only known gaps grew.
         """
-        self._lib.ps_cnc_report_loss(
-            self._handle, epoch_ms, lost_bytes, gaps, session_id, stream_id, channel.encode(),
-            source.encode(),
+        texts = [self._ffi.new("char[]", text.encode()) for text in (channel, source)]
+        loss = self._ffi.new(
+            "ps_loss_t *", (epoch_ms, lost_bytes, gaps, session_id, stream_id, settled, *texts)
         )
+        self._lib.ps_cnc_report_loss(self._handle, loss)
 
     # ---- counters ----
 
@@ -127,7 +133,7 @@ class Cnc(NativeObject):
         self, *, type_id: int, key: bytes, label: str, registration_id: int, owner_id: int,
         reference_id: int, value: int, now_ms: int,
     ) -> int:
-        """Id of the new counter; StorageError when the table is full."""
+        """Allocate a counter and return its id; StorageError if the table is full."""
         raw_key = key[:_KEY_BYTES]
         raw_label = label.encode("ascii", "replace")[:_LABEL_BYTES]
         return self._check(
@@ -168,7 +174,7 @@ class Cnc(NativeObject):
 
 
 class Shared(NativeObject):
-    """``DIR/penstock.dat``: our own shared state in fixed-size slots."""
+    """``DIR/penstock.dat``: shared state in fixed-size slots."""
 
     @classmethod
     def create(cls, params: SharedParams, *, library: Library = CORE) -> Shared:
@@ -193,7 +199,7 @@ class Shared(NativeObject):
         return cls(out[0], library)
 
     def adopt(self, params: SharedParams) -> None:
-        """Makes a dead daemon's file this process's: slots stay, the identity is new."""
+        """Adopt a dead daemon's file; slots stay, the identity is new."""
         native = self._ffi.new("ps_shared_params_t *")
         keep = self._fill(native, params)
         self._lib.ps_shared_adopt(self._handle, native)
@@ -220,7 +226,7 @@ class Shared(NativeObject):
         self._lib.ps_shared_set_storage(self._handle, budget_bytes, used_bytes)
 
     def allocate_slot(self, kind: SlotKind, object_id: int) -> int:
-        """Index of a zeroed slot; StorageError when all are taken."""
+        """Allocate a zeroed slot and return its index; StorageError if all are taken."""
         return self._check(
             self._lib.ps_slot_allocate(self._handle, int(kind), object_id),
             f"take a {kind.name.lower()} slot",
@@ -240,18 +246,19 @@ class Shared(NativeObject):
         self._lib.ps_slot_describe_client(self._handle, index, pid, uid, name.encode()[:95])
 
     def wake_client(self, index: int) -> None:
-        """Ends the sleep of a waiting client.  Any thread."""
+        """Wake a sleeping client. Any thread."""
         self._lib.ps_slot_wake_client(self._handle, index)
 
     def watch_client(self, index: int, fd: int) -> None:
         """Name the eventfd that wakes the client in a slot while it watches; borrowed, -1: none.
 
-        Agents may write to it until they have ended: put another in its place with ``os.dup2``.
+        Agents may write to the descriptor until they end; replace the eventfd behind it with
+        ``os.dup2``.
         """
         self._lib.ps_slot_watch_client(self._handle, index, fd)
 
     def read_pressure(self, publication_slot: int) -> PressureView:
-        """Both accounts of a publication.  Any thread."""
+        """Return both accounts of a publication. Any thread."""
         view = self._ffi.new("ps_pressure_view_t *")
         code = self._lib.ps_slot_read_pressure(self._handle, publication_slot, view)
         if code != self._lib.PS_E_AGAIN:
@@ -259,7 +266,7 @@ class Shared(NativeObject):
         return decode(self._ffi, view)
 
     def read_index(self, kind: SlotKind, index: int) -> list[tuple[int, int]]:
-        """(position, epoch ns) of the entries of a log's index ring, ascending."""
+        """Return (position, epoch ns) of the entries of a log's index ring, ascending."""
         out = self._ffi.new("ps_index_view_t[]", _INDEX_ENTRIES)
         count = self._check(
             self._lib.ps_slot_read_index(self._handle, int(kind), index, out, _INDEX_ENTRIES),
@@ -270,9 +277,9 @@ class Shared(NativeObject):
     def read_times(
         self, kind: SlotKind, index: int, start: int, end: int, most: int
     ) -> list[tuple[int, int]]:
-        """(position, epoch ns), ascending, of [start, end): the stream was at each position at its
-        time at the latest.  At most ``most``, 2 or more; of too many, neighbours in time are
-        joined."""
+        """Return entries (position, epoch ns) of [start, end), ascending: the stream had reached
+        the position by that time. Returns at most ``most`` entries (>= 2), and joins neighbours in
+        time if there are more."""
         out = self._ffi.new("ps_index_view_t[]", most)
         count = self._check(
             self._lib.ps_slot_read_times(self._handle, int(kind), index, start, end, out, most),
@@ -289,7 +296,7 @@ class Shared(NativeObject):
         self._check(code, "describe a group")
 
     def read_image(self, image_slot: int) -> ImageView:
-        """Path figures of an image slot."""
+        """Return the state of an image slot."""
         view = self._ffi.new("ps_image_view_t *")
         self._check(self._lib.ps_slot_read_image(self._handle, image_slot, view), "read an image")
         return ImageView(
@@ -300,8 +307,7 @@ class Shared(NativeObject):
 
 
 def create_log(params: LogParams, *, library: Library = CORE) -> None:
-    """Makes a log buffer file.  StorageError says how much space it needs and how much is there.
-    Any thread."""
+    """Make a log buffer file. StorageError states the space needed and available. Any thread."""
     native = library.ffi.new("ps_log_params_t *")
     keep = library.fill(native, params)
     library.check(library.lib.ps_log_create(native), f"create {params.path}")
@@ -321,7 +327,7 @@ def reserve_log(
 def release_log_terms(
     path: str, *, term_length: int, kept_from: int, kept_to: int, library: Library = CORE
 ) -> None:
-    """Release the memory of all terms but those between two positions. Any thread."""
+    """Release the memory of all terms outside two positions. Any thread."""
     library.check(
         library.lib.ps_log_release(path.encode(), term_length, kept_from, kept_to),
         f"give back idle terms of {path}",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The load loops of ``penstock bench``: one crossing runs a slice of the load in C.
+"""The load loops of ``penstock bench``: each call runs a slice of the load in C.
 
 The loops are an extension of their own, ``penstock._core_bench``. It calls the core's functions
 through the table of ``ps_fast.h``, as the Python client's fast path does. The benchmark therefore
@@ -39,7 +39,7 @@ class Totals:
 
 
 class Load:
-    """Totals of one direction of one stream, added to by the loops below."""
+    """Totals of one direction of one stream; the functions below add to them."""
 
     __slots__ = ("_result",)
 
@@ -62,7 +62,7 @@ class Load:
         )
 
     def publish(self, client: Handle, pub: Handle, size: int, until_ns: int) -> None:
-        """Offers as fast as the stream takes it, until a monotonic time."""
+        """Offer as fast as the stream accepts messages, until a monotonic time."""
         CORE.check(
             _lib.ps_bench_publish(
                 client.native, pub.native, size, until_ns, MAX_MESSAGES, self._result
@@ -73,7 +73,7 @@ class Load:
     def receive(
         self, client: Handle, sub: Handle, until_ns: int, max_messages: int = MAX_MESSAGES
     ) -> None:
-        """Polls until a monotonic time or until there are ``max_messages`` in all."""
+        """Poll until a monotonic time, or until the total is ``max_messages``."""
         CORE.check(
             _lib.ps_bench_receive(
                 client.native, sub.native, until_ns, max_messages, self._result
@@ -82,12 +82,12 @@ class Load:
         )
 
     def fold(self, data: Any, size: int) -> None:
-        """Adds received messages of ``size`` bytes that lie back to back in ``data``."""
+        """Add received messages of ``size`` bytes that are back to back in ``data``."""
         with _ffi.from_buffer("uint8_t[]", data) as base:
             _lib.ps_bench_fold(base, size, len(base) // size, self._result)
 
     def fold_messages(self, messages: Any, count: int) -> None:
-        """Adds what a poll put into ``messages``, the native array."""
+        """Add the messages of a poll in ``messages``, the native array."""
         _lib.ps_bench_fold_messages(messages, count, self._result)
 
 
@@ -149,10 +149,10 @@ def pong(client: Handle, pub: Handle, sub: Handle, until_ns: int, spin_ns: int) 
 
 
 def fill(block: Any, size: int, first: int) -> None:
-    """Writes consecutive messages of ``size`` bytes, from number ``first`` on, into ``block``."""
+    """Write consecutive messages of ``size`` bytes, from number ``first`` on, into ``block``."""
     with _ffi.from_buffer("uint8_t[]", block) as base:
         _lib.ps_bench_fill(base, size, first, len(base) // size)
 
 
-#: ``expected_hash(count)``: what a receiver of the first ``count`` messages ends with.
+#: ``expected_hash(count)``: hash of a receiver that got the first ``count`` messages.
 expected_hash: Final[Callable[[int], int]] = _lib.ps_bench_expected

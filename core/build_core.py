@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds ``penstock._core``, ``_core_sim`` and ``_core_bench`` with cffi (API mode, abi3).
 
-``_core`` is the product.  ``_core_sim`` is the same object files with the simulator's: the process
-that simulates drives a core of its own, and no user's process carries an oracle.  ``_core_bench``
-has the load loops of ``penstock bench`` and calls ``_core`` through its table of functions.
+``_core`` is the product. ``_core_sim`` has the same object files and those of the simulator, so
+that no user's process contains an oracle. ``_core_bench`` has the load loops of ``penstock bench``
+and calls ``_core`` through its table of functions.
 
 The declaration handed to cffi is made from the C headers themselves, so that there is one
 contract and no copy of it: preprocessor lines, comments and the ``extern "C"`` blocks are taken
-out, the rest must be plain C.  ``PENSTOCK_BUILD`` chooses ``release`` (default), ``asan`` or
-``tsan``.
+out, the rest must be plain C.  ``PENSTOCK_BUILD`` chooses ``release`` (default), ``profile``,
+``asan`` or ``tsan``.
 """
 
 import os
@@ -19,13 +19,15 @@ from cffi import FFI
 
 CORE = Path(__file__).resolve().parent
 ROOT = CORE.parent
-# Order matters: a header's types come before their users.
+# Types come before their users, so the order matters.
 CORE_DECLARATIONS = (
     "core/src/base/ps_types.h",
     "core/include/ps_pressure_view.h",
+    "core/include/ps_credit_view.h",
     "core/include/penstock.h",
     "core/src/client/ps_fast.h",
     "core/src/memory/ps_gather.h",
+    "core/src/memory/ps_digest.h",
     "core/src/base/ps_cause.h",
     "core/src/memory/ps_cnc.h",
     "core/src/memory/ps_slots.h",
@@ -39,7 +41,12 @@ CORE_DECLARATIONS = (
     "core/src/driver/ps_driver.h",
     "core/src/driver/ps_group_log.h",
 )
-# Every folder with C; a file's folder says what the file may include.
+SIM_DECLARATIONS = (
+    "sim/native/network/ps_simnet.h",
+    "sim/native/world/ps_simworld.h",
+    "sim/native/oracle/ps_sim_oracle.h",
+)
+# Every folder with C; a file's folder decides which files it may include.
 CORE_FOLDERS = (
     "core/include",
     "core/src/base",
@@ -56,7 +63,7 @@ CORE_FOLDERS = (
 SIM_FOLDERS = ("sim/native/network", "sim/native/world", "sim/native/oracle")
 BENCH_FOLDERS = ("penstock/_bench/native",)
 FOLDERS = (*CORE_FOLDERS, *SIM_FOLDERS, *BENCH_FOLDERS)
-#: Of the headers below, but not for Python: glue for these would be dead weight.
+#: Declarations of these headers that Python does not use, and that need no glue code.
 NOT_FOR_PYTHON = re.compile(
     r"^[^\n;{}]*\b(?:ps_driver_faults|ps_pub_ordinal_limit|ps_sub_image|ps_log_file_length)"
     r"\([^;]*\);\n",
@@ -74,7 +81,11 @@ COMMON_FLAGS = [
     "-fno-omit-frame-pointer",
 ]
 BUILD_FLAGS = {
-    "release": (["-O2", "-g1"], []),
+    # Frame pointers and names of functions, for profilers; no line numbers, which would be an
+    # eighth of the wheel, and no tables for exceptions that C does not have.
+    "release": (["-O2", "-fno-asynchronous-unwind-tables"], ["-Wl,--strip-debug"]),
+    # The same code with line numbers, for `perf annotate` and gdb.
+    "profile": (["-O2", "-g1", "-fno-asynchronous-unwind-tables"], []),
     "asan": (
         ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"],
         ["-fsanitize=address,undefined"],
@@ -104,17 +115,12 @@ def declaration(text: str) -> str:
     return re.sub(r"\n\s*\n+", "\n", text)
 
 
-def build_flags(*, line_numbers: bool = True) -> dict[str, list[str]]:
-    """Arguments of an extension of ours: how to compile and to link.
-
-    ``line_numbers`` says whether a release keeps line numbers for profilers and debuggers.
-    """
+def build_flags() -> dict[str, list[str]]:
+    """Return the compiler and linker arguments of an extension."""
     build = os.environ.get("PENSTOCK_BUILD", "release")
     if build not in BUILD_FLAGS:
         raise SystemExit(f"PENSTOCK_BUILD={build}: expected one of {', '.join(BUILD_FLAGS)}")
     compile_flags, link_flags = BUILD_FLAGS[build]
-    if build == "release" and not line_numbers:
-        link_flags = [*link_flags, "-Wl,--strip-debug"]
     return {
         "extra_compile_args": [*COMMON_FLAGS, *compile_flags],
         "extra_link_args": ["-pthread", *link_flags],
@@ -128,9 +134,8 @@ def make_builder(
     *,
     uses: FFI | None = None,
     included: tuple[str, ...] = (),
-    line_numbers: bool = True,
 ) -> FFI:
-    """The builder of extension ``name`` from the C of ``folders``.
+    """Return the builder of extension ``name`` from the C files of ``folders``.
 
     ``declarations`` are the headers that Python sees; the types of ``uses`` are its types too, and
     ``included`` the headers these come from.
@@ -161,7 +166,7 @@ def make_builder(
             "core/build_core.py",
             *(str(path.relative_to(ROOT)) for path in header_files(ROOT, folders)),
         ],
-        **build_flags(line_numbers=line_numbers),
+        **build_flags(),
     )
     return builder
 
@@ -169,9 +174,8 @@ def make_builder(
 ffibuilder = make_builder("penstock._core", CORE_DECLARATIONS, CORE_FOLDERS)
 sim_ffibuilder = make_builder(
     "penstock._core_sim",
-    (*CORE_DECLARATIONS, "sim/native/world/ps_sim.h"),
+    (*CORE_DECLARATIONS, *SIM_DECLARATIONS),
     (*CORE_FOLDERS, *SIM_FOLDERS),
-    line_numbers=False,  # the product has them; twice they would be a third of the wheel
 )
 bench_ffibuilder = make_builder(
     "penstock._core_bench",

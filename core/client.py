@@ -5,10 +5,10 @@ This is the only client-side module that touches ``ffi``. A handle frees its nat
 last reference to it goes. A call in another thread, or a view into a mapped log, keeps the memory
 alive. Closing therefore means: mark closed, drop the handle.
 
-A handle knows the library that made it, and its functions are called there.  Functions whose names
+A handle knows the library that made it, and its functions are called there. Functions whose names
 start with ``pub_``, ``sub_`` and ``img_`` take such a handle; the hot path calls ``handle.lib``
-with ``handle.native`` itself: one crossing, no Python frame in between.  Positions are bytes since
-the start of the stream; times are in the unit of the name.
+with ``handle.native`` directly, without a further Python frame. Positions are bytes since the start
+of the stream; times are in the unit of the name.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def library_version() -> str:
 
 @attrs.frozen(kw_only=True)
 class ClientParams:
-    """Content of a lease: enough to map the daemon's directory."""
+    """Content of a lease, which maps the daemon's directory."""
 
     directory: str
     client_id: int
@@ -89,7 +89,7 @@ def client_open(params: ClientParams, library: Library = CORE) -> ClientHandle:
 
 
 def close_fds(*fds: int) -> None:
-    """Close descriptors of a lease that no client was opened with."""
+    """Close the descriptors of a lease that no client uses."""
     _close_all([fd for fd in fds if fd >= 0])
 
 
@@ -99,22 +99,22 @@ def _close_all(fds: list[int]) -> None:
 
 
 def client_ticket(client: ClientHandle) -> int:
-    """Taken before looking whether the awaited thing happened."""
+    """Return a ticket; take it before the check of a condition."""
     return int(client.lib.ps_client_ticket(client.native))
 
 
 def client_wake(client: ClientHandle) -> None:
-    """Ends every sleep of this client's threads."""
+    """Wake all sleeping threads of this client."""
     client.lib.ps_client_wake(client.native)
 
 
 def client_counter_count(client: ClientHandle) -> int:
-    """How many counters the daemon's file has room for."""
+    """Return the number of counters for which the daemon's file has room."""
     return int(client.lib.ps_client_counter_count(client.native))
 
 
 def client_counter_get(client: ClientHandle, counter_id: int) -> int:
-    """Value of a counter; 0 of one that is not there."""
+    """Return the value of a counter; 0 if it does not exist."""
     return int(client.lib.ps_client_counter_get(client.native, counter_id))
 
 
@@ -124,7 +124,7 @@ def client_counter_set(client: ClientHandle, counter_id: int, value: int) -> Non
 
 
 def client_counter_add(client: ClientHandle, counter_id: int, delta: int) -> int:
-    """Adds to a counter; its value after."""
+    """Add to a counter; return the new value."""
     return int(client.lib.ps_client_counter_add(client.native, counter_id, delta))
 
 
@@ -134,13 +134,13 @@ def client_set_daemon_away(client: ClientHandle, away: bool) -> None:
 
 
 def client_await(client: ClientHandle, ticket: int) -> bool:
-    """Stay awake for a wake-up that is likely to come soon: at most 150 us, not at all if recent
-    waits were long.  True: it came."""
+    """Stay awake for a wake-up that is likely to come soon: at most 150 us, and not at all if
+    recent waits were long. True: the wake-up came."""
     return bool(client.lib.ps_client_await(client.native, ticket))
 
 
 def client_watch(client: ClientHandle, ticket: int, waited_ns: int = -1) -> bool:
-    """Have the next wake-up written to the client's eventfd; True: it came after ``ticket``.
+    """Request the next wake-up on the client's eventfd. True: it already came after ``ticket``.
 
     :param waited_ns: how long the last wait lasted, for :func:`client_await`; negative: none.
     """
@@ -153,8 +153,8 @@ def client_watch(client: ClientHandle, ticket: int, waited_ns: int = -1) -> bool
 def client_replace_fds(
     params: ClientParams, sender_wake_fd: int, receiver_wake_fd: int, watch_fd: int = -1
 ) -> None:
-    """Put a new daemon's descriptors in the places of the old ones, and wake both agents. Work
-    announced in between had no thread to wake. Takes the new ones over.
+    """Replace the descriptors by those of a new daemon, and wake both agents. Work announced in
+    between had no thread to wake. Takes the new ones over.
 
     A thread that is about to write to an old one reaches the new one instead."""
     for new, old in (
@@ -188,7 +188,7 @@ def client_sleep(client: ClientHandle, ticket: int, timeout_ns: int) -> bool:
 
 @attrs.frozen(kw_only=True)
 class PublicationParams:
-    """Answer of the daemon to an AddPublication."""
+    """Reply of the daemon to AddPublication."""
 
     log_path: str
     registration_id: int
@@ -200,7 +200,7 @@ class PublicationParams:
 
 @attrs.frozen(kw_only=True)
 class PublicationConstants:
-    """Facts of a publication that never change; lengths in bytes."""
+    """Constants of a publication; lengths in bytes."""
 
     registration_id: int
     session_id: int
@@ -232,7 +232,7 @@ def pub_open(client: ClientHandle, params: PublicationParams) -> PublicationHand
 
 
 def address_of(handle: Handle) -> int:
-    """The native address of a handle, for the fast path; it keeps the handle itself beside it.
+    """Return the native address of a handle, for the fast path, which keeps the handle.
 
     :raises InvalidArgument: the handle is of another library than the fast path calls."""
     CORE.refuse_others(handle=handle)
@@ -252,22 +252,22 @@ def pub_constants(pub: PublicationHandle) -> PublicationConstants:
 
 
 def pub_offer(pub: PublicationHandle, data: bytes, length: int, reserved_value: int) -> int:
-    """The position after the message, or the code; bytes objects only."""
+    """Offer a bytes object; return the position after the message, or a code."""
     return int(pub.lib.ps_pub_offer(pub.native, data, length, reserved_value))
 
 
 def pub_mark_closed(pub: PublicationHandle) -> None:
-    """Offers answer CLOSED from now on."""
+    """Mark the publication as closed: further offers return CLOSED."""
     pub.lib.ps_pub_mark_closed(pub.native)
 
 
 def pub_position(pub: PublicationHandle) -> int:
-    """Where the stream ends now."""
+    """Return the present end of the stream."""
     return int(pub.lib.ps_pub_position(pub.native))
 
 
 def pub_limit(pub: PublicationHandle) -> int:
-    """Up to where messages may be published now."""
+    """Return the position up to which messages can be published now."""
     return int(pub.lib.ps_pub_limit(pub.native))
 
 
@@ -282,7 +282,7 @@ def pub_is_connected(pub: PublicationHandle) -> int:
 
 
 def pub_pressure(pub: PublicationHandle) -> PressureView | None:
-    """Both accounts of the publication; None when the sender wrote in each of eight tries."""
+    """Return both accounts of the publication; None if the sender wrote during each try."""
     view = pub.library.ffi.new("ps_pressure_view_t *")
     code = pub.lib.ps_pub_pressure(pub.native, view)
     if code == pub.lib.PS_E_AGAIN:
@@ -292,7 +292,7 @@ def pub_pressure(pub: PublicationHandle) -> PressureView | None:
 
 
 def pub_want_room(pub: PublicationHandle) -> None:
-    """Asks to be woken when the limit moves."""
+    """Request a wake-up when the limit moves."""
     pub.lib.ps_pub_want_room(pub.native)
 
 
@@ -321,7 +321,7 @@ def pub_offer_buffers(pub: PublicationHandle, pieces: Sequence[Any], reserved_va
 
 
 def _flat(data: Any) -> Any:
-    """``data`` as something cffi takes a byte pointer from; strings are refused."""
+    """Return ``data`` as an object from which cffi makes a byte pointer; refuse strings."""
     if isinstance(data, (bytes, bytearray)):
         return data
     if isinstance(data, str):
@@ -335,7 +335,7 @@ def _flat(data: Any) -> Any:
 
 
 class BatchOutcome(NamedTuple):
-    """How far a batch went: messages accepted, and the last position or, for none, the code."""
+    """Result of a batch: number of accepted messages; last position or, for none, the code."""
 
     accepted: int
     position: int
@@ -370,7 +370,7 @@ def pub_offer_strided(
 
 
 class NativeClaim:
-    """A claimed frame of a publication.  ``position`` > 0, or the code of the refusal."""
+    """A claimed frame of a publication; ``position`` is > 0, or the code of the refusal."""
 
     __slots__ = ("_native", "_pub", "position")
 
@@ -406,7 +406,6 @@ class NativeClaim:
 @attrs.frozen(kw_only=True)
 class ImageParams:
     """Content of an ImageAvailable notice."""
-
     log_path: str
     correlation_id: int
     subscription_id: int
@@ -414,6 +413,7 @@ class ImageParams:
     subscriber_slot: int
     image_slot: int
     publication_slot: int
+    credit_mode: int = 0        # CreditMode
 
 
 def img_open(client: ClientHandle, params: ImageParams) -> ImageHandle:
@@ -428,6 +428,7 @@ def img_open(client: ClientHandle, params: ImageParams) -> ImageHandle:
     native.subscriber_slot = params.subscriber_slot
     native.image_slot = params.image_slot
     native.publication_slot = params.publication_slot
+    native.credit_mode = params.credit_mode
     out = ffi.new("ps_img_t **")
     code = client.lib.ps_img_open(client.native, native, out)
     client.library.check(code, f"cannot map {params.log_path}")
@@ -435,12 +436,12 @@ def img_open(client: ClientHandle, params: ImageParams) -> ImageHandle:
 
 
 def img_position(image: ImageHandle) -> int:
-    """Delivered up to here."""
+    """Return the delivered position."""
     return int(image.lib.ps_img_position(image.native))
 
 
 def img_released(image: ImageHandle) -> int:
-    """Released up to here."""
+    """Return the released position."""
     return int(image.lib.ps_img_released(image.native))
 
 
@@ -450,7 +451,7 @@ def img_is_end_of_stream(image: ImageHandle) -> int:
 
 
 def img_end_of_stream_position(image: ImageHandle) -> int:
-    """Where the stream ends, 2^63 - 1 until known."""
+    """Return the end of the stream, 2^63 - 1 until known."""
     return int(image.lib.ps_img_end_of_stream_position(image.native))
 
 
@@ -475,22 +476,22 @@ def img_session_id(image: ImageHandle) -> int:
 
 
 def img_join_position(image: ImageHandle) -> int:
-    """Where this subscriber joined."""
+    """Return the join position of this subscriber."""
     return int(image.lib.ps_img_join_position(image.native))
 
 
 def img_transport_count(image: ImageHandle) -> int:
-    """Transports that are alive."""
+    """Return the number of live transports."""
     return int(image.lib.ps_img_transport_count(image.native))
 
 
 def img_has_data(image: ImageHandle) -> int:
-    """1 when a poll would find something."""
+    """Return 1 if a poll would find a message."""
     return int(image.lib.ps_img_has_data(image.native))
 
 
 def img_poll(image: ImageHandle, messages: MessageArray, limit: int, flags: int) -> int:
-    """How many messages the array got, or a ps_error_code."""
+    """Fill the array; return the number of messages or a ps_error_code."""
     return int(image.lib.ps_img_poll(image.native, messages, limit, flags))
 
 
@@ -500,21 +501,21 @@ def img_release(image: ImageHandle) -> None:
 
 
 def img_rewind(image: ImageHandle, position: int) -> None:
-    """Messages behind ``position`` will be delivered again."""
+    """Rewind, so that messages after ``position`` are delivered again."""
     image.library.check(image.lib.ps_img_rewind(image.native, position), "rewinding")
 
 
-#: What a poll returns at a gap.
+#: Return value of a poll at a gap.
 GAP: Final[int] = CORE.lib.PS_E_GAP
 
 
 def img_report_gaps(image: ImageHandle) -> None:
-    """Polls end before gaps from now on, and return :data:`GAP` behind them."""
+    """Make polls end before gaps, and return :data:`GAP` after them."""
     image.lib.ps_img_report_gaps(image.native)
 
 
 def img_take_gap(image: ImageHandle) -> tuple[int, int, int | None] | None:
-    """The gap a poll stands behind: positions from and to, and messages where that is known."""
+    """Return the gap that a poll has reached: from, to, and the number of messages if known."""
     out = image.library.ffi.new("int64_t[3]")
     if not image.lib.ps_img_take_gap(image.native, out, out + 1, out + 2):
         return None
@@ -522,12 +523,12 @@ def img_take_gap(image: ImageHandle) -> tuple[int, int, int | None] | None:
 
 
 def img_count(image: ImageHandle, start: int, end: int) -> int:
-    """Messages between two positions of what was received; -1: not known."""
+    """Return the number of messages between two received positions; -1: unknown."""
     return int(image.lib.ps_img_count(image.native, start, end))
 
 
 def img_map(image: ImageHandle) -> memoryview:
-    """The whole mapped log, read-only.  It stays mapped for as long as any view of it exists."""
+    """Return the whole mapped log, read-only. It stays mapped while a view of it exists."""
     ffi = image.library.ffi
     length = ffi.new("int64_t *")
     base = image.lib.ps_img_map(image.native, length)
@@ -536,7 +537,7 @@ def img_map(image: ImageHandle) -> memoryview:
 
 
 class MappedLog(NamedTuple):
-    """Where an image's log is mapped; ``owner`` keeps it mapped."""
+    """Address of an image's mapped log; ``owner`` keeps it mapped."""
 
     address: int
     length: int
@@ -561,13 +562,13 @@ def sub_open(client: ClientHandle, registration_id: int, stream_id: int) -> Subs
 
 
 def sub_add_image(sub: SubscriptionHandle, image: ImageHandle) -> None:
-    """Appends ``image`` to the list that is polled.  The caller keeps the image handle."""
+    """Append ``image`` to the polled images. The caller keeps the image handle."""
     sub.library.refuse_others(image=image)
     sub.library.check(sub.lib.ps_sub_add_image(sub.native, image.native), "adding an image")
 
 
 def sub_remove_image(sub: SubscriptionHandle, image: ImageHandle) -> None:
-    """Takes ``image`` out; those behind it move up."""
+    """Remove ``image``; later images move up."""
     sub.library.refuse_others(image=image)
     sub.library.check(
         sub.lib.ps_sub_remove_image(sub.native, image.native), "removing an image"
@@ -575,12 +576,12 @@ def sub_remove_image(sub: SubscriptionHandle, image: ImageHandle) -> None:
 
 
 def sub_poll(sub: SubscriptionHandle, messages: MessageArray, limit: int, flags: int) -> int:
-    """How many messages the array got, or a ps_error_code."""
+    """Fill the array; return the number of messages or a ps_error_code."""
     return int(sub.lib.ps_sub_poll(sub.native, messages, limit, flags))
 
 
 def sub_has_data(sub: SubscriptionHandle) -> int:
-    """1 when a poll would find something."""
+    """Return 1 if a poll would find a message."""
     return int(sub.lib.ps_sub_has_data(sub.native))
 
 
@@ -595,5 +596,5 @@ def sub_image_count(sub: SubscriptionHandle) -> int:
 
 
 def sub_rewind(sub: SubscriptionHandle, messages: Messages, count: int, first: int) -> None:
-    """Undelivers ``messages[first:count]`` of the last poll."""
+    """Rewind ``messages[first:count]`` of the last poll, so that they are delivered again."""
     sub.lib.ps_sub_rewind(sub.native, messages.native, count, first)

@@ -8,16 +8,16 @@ import attrs
 
 @attrs.frozen(kw_only=True)
 class CongestionView:
-    """The input of a congestion control in Python.  Totals count from the image's begin.
+    """The input of a congestion control in Python. Totals count from the beginning of the image.
 
-    Each value is the receiver's newest; they may be of two neighbouring passes.
+    Each value is the receiver's newest; two values may be of neighbouring passes.
     """
 
     session_id: int
     stream_id: int
     term_length: int                    # bytes
     mtu: int                            # bytes
-    window: int                         # bytes that may be in flight; 0: none is in force
+    window: int                         # bytes that may be in flight; 0: no window is in force
     least: int                          # bounds of an answer, bytes
     most: int
     received: int                       # bytes of the stream that arrived

@@ -20,7 +20,7 @@ class DriverEvent:
     """The base of all events; ``id`` is the id of an object of ``kind``."""
 
     type: ClassVar[EventType]
-    member: ClassVar[str] = ""          # of the union; "": the tag says it all
+    member: ClassVar[str] = ""          # member of the union; "": none
 
     kind: ObjectKind = ObjectKind.NONE
     id: int = 0
@@ -31,14 +31,15 @@ class DriverEvent:
 
 @attrs.frozen(kw_only=True)
 class Setup(DriverEvent):
-    """An unknown session of a wanted stream came: make an image."""
+    """A SETUP of an unknown session of a subscribed stream arrived: the conductor makes an
+    image."""
 
     type = EventType.SETUP
     member = "setup"
 
     source: Address | None = None
     peer_ordinal: int = -1              # -1: unknown
-    peer_group_tag: int = 0             # of the receivers that count, when tagged
+    peer_group_tag: int = 0             # tag of the receivers that the sender follows, if tagged
     destination: int = 0
     initial_term_id: int = 0
     active_term_id: int = 0
@@ -80,7 +81,7 @@ class PublicationConnected(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class PublicationDrained(DriverEvent):
-    """A closing publication sent everything, and its spies are done."""
+    """A closing publication has sent everything, and its spies have read it."""
 
     type = EventType.PUB_DRAINED
     member = "drained"
@@ -98,7 +99,7 @@ class EndConfirmed(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class Blocked(DriverEvent):
-    """A claim is not committed."""
+    """A claim is still not committed."""
 
     type = EventType.PUB_BLOCKED
     member = "blocked"
@@ -109,7 +110,7 @@ class Blocked(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class Unblocked(DriverEvent):
-    """Padding took the place of a claim."""
+    """The sender padded over a claim."""
 
     type = EventType.PUB_UNBLOCKED
     member = "unblocked"
@@ -120,7 +121,7 @@ class Unblocked(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class TermNeeded(DriverEvent):
-    """A publication or an image needs storage behind ``reserved``."""
+    """A publication or an image requests log storage that begins at position ``reserved``."""
 
     type = EventType.TERM_NEEDED
     member = "term"
@@ -131,7 +132,7 @@ class TermNeeded(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class Released(DriverEvent):
-    """The agent has let go of the object: the conductor may destroy it."""
+    """The agent has released the object: the conductor may destroy it."""
 
     type = EventType.RELEASED
     member = "released"
@@ -151,7 +152,7 @@ class EndpointError(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class DestinationChanged(DriverEvent):
-    """A destination of a send endpoint was added (1), timed out (0) or found no place (-1)."""
+    """A destination of a send endpoint was added (1), timed out (0) or got no place (-1)."""
 
     type = EventType.DESTINATION
     member = "destination"
@@ -176,7 +177,7 @@ class RemoteError(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class Silent(DriverEvent):
-    """Nothing came from ``source`` for 5 s: its name may have another address now."""
+    """No datagram came from ``source`` for 5 s: its name may have another address now."""
 
     type = EventType.SILENT
     member = "silent"
@@ -192,12 +193,12 @@ class Loss(DriverEvent):
 
     bytes: int = 0                      # newly lost
     position: int = 0
-    gaps: int = 0                       # newly lost; 0 when known ones grew alone
+    gaps: int = 0                       # newly lost gaps; 0 if only known gaps grew
 
 
 @attrs.frozen(kw_only=True)
 class SubscriberChanged(DriverEvent):
-    """The tether of a subscriber has another state."""
+    """The tether of a subscriber changed its state."""
 
     type = EventType.SUBSCRIBER
     member = "subscriber"
@@ -208,14 +209,14 @@ class SubscriberChanged(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class SessionLeft(DriverEvent):
-    """A session that cooled down or was refused may come back."""
+    """An ignored or refused session can be reported again."""
 
     type = EventType.SESSION_LEFT
 
 
 @attrs.frozen(kw_only=True)
 class TermsReleased(DriverEvent):
-    """The agent touches only the terms between the two positions; ``kept_to`` -1: it needs all."""
+    """The agent uses only the terms between the two positions; ``kept_to`` -1: it needs all."""
 
     type = EventType.TERMS_RELEASED
     member = "terms"
@@ -226,7 +227,7 @@ class TermsReleased(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class SecondSource(DriverEvent):
-    """Frames of an image's session come from a source too that is not followed."""
+    """A source that the receiver does not follow also sends frames of an image's session."""
 
     type = EventType.SECOND_SOURCE
     member = "second_source"
@@ -245,7 +246,7 @@ class ImageEstablished(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class Join(DriverEvent):
-    """A receiver that asked a group for a SETUP waits, or waits no more."""
+    """A group waits, or no longer waits, for a receiver that requested a SETUP."""
 
     type = EventType.JOIN
     member = "join"
@@ -256,13 +257,38 @@ class Join(DriverEvent):
     verdict: int = 0                    # JoinVerdict
 
 
+@attrs.frozen(kw_only=True)
+class PressureTriggered(DriverEvent):
+    """The publishers of a publication reached its depth; at most one such event a second."""
+
+    type = EventType.PRESSURE_TRIGGERED
+    member = "pressure"
+
+    source: Address | None = None       # of a receiver that is the culprit
+    culprit: int = 0                    # receiver id or client id, 0: unknown
+    peak_bytes: int = 0
+    depth_bytes: int = 0
+    duration_ns: int = 0                # since the depth was reached
+    drained: int = 0                    # messages since then, -1: unknown
+    episodes: int = 0                   # since the last such event, with this one
+    cause: int = 0                      # Cause
+    client_slot: int = -1               # of a client on this host that is the culprit
+
+
+@attrs.frozen(kw_only=True)
+class PressureRelieved(PressureTriggered):
+    """The log of that publication drained to the low watermark."""
+
+    type = EventType.PRESSURE_RELIEVED
+
+
 EVENTS: Final[dict[EventType, type[DriverEvent]]] = {
     event.type: event
     for event in (
         Setup, ImageInactive, ImageDrained, PublicationConnected, PublicationDrained, EndConfirmed,
         Blocked, Unblocked, TermNeeded, Released, EndpointError, DestinationChanged, RemoteError,
         Silent, Loss, SubscriberChanged, SessionLeft, TermsReleased, SecondSource,
-        ImageEstablished, Join,
+        ImageEstablished, Join, PressureTriggered, PressureRelieved,
     )
 }
 _COMMON: Final = frozenset(field.name for field in attrs.fields(DriverEvent))
@@ -273,7 +299,7 @@ _FIELDS: Final = {
 
 
 def read_event(native: Any, library: Library) -> DriverEvent:
-    """The class that the tag of a ``ps_event_t`` names, filled from its member of the union."""
+    """Return a ``ps_event_t`` as an object of the class of its type."""
     tag = EventType(native.type)
     event = EVENTS[tag]
     member: Any = getattr(native, event.member) if event.member else None

@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plain Python forms of the parameters and enums of ``ps_driver.h`` and ``ps_slots.h``.
 
-Nothing here needs the compiled extension: the conductor decides in these terms, the wrappers in
-:mod:`penstock.core.driver` and :mod:`penstock.core.admin` carry them into C.  Field names are those
-of the C structs, so that one generic copy does; native handles are named by their numeric id.
+This module does not need the compiled extension. The conductor uses these types, and
+:mod:`penstock.core.driver` and :mod:`penstock.core.admin` convert them to C. Field names are those
+of the C structs, so that one generic function copies them; native handles are named by their
+numeric id.
 """
 
 from __future__ import annotations
 
 import enum
-import ipaddress
 from typing import Final
 
 import attrs
+
+from penstock.core.stream_types import Address as Address
+from penstock.core.stream_types import Cause as Cause
+from penstock.core.stream_types import Watermark as Watermark
 
 NO_COUNTER: Final = -1
 NEVER_NS: Final = 2**63 - 1
@@ -60,10 +64,12 @@ class EventType(enum.IntEnum):
     SECOND_SOURCE = 19
     IMAGE_ESTABLISHED = 20
     JOIN = 21
+    PRESSURE_TRIGGERED = 22
+    PRESSURE_RELIEVED = 23
 
 
 class SystemCounter(enum.IntEnum):
-    """The system counters that the control plane and the simulator name."""
+    """System counters that the control plane and the simulator use."""
 
     OVER_RUNS = 13
     ERRORS = 15
@@ -96,7 +102,7 @@ class ImageEnd(enum.IntEnum):
 
 
 class JoinVerdict(enum.IntEnum):
-    """Why a group does not wait, or stops waiting, for a receiver that asked to join."""
+    """Why a group does not wait, or no longer waits, for a receiver that requested to join."""
 
     EXPIRED = 1
     TOO_SOON = 2
@@ -157,61 +163,6 @@ class DriverState(enum.IntEnum):
     STARTING = 0
     RUNNING = 1
     STOPPED = 2
-
-
-class Cause(enum.IntEnum):
-    """Why a stream is held (docs/spec/rules.md section 6)."""
-
-    NONE = 0
-    RECEIVER_WINDOW = 1
-    GROUP_STRATEGY = 2
-    CONGESTION_WINDOW = 3
-    NAK_RATE = 4
-    CREDIT = 5
-    SCHEDULER = 6
-    GOVERNOR = 7
-    RATE_LIMIT = 8
-    TERM_ROTATION = 9
-    NO_RECEIVER = 10
-    SLOW_SUBSCRIBER = 11
-    SPY = 12
-    LOSS_REPAIR = 13
-    SOCKET = 14
-    BLOCKED_CLAIM = 15
-    JOIN_HOLD = 16
-    STORAGE = 17
-    DAEMON_AWAY = 18
-
-
-@attrs.frozen(kw_only=True)
-class Address:
-    """An IP address and port.  ``ip`` is canonical text without a scope."""
-
-    ip: str
-    port: int
-    scope_id: int = 0
-
-    @property
-    def family(self) -> int:
-        return 6 if ":" in self.ip else 4
-
-    @property
-    def is_multicast(self) -> bool:
-        return ipaddress.ip_address(self.ip).is_multicast
-
-    @property
-    def is_wildcard(self) -> bool:
-        return ipaddress.ip_address(self.ip).is_unspecified
-
-    def packed(self) -> bytes:
-        """Network order, padded to 16 bytes."""
-        return ipaddress.ip_address(self.ip).packed.ljust(16, b"\0")
-
-    def with_port(self, port: int) -> Address:
-        return attrs.evolve(self, port=port)
-
-    def __str__(self) -> str:
-        return f"[{self.ip}]:{self.port}" if self.family == 6 else f"{self.ip}:{self.port}"
 
 
 def wildcard(family: int, port: int = 0) -> Address:
@@ -283,6 +234,7 @@ class DriverParams:
     event_capacity: int | None = None
     command_capacity: int | None = None
     advertise: bool | None = None
+    governor: bool | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -295,6 +247,22 @@ class SendEndpointParams:
     destinations_counter_id: int = NO_COUNTER
     refused_counter_id: int = NO_COUNTER
     multicast: bool = False
+
+
+PRIORITY_AUTO: Final = 2**31 - 1
+"""No priority is stated: by recency (``ps_priority.h``)."""
+PRIORITY_NONE: Final = 2**31 - 2
+"""No priority is stated, and recency is off: 0."""
+
+
+class Policy(enum.IntEnum):
+    """Policy of a publication whose log is full (``ps_policy.h``)."""
+
+    NONE = 0
+    BLOCK = 1
+    DROP_NEWEST = 2
+    ERROR = 3
+    RATE_LIMIT = 4
 
 
 @attrs.frozen(kw_only=True)
@@ -318,6 +286,10 @@ class PublicationParams:
     fc_on_late: StrategyLate = StrategyLate.HOLD
     rate_bytes_per_s: int = 0           # 0: no limit
     rate_messages_per_s: int = 0
+    policy: Policy = Policy.NONE
+    low_watermark_bytes: int = 0        # with a policy; 0: half the window
+    priority: int = PRIORITY_AUTO       # -1000 to 1000, PRIORITY_AUTO or PRIORITY_NONE
+    never_throttle: bool = False        # the governor neither withholds nor throttles it
     retransmit_window_multiple: int = 0
     window_bytes: int
     max_resend: int
@@ -332,9 +304,9 @@ class PublicationParams:
     signal_eos: bool = True
     channel_timestamp: bool = False
     channel_timestamp_offset: int = 0
-    adopted: bool = False               # goes on where a dead daemon's log and counters stand
-    start_position: int = 0             # adopted: where the stream began
-    kept_position: int = 0              # adopted: the terms below were given up
+    adopted: bool = False  # continues at the positions of a dead daemon's log and counters
+    start_position: int = 0             # adopted: first position of the stream
+    kept_position: int = 0              # adopted: the terms below were released
 
 
 @attrs.frozen(kw_only=True)
@@ -342,8 +314,11 @@ class SubscriberParams:
     position_counter_id: int
     slot: int
     client_slot: int
+    credits: int = 0                    # messages that may be outstanding; 0: it grants none
+    credit_burst: int = 0               # the same while nothing is outstanding; 0: credits
     tether: bool = True
     rejoin: bool = True
+    frozen: bool = False                # it joins with its credits withheld
 
 
 @attrs.frozen(kw_only=True)
@@ -353,7 +328,7 @@ class PublicationStatus:
     publisher_limit: int
     is_connected: bool
     receivers: int
-    rate_bytes_per_s: int = 0           # ps-rate or NAK-strength, whichever is less; 0: none
+    rate_bytes_per_s: int = 0           # the lower of ps-rate and the NAK-strength rate; 0: none
     pressure_signals: int = 0
 
 
@@ -367,13 +342,13 @@ class ReceiverView:
     window: int
     group_tag: int | None = None
     capabilities: int = 0               # 0: a plain Aeron peer
-    reason: int = 0                     # Cause of its own hold
+    reason: int = 0                     # Cause that limits the receiver
     reason_client: int = 0
     backlog_bytes: int = 0
     fill_ppm: int = 0
     address: Address | None = None
-    reason_name: str = ""               # of reason_client, "" not stated
-    reason_host: str = ""               # where it runs
+    reason_name: str = ""               # name of reason_client, "" not stated
+    reason_host: str = ""               # host of reason_client
 
 
 @attrs.frozen(kw_only=True)
@@ -427,10 +402,13 @@ class ImageParams:
     untethered_window_limit_timeout_ns: int
     untethered_linger_timeout_ns: int
     untethered_resting_timeout_ns: int
+    credits: int = 0                    # until the first reader joins; 0: it grants none
+    credit_burst: int = 0
+    frozen: bool = False                # they are withheld
     group: bool = False
     reliable: bool = True
     rejoin: bool = True
-    adopted: bool = False               # goes on at the contiguous end of a dead daemon's log
+    adopted: bool = False               # continues at the contiguous end of a dead daemon's log
     consumption: int = -1               # adopted: slowest subscriber, -1: none
 
 
@@ -442,7 +420,7 @@ class ImageStatus:
     end_of_stream: int
     gaps: int
     subscribers: int
-    foreign_datagrams: int = 0          # of sources that are not followed: dropped
+    foreign_datagrams: int = 0          # dropped datagrams of sources that it does not follow
 
 
 @attrs.frozen(kw_only=True)
@@ -532,7 +510,7 @@ class ErrorRecord:
 
 @attrs.frozen(kw_only=True)
 class ImageView:
-    """An image slot: what it says of its path."""
+    """State of an image's path, from its slot."""
 
     id: int                             # 0: free
     session_id: int

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Error codes of the C core, and the exception that each becomes (:mod:`penstock.errors`)."""
+"""Error codes of the C core, and the exception for each (:mod:`penstock.errors`)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from penstock.errors import (
     ClosedError,
     ConfigurationError,
     CorruptLogError,
+    CreditReleased,
     DaemonGone,
     DaemonNotRunning,
     DirectoryInUseError,
@@ -26,6 +27,7 @@ from penstock.errors import (
     StorageError,
     TimeoutExpired,
     VersionMismatch,
+    WithholdTimeout,
 )
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "ClosedError",
     "ConfigurationError",
     "CorruptLogError",
+    "CreditReleased",
     "DaemonGone",
     "DaemonNotRunning",
     "DirectoryInUseError",
@@ -49,6 +52,7 @@ __all__ = [
     "StorageError",
     "TimeoutExpired",
     "VersionMismatch",
+    "WithholdTimeout",
     "error_name",
     "native_error",
 ]
@@ -109,16 +113,16 @@ _REFUSALS: Final[dict[int, str]] = {
 
 
 def error_name(code: int) -> str:
-    """Words for a ``ps_error_code``."""
+    """Return the name of a ``ps_error_code``."""
     return _NAMES.get(code, f"error {code}")
 
 
 def native_error(code: int, text: str = "", *, operation: str = "") -> PenstockError:
-    """The exception for a negative ``ps_error_code`` of the core.
+    """Return the exception for a negative ``ps_error_code`` of the core.
 
-    ``text`` is ``ps_last_error()`` at the place of the failure, ``operation`` what was being done.
-    Socket troubles become :class:`ChannelRefused` and full file systems :class:`StorageError`, with
-    the code that the control protocol uses for them.
+    ``text`` is ``ps_last_error()`` at the place of the failure, ``operation`` names the failed
+    operation. Errors of sockets become :class:`ChannelRefused` and full file systems
+    :class:`StorageError`, with their codes of the control protocol.
     """
     detail = text or error_name(code)
     message = f"{operation}: {detail}" if operation else detail

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The door to ``penstock._fast``, the per-message part of the client in C.
+"""Import of ``penstock._fast``, the per-message part of the client in C.
 
-Importing this module fails with ImportError where that extension is missing or of another build
-than the core; the client then does the same work through cffi.
+If that extension is missing or of another build than the core, importing this module raises
+ImportError, and the client uses cffi.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ join = _fast.join
 
 
 class FastMessages(Messages):
-    """The same, with the interpreter's lock kept."""
+    """Messages whose methods keep the interpreter's lock."""
 
     __slots__ = ()
 

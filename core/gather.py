@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranges of a log as columns (``ps_gather.h``): walked, checked and copied natively.
+"""Copy ranges of a log into columns (``ps_gather.h``).
 
-Reading consumes nothing and may be repeated.  A range begins and ends between messages; :func:`cut`
-finds such places.  Calls release the GIL.
+Reading moves no position, so it can be repeated. A range begins and ends between messages;
+:func:`cut` finds such places. Calls release the GIL.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import attrs
 from penstock.core import errors
 from penstock.core._lib import CORE, ffi, lib
 
-#: Frames begin at multiples of this.
+#: Alignment of frames in bytes.
 ALIGNMENT: Final = 32
 #: Most bytes of payload in one batch: offsets have 32 bits.
 MOST_VALUES: Final = 2**31 - 1
@@ -48,7 +48,7 @@ class LogFacts:
 
 
 class Frames:
-    """Frames of one term, one behind the other; keeps the memory under them alive."""
+    """Contiguous frames of one term; keeps their memory alive."""
 
     __slots__ = ("keep", "native")
 
@@ -63,7 +63,7 @@ class Frames:
 
     @property
     def end(self) -> int:
-        """Position behind the last byte."""
+        """Position after the last byte."""
         return int(self.native.start) + int(self.native.length)
 
 
@@ -78,8 +78,8 @@ def frames_of(
     offset: int = 0,
     end: int | None = None,
 ) -> Frames:
-    """Frames in a buffer (fetched from another host).  ``offset`` is the byte of ``data`` that has
-    position ``start``; they reach to ``end``, to the end of the data or of the term, whichever
+    """Frames in a buffer (fetched from another host). ``offset`` is the byte of ``data`` at
+    position ``start``. The frames end at ``end``, at the end of the data or of the term, whichever
     comes first."""
     view = ffi.from_buffer("uint8_t[]", data)
     length = len(view) - offset
@@ -115,19 +115,19 @@ class MappedLog:
         return cls(ffi.gc(out[0], lib.ps_gather_close), LogFacts.of(facts))
 
     def close(self) -> None:
-        """Drops the mapping when the last frames of it are gone."""
+        """Unmap the log as soon as no frames of it are in use."""
         self._handle = None
 
     def frames(self, position: int, end: int) -> Frames:
-        """From ``position`` to ``end`` or to the end of its term."""
+        """Return the frames from ``position`` to ``end``, or to the end of the term."""
         handle = self._open_handle()
         native = ffi.new("ps_gather_frames_t *")
         CORE.check(lib.ps_gather_locate(handle, position, end, native), "reading a log")
         return Frames(native, handle)
 
     def intact(self, position: int) -> bool:
-        """Whether the frame that began at ``position`` is still there.  A quick look: who must be
-        sure asks the daemon, after the copy, whether it retains the position."""
+        """Return whether the frame at ``position`` was not overwritten. The check is quick but not
+        certain; to be certain, ask the daemon after the copy whether it retains the position."""
         return bool(lib.ps_gather_intact(self._open_handle(), position))
 
     def _open_handle(self) -> Any:
@@ -137,11 +137,10 @@ class MappedLog:
 
 
 class Rows:
-    """Arrays that messages are copied to.
+    """Arrays for copied messages.
 
     Each argument is a writable buffer: ``values`` of bytes, ``offsets`` of int32 with one entry
-    more than there are rows at most, ``positions`` (after each message) and ``reserved_values`` of
-    int64.
+    more than the most rows, ``positions`` (after each message) and ``reserved_values`` of int64.
     """
 
     def __init__(
@@ -172,7 +171,7 @@ class Rows:
     def copy(self, frames: Frames) -> Stop:
         """Appends the messages of ``frames`` until they end or an array is full.
 
-        :raises CorruptLogError: a header that cannot be; rows copied before stay.
+        :raises CorruptLogError: a header is impossible; rows copied before stay.
         """
         return Stop(CORE.check(lib.ps_gather_copy(frames.native, self._native), "reading a log"))
 
@@ -188,7 +187,7 @@ class Rows:
 
     @property
     def position(self) -> int:
-        """Where to go on."""
+        """Position at which the next call continues."""
         return int(self._native.position)
 
     @property
@@ -198,12 +197,12 @@ class Rows:
 
     @property
     def gaps(self) -> int:
-        """Paddings that stand for messages that were dropped."""
+        """Number of padding frames that replace dropped messages."""
         return int(self._native.gaps)
 
     @property
     def gap_messages(self) -> int:
-        """How many messages those are, where it is known."""
+        """Number of dropped messages, as far as known."""
         return int(self._native.gap_messages)
 
     @property
@@ -212,20 +211,86 @@ class Rows:
         return int(self._native.orphans)
 
 
+# ---- looking for messages ------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class Found:
+    """A message, as far as it was asked for."""
+
+    begin: int
+    end: int
+    payload: bytes
+
+
+@attrs.frozen(kw_only=True)
+class Finding:
+    """Messages in a range, ascending, and the place between messages that the search reached."""
+
+    messages: list[Found]
+    position: int
+
+
+def find(
+    log: MappedLog, start: int, end: int, *, reserved_value: int, max_bytes: int, most: int,
+    prefix: int,
+) -> Finding:
+    """The messages of [start, end) that have a reserved value.
+
+    :param start: a place between messages.
+    :param end: a place between frames.
+    :param max_bytes: how far to look, but for the end of the message there.
+    :param most: messages of the answer; the search ends behind the last one.
+    :param prefix: bytes of each message.
+    """
+    look = ffi.new("ps_gather_find_t *")
+    look.reserved_value = reserved_value
+    messages: list[Found] = []
+    position = start
+    while position < end and len(messages) < most:
+        frames = log.frames(position, end)
+        look.byte_limit = start + max_bytes - position
+        if look.byte_limit <= 0:
+            break
+        CORE.check(lib.ps_gather_find(frames.native, look), "reading a log")
+        reached = int(look.position)
+        if look.found:
+            begin = int(look.begin)
+            messages.append(Found(
+                begin=begin, end=reached, payload=_payload(log.frames(begin, reached), prefix)
+            ))
+        elif look.stop == Stop.INCOMPLETE:
+            if frames.end % log.facts.term_length:
+                position = reached
+                break
+            reached = frames.end        # no message continues in the next term
+        position = reached
+    return Finding(messages=messages, position=position)
+
+
+def _payload(frames: Frames, prefix: int) -> bytes:
+    """The first bytes of the one message of these frames."""
+    length = frames.end - frames.start
+    values = bytearray(max(length, 1))
+    rows = Rows(values=values, offsets=bytearray(8))
+    rows.copy(frames)
+    return bytes(values[: min(rows.used, prefix)])
+
+
 # ---- cutting -------------------------------------------------------------------------------------
 
 
 @attrs.frozen(kw_only=True)
 class Cuts:
-    """Places between messages, ascending; the last one is the end of the range.  Empty: there is no
-    complete message yet."""
+    """Positions between messages, ascending; the last one is the end of the range. Empty: no
+    message is complete yet."""
 
     positions: list[int] = attrs.Factory(list)
     messages: int = 0
 
 
 def _scan(log: MappedLog, start: int, end: int, byte_limit: int, limit: int) -> tuple[int, int]:
-    """(last place between messages within the limits, messages before it)."""
+    """Return (last position between messages within the limits, messages before it)."""
     scan = ffi.new("ps_gather_scan_t *")
     position, messages = start, 0
     while position < end:
@@ -236,7 +301,7 @@ def _scan(log: MappedLog, start: int, end: int, byte_limit: int, limit: int) -> 
         CORE.check(lib.ps_gather_scan(frames.native, scan), "reading a log")
         messages, position = int(scan.messages), int(scan.position)
         if scan.stop == Stop.INCOMPLETE and frames.end % log.facts.term_length == 0:
-            position = frames.end  # no message goes on in the next term
+            position = frames.end  # no message continues in the next term
         elif scan.stop != Stop.END:
             break
     return position, messages
@@ -251,7 +316,7 @@ def cut(
     max_messages: int = 0,
     pieces: int = 1,
 ) -> Cuts:
-    """Where a batch that begins at ``start`` may end, and where to split it.
+    """Find the end of a batch that begins at ``start``, and the places to split it.
 
     ``start`` lies between messages, ``end`` between frames.  The batch ends at the last place
     between messages that is at most ``end``, ``max_bytes`` and ``max_messages`` (0: any number)

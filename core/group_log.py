@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs as the control plane reads them for consumer groups (ps_group_log.h)."""
+"""Read access to logs for consumer groups (ps_group_log.h)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ class GroupLog:
     """A log buffer file, mapped read-only.  One thread at a time."""
 
     def __init__(self, path: str) -> None:
-        """:raises NativeError: it cannot be mapped, or is no log."""
+        """Map the log buffer at ``path``.
+
+        :raises NativeError: the file cannot be mapped, or is no log buffer.
+        """
         out = ffi.new("ps_group_log_t **")
         CORE.check(lib.ps_group_log_open(path.encode(), out), f"map {path}")
         self._handle: Any = out[0]
@@ -27,17 +30,17 @@ class GroupLog:
             self._handle = None
 
     def producer(self) -> int:
-        """Where a publication's producers stand; 2^63 - 1 for the log of an image."""
+        """Return the producer position of a publication's log; 2^63 - 1 for an image's log."""
         return int(lib.ps_group_log_producer(self._handle))
 
     def end(self, start: int, max_bytes: int) -> int:
-        """How far committed frames reach from the frame boundary ``start``, checking no more than
-        ``max_bytes``."""
+        """Return the end of the contiguous committed frames from the frame boundary ``start``,
+        after checking at most ``max_bytes``."""
         return int(lib.ps_group_log_end(self._handle, start, max_bytes))
 
     def cut(self, start: int, end: int, max_bytes: int) -> int:
-        """The furthest frame boundary up to ``end``, within ``max_bytes`` and the term of
-        ``start``; one frame is always admitted, since padding may be long.
+        """Return the highest frame boundary up to ``end``, within ``max_bytes`` and the term of
+        ``start``; at least one frame is included, because padding may be long.
 
         :raises NativeError: no whole frame begins at ``start``.
         """

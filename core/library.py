@@ -2,9 +2,9 @@
 """A compiled core as an object: its functions, and how Python values become its arguments.
 
 A process may hold two of them: the product's ``penstock._core`` and the simulator's
-``penstock._core_sim``, which has the same object files and more.  They share no variable, so an
-object of one is never given to a function of the other: each handle knows its library, and a
-handle of the other one is refused by name.
+``penstock._core_sim``, which has the same object files and more. They share no variable, so an
+object of one must not reach a function of the other. Each handle knows its library, and a handle of
+the other library is refused with its name.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any, Final, Protocol
 
 import attrs
 
-from penstock.core.driver_types import Address
 from penstock.core.errors import InvalidArgument, native_error
+from penstock.core.stream_types import Address
 
 
 class Owned(Protocol):
-    """Anything that belongs to a library."""
+    """An object of a library."""
 
     @property
     def library(self) -> Library: ...
@@ -32,7 +32,7 @@ class Library:
     __slots__ = ("ffi", "lib", "name")
 
     def __init__(self, name: str, module: Any) -> None:
-        """``module`` is the extension that cffi made; ``name`` is what errors call it."""
+        """``module`` is the extension that cffi made; ``name`` is its name in errors."""
         self.name: Final = name
         self.ffi: Final[Any] = module.ffi
         self.lib: Final[Any] = module.lib
@@ -48,7 +48,7 @@ class Library:
         return bytes(self.ffi.string(pointer)).decode("utf-8", "replace") if pointer else ""
 
     def check(self, code: int, operation: str = "") -> int:
-        """``code`` when it is not negative, else the exception for it."""
+        """Return ``code`` if it is not negative, else raise its exception."""
         if code < 0:
             raise native_error(code, self.last_error(), operation=operation)
         return code
@@ -90,8 +90,8 @@ class Library:
         return None
 
     def fill(self, target: Any, value: Any, *, skip: frozenset[str] = frozenset()) -> list[Any]:
-        """Copies every field of an attrs value into the struct.  Returns what must stay alive as
-        long as the struct is used (strings)."""
+        """Copies every field of an attrs value into the struct. Return the objects (strings) that
+        must stay alive while the struct is used."""
         keep: list[Any] = []
         for field in attrs.fields(type(value)):
             if field.name in skip:
@@ -111,22 +111,22 @@ class Library:
 
 
 class Handle:
-    """A native object of a library.  Frees it, and lets go of what it stands on, when the last
-    reference to the handle or to its pointer goes."""
+    """A native object of a library. It is freed, and its owner released, when the last reference to
+    the handle or to its pointer ends."""
 
     __slots__ = ("__weakref__", "lib", "library", "native")
 
     def __init__(
         self, library: Library, pointer: Any, free: Callable[[Any], None], owner: object = None
     ) -> None:
-        """``free(pointer)`` is called once, before ``owner`` is let go."""
+        """``free(pointer)`` is called once, before ``owner`` is released."""
         self.library = library
         self.lib = library.lib
         self.native = library.ffi.gc(pointer, Closer(free, owner))
 
 
 class Closer:
-    """A destructor that keeps what the pointer stands on alive until the pointer is freed."""
+    """A destructor that keeps the pointer's owner alive until the pointer is freed."""
 
     __slots__ = ("_free", "_owner")
 
@@ -140,7 +140,7 @@ class Closer:
 
 
 class NativeObject:
-    """Base of what the control plane makes in a library."""
+    """Base class of the control plane's objects in a library."""
 
     def __init__(self, handle: Any, library: Library) -> None:
         self.library: Final = library

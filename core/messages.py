@@ -33,10 +33,10 @@ assert MESSAGE.size == CORE.ffi.sizeof("ps_message_t")
 
 
 class Messages:
-    """Room for the results of one poll.
+    """Array for the results of one poll.
 
-    ``native`` goes to ``sub_poll`` and ``img_poll``; ``raw`` is the same memory for
-    ``MESSAGE.iter_unpack`` and NumPy, ``address`` the same for the fast path.
+    It has three forms: ``native`` for ``sub_poll`` and ``img_poll``, ``raw`` for
+    ``MESSAGE.iter_unpack`` and NumPy, and ``address`` for the fast path.
     """
 
     __slots__ = ("_library", "address", "capacity", "native", "raw")
@@ -64,7 +64,7 @@ class Messages:
         )
 
     def columns(self, count: int, positions: int, session_ids: int, reserved_values: int) -> None:
-        """Copies int64, int32 and int64 a message."""
+        """Copy an int64, an int32 and an int64 for each message."""
         ffi = self._library.ffi
         self._library.lib.ps_messages_columns(
             self.native, count, ffi.cast("int64_t *", positions),

@@ -1,32 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
 """Both accounts of a publication, decoded from shared memory (``ps_pressure_view.h``).
 
-The account of time held says how long publishers stood at their limit, by cause and by culprit. The
-account of refusals says how many offers were refused, by the cause that bound at that time.
+The account of time held has the time for which publishers were at their limit, by cause and by
+culprit. The account of refusals has the number of refused offers, by the cause that bound.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import socket
-from typing import Any, Final
+import struct
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 import attrs
 
-from penstock.core.driver_types import Cause
+from penstock.core.stream_types import Cause, Watermark
 
-#: The causes by number, as people read them.
+#: Names of the causes, by number.
 NAMES: Final = {int(cause): cause.name.lower() for cause in Cause}
+#: Names of the states of watermarks, by number.
+WATERMARKS: Final = {int(state): state.name.lower() for state in Watermark}
+_IN_ORDER: Final = tuple(NAMES.get(number, f"cause_{number}") for number in range(32))
 OTHER: Final = "other"
 """All culprits that are unknown."""
 
 
+def _not_zero(by_cause: Sequence[int]) -> dict[str, int]:
+    return dict(itertools.compress(zip(_IN_ORDER, by_cause, strict=False), by_cause))
+
+
 def cause_name(number: int) -> str:
-    """Return the cause for people; ``none`` for 0."""
+    """Return the name of a cause; ``none`` for 0."""
     return NAMES.get(number, f"cause_{number}")
 
 
-@attrs.frozen(kw_only=True)
-class Party:
+class Party(NamedTuple):
     """A receiver with its address, or a client of this host."""
 
     id: int                             # 0 unknown
@@ -36,47 +46,63 @@ class Party:
     name: str = ""                      # of a client on this host
     address: str = ""                   # of a receiver
 
-    @property
-    def text(self) -> str:
-        """Return the party for people; empty when it is unknown."""
-        if not self.id:
-            return ""
-        if self.address:
-            return f"receiver {self.id} at {self.address}"
-        if self.pid or self.name:
-            name = f" '{self.name}'" if self.name else ""
-            pid = f" (pid {self.pid})" if self.pid > 0 else ""
-            return f"client {self.id}{name}{pid}"
-        return f"id {self.id}"
+    text: str = ""                      # of it for people; "" unknown
 
 
-@attrs.frozen(kw_only=True)
+class Levels(NamedTuple):
+    """How full the log of a publication is, and how often it was under pressure."""
+
+    depth_bytes: int                    # that publishers are ahead
+    peak_bytes: int                     # the most of it
+    pressed_since_ns: int               # CLOCK_MONOTONIC: the depth was reached; 0: drained since
+    pressed_ns: int                     # from reached depths to drained logs
+    pressed_episodes: int               # with the present one
+    drained_messages: int               # in ended episodes
+    watermark: int                      # Watermark
+
+
+def _party_text(number: int, pid: int, name: str, address: str) -> str:
+    if not number:
+        return ""
+    if address:
+        return f"receiver {number} at {address}"
+    if pid or name:
+        quoted = f" '{name}'" if name else ""
+        process = f" (pid {pid})" if pid > 0 else ""
+        return f"client {number}{quoted}{process}"
+    return f"id {number}"
+
+
+@attrs.define(kw_only=True)
 class PressureView:
-    """A consistent copy of both accounts."""
+    """A consistent copy of both accounts.  Not frozen: publishers make one at each look."""
 
     cause: int                          # Cause that binds now
-    stale: bool                         # the last good copy: the sender wrote in each try
+    stale: bool  # the last consistent copy, because the sender wrote during each try
     since_ns: int                       # CLOCK_MONOTONIC
     culprit: Party
-    reason: int                         # Cause that this receiver states for itself
+    reason: int                         # Cause that this receiver states as its own
     reason_client: int
     reason_name: str
     reason_host: str
     backlog_bytes: int                  # as stated; 0 unknown
     counter_id: int                     # position of the slowest reader on this host; -1 none
     blocked_ns: tuple[int, ...]         # closed intervals, by Cause
-    culprits: tuple[Party, ...]         # the largest; the last: all that are unknown
-    refused: tuple[int, ...]            # offers, by Cause
+    culprits: tuple[Party, ...]         # the largest; the last is the sum of unknown culprits
+    refused: dict[str, int]             # offers, by cause; shared with other copies
     refused_ns: int
     refused_episodes: int
     rate_bytes_per_s: int
     published_ordinal: int
     sent_ordinal: int
+    dropped_messages: int               # by the publication's policy
+    dropped_bytes: int
+    levels: bytes                       # Levels; decoded on demand, because each field costs time
     strategy: str
 
     @property
     def culprit_text(self) -> str:
-        """Return the culprit for people, with the client beyond a receiver that is behind."""
+        """Return the culprit as text, with the lagging client of a receiver."""
         text = self.culprit.text
         if text and self.reason_client:
             text += f": client {self.reason_client}"
@@ -86,18 +112,26 @@ class PressureView:
 
     @property
     def client(self) -> tuple[int, str]:
-        """Return id and name of the client that is behind, here or beyond the receiver."""
+        """Return id and name of the lagging client, on this host or of the receiver."""
         if self.culprit.address:
             return self.reason_client, self.reason_name
         return (self.culprit.id, self.culprit.name) if self.culprit.pid else (0, "")
 
     def held_ns(self, now_ns: int) -> int:
-        """Return how long that cause and culprit have held the publication."""
+        """Return the time for which that cause and culprit have blocked the publication."""
         return max(0, now_ns - self.since_ns) if self.cause else 0
+
+    def levels_at(self, now_ns: int) -> Levels:
+        """Return depth, watermark and times of pressure, closed at ``now_ns``."""
+        depth, peak, since_ns, pressed_ns, episodes, drained, watermark = _LEVELS.unpack(
+            self.levels
+        )
+        running = max(0, now_ns - since_ns) if since_ns else 0
+        return Levels(depth, peak, since_ns, pressed_ns + running, episodes, drained, watermark)
 
     def by_cause(self, now_ns: int) -> dict[str, int]:
         """Return the time held by cause, closed at ``now_ns``."""
-        found = {cause_name(i): held for i, held in enumerate(self.blocked_ns) if held}
+        found = _not_zero(self.blocked_ns)
         if running := self.held_ns(now_ns):
             name = cause_name(self.cause)
             found[name] = found.get(name, 0) + running
@@ -107,69 +141,115 @@ class PressureView:
         """Return the time held by culprit, closed at ``now_ns``: the sum is that by cause."""
         found: dict[str, int] = {}
         for party in self.culprits:
-            if party.blocked_ns:
-                name = party.text or OTHER
-                found[name] = found.get(name, 0) + party.blocked_ns
+            name = party.text or OTHER
+            found[name] = found.get(name, 0) + party.blocked_ns
         if running := self.held_ns(now_ns):
             name = self.culprit.text or OTHER
             found[name] = found.get(name, 0) + running
         return found
 
     def errors(self) -> dict[str, int]:
-        """Return how much too large a culprit's time may be; those without error are left out."""
+        """Return the error bound of each culprit's time; culprits without error are left out."""
         return {party.text: party.error_ns for party in self.culprits if party.error_ns}
 
     def refusals(self) -> dict[str, int]:
-        """Return refused offers by cause; ``none``: accepted again before the sender looked."""
-        return {cause_name(i): count for i, count in enumerate(self.refused) if count}
+        """Return refused offers by cause; ``none``: accepted again before the sender stated a
+        cause."""
+        return dict(self.refused)
 
+
+_NOBODY: Final = Party(id=0)
 
 #: Before the first copy.
 NO_PRESSURE: Final = PressureView(
-    cause=0, stale=True, since_ns=0, culprit=Party(id=0), reason=0, reason_client=0,
+    cause=0, stale=True, since_ns=0, culprit=_NOBODY, reason=0, reason_client=0,
     reason_name="", reason_host="", backlog_bytes=0, counter_id=-1, blocked_ns=(), culprits=(),
-    refused=(), refused_ns=0, refused_episodes=0, rate_bytes_per_s=0, published_ordinal=0,
-    sent_ordinal=0, strategy="",
+    refused={}, refused_ns=0, refused_episodes=0, rate_bytes_per_s=0, published_ordinal=0,
+    sent_ordinal=0, dropped_messages=0, dropped_bytes=0, levels=bytes(56), strategy="",
 )
+
+
+# ---- decoding --------------------------------------------------------------------------------
+#
+# Field by field through cffi a full account takes 20 us, so its memory is unpacked at once.
+
+_CAUSES: Final = 32
+_PARTY: Final = struct.Struct("=qqqq16sIHH96s")
+_CULPRITS: Final = 9
+_ENTRIES: Final = struct.Struct("=" + f"{_PARTY.size}s" * _CULPRITS)
+_HEAD: Final = struct.Struct(f"=iiq{_PARTY.size}sIiqq33s33s6x{_CAUSES}q")
+_FIGURES: Final = struct.Struct(f"={_CAUSES}q")
+_LEVELS: Final = struct.Struct("=7q")
+_TAIL: Final = struct.Struct(f"={8 * _CAUSES}s7q{_LEVELS.size}s64s")
+_TAIL_OFFSET: Final = _HEAD.size + _ENTRIES.size
+
+
+def check_layout(ffi: Any) -> None:
+    """Compare what is unpacked here with ``ps_pressure_view_t``.
+
+    :raises AssertionError: the two differ: one of them was changed alone.
+    """
+    view, party = "ps_pressure_view_t", "ps_pressure_party_t"
+    found = [ffi.sizeof(view), ffi.sizeof(party)]
+    found += [ffi.offsetof(view, name) for name in ("culprit", "reason", "reason_host")]
+    found += [ffi.offsetof(view, name) for name in ("blocked_ns", "culprits", "refused")]
+    found += [ffi.offsetof(party, name) for name in ("ip", "scope_id", "family", "name")]
+    expected = [_TAIL_OFFSET + _TAIL.size, _PARTY.size]
+    expected += [16, 16 + _PARTY.size, 16 + _PARTY.size + 24 + 33]
+    expected += [_HEAD.size - 8 * _CAUSES, _HEAD.size, _TAIL_OFFSET, 32, 48, 54, 56]
+    assert found == expected, f"ps_pressure_view_t is laid out as {found}, not {expected}"
 
 
 def decode(ffi: Any, native: Any) -> PressureView:
     """Return a ``ps_pressure_view_t`` as values."""
-    culprits = [
-        _party(ffi, party) for party in native.culprits if party.blocked_ns
-    ]
+    memory = ffi.buffer(native)[:]
+    (
+        cause, stale, since_ns, culprit, reason, counter_id, reason_client, backlog_bytes,
+        reason_name, reason_host, *held_ns,
+    ) = _HEAD.unpack_from(memory)
+    (
+        refused, refused_ns, episodes, rate, published, sent, dropped, dropped_bytes,
+        levels, strategy,
+    ) = _TAIL.unpack_from(memory, _TAIL_OFFSET)
+    culprits = map(_party, _ENTRIES.unpack_from(memory, _HEAD.size))
     return PressureView(
-        cause=native.cause, stale=native.stale != 0, since_ns=native.since_ns,
-        culprit=_party(ffi, native.culprit), reason=native.reason,
-        reason_client=native.reason_client, reason_name=_text(ffi, native.reason_name),
-        reason_host=_text(ffi, native.reason_host), backlog_bytes=native.backlog_bytes,
-        counter_id=native.counter_id, blocked_ns=tuple(native.blocked_ns),
-        culprits=tuple(culprits), refused=tuple(native.refused), refused_ns=native.refused_ns,
-        refused_episodes=native.refused_episodes, rate_bytes_per_s=native.rate_bytes_per_s,
-        published_ordinal=native.published_ordinal, sent_ordinal=native.sent_ordinal,
-        strategy=_text(ffi, native.strategy),
+        cause=cause, stale=stale != 0, since_ns=since_ns,
+        culprit=_party(culprit) or _NOBODY,
+        reason=reason, reason_client=reason_client, reason_name=_text(reason_name),
+        reason_host=_text(reason_host), backlog_bytes=backlog_bytes, counter_id=counter_id,
+        blocked_ns=tuple(held_ns), culprits=tuple(filter(None, culprits)),
+        refused=_refused(refused), refused_ns=refused_ns, refused_episodes=episodes,
+        rate_bytes_per_s=rate, published_ordinal=published, sent_ordinal=sent,
+        dropped_messages=dropped, dropped_bytes=dropped_bytes, levels=levels,
+        strategy=_text(strategy),
     )
 
 
-def _text(ffi: Any, field: Any) -> str:
-    return str(ffi.string(field).decode("utf-8", "replace"))
+@functools.lru_cache(maxsize=1024)
+def _refused(field: bytes) -> dict[str, int]:
+    return _not_zero(_FIGURES.unpack(field))
 
 
-def _party(ffi: Any, native: Any) -> Party:
-    if not native.id:
-        return Party(id=0, blocked_ns=native.blocked_ns)
-    return Party(
-        id=native.id, blocked_ns=native.blocked_ns, error_ns=native.error_ns, pid=native.pid,
-        name=_text(ffi, native.name), address=_address(ffi, native),
-    )
+def _text(field: bytes) -> str:
+    return field.partition(b"\0")[0].decode("utf-8", "replace") if field[0] else ""
 
 
-def _address(ffi: Any, native: Any) -> str:
-    if native.family == 4:
-        host = socket.inet_ntop(socket.AF_INET, ffi.buffer(native.ip, 4)[:])
-        return f"{host}:{native.port}"
-    if native.family == 6:
-        host = socket.inet_ntop(socket.AF_INET6, ffi.buffer(native.ip, 16)[:])
-        scope = f"%{native.scope_id}" if native.scope_id else ""
-        return f"[{host}{scope}]:{native.port}"
+@functools.lru_cache(maxsize=4096)
+def _party(entry: bytes) -> Party | None:
+    """Return a party, None if there is none.  Most entries are the same as at the look before."""
+    number, blocked_ns, error_ns, pid, address, scope_id, port, family, field = _PARTY.unpack(entry)
+    if not number:
+        return Party(id=0, blocked_ns=blocked_ns) if blocked_ns else None
+    name, where = _text(field), _address(address, scope_id, port, family)
+    text = _party_text(number, pid, name, where)
+    return Party(number, blocked_ns, error_ns, pid, name, where, text)
+
+
+def _address(address: bytes, scope_id: int, port: int, family: int) -> str:
+    if family == 4:
+        return f"{socket.inet_ntop(socket.AF_INET, address[:4])}:{port}"
+    if family == 6:
+        host = socket.inet_ntop(socket.AF_INET6, address)
+        scope = f"%{scope_id}" if scope_id else ""
+        return f"[{host}{scope}]:{port}"
     return ""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Address arithmetic: multicast control addresses and the choice of a network interface.
 
-Pure functions over values; who resolves names and lists interfaces is elsewhere.  The rules are
-Aeron's, so that the same URI means the same socket.
+Pure functions over values; other modules resolve names and list interfaces. The rules are Aeron's,
+so that the same URI means the same socket.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class LocalInterface:
 
 
 def multicast_control(data: Address) -> Address:
-    """Where the receivers of a group answer: the data address with 1 added to its last byte."""
+    """Return the control address of a multicast group: the data address with 1 added to its last
+    byte."""
     raw = bytearray(ipaddress.ip_address(data.ip).packed)
     if raw[-1] % 2 == 0:
         raise AddressingError(
@@ -54,7 +55,7 @@ def multicast_control(data: Address) -> Address:
 
 
 def is_wildcard(spec: Interface) -> bool:
-    """``interface=0.0.0.0`` without a prefix: bind to any, look for nothing."""
+    """``interface=0.0.0.0`` without a prefix: bind to any address."""
     return spec.ip is not None and spec.ip.is_unspecified and spec.prefix_length is None
 
 
@@ -76,10 +77,10 @@ def _matches(interface: LocalInterface, spec: Interface, family: int) -> bool:
 def choose_interface(
     interfaces: Iterable[LocalInterface], spec: Interface, *, family: int, multicast: bool
 ) -> LocalInterface:
-    """The interface a channel uses.  ``spec.host`` is an IP literal, or ``spec.name`` is set.
+    """Return the interface of a channel. ``spec.host`` is an IP literal, or ``spec.name`` is set.
 
-    Among those that are up and match: loopback only when no other that can do multicast does; then
-    the longest own netmask wins; the first of equals.
+    Candidates are the interfaces that are up and match. Loopback is chosen only if no other
+    interface with multicast matches. Then the longest own netmask wins, and the first of equals.
     """
     matching = [i for i in interfaces if _matches(i, spec, family)]
     candidates = [i for i in matching if i.is_multicast and not i.is_loopback] if multicast else []

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many TCP connections have a place, from what ZeroMQ tells of them.
+"""Count the TCP connections, from the reports of ZeroMQ.
 
-It reports when each descriptor was accepted and closed, and on which descriptor a message came. Of
-a handshake it reports only that some connection has finished one. So a key that is let in takes a
-place at once, without a descriptor; the first message shows which one is meant.
+ZeroMQ reports each accepted and closed descriptor, and the descriptor of each message. It reports a
+finished handshake without its descriptor. An authorised key therefore takes a place at once,
+without a descriptor; the first message shows the descriptor.
 """
 
 from __future__ import annotations
@@ -11,31 +11,31 @@ from __future__ import annotations
 import socket
 from typing import Final
 
-#: Connections that have shown no key yet; ZeroMQ gives each 5 seconds.
+#: Most connections without a finished handshake; ZeroMQ ends each after 5 seconds.
 STRANGERS: Final = 64
 
 
 class Connections:
-    """One thread uses it."""
+    """Table of connections. One thread uses it."""
 
     def __init__(self) -> None:
         self._silent: dict[int, None] = {}      # no message has come; the oldest first
         self._heard: set[int] = set()
-        self._admitted = 0                      # of the silent ones: those whose keys were let in
+        self._admitted = 0  # number of silent connections with an authorised key
 
     @property
     def placed(self) -> int:
-        """Connections with a place: of keys that were let in."""
+        """Number of connections with an authorised key."""
         return len(self._heard) + self._admitted
 
     @property
     def strangers(self) -> int:
-        """Connections that have shown no key, or one that was refused."""
+        """Number of connections without a key, or with a refused key."""
         return len(self._silent) - self._admitted
 
     @property
     def oldest(self) -> int:
-        """Of those that no message has come from."""
+        """Return the oldest connection without a message."""
         return next(iter(self._silent))
 
     def accepted(self, fd: int) -> None:
@@ -44,11 +44,11 @@ class Connections:
         self._silent[fd] = None
 
     def admitted(self) -> None:
-        """A key was let in, on one of the silent ones."""
+        """Note that one of the silent connections has an authorised key."""
         self._admitted = min(self._admitted + 1, len(self._silent))
 
     def heard(self, fd: int) -> None:
-        """A message came, so the handshake is finished."""
+        """Note a message on a connection, whose handshake is therefore finished."""
         if fd in self._silent:
             del self._silent[fd]
             self._heard.add(fd)
@@ -61,8 +61,8 @@ class Connections:
 
 
 def shut(fd: int, port: int) -> bool:
-    """Ends a TCP connection that another thread owns, whose descriptor is known by its number only:
-    by now that may be another file, which is left alone unless it is a connection to ``port``."""
+    """End a TCP connection of another thread by the number of its descriptor. The number may refer
+    to another file by now; the file is left alone unless it is a connection to ``port``."""
     try:
         with socket.fromfd(fd, socket.AF_INET, socket.SOCK_STREAM) as own:
             ours = (

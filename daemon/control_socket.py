@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ZeroMQ sockets: ROUTER for requests, PUB for the event feed.
 
-ZeroMQ's descriptor is edge-triggered: it tells that something *may* have changed since the socket
-was last used, by a send too.  So each wake drains until EAGAIN, and each send looks once more.
+ZeroMQ's descriptor is edge-triggered: it reports only changes since the last use of the socket, and
+a send is a use. Each wake-up therefore reads until EAGAIN, and each send is followed by another
+read.
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ _BATCH: Final = 128
 
 
 class Receiver(Protocol):
-    """Calls of the control socket; the server implements them."""
+    """Callbacks of the control socket; the server implements them."""
 
     def on_hello(self, identity: bytes, token: bytes) -> bool:
-        """Binds the sender; False: no such token."""
+        """Bind the sender's identity to its token; False: the token is unknown."""
         ...
 
     def on_request(self, identity: bytes, correlation_id: int, message: Message) -> bool:
-        """A request of a bound sender; False: it is not bound."""
+        """Take a request; False: the sender is not bound."""
         ...
 
-    def on_status(self) -> Message:
-        """The answer to GetStatus."""
+    async def on_status(self, correlation_id: int) -> bytes:
+        """Return the encoded reply to GetStatus."""
         ...
 
 
@@ -64,10 +65,11 @@ class ControlSocket:
         directory.protect("events.sock")
         self._sequence = 0
         self._kick = trio.Event()
+        self._nursery: trio.Nursery | None = None
         self.malformed = 0
 
     def close(self) -> None:
-        """Messages in the queue get 200 ms to leave."""
+        """Close; queued messages have 200 ms to leave."""
         self._router.close()
         self._events.close()
         self._context.term()
@@ -75,12 +77,15 @@ class ControlSocket:
     # ---- out ----
 
     def send(self, identity: bytes, message: Message, correlation_id: int = 0) -> None:
-        """To one client; one that has gone is no error."""
+        """Send to one client; a client that has gone is no error."""
         try:
             data = codec.encode(message, correlation_id)
         except ControlError as error:
             _LOG.error("cannot encode %s: %s", type(message).__name__, error)
             data = codec.encode(Failure(code="internal", message=str(error)[:500]), correlation_id)
+        self._send_encoded(identity, data)
+
+    def _send_encoded(self, identity: bytes, data: bytes) -> None:
         try:
             self._router.send_multipart([identity, data], zmq.DONTWAIT)
         except zmq.ZMQError as error:
@@ -107,7 +112,8 @@ class ControlSocket:
     # ---- in ----
 
     async def run(self) -> None:
-        async with trio.open_nursery() as nursery:
+        async with trio.open_nursery() as self._nursery:
+            nursery = self._nursery
             nursery.start_soon(self._on_descriptor)
             nursery.start_soon(self._on_kick)
 
@@ -124,11 +130,12 @@ class ControlSocket:
             await self._drain()
 
     def _readable(self) -> bool:
-        """Asking also makes ZeroMQ process what waits behind its descriptor."""
+        """Return whether a message waits; the call also makes ZeroMQ process its internal
+        events."""
         return bool(int(self._router.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
 
     async def _drain(self) -> None:
-        """Takes what is there; lets others run between batches."""
+        """Read all waiting messages; let other tasks run between batches."""
         taken = 0
         while self._readable():
             try:
@@ -158,7 +165,8 @@ class ControlSocket:
     def _serve(self, identity: bytes, correlation_id: int, message: Message) -> None:
         match message:
             case GetStatus():
-                self.send(identity, self._receiver.on_status(), correlation_id)
+                assert self._nursery is not None
+                self._nursery.start_soon(self._answer_status, identity, correlation_id)
             case Hello(token=token):
                 if self._receiver.on_hello(identity, token):
                     self.send(identity, Done(), correlation_id)
@@ -167,6 +175,9 @@ class ControlSocket:
             case _:
                 if not self._receiver.on_request(identity, correlation_id, message):
                     self._not_leased(identity, correlation_id)
+
+    async def _answer_status(self, identity: bytes, correlation_id: int) -> None:
+        self._send_encoded(identity, await self._receiver.on_status(correlation_id))
 
     def _not_leased(self, identity: bytes, correlation_id: int) -> None:
         refusal = Failure(
@@ -182,7 +193,7 @@ class ControlSocket:
 
 
 def correlation_of(data: bytes) -> int:
-    """The correlation id of a message that is otherwise wrong, 0 when it cannot be told."""
+    """Return the correlation id of an otherwise invalid message, 0 if it has none."""
     try:
         frame = msgpack.unpackb(data, max_array_len=64, max_map_len=64)
     except (ValueError, msgpack.UnpackException):

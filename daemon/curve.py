@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gate of TCP control: CURVE keys, who may come in, and how many at once.
+"""Authentication of TCP control: CURVE keys, the allow-list, and the number of connections.
 
 ZeroMQ asks a handler inside the process (ZAP) whether a key may connect; pyzmq's authenticator
-answers from the allow-list, which is read again when its file changes. A key that was taken off the
-list is refused with its next request, connected or not. An unreadable key file authorises no
-client, and does not affect the other keys.
+answers from the allow-list, which is read again when its file changes. A key that was removed from
+the list is refused at its next request, even on an open connection. An unreadable key file
+authorises no client, and does not affect the other keys.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class AllowList:
     ``.key`` files of a directory."""
 
     def __init__(self, path: Path) -> None:
-        """:raises ConfigurationError: it cannot be read, or holds what is no key."""
+        """:raises ConfigurationError: the list cannot be read, or contains an invalid key."""
         self._path = path
         self._stamp: tuple[Any, ...] = ()
         self._keys: frozenset[str] = frozenset()
@@ -48,8 +48,8 @@ class AllowList:
         return key in self._keys
 
     def _refresh(self) -> None:
-        """What cannot be read any more lets nobody in; a list that is not there, or that is not to
-        be read at all, stays as it was last read."""
+        """Read the list again if it changed. An entry that became unreadable authorises no client.
+        If the whole list is missing or unreadable, the last version stays in force."""
         stamp = self._check()
         if stamp == self._stamp:
             return
@@ -61,21 +61,21 @@ class AllowList:
             _LOG.error("%s: the allow-list stays as it was", error)
             return
         for fault in faults:
-            _LOG.error("%s: nobody is let in by it", fault)
+            _LOG.error("%s: it authorises no client key", fault)
         _LOG.info("%s: %d keys may connect", self._path, len(self._keys))
 
     def _files(self) -> list[Path]:
         return sorted(self._path.glob("*.key")) if self._path.is_dir() else [self._path]
 
     def _check(self) -> tuple[Any, ...]:
-        """Changes with whatever may change what can be read; a mode shows in the time of change."""
+        """Return a value that changes with the content and the permissions of the list."""
         return tuple(_state_of(path) for path in [self._path, *self._files()])
 
     def _read(self, faults: list[str] | None = None) -> frozenset[str]:
         """The keys.
 
-        :param faults: takes what is wrong with single files or lines, which are then passed over.
-        :raises ConfigurationError: something cannot be read, or is no key.
+        :param faults: collects errors of single files or lines, which are then ignored.
+        :raises ConfigurationError: a file cannot be read, or a key is invalid.
         """
         found = set()
         for entry in self._entries():
@@ -88,7 +88,7 @@ class AllowList:
         return frozenset(found)
 
     def _entries(self) -> list[Callable[[], str]]:
-        """What reads each key."""
+        """Yield a function for each key, which reads it."""
         if self._path.is_dir():
             return [partial(load_public_key, path) for path in self._files()]
         try:
@@ -113,13 +113,14 @@ def _state_of(path: Path) -> tuple[Any, ...]:
 
 
 def _is_comment(line: str) -> bool:
-    """``#`` is a letter of Z85: a comment is ``# ...``, with a blank."""
+    """Return whether a line is a comment: ``# ...`` with a blank, because ``#`` is a letter of
+    Z85."""
     text = line.lstrip()
     return text.startswith("# ") or text == "#"
 
 
 class _Provider:
-    """What pyzmq's authenticator asks."""
+    """Credentials provider of pyzmq's authenticator."""
 
     def __init__(self, gate: CurveGate) -> None:
         self._gate = gate
@@ -129,7 +130,7 @@ class _Provider:
 
 
 class CurveGate:
-    """The TCP socket and what guards it.  One thread uses it, after it was made."""
+    """The TCP socket with its authentication. One thread uses it after its construction."""
 
     def __init__(
         self, context: zmq.Context[zmq.Socket[bytes]], router: zmq.Socket[bytes],
@@ -173,14 +174,14 @@ class CurveGate:
         _LOG.info("groups are served on %s with the key %s", self.address, keys.public)
 
     def close(self) -> None:
-        """To be called before the router is closed."""
+        """Close; call it before the router is closed."""
         self.router.disable_monitor()
         self._monitor.close()
         self._authenticator.stop()
 
     @property
     def sockets(self) -> list[Any]:
-        """What to poll for :meth:`step`."""
+        """Return the sockets to poll for :meth:`step`."""
         return [self._authenticator.zap_socket, self._monitor]
 
     def step(self, ready: dict[Any, int]) -> None:
@@ -192,13 +193,13 @@ class CurveGate:
             frames = zap.recv_multipart(zmq.DONTWAIT)
             answering = self._authenticator.handle_zap_message(frames)
             try:
-                answering.send(None)    # it awaits nothing with a provider that does not
+                answering.send(None)    # it never suspends with this provider
             except StopIteration:
                 return
             raise AssertionError("the authenticator waits")
 
     def _count(self) -> None:
-        """Takes in who has come and gone.  Of those that show no key only so many may wait."""
+        """Process opened and closed connections. Limit the number of connections without a key."""
         while self._monitor.poll(0):
             event = zmq.utils.monitor.recv_monitor_message(self._monitor, zmq.DONTWAIT)
             fd = int(event["value"])
@@ -212,7 +213,7 @@ class CurveGate:
             self._flooded = False
 
     def _end(self, fd: int) -> None:
-        """One that has had its time; whoever only was slow comes back."""
+        """End the oldest connection without a key; a slow client connects again."""
         shut(fd, self._port)
         self._connections.gone(fd)
         self.refused += 1
@@ -223,12 +224,12 @@ class CurveGate:
         self._flooded = True
 
     def heard(self, frames: list[zmq.Frame]) -> None:
-        """A message came over TCP."""
-        with contextlib.suppress(zmq.ZMQError):         # it is told of every TCP message
+        """Note a message over TCP."""
+        with contextlib.suppress(zmq.ZMQError):         # every TCP message is reported
             self._connections.heard(int(frames[-1].get(zmq.SRCFD)))
 
     def admit(self, key: str) -> bool:
-        """May a new connection with this key come in?"""
+        """Return whether a new connection with this key is allowed."""
         if not self.allows(key):
             _LOG.warning("TCP control: refused the key %s, which is not on the allow-list", key)
             self.refused += 1
@@ -246,7 +247,7 @@ class CurveGate:
 
     @staticmethod
     def key_of(frames: list[zmq.Frame]) -> str:
-        """The public key that a message was sent with; empty over the local socket."""
+        """Return the public key of a message's sender; empty over the local socket."""
         try:
             return str(frames[-1].get("User-Id"))
         except (zmq.ZMQError, KeyError):

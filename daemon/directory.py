@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon's directory: claimed by one daemon at a time, cleaned, and left without a trace.
+"""The daemon's directory: one daemon at a time claims it, cleans it, and removes it at its end.
 
 ``DIR/daemon.lock`` is held with flock for the daemon's life; its text names the owner.  A directory
-with entries but without that file belongs to somebody else and is not touched.
+with entries but without that file belongs to another program and is not touched.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ _SOCKETS: Final = (
     "control.sock", "events.sock", "groups.sock", "lease.sock", "lease.sock.new", "metrics.sock",
 )
 _FOLDERS: Final = ("publications", "images")
+#: Files of the clients: members of consumer groups, and relays (client/_members.py,
+#: client/_relay_state.py).
+_OF_CLIENTS: Final = ("members", "relays")
 _LOG_SUFFIX: Final = ".logbuffer"
 _SHARED_HEAD: Final = struct.Struct("<8sI")     # magic, version
 _SHARED_MAGIC: Final = b"PENSTOCK"
@@ -40,21 +43,21 @@ _SHARED_MAGIC: Final = b"PENSTOCK"
 
 @attrs.define
 class ClaimedDirectory:
-    """A directory that this process owns until :meth:`release`."""
+    """A directory that this process has claimed until :meth:`release`."""
 
     path: Path
     mode: int
     file_mode: int
     made_by_us: bool
     _lock_fd: int
-    owed: str = ""                      # what in it a new daemon needs; empty: nothing
+    owed: str = ""                      # content that a new daemon needs; empty: none
 
     def protect(self, name: str) -> None:
-        """Gives a socket or file of ours the configured mode."""
+        """Set the configured mode of a socket or file."""
         os.chmod(self.path / name, self.file_mode)
 
     def wipe(self, *, keep_streams: bool = False) -> None:
-        """Removes what a dead daemon left: everything, or only its sockets."""
+        """Remove the files of a dead daemon: all, or only its sockets."""
         if keep_streams:
             for name in _SOCKETS:
                 (self.path / name).unlink(missing_ok=True)
@@ -62,27 +65,28 @@ class ClaimedDirectory:
             _wipe(self.path)
 
     def log_bytes(self) -> int:
-        """Memory that the logs in it take."""
+        """Return the memory of the logs in the directory."""
         folders = [self.path / name for name in _FOLDERS]
         return sum(e.stat().st_blocks * 512 for folder in folders for e in os.scandir(folder))
 
     def let_go(self) -> None:
-        """Leave the directory to a new daemon that needs something in it, or remove it."""
+        """Leave the directory to a new daemon if it needs the content, otherwise remove it."""
         if self.owed:
             self.leave()
         else:
             self.release()
 
     def leave(self) -> None:
-        """Remove the directory with everything that a new daemon would need in it."""
+        """Remove the directory, even if a new daemon could need its content."""
         for name in _SOCKETS:
             (self.path / name).unlink(missing_ok=True)
         os.close(self._lock_fd)
 
     def release(self) -> None:
-        """Removes everything of ours, the directory too if a daemon made it, and lets it go."""
+        """Remove all files of the daemon, and the directory if a daemon made it; release the
+        lock."""
         _wipe(self.path)
-        for name in _FOLDERS:
+        for name in (*_FOLDERS, *_OF_CLIENTS):
             _remove_folder(self.path / name)
         (self.path / LOCK_NAME).unlink(missing_ok=True)
         if self.made_by_us:
@@ -98,8 +102,9 @@ def claim_directory(
     :param any_layout: also claim a directory whose files another version wrote.
 
     :raises DirectoryInUseError: a live daemon owns it.
-    :raises VersionMismatch: it belongs to another program, or a daemon of another layout left it.
-    :raises ConfigurationError: it cannot be made or written.
+    :raises VersionMismatch: the directory belongs to another program, or to a daemon with another
+        layout.
+    :raises ConfigurationError: the directory cannot be made or written.
     """
     path = Path(config.path)
     try:
@@ -128,7 +133,7 @@ def claim_directory(
 
 
 def _make(path: Path, config: DirectoryConfig) -> bool:
-    """True when it was not there before."""
+    """Make the directory; return True if it did not exist."""
     try:
         path.mkdir(parents=True, exist_ok=False)
     except FileExistsError:
@@ -150,13 +155,13 @@ def _make(path: Path, config: DirectoryConfig) -> bool:
             raise ConfigurationError(
                 f"directory.group: there is no group {config.group!r} on this host"
             ) from None
-        mode |= stat.S_ISGID            # what is made in it adopts the group
+        mode |= stat.S_ISGID            # files in it get the group
     os.chmod(path, mode)
     return True
 
 
 def _lock(path: Path) -> int:
-    """The lock file, locked.  A file that its owner removed meanwhile is left for the new one."""
+    """Return the locked lock file. If its owner removed the file meanwhile, open the new one."""
     name = path / LOCK_NAME
     while True:
         fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
@@ -199,7 +204,7 @@ def _made_by_old_daemon(path: Path, fd: int) -> bool:
 
 
 def _refuse_other_layout(path: Path) -> None:
-    """A daemon of another version left streams that cannot be gone on with here."""
+    """Refuse a directory whose streams this version cannot continue."""
     other = []
     found = journal.format_of(path)
     if found not in (None, journal.FORMAT):
@@ -212,13 +217,13 @@ def _refuse_other_layout(path: Path) -> None:
     if other:
         raise VersionMismatch(
             f"{path} was left by another version of penstock ({'; '.join(other)}): start that "
-            f"version to go on with its streams, or remove them with 'penstock drain --discard "
+            f"version to continue its streams, or remove them with 'penstock drain --discard "
             f"--dir {path}'"
         )
 
 
 def _shared_version(path: Path) -> int | None:
-    """The layout of ``penstock.dat``; None: it has none, or is not finished."""
+    """Return the layout version of ``penstock.dat``; None: the file is missing or incomplete."""
     try:
         with (path / "penstock.dat").open("rb") as file:
             magic, version = _SHARED_HEAD.unpack(file.read(_SHARED_HEAD.size))
@@ -228,7 +233,7 @@ def _shared_version(path: Path) -> int | None:
 
 
 def is_left_behind(path: Path) -> bool:
-    """Whether a daemon has been in the directory that left something there."""
+    """Return whether a daemon left files in the directory."""
     return (path / LOCK_NAME).is_file()
 
 
@@ -239,7 +244,7 @@ def _write_owner(fd: int, made: bool) -> None:
 
 
 def _wipe(path: Path) -> None:
-    """Removes the files of a daemon that lives no more."""
+    """Remove the files of a dead daemon."""
     for name in _FILES:
         (path / name).unlink(missing_ok=True)
     for folder in _FOLDERS:
@@ -247,6 +252,10 @@ def _wipe(path: Path) -> None:
             for entry in (path / folder).iterdir():
                 if entry.name.endswith(_LOG_SUFFIX):
                     entry.unlink(missing_ok=True)
+    for name in _OF_CLIENTS:
+        if (path / name).is_dir():
+            for entry in (path / name).iterdir():
+                entry.unlink(missing_ok=True)
 
 
 def _remove_folder(path: Path) -> None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes events of the data plane in turns of bounded work, so that requests of clients are served
-between two turns however many events wait."""
+"""Process events of the data plane in bounded turns, so that requests of clients are served between
+two turns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class EventPump:
     _handle: Callable[[DriverEvent], None]
 
     def turn(self) -> bool:
-        """Handles at most EVENTS_PER_TURN events, of them at most SETUPS_PER_TURN SETUPs.
+        """Process at most EVENTS_PER_TURN events, of which at most SETUPS_PER_TURN are SETUPs.
 
         :returns: whether more events may wait.
         """

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Performs the conductor's actions against the native driver and the files of the directory.
+"""Perform the conductor's actions on the native driver and the files of the directory.
 
 The daemon's trio shell and the simulator both use it. Replies, notices, leases and events go to the
-shell's :class:`Port`. :meth:`Executor.is_slow` tells which actions a shell with threads should run
-in one; :meth:`Executor.perform_slow` touches nothing but files and resolvers.
+shell's :class:`Port`. :meth:`Executor.is_slow` tells which actions a shell should run in a worker
+thread; :meth:`Executor.perform_slow` uses only files and resolvers.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Protocol
 
 from penstock.core import admin
 from penstock.core.congestion import CongestionView
+from penstock.core.credits import read_credit
 from penstock.core.driver import Driver
 from penstock.core.driver_types import (
     Address,
@@ -29,7 +31,9 @@ from penstock.core.errors import ChannelRefused, PenstockError, StorageError
 from penstock.daemon.addressing import LocalInterface
 from penstock.daemon.conductor import actions as a
 from penstock.daemon.conductor.actions import congestion as c
+from penstock.daemon.conductor.actions.credits import ReadCredits
 from penstock.daemon.conductor.actions.times import ViewTimes
+from penstock.daemon.driver_calls import DRIVER_CALLS, DriverCall
 from penstock.daemon.groups.logs import GroupLogs
 from penstock.daemon.strategies import StrategyHost, make
 
@@ -37,7 +41,7 @@ SLOW_LOG_BYTES: Final = 64 * 1024 * 1024
 
 
 class Port(Protocol):
-    """Actions of the shell itself."""
+    """Actions that the shell performs."""
 
     def reply(self, action: a.Reply) -> None: ...
 
@@ -80,7 +84,7 @@ def resolve_name(action: a.ResolveName) -> Address:
 
 def list_interfaces() -> tuple[LocalInterface, ...]:
     """The addresses of this host's interfaces."""
-    import psutil  # loaded with the first channel that names or needs an interface
+    import psutil  # imported for the first channel that names or needs an interface
 
     indices = {name: index for index, name in socket.if_nameindex()}
     stats = psutil.net_if_stats()
@@ -112,7 +116,7 @@ def _prefix_length(netmask: str | None) -> int:
 
 
 class Executor:
-    """One thread uses it, but for :meth:`perform_slow`."""
+    """Performs actions. One thread uses it, except :meth:`perform_slow`."""
 
     def __init__(
         self, *, driver: Driver, cnc: admin.Cnc, shared: admin.Shared, port: Port
@@ -126,11 +130,9 @@ class Executor:
         self._handlers: dict[type[a.Action], Callable[[Any], Any]] = {
             **self._port_handlers(),
             **self._file_handlers(),
-            **self._send_handlers(),
-            **self._receive_handlers(),
+            **self._driver_handlers(),
+            **self._strategy_handlers(),
             **self._group_handlers(),
-            a.RemoveObject: self._remove,
-            a.DestroyObject: self._destroy,
         }
 
     def _free_slot(self, action: a.FreeSlot) -> None:
@@ -138,7 +140,7 @@ class Executor:
             self._shared.free_slot(action.kind, action.index)
 
     def perform(self, action: a.Action) -> a.Outcome:
-        """Does it now; a failure is a value."""
+        """Perform an action now; return a failure as a value."""
         try:
             return a.Outcome(value=self._handlers[type(action)](action))
         except (PenstockError, OSError, KeyError, ValueError, OverflowError) as error:
@@ -146,7 +148,7 @@ class Executor:
 
     @staticmethod
     def is_slow(action: a.Action) -> bool:
-        """Whether a shell with threads should use one."""
+        """Return whether an action should run in a worker thread."""
         match action:
             case a.ResolveName() | a.MakeStrategy() | a.RunStrategy() | c.RunCongestion():
                 return True
@@ -163,7 +165,7 @@ class Executor:
         return False
 
     def perform_slow(self, action: a.Action) -> a.Outcome:
-        """The same as perform for an action that is_slow.  Any thread."""
+        """As perform, for a slow action. Any thread."""
         return self.perform(action)
 
     # ---- tables ----
@@ -200,11 +202,11 @@ class Executor:
             a.SetStorage: lambda x: shared.set_storage(
                 budget_bytes=x.budget_bytes, used_bytes=x.used_bytes
             ),
-            a.LogError: lambda x: self.log_error(x.text),
+            a.LogError: lambda x: self.log_error(x.text, stranger=x.stranger),
             a.ReportLoss: lambda x: cnc.report_loss(
                 epoch_ms=now_ms(), lost_bytes=x.lost_bytes, gaps=x.gaps,
                 session_id=x.session_id, stream_id=x.stream_id, channel=x.channel,
-                source=x.source,
+                source=x.source, settled=x.settled,
             ),
             a.AllocateCounter: lambda x: cnc.allocate_counter(
                 type_id=x.type_id, key=x.key, label=x.label, registration_id=x.registration_id,
@@ -216,101 +218,45 @@ class Executor:
             a.AddToSystemCounter: lambda x: self.add_to_counter(x.counter_id, x.delta),
             a.AllocateSlot: lambda x: shared.allocate_slot(x.kind, x.object_id),
             a.FreeSlot: self._free_slot,
+            ReadCredits: lambda x: read_credit(shared, x.slot),
             a.DescribeClient: lambda x: shared.describe_client(
                 x.slot, pid=x.pid, uid=x.uid, name=x.name
             ),
         }
 
-    def _send_handlers(self) -> dict[type[a.Action], Callable[[Any], Any]]:
+    def _driver_handlers(self) -> dict[type[a.Action], Callable[[Any], Any]]:
         d = self._driver
         return {
+            **{action: partial(self._call, call) for action, call in DRIVER_CALLS.items()},
             a.OpenSendEndpoint: lambda x: d.open_send_endpoint(x.params),
-            a.AddSendDestination: lambda x: d.add_send_destination(
-                x.endpoint_id, x.destination_id, x.address
-            ),
-            a.RemoveSendDestination: lambda x: d.remove_send_destination(
-                x.endpoint_id, x.destination_id
-            ),
-            a.SetSendAddress: lambda x: d.set_send_address(
-                x.endpoint_id, x.destination_id, x.address
-            ),
             a.AddPublicationObject: self._add_publication,
-            a.ReadReceivers: lambda x: d.publication_receivers(x.publication_id),
-            a.MakeStrategy: lambda x: make(x.name, x.kind),
-            a.RunStrategy: lambda x: self.strategies.run(
-                x.publication_id, x.snapshots, x.now_ns
-            ),
-            a.SetPublicationLimit: lambda x: d.set_publication_limit(
-                x.publication_id, x.limit, x.until_ns
-            ),
             a.GetPublicationStatus: lambda x: d.publication_status(x.publication_id),
-            a.AddPublicationSubscriber: lambda x: d.add_publication_subscriber(
-                x.publication_id, x.params
-            ),
-            a.RemovePublicationSubscriber: lambda x: d.remove_publication_subscriber(
-                x.publication_id, x.position_counter_id
-            ),
-            a.AddPublicationClient: lambda x: d.add_publication_client(
-                x.publication_id, x.client_slot
-            ),
-            a.RemovePublicationClient: lambda x: d.remove_publication_client(
-                x.publication_id, x.client_slot
-            ),
-            a.DrainPublication: lambda x: d.drain_publication(x.publication_id),
-            a.RevokePublication: lambda x: d.revoke_publication(x.publication_id),
-            a.UnblockPublication: lambda x: d.unblock_publication(
-                x.publication_id, x.client_slot
-            ),
-            a.PublicationReserved: lambda x: d.publication_reserved(x.publication_id, x.position),
-            a.GiveUpPublication: lambda x: d.release_publication_terms(
-                x.publication_id, x.least_terms
-            ),
-        }
-
-    def _receive_handlers(self) -> dict[type[a.Action], Callable[[Any], Any]]:
-        d = self._driver
-        return {
+            a.ReadReceivers: lambda x: d.publication_receivers(x.publication_id),
             a.OpenRecvEndpoint: lambda x: d.open_recv_endpoint(x.params),
             a.AddRecvDestination: lambda x: d.add_recv_destination(x.endpoint_id, x.params),
             a.FitRecvBuffer: lambda x: d.fit_recv_buffer(
                 x.endpoint_id, x.destination_id, x.size_bytes
             ),
-            a.RemoveRecvDestination: lambda x: d.remove_recv_destination(
-                x.endpoint_id, x.destination_id
-            ),
             a.DestroyRecvDestination: lambda x: d.destroy_recv_destination(
                 x.endpoint_id, x.destination_id
             ),
-            a.SetRecvControl: lambda x: d.set_recv_control(
-                x.endpoint_id, x.destination_id, x.control
-            ),
-            a.AddInterest: lambda x: d.add_interest(x.endpoint_id, x.stream_id, x.session_id),
-            a.RemoveInterest: lambda x: d.remove_interest(
-                x.endpoint_id, x.stream_id, x.session_id
-            ),
-            a.ForgetSession: lambda x: d.forget_session(
-                x.endpoint_id, x.stream_id, x.session_id, keep=x.keep
-            ),
-            a.RefuseSession: lambda x: d.refuse_session(
-                x.endpoint_id, x.stream_id, x.session_id, destination=x.destination,
-                source=x.source, reason=x.reason,
-            ),
+            a.AddInterest: partial(self._set_interest, wanted=True),
+            a.RemoveInterest: partial(self._set_interest, wanted=False),
             a.AddImageObject: self._add_image,
+            a.GetImageJoinPosition: lambda x: d.image_join_position(x.image_id),
+            a.RemoveObject: self._remove,
+            a.DestroyObject: self._destroy,
+        }
+
+    def _strategy_handlers(self) -> dict[type[a.Action], Callable[[Any], Any]]:
+        return {
+            a.MakeStrategy: lambda x: make(x.name, x.kind),
+            a.RunStrategy: lambda x: self.strategies.run(x.publication_id, x.snapshots, x.now_ns),
             c.ReadCongestion: lambda x: CongestionView(
                 session_id=x.session_id, stream_id=x.stream_id, term_length=x.term_length,
-                mtu=x.mtu, **d.image_congestion(x.image_id),
+                mtu=x.mtu, **self._driver.image_congestion(x.image_id),
             ),
             c.RunCongestion: lambda x: self.strategies.run(x.image_id, x.view, x.now_ns),
-            c.SetCongestionWindow: lambda x: d.set_congestion_window(x.image_id, x.window),
-            a.AddImageSubscriber: lambda x: d.add_image_subscriber(x.image_id, x.params),
-            a.RemoveImageSubscriber: lambda x: d.remove_image_subscriber(
-                x.image_id, x.position_counter_id
-            ),
-            a.GetImageJoinPosition: lambda x: d.image_join_position(x.image_id),
-            a.DrainImage: lambda x: d.drain_image(x.image_id),
-            a.RejectImageObject: lambda x: d.reject_image(x.image_id, x.reason),
-            a.ImageReserved: lambda x: d.image_reserved(x.image_id, x.position),
-            a.GiveUpImage: lambda x: d.release_image_terms(x.image_id, x.least_terms),
         }
 
     def _group_handlers(self) -> dict[type[a.Action], Callable[[Any], Any]]:
@@ -330,17 +276,20 @@ class Executor:
 
     # ---- the few with more to them ----
 
-    def log_error(self, text: str) -> None:
-        """Into the distinct error log, and its counter."""
+    def log_error(self, text: str, *, stranger: bool = False) -> None:
+        """Write to the distinct error log, and count the error.
+
+        :param stranger: a datagram caused it.
+        """
         self.add_to_counter(SystemCounter.ERRORS, 1)
         self._port.warn(text)
         try:
-            self._cnc.log_error(self._port.epoch_ms(), text)
+            self._cnc.log_error(self._port.epoch_ms(), text, stranger=stranger)
         except StorageError as error:
             self._port.warn(f"{error}: raise storage.error_log_bytes")
 
     def add_to_counter(self, counter_id: int, delta: int) -> None:
-        """System counters that only the control plane writes."""
+        """Add to a system counter that only the control plane writes."""
         self._cnc.set_counter(counter_id, self._cnc.counter(counter_id) + delta)
 
     def set_state(self, state: DriverState) -> None:
@@ -357,8 +306,8 @@ class Executor:
             raise
 
     def _add_image(self, action: a.AddImageObject) -> None:
-        """A class that cannot be asked does not cost the stream: its first window holds, then the
-        receiver window applies."""
+        """Add an image. If its congestion class cannot be made, the stream continues: first with
+        the initial window, then with the receiver window."""
         params = action.params
         self._driver.add_image(params)
         if params.congestion_control == CongestionControl.CUSTOM:
@@ -379,38 +328,36 @@ class Executor:
         except FileNotFoundError:
             self.add_to_counter(SystemCounter.FREE_FAILS, 1)
 
+    def _call(self, call: DriverCall, action: a.Action) -> None:
+        object_id, *arguments = (getattr(action, name) for name in call.fields)
+        self._driver.call(
+            call.function, call.kind, object_id, *arguments,
+            operation=call.operation.format(action),
+        )
+
+    def _set_interest(self, action: a.AddInterest | a.RemoveInterest, *, wanted: bool) -> None:
+        self._driver.set_interest(
+            action.endpoint_id, action.stream_id, action.session_id, wanted=wanted
+        )
+
     def _remove(self, action: a.RemoveObject) -> None:
-        match action.kind:
-            case ObjectKind.SEND_ENDPOINT:
-                self._driver.remove_send_endpoint(action.object_id)
-            case ObjectKind.RECV_ENDPOINT:
-                self._driver.remove_recv_endpoint(action.object_id)
-            case ObjectKind.PUBLICATION:
-                self._driver.remove_publication(action.object_id)
-            case ObjectKind.IMAGE:
-                self._driver.remove_image(action.object_id, keep_session=action.keep_session)
+        keeps = (action.keep_session,) if action.kind is ObjectKind.IMAGE else ()
+        self._driver.remove(action.kind, action.object_id, *keeps)
 
     def _destroy(self, action: a.DestroyObject) -> None:
-        match action.kind:
-            case ObjectKind.SEND_ENDPOINT:
-                self._driver.destroy_send_endpoint(action.object_id)
-            case ObjectKind.RECV_ENDPOINT:
-                self._driver.destroy_recv_endpoint(action.object_id)
-            case ObjectKind.PUBLICATION:
-                self.strategies.close(action.object_id)
-                self._driver.destroy_publication(action.object_id)
-            case ObjectKind.IMAGE:
-                self.strategies.close(action.object_id)
-                self._driver.destroy_image(action.object_id)
+        if action.kind in (ObjectKind.PUBLICATION, ObjectKind.IMAGE):
+            self.strategies.close(action.object_id)
+        self._driver.destroy(action.kind, action.object_id)
 
 
 def _error(action: a.Action, error: Exception) -> a.ActionError:
-    """The control-protocol code for a failure.  A missing id: the object went meanwhile."""
+    """Return the control-protocol code for a failure. A missing id: the object has ended
+    meanwhile."""
     if isinstance(error, KeyError):
         name = type(action).__name__
         return a.ActionError(code="unknown_registration", message=f"{name}: {error} has gone")
     if isinstance(error, StorageError) and isinstance(action, a.AllocateSlot | a.AllocateCounter):
-        # All taken, or no memory for one more.
+        # All entries are taken, or memory for one more is missing.
         code = "limit" if "are taken" in str(error) else "storage"
         return a.ActionError(code=code, message=str(error))
     if isinstance(error, ChannelRefused):

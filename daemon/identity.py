@@ -16,7 +16,7 @@ def version() -> str:
 
 
 def version_number(text: str) -> int:
-    """As cnc.dat has it: major, minor and patch in one number."""
+    """Return the version as in cnc.dat: major, minor and patch in one number."""
     parts = [int("".join(filter(str.isdigit, part)) or 0) for part in text.split(".")[:3]]
     major, minor, patch = (*parts, 0, 0, 0)[:3]
     return major << 16 | minor << 8 | patch

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``DIR/lease.sock``: a client's connection is its life.
+"""``DIR/lease.sock``: an open connection shows that its client lives.
 
-The kernel reports who connects (SO_PEERCRED) and when the client dies (hang-up). There are no
-heartbeats, so a stopped client is never taken for dead.
+The kernel reports the connecting process (SO_PEERCRED) and its death (hang-up). There are no
+heartbeats, so a stopped client never counts as dead.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ OnDrain = Callable[[socket.socket, Drain], None]
 
 
 class _Word(enum.Enum):
-    """What somebody wants who connects."""
+    """The first message of a connection."""
 
     NOTHING = "nothing"
     LEASE = "lease"
@@ -74,14 +74,14 @@ class LeaseSocket:
             self._listener.bind(os.fspath(making))
             directory.protect(making.name)
             self._listener.listen(_BACKLOG)
-            making.rename(directory.path / "lease.sock")    # who sees it can connect
+            making.rename(directory.path / "lease.sock")  # a process that sees the file can connect
         except OSError:
             self._listener.close()
             raise
         self._accepting = trio.socket.from_stdlib_socket(self._listener)
 
     def stop_listening(self) -> None:
-        """From here on there is no daemon for those who connect."""
+        """Stop listening: new connections find no daemon."""
         self._path.unlink(missing_ok=True)
         self._accepting.close()
 
@@ -90,7 +90,7 @@ class LeaseSocket:
             self.hang_up(connection_id)
 
     def close(self) -> None:
-        """Hangs up on everybody."""
+        """Hang up all connections."""
         self._accepting.close()
         for connection in self._connections.values():
             connection.close()
@@ -99,7 +99,7 @@ class LeaseSocket:
     def answer(
         self, connection_id: int, message: Message, descriptors: tuple[int, ...] = ()
     ) -> None:
-        """Grant or Failure; a client that is gone already is noticed by its hang-up."""
+        """Send a grant or a failure; the hang-up reports a client that has gone."""
         connection = self._connections.get(connection_id)
         if connection is None:
             return
@@ -148,7 +148,7 @@ class LeaseSocket:
                 word = await self._first_word(connection_id, connection)
             if word is _Word.LEASE:
                 while await connection.recv(MAX_MESSAGE_BYTES):
-                    pass                # a client has nothing more to say here
+                    pass                # a client sends no further message on this socket
         except OSError as error:
             _LOG.debug("lease %d: %s", connection_id, error.strerror)
         finally:

@@ -8,8 +8,8 @@ from typing import Final
 
 import attrs
 
-REPEAT_NS: Final = 60 * 10**9       # the same text again, at the earliest
-LINES_PER_SECOND: Final = 10        # of all texts together
+REPEAT_NS: Final = 60 * 10**9       # shortest time between two lines with the same text
+LINES_PER_SECOND: Final = 10        # lines of all texts together
 BURST: Final = 50
 _TEXTS: Final = 1024                # remembered
 
@@ -20,13 +20,14 @@ class LimitedLog:
 
     _log: logging.Logger
     _notified: dict[str, int] = attrs.field(factory=dict)           # text -> when, ns
-    _left_out: dict[str, int] = attrs.field(factory=dict)       # text -> how often since
+    _left_out: dict[str, int] = attrs.field(factory=dict)       # text -> number of times since
     _tokens: float = BURST
     _filled_ns: int = 0
     _dropped: int = 0
 
     def warn(self, text: str, now_ns: int) -> None:
-        """One line, unless the same text was logged within the last minute or too many were.
+        """Log a line, unless the same text was logged within the last minute or too many lines
+        were.
 
         :param now_ns: of a monotonic clock.
         """

@@ -18,7 +18,7 @@ class Notifier:
         self.watchdog = bool(self._address) and watchdog.isdigit() and int(watchdog) > 0
 
     def send(self, *lines: str) -> None:
-        """E.g. ``READY=1``.  A manager that does not listen is no error of ours."""
+        """E.g. ``READY=1``. It is no error if the manager does not listen."""
         if not self._address:
             return
         address = self._address

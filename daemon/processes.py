@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes of this host, told apart although the kernel uses their numbers again."""
+"""Identify processes of this host, although the kernel reuses their ids."""
 
 from __future__ import annotations
 

@@ -26,12 +26,12 @@ _STOP: Final = (signal.SIGTERM, signal.SIGINT)
 async def run_daemon(config: DaemonConfig, *, last_act: bool = False) -> None:
     """Runs a daemon until SIGTERM or SIGINT, or a request to drain.
 
-    :param last_act: the process ends with it, and shall not be ended by a signal on the way.
+    :param last_act: the process ends afterwards, and no signal shall end it before.
 
     :raises DirectoryInUseError: a live daemon owns the directory.
-    :raises VersionMismatch: the directory is not penstock's, or of another layout.
+    :raises VersionMismatch: the directory belongs to another program, or has another layout.
     :raises StorageError: its file system has no room for the daemon's own files.
-    :raises ConfigurationError: a setting cannot be put into effect, e.g. a port is in use.
+    :raises ConfigurationError: a setting cannot be applied, for example a port that is in use.
     """
     with _stop_signals(restore=not last_act) as signals, contextlib.ExitStack() as last:
         directory = claim_directory(config.directory, keep=True)
@@ -49,9 +49,8 @@ async def run_daemon(config: DaemonConfig, *, last_act: bool = False) -> None:
 
 @contextlib.contextmanager
 def _stop_signals(*, restore: bool) -> Iterator[Signals]:
-    """SIGTERM and SIGINT, from before the directory is claimed until it is let go: one that comes
-    while the daemon starts is obeyed when it has started, one that comes while it ends changes
-    nothing."""
+    """Handle SIGTERM and SIGINT while the directory is claimed. A signal during the start takes
+    effect when the daemon has started; a signal during its end has no effect."""
 
     def ignore(number: int, frame: object) -> None:
         pass
@@ -86,7 +85,7 @@ def _first(group: BaseExceptionGroup[PenstockError]) -> PenstockError:
 
 
 def run(config: DaemonConfig) -> NoReturn:
-    """The same, as a program: logs to standard error."""
+    """As run_daemon, as a program: logs to standard error."""
     logging.basicConfig(
         stream=sys.stderr, level=config.log.level.upper(),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",

@@ -59,7 +59,7 @@ from penstock.daemon.limited_log import LimitedLog
 from penstock.daemon.notify import Notifier
 from penstock.daemon.observe import status
 from penstock.daemon.observe.metrics_socket import open_listener, serve_on_demand
-from penstock.daemon.observe.samples import sample
+from penstock.daemon.observe.reader import StatusReader, encoded_status
 from penstock.daemon.observe.trace import TraceFile
 from penstock.daemon.processes import process_started
 from penstock.daemon.restart.adoption import adopt, sweep
@@ -85,7 +85,7 @@ class Server:
     def __init__(
         self, config: DaemonConfig, directory: ClaimedDirectory, last: contextlib.ExitStack
     ) -> None:
-        """``last`` is closed by the caller when the directory is let go."""
+        """``last`` is closed by the caller when the directory is released."""
         self._config = config
         self._last = last
         self._directory = directory
@@ -160,6 +160,11 @@ class Server:
         self._facts = status.DaemonFacts(
             version=version(), pid=os.getpid(), directory=path, daemon_id=identity.daemon_id,
             epoch=identity.epoch, threading=config.threading, start_ns=identity.start_ns,
+        )
+        self._reader = StatusReader(
+            self._facts, self._conductor, self._driver, self._cnc, self._shared,
+            strategies=self._executor.strategies, logs=self._executor.logs,
+            malformed=lambda: self._control.malformed,
         )
         if timeouts.image_liveness_timeout_ns < timeouts.idle_heartbeat_interval_ns * 2:
             _LOG.warning("timeouts: images may time out between idle heartbeats")
@@ -372,13 +377,10 @@ class Server:
         if not metrics.listen:
             return None
         listener = open_listener(
-            metrics.listen,
-            directory=self._directory.path,
+            metrics.listen, directory=self._directory.path,
             file_mode=self._config.directory.file_mode,
         )
-        return partial(
-            serve_on_demand, listener, self._cnc, self.snapshot, lambda: self._healthy
-        )
+        return partial(serve_on_demand, listener, self._cnc, self._reader, lambda: self._healthy)
 
     # ---- the trace ----
 
@@ -402,9 +404,8 @@ class Server:
     async def _sample(self, trace: TraceFile) -> None:
         while True:
             now_ns = time.monotonic_ns()
-            snapshot = self._conductor.snapshot()
-            fields = sample(snapshot, self._driver, self._shared, self._cnc, now_ns=now_ns)
-            weight = 1 + len(snapshot.publications) + len(snapshot.images)
+            fields = await self._reader.sample(now_ns)
+            weight = 1 + len(fields["publications"]) + len(fields["images"])
             trace.put("sample", fields, weight=weight)
             took_ns = time.monotonic_ns() - now_ns
             wait_ns = max(self._config.trace.sample_interval_ns, took_ns * _SAMPLE_SHARE)
@@ -455,13 +456,6 @@ class Server:
         now_ns = time.monotonic_ns()
         self._perform(self._conductor.on_result(operation.operation_id, outcome, now_ns))
 
-    def snapshot(self) -> status.DaemonStatus:
-        return status.take(
-            self._facts, self._conductor.snapshot(), self._driver, self._cnc, self._shared,
-            now_ns=time.monotonic_ns(), malformed=self._control.malformed,
-            strategies=self._executor.strategies, logs=self._executor.logs,
-        )
-
     # ---- leases ----------------------------------------------------------------------------------
 
     def _on_lease_request(
@@ -504,8 +498,8 @@ class Server:
         )
         return True
 
-    def on_status(self) -> Message:
-        return Status(snapshot=status.to_dict(self.snapshot()))
+    async def on_status(self, correlation_id: int) -> bytes:
+        return await self._reader.read(lambda found: encoded_status(found, correlation_id))
 
     # ---- the group service, which has a thread of its own ----
 
@@ -517,11 +511,16 @@ class Server:
         if self._stopping:
             return
         if isinstance(message, GetStatus):
-            self._groups.answer(number, self.on_status())
+            assert self._slow is not None
+            self._slow.start_soon(self._answer_status, number)
             return
         self._perform(
             self._conductor.on_group_request(number, message, time.monotonic_ns())
         )
+
+    async def _answer_status(self, number: int) -> None:
+        reply = await self._reader.read(lambda found: Status(snapshot=status.to_dict(found)))
+        self._groups.answer(number, reply)
 
     def _on_service_failure(self, error: BaseException) -> None:
         """Called by its thread.  The daemon ends: a new daemon goes on where it stood."""
@@ -549,6 +548,9 @@ class Server:
         self._notify(action.name, action.fields)
 
     def grant(self, action: a.GrantLease) -> None:
+        # A client that returns has another connection: its last process has ended.
+        self._lease_of = {c: owner for c, owner in self._lease_of.items()
+                          if owner != action.client_id}
         self._tokens[action.token] = action.client_id
         self._lease_of[action.connection_id] = action.client_id
         grant = LeaseGrant(

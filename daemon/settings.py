@@ -83,6 +83,7 @@ def driver_params_from(config: DaemonConfig, identity: Identity) -> DriverParams
         event_capacity=agents.event_capacity,
         command_capacity=agents.command_capacity,
         advertise=config.extensions.advertise,
+        governor=config.scheduler.governor,
     )
 
 
@@ -104,7 +105,15 @@ def settings_from(
         mtu=pubs.mtu_bytes,
         ipc_mtu=pubs.ipc_mtu_bytes,
         publication_window=pubs.window_bytes,
+        default_policy=config.backpressure.default_policy,
+        default_depth=config.backpressure.default_queue_depth,
+        low_watermark_ratio=config.backpressure.low_watermark_ratio,
+        auto_priority=config.scheduler.auto_priority,
         receiver_window=subs.receiver_window_bytes,
+        default_credits=config.credits.default_credits,
+        credit_policy=config.credits.policy,
+        credit_message_bytes=config.credits.max_message_bytes,
+        credit_idle_timeout_ns=config.credits.idle_timeout_ns,
         congestion_control=subs.congestion_control,
         cubic_reno_friendly=subs.cubic_reno_friendly,
         max_resend=pubs.max_resend,

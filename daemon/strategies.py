@@ -14,9 +14,9 @@ many bytes may be in flight to it::
     class Control:
         def on_interval(self, view: CongestionView, now_ns: int) -> int: ...
 
-A wrong class harms its own stream only, and only until the built-in rule applies. An exception, or
-an answer of another type or range, is logged once and counted. So is one that does not answer in
-time; the daemon runs all of this code in threads that it can leave behind.
+A wrong class harms its own stream only, and only until the built-in rule applies. The daemon
+logs and counts a failure: an exception, an answer of another type or range, or no answer in time.
+It runs all of this code in threads that it can abandon.
 """
 
 from __future__ import annotations
@@ -97,9 +97,9 @@ class Running:
 
 
 def find(name: str, kind: StrategyKind = StrategyKind.FLOW) -> Callable[[], Any]:
-    """The class that ``py:entry-point`` or ``py:module:Class`` names.
+    """Return the class that ``py:entry-point`` or ``py:module:Class`` names.
 
-    :raises ChannelRefused: there is none, or it lacks the method of its kind.
+    :raises ChannelRefused: no class has this name, or the class lacks the method of its kind.
     """
     trait, key = _TRAITS[kind], kind.value
     plain = name.removeprefix(PREFIX)
@@ -134,9 +134,10 @@ def find(name: str, kind: StrategyKind = StrategyKind.FLOW) -> Callable[[], Any]
 
 
 def make(name: str, kind: StrategyKind = StrategyKind.FLOW) -> Any:
-    """A new object of the class that the name tells.  Runs the user's code: any thread, any time.
+    """Return a new object of the class registered as ``name``.  The call runs the user's code,
+    which may take any time.  Any thread may call it.
 
-    :raises ChannelRefused: it cannot be made.
+    :raises ChannelRefused: the object cannot be made.
     """
     made = find(name, kind)
     try:
@@ -192,7 +193,7 @@ class StrategyHost:
     def run(
         self, owner_id: int, seen: Sequence[ReceiverView] | CongestionView, now_ns: int
     ) -> StrategyAnswer:
-        """Return the object's answer. Any thread, one call at a time for an owner."""
+        """Return the object's answer. Any thread may call it, but one at a time for an owner."""
         with self._lock:
             running = self._running.get(owner_id)
             if running is None:

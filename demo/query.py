@@ -12,12 +12,19 @@ import json
 import os
 import sys
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from demo import flights
 from penstock.client import GroupControl
 
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
 SUBSCRIPTION = "flights"
+# Spark gives a Python worker 10 s to connect, and no setting changes that.
+LATE_WORKER = "Python worker failed to connect back"
+STARTS = 5
 
 
 def main() -> None:
@@ -101,11 +108,10 @@ def aggregate(directory: str, channel: str, stream: int, scratch: str, report: A
             report({"result": {"records": count, "carriers": carriers}})
             finished.set()
 
-    query = (
+    query = started(
         by_carrier.writeStream.outputMode("complete").foreachBatch(take)
-        .option("checkpointLocation", f"{scratch}/checkpoint").start()
+        .option("checkpointLocation", f"{scratch}/checkpoint")
     )
-    query.processAllAvailable()     # the group is there: what is published from now on is read
     report({"reading": True})
     while not finished.wait(0.2):
         if query.exception() is not None:
@@ -114,6 +120,22 @@ def aggregate(directory: str, channel: str, stream: int, scratch: str, report: A
     spark.stop()
     with GroupControl(directory=directory) as control:  # else it waits for the query's return
         control.close_group(name=SUBSCRIPTION, channel=channel, stream_id=stream)
+
+
+def started(writer: DataStreamWriter) -> StreamingQuery:
+    """The query, when its group is there: what is published from now on is read.  It starts again
+    when a busy machine took too long over its Python worker: it has read nothing by then."""
+    from pyspark.errors import StreamingQueryException
+
+    for left in reversed(range(STARTS)):
+        query = writer.start()
+        try:
+            query.processAllAvailable()
+            break
+        except StreamingQueryException as error:
+            if left == 0 or LATE_WORKER not in str(error):
+                raise
+    return query
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ default one, and the extra ``spark``::
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import tempfile
@@ -17,6 +18,13 @@ import time
 from collections.abc import Mapping
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
 
 import penstock
 from penstock.spark_bridge import register, tuned_settings
@@ -29,6 +37,27 @@ MESSAGES = 20_000
 def longest(held_ns: Mapping[str, int]) -> str:
     """Return the cause or culprit with the most time."""
     return max(held_ns, key=lambda name: held_ns[name], default="nobody")
+
+
+class Figures(StreamingQueryListener):
+    """Prints how far a query is behind, and for how long it held the publisher."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        for source in event.progress.sources:
+            found = json.loads(source.latestOffset or "{}")
+            print(
+                f"  behind by {found.get('lagMessages', 0)} messages, {found.get('lagBytes', 0)} "
+                f"bytes; held the publisher for {found.get('heldMs', 0)} ms"
+            )
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
+        """Nothing is known yet."""
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        """Nothing is new."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        """All was said."""
 
 
 def publish(sent: list[str]) -> None:
@@ -52,6 +81,8 @@ def main() -> None:
     spark = SparkSession.builder.config(map=settings).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     register(spark)
+    figures = Figures()
+    spark.streams.addListener(figures)
 
     numbers: list[int] = []
 
@@ -77,6 +108,7 @@ def main() -> None:
             time.sleep(0.1)
         publisher.join()
         query.stop()
+    spark.streams.removeListener(figures)
     print("\n".join(sent))
     assert numbers == list(range(MESSAGES)), "a message is missing, repeated or out of order"
     spark.stop()

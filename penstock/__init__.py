@@ -18,14 +18,20 @@ if TYPE_CHECKING:
         BatchResult,
         Claim,
         Client,
+        ConsumerGroup,
         Counter,
+        CreditHandle,
+        Credits,
         CurveKeys,
         Gap,
+        GroupBatch,
         GroupControl,
         GroupState,
         Header,
         Image,
         LogCuts,
+        LogMark,
+        LogMarks,
         LogRange,
         LogTimes,
         LostSession,
@@ -33,19 +39,34 @@ if TYPE_CHECKING:
         MessageBatch,
         Offer,
         Publication,
+        Relay,
+        RelayStatistics,
+        Requester,
+        Service,
         Subscription,
+        TypedBatch,
+        TypedPublication,
+        TypedSubscription,
         connect,
+        relay,
+        route,
     )
     from penstock.client._async import AsyncClient, open_client
+    from penstock.client._async_consumer import AsyncConsumerGroup, AsyncGroupBatch
     from penstock.client._async_publication import AsyncPublication
+    from penstock.client._async_service import AsyncService
     from penstock.client._async_subscription import AsyncImage, AsyncSubscription
+    from penstock.client._async_typed import AsyncTypedPublication, AsyncTypedSubscription
+    from penstock.client._requester import AsyncRequester
     from penstock.errors import (
+        AssignmentLost,
         ChannelRefused,
         ClaimLost,
         ClaimRefused,
         ClosedError,
         ConfigurationError,
         CorruptLogError,
+        CreditReleased,
         DaemonGone,
         DaemonNotRunning,
         DaemonUnreachable,
@@ -63,21 +84,31 @@ if TYPE_CHECKING:
         PenstockError,
         PublicationFailed,
         RangeNotRetained,
+        RemoteError,
+        SchemaMismatch,
         StorageError,
         TimeoutExpired,
         UnknownGroup,
         UnreliableStream,
         VersionMismatch,
+        WithholdTimeout,
     )
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Action",
+    "AssignmentLost",
     "AsyncClient",
+    "AsyncConsumerGroup",
+    "AsyncGroupBatch",
     "AsyncImage",
     "AsyncPublication",
+    "AsyncRequester",
+    "AsyncService",
     "AsyncSubscription",
+    "AsyncTypedPublication",
+    "AsyncTypedSubscription",
     "BatchResult",
     "ChannelRefused",
     "Claim",
@@ -86,8 +117,12 @@ __all__ = [
     "Client",
     "ClosedError",
     "ConfigurationError",
+    "ConsumerGroup",
     "CorruptLogError",
     "Counter",
+    "CreditHandle",
+    "CreditReleased",
+    "Credits",
     "CurveKeys",
     "DaemonGone",
     "DaemonNotRunning",
@@ -95,6 +130,7 @@ __all__ = [
     "DirectoryInUseError",
     "ForkedError",
     "Gap",
+    "GroupBatch",
     "GroupControl",
     "GroupError",
     "GroupOwned",
@@ -104,6 +140,8 @@ __all__ = [
     "Image",
     "InvalidArgument",
     "LogCuts",
+    "LogMark",
+    "LogMarks",
     "LogRange",
     "LogTimes",
     "LostSession",
@@ -119,36 +157,57 @@ __all__ = [
     "Publication",
     "PublicationFailed",
     "RangeNotRetained",
+    "Relay",
+    "RelayStatistics",
+    "RemoteError",
+    "Requester",
+    "SchemaMismatch",
+    "Service",
     "StorageError",
     "Subscription",
     "TimeoutExpired",
+    "TypedBatch",
+    "TypedPublication",
+    "TypedSubscription",
     "UnknownGroup",
     "UnreliableStream",
     "VersionMismatch",
+    "WithholdTimeout",
     "__version__",
     "connect",
     "open_client",
+    "relay",
+    "route",
 ]
 
 _ASYNC = {
     "AsyncClient": "_async",
+    "AsyncConsumerGroup": "_async_consumer",
+    "AsyncGroupBatch": "_async_consumer",
     "AsyncImage": "_async_subscription",
     "AsyncPublication": "_async_publication",
+    "AsyncRequester": "_requester",
+    "AsyncService": "_async_service",
     "AsyncSubscription": "_async_subscription",
+    "AsyncTypedPublication": "_async_typed",
+    "AsyncTypedSubscription": "_async_typed",
     "open_client": "_async",
 }
 _CLIENT = frozenset(
     {
-        "Action", "BatchResult", "Claim", "Client", "Counter", "CurveKeys", "Gap",
-        "GroupControl", "GroupState", "Header", "Image", "LogCuts", "LogRange", "LogTimes",
-        "LostSession", "Message", "MessageBatch", "Offer", "Publication", "Subscription",
-        "connect",
+        "Action", "BatchResult", "Claim", "Client", "ConsumerGroup", "Counter", "CreditHandle",
+        "Credits", "CurveKeys", "Gap", "GroupBatch", "GroupControl", "GroupState", "Header",
+        "Image", "LogCuts", "LogMark", "LogMarks", "LogRange", "LogTimes", "LostSession", "Message",
+        "MessageBatch", "Offer", "Publication", "Relay", "RelayStatistics", "Requester", "Service",
+        "Subscription", "TypedBatch", "TypedPublication", "TypedSubscription", "connect", "relay",
+        "route",
     }
 )
 
 
 def __getattr__(name: str) -> Any:
-    """Public names load on first use: importing penstock loads neither ZeroMQ nor anyio."""
+    """Load a public name on first use, so that importing penstock loads neither ZeroMQ nor
+    anyio."""
     if name not in __all__:
         raise AttributeError(f"module 'penstock' has no attribute {name!r}")
     if name in _ASYNC:

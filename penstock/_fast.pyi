@@ -40,7 +40,9 @@ class Park:
 
 class Offerer:
     _handle: Any
-    def offer(self, data: Payload, *, reserved_value: int = 0) -> int: ...
+    def offer(
+        self, data: Payload, *, reserved_value: int = 0, never_throttle: bool = False
+    ) -> int: ...
     def send(
         self,
         data: Payload,
@@ -48,6 +50,7 @@ class Offerer:
         *,
         reserved_value: int = 0,
         wait_connected: bool = True,
+        on_no_credit: Any = "block",
     ) -> int: ...
     def _offer_block_at(
         self, base: Any, offsets: Any, stride: int, first: int, count: int, /

@@ -8,10 +8,12 @@ connection to the daemon, or a blocking call that ran out of time.
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class PenstockError(Exception):
-    """Base of every exception that penstock raises on purpose.  The text is one line that says what
-    was wrong, with what value, and where it can be said, what to do."""
+    """Base of every exception that penstock raises on purpose. The text is one line: what was
+    wrong, with which value, and, if possible, what to do."""
 
 
 class ConfigurationError(PenstockError):
@@ -32,7 +34,7 @@ class DaemonGone(PenstockError):
 
 
 class VersionMismatch(PenstockError):
-    """A file or a peer speaks another version, or the directory is not penstock's."""
+    """A file or a peer has another version, or the directory belongs to another program."""
 
 
 class ChannelRefused(PenstockError):
@@ -48,7 +50,7 @@ class ChannelRefused(PenstockError):
 
 
 class StorageError(ChannelRefused):
-    """Shared memory cannot hold what was asked; the text has the bytes needed and available."""
+    """Shared memory is too small for the request; the text has the bytes needed and available."""
 
     def __init__(self, message: str, *, code: str = "storage") -> None:
         super().__init__(message, code=code)
@@ -83,12 +85,12 @@ class ClaimRefused(PenstockError):
 
 
 class ClaimLost(PenstockError):
-    """The daemon padded over a claim that stayed open too long: the message will not be sent."""
+    """The daemon padded over a claim that stayed open for too long: the message is not sent."""
 
 
 class PublicationFailed(PenstockError):
-    """A publication can carry no more: it was failed by its policy, or reached the end of its
-    positions.  ``code`` is the (negative) offer code."""
+    """A publication accepts no further messages: its policy ended it, or it reached the maximum
+    position. ``code`` is the (negative) offer code."""
 
     def __init__(self, message: str, *, code: int) -> None:
         super().__init__(message)
@@ -101,6 +103,33 @@ class CorruptLogError(PenstockError):
 
 class TimeoutExpired(PenstockError, TimeoutError):
     """A blocking call reached its ``timeout_s``."""
+
+
+class WithholdTimeout(TimeoutExpired):
+    """Messages were still outstanding at the time-out of ``withhold()``; the stream continues.
+    ``outstanding`` has an :class:`penstock.client.Outstanding` for each image concerned."""
+
+    def __init__(self, message: str, *, outstanding: tuple[Any, ...] = ()) -> None:
+        super().__init__(message)
+        self.outstanding = outstanding
+
+
+class CreditReleased(PenstockError):
+    """A credit was released twice."""
+
+
+class SchemaMismatch(PenstockError, ValueError):
+    """A message does not fit the schema of a typed stream."""
+
+
+class RemoteError(PenstockError):
+    """The handler of a server raised.  ``type`` is the name of the class of its exception, ``text``
+    what the exception says."""
+
+    def __init__(self, type: str, text: str) -> None:  # noqa: A002
+        super().__init__(f"the server raised {type}: {text}")
+        self.type = type
+        self.text = text
 
 
 class NativeError(PenstockError, OSError):
@@ -156,6 +185,11 @@ class UnreliableStream(GroupRefused):
 
 class GroupOwned(GroupRefused):
     """Another reader has the group, as far as the daemon knows."""
+
+
+class AssignmentLost(GroupError):
+    """A member of a consumer group does not hold its batch any more: the group has ended or
+    expired, or the batch was released."""
 
 
 class RangeNotRetained(GroupError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One scenario under several flow-control strategies: the same traffic, network and faults."""
+"""Run one scenario under several flow-control strategies: the same traffic, network and faults."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from penstock.sim.scenario import (
 )
 from penstock.sim.world import World
 
-#: Of a sample: bytes are counted over so long.
+#: Length of an interval over which bytes are counted.
 BIN_NS: Final = 100 * MS_NS
-#: Positions are looked at so often: the resolution of latencies.
+#: Interval between reads of positions: the resolution of latencies.
 STEP_NS: Final = 2 * MS_NS
 STRATEGIES: Final = ("unicast", "max", "min", "tagged,g:7", "nak")
 _FC: Final = re.compile(r"\|fc=[^|]*")
@@ -48,24 +48,24 @@ class Series:
     pressure: int                               # PRESSURE signals heard by the sender
 
     def rate(self, from_s: float, until_s: float) -> int:
-        """Published by the first publisher, bytes a second."""
+        """Return the rate of the first publisher, in bytes a second."""
         bins = self.published[0][int(from_s * 10):int(until_s * 10)]
         return sum(bins) * SECOND_NS // (BIN_NS * len(bins))
 
     def stalled_s(self) -> float:
-        """Time in which the first publisher could publish nothing at all, after its start."""
+        """Return the time after its start in which the first publisher could not publish."""
         bins = self.published[0]
         first = next((i for i, sent in enumerate(bins) if sent), len(bins))
         return sum(1 for sent in bins[first:] if not sent) * BIN_NS / SECOND_NS
 
     def latency_ms(self, reader: int, from_s: float, until_s: float) -> tuple[float, float]:
-        """From offer to poll: the median of the bins, and the worst of them."""
+        """Return the latency from offer to poll: the median of the intervals, and the worst."""
         found = [n for n in self.latency[reader][int(from_s * 10):int(until_s * 10)] if n]
         return (statistics.median(found) / MS_NS, max(found) / MS_NS) if found else (0.0, 0.0)
 
 
 def at_cadence(scenario: Scenario, batch: int, interval_ns: int) -> Scenario:
-    """The scenario with another cadence of its slow readers."""
+    """Return the scenario with another cadence of its slow readers."""
     subscribers = tuple(
         attrs.evolve(s, poll_limit=batch, interval_ns=interval_ns) if s.interval_ns else s
         for s in scenario.subscribers
@@ -75,7 +75,7 @@ def at_cadence(scenario: Scenario, batch: int, interval_ns: int) -> Scenario:
 
 def under(scenario: Scenario, strategy: str) -> Scenario:
     """The scenario with another strategy for every publisher.  ``unicast``: each publisher of a
-    group becomes one for each reader.  ConfigurationError: it has no such group."""
+    group becomes one for each reader.  ConfigurationError: a channel has no endpoint."""
     if strategy == "unicast":
         return _apart(scenario)
     publishers = tuple(
@@ -112,7 +112,7 @@ def _apart(scenario: Scenario) -> Scenario:
 
 
 class _Clock:
-    """When each position was published, and how long it took to each reader."""
+    """Times at which positions were published, and latencies of each reader."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -122,7 +122,7 @@ class _Clock:
         self._bin: list[list[int]] = [[] for _ in world.subscribers]
 
     def look(self) -> None:
-        """At one moment."""
+        """Read all positions at one moment."""
         now_ns = self._world.now_ns
         for i, publisher in enumerate(self._world.publishers):
             if publisher.position > self._positions[i][-1]:
@@ -136,13 +136,14 @@ class _Clock:
                 self._bin[i].append(now_ns - self._times[of][at])
 
     def take(self, reader: int) -> int:
-        """The median since the last call, at least the resolution; 0: nothing was read."""
+        """Return the median since the last call, at least the resolution; 0: no message was
+        read."""
         found, self._bin[reader] = self._bin[reader], []
         return max(STEP_NS, int(statistics.median(found))) if found else 0
 
 
 def observe(scenario: Scenario, strategy: str, *, until_ns: int, seed: int = 1) -> Series:
-    """Runs the scenario under the strategy and checks every bin."""
+    """Run the scenario under the strategy, and measure every interval."""
     with World(under(scenario, strategy), seed) as world:
         readers = range(len(world.subscribers))
         published: list[list[int]] = [[] for _ in world.publishers]

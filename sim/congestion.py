@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from penstock.core.congestion import CongestionView
 
-#: No windows, whatever they look like.
+#: Invalid answers of a congestion control.
 _NONSENSE: Final[tuple[object, ...]] = (None, True, -1, 2**63, 1e6, "wide", (), b"\0" * 1000)
 _ERRORS: Final = (ValueError("moody"), SystemExit(1), KeyboardInterrupt(), ZeroDivisionError())
-#: Right answers before each that is none.
+#: Valid answers before each invalid one.
 _PATIENCE: Final = 3
 
 

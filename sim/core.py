@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulator's core ``penstock._core_sim``, and what it has beside the product's (ps_sim.h):
+"""The simulator's core ``penstock._core_sim``, and what it has beside the product's:
 hosts, links, datagrams and applications in virtual time.
 
 ``SIM`` is that core as a :class:`penstock.core.library.Library`.  Everything in a simulated world
@@ -28,6 +28,18 @@ except ImportError as error:
 
 SIM: Final = Library("penstock._core_sim", _core_sim)
 
+#: Names of ``ps_sim_rule``, in its order.
+RULES: Final = (
+    "nak: overrun repaired", "nak: beyond repair", "nak: rejoins", "nak: paused",
+    "nak: cut by strength", "nak: settles", "nak: drains", "nak: overrun cuts",
+    "nak: probes", "nak: probes beyond", "nak: free again", "nak: healthy silence",
+    "nak: congestion window", "nak: plain receiver",
+    "join: held", "join: expired", "join: too soon", "join: not joined", "join: spent",
+    "late: hold", "late: max", "late: min", "strategy silent",
+    "cc=py: window", "cc=py: silent",
+)
+assert len(RULES) == SIM.lib.PS_SIM_RULES
+
 @attrs.frozen(kw_only=True)
 class Link:
     """One direction between two hosts.  Probabilities in parts per million; 0 bandwidth or queue:
@@ -51,7 +63,7 @@ class Link:
 
 @attrs.frozen(kw_only=True)
 class NetworkStatistics:
-    """Datagrams, but for ``bytes_sent``."""
+    """Numbers of datagrams, except ``bytes_sent``."""
 
     sent: int
     delivered: int
@@ -69,7 +81,7 @@ class NetworkStatistics:
 
 @attrs.frozen(kw_only=True)
 class WireStatistics:
-    """Datagrams by what they carry, as sent, and bytes of streams."""
+    """Numbers of sent datagrams by type, and bytes of streams."""
 
     data: int
     data_bytes: int
@@ -114,14 +126,16 @@ class ReaderStatistics:
     last_ns: int
     latency_ns: int
     untold: int
+    dropped: int
 
 
 class Stop(enum.IntEnum):
-    """Why a run of the world came back."""
+    """Reason for which a run of the world returned."""
 
     TIME = 0
     CONTROL = 1
     STUCK = 2
+    WOKEN = 3
 
 
 _T = TypeVar("_T")
@@ -133,7 +147,7 @@ def _read(kind: type[_T], native: Any) -> _T:
 
 
 class SimNetwork(NativeObject):
-    """All that happens on it is a function of the seed and of the calls."""
+    """A simulated network: its behaviour is a function of the seed and of the calls."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(None, SIM)
@@ -142,7 +156,7 @@ class SimNetwork(NativeObject):
         self._handle = out[0]
 
     def close(self) -> None:
-        """Every driver on it must be closed before.  Idempotent."""
+        """Close the network; close its drivers before. Idempotent."""
         if self._handle is not None:
             self._lib.ps_simnet_destroy(self._handle)
             self._handle = None
@@ -158,7 +172,7 @@ class SimNetwork(NativeObject):
         return host
 
     def set_link(self, link: Link, *, sender: int = -1, receiver: int = -1) -> None:
-        """Changes the link between two of the hosts there are; -1: all of them."""
+        """Change the link between two hosts; -1: all hosts."""
         native = self._ffi.new("ps_simnet_link_t *")
         self._fill(native, link)
         self._check(
@@ -177,11 +191,11 @@ class SimNetwork(NativeObject):
         return int(self._lib.ps_simnet_next_event_ns(self._handle))
 
     def advance(self, now_ns: int) -> int:
-        """Lets arrive what is due.  Returns how many datagrams."""
+        """Deliver the due datagrams. Return their number."""
         return int(self._lib.ps_simnet_advance(self._handle, now_ns))
 
     def trace_hash(self) -> int:
-        """64 bits over everything sent and everything arrived."""
+        """Return a 64-bit hash over all sent and all arrived datagrams."""
         return int(self._lib.ps_simnet_trace_hash(self._handle))
 
     def statistics(self) -> NetworkStatistics:
@@ -190,11 +204,12 @@ class SimNetwork(NativeObject):
         return _read(NetworkStatistics, native)
 
     def drop(self, sender: int, receiver: int, number: int) -> None:
-        """Loses the datagram of this number (0, 1, ...) of the link."""
+        """Lose the datagram with this number (0, 1, ...) on the link."""
         self._check(self._lib.ps_simnet_drop(self._handle, sender, receiver, number), "list a loss")
 
     def stuff(self, host: int, *, until_ns: int, short_ppm: int) -> None:
-        """The host's sockets take nothing until then, and of some calls only a part."""
+        """Make the host's sockets accept no datagram until a time, and only a part of some
+        calls."""
         self._check(
             self._lib.ps_simnet_stuff(self._handle, host, until_ns, short_ppm), "fill sockets"
         )
@@ -202,7 +217,7 @@ class SimNetwork(NativeObject):
     def inject(
         self, host: int, source: Address, target: Address, data: bytes, now_ns: int
     ) -> None:
-        """Sends a datagram of a stranger on the host."""
+        """Send a forged datagram from the host."""
         address = self.library.new_address
         self._check(
             self._lib.ps_simnet_inject(
@@ -212,12 +227,12 @@ class SimNetwork(NativeObject):
         )
 
     def calm(self, port: int, delay_ns: int) -> None:
-        """Datagrams to or from this port pass every link in so long, whatever befalls others."""
+        """Let datagrams to or from this port pass every link in a fixed time, without faults."""
         self._check(self._lib.ps_simnet_calm(self._handle, port, delay_ns), "keep a port calm")
 
     def watch(self, half_term_stream_id: int = 0) -> None:
-        """Reads along on the wire from now on.  A stream may be named whose strategy opens half a
-        term whatever its receivers state."""
+        """Check all datagrams from now on. A named stream may always send half a term ahead
+        (fc=nak)."""
         self._check(self._lib.ps_simnet_watch(self._handle, half_term_stream_id), "watch the wire")
 
     def wire(self) -> WireStatistics:
@@ -253,33 +268,48 @@ class SimWorld(NativeObject):
         )
 
     def set_control_ns(self, host: int, deadline_ns: int) -> None:
-        """When the host's conductor wants to be called."""
+        """Set the time at which the host's conductor must be called."""
         self._lib.ps_simworld_set_control_ns(self._handle, host, deadline_ns)
 
     def step(self, host: int, now_ns: int) -> int:
-        """One duty cycle of the host's driver; the work it did."""
+        """Run one duty cycle of the host's driver; return its work."""
         return int(self._lib.ps_simworld_step(self._handle, host, now_ns))
 
     def probe(self) -> None:
-        """From now on every duty cycle is checked.  Before the first driver."""
+        """Check every duty cycle from now on. Call it before the first driver is set."""
         self._check(self._lib.ps_simworld_probe(self._handle), "probe the drivers")
 
     def touch(self, host: int) -> None:
-        """Something was done on the host: its driver has to look."""
+        """Mark a host whose driver must be stepped."""
         self._lib.ps_simworld_touch(self._handle, host)
 
     def wants_control(self, host: int, now_ns: int) -> bool:
         return bool(self._lib.ps_simworld_wants_control(self._handle, host, now_ns))
 
     def hold_control(self, host: int, until_ns: int) -> None:
-        """The host's conductor is busy until then."""
+        """Keep the host's conductor busy until a time."""
         self._lib.ps_simworld_hold_control(self._handle, host, until_ns)
 
     def run(self, now_ns: int, until_ns: int) -> tuple[Stop, int]:
-        """Runs on; returns why it stopped, and when."""
+        """Run; return the reason and the time of the stop."""
         self._now[0] = now_ns
         stop = self._lib.ps_simworld_run(self._handle, until_ns, self._now)
         return Stop(stop), int(self._now[0])
+
+    def wait_for(self, client: Handle, ticket: int) -> None:
+        """End the next run as soon as something wakes the client after ``ticket``."""
+        self._check(
+            self._lib.ps_simworld_await(self._handle, client.native, ticket), "wait for a client"
+        )
+
+    def wait_for_nobody(self) -> None:
+        """Forget the clients of :meth:`wait_for`."""
+        self._lib.ps_simworld_await_nobody(self._handle)
+
+    def set_clock(self, publication: Handle) -> None:
+        """Make a publication's account read the time of this world."""
+        self.library.refuse_others(publication=publication)
+        self._lib.ps_simworld_set_clock(self._handle, publication.native)
 
     def steps(self) -> int:
         """Duty cycles of all drivers so far."""
@@ -292,6 +322,11 @@ class SimWorld(NativeObject):
             found.append(text.decode())
         return found
 
+    def rules(self) -> list[str]:
+        """Return the names of the rules that the run has met."""
+        met = int(self._lib.ps_simworld_rules(self._handle))
+        return [name for bit, name in enumerate(RULES) if met >> bit & 1]
+
     # ---- ledgers: what sessions carried ----
 
     def add_ledger(self, session_id: int, stream_id: int, seed: int) -> int:
@@ -302,6 +337,10 @@ class SimWorld(NativeObject):
 
     def ledger_messages(self, ledger: int) -> int:
         return int(self._lib.ps_simworld_ledger_messages(self._handle, ledger))
+
+    def ledger_dropped(self, ledger: int) -> int:
+        """Return the number of messages that a policy dropped, as the publishers counted them."""
+        return int(self._lib.ps_simworld_ledger_dropped(self._handle, ledger))
 
     def ledger_position(self, ledger: int) -> int:
         return int(self._lib.ps_simworld_ledger_position(self._handle, ledger))
@@ -334,7 +373,7 @@ class SimWorld(NativeObject):
 
     def add_subscriber(
         self, subscription: Handle, *, host: int, stream_id: int, poll_limit: int,
-        poll_interval_ns: int, batch: int = 0,
+        poll_interval_ns: int, batch: int = 0, outstanding: int = 0,
     ) -> int:
         native = self._ffi.new("ps_sim_subscriber_params_t *")
         self.library.refuse_others(subscription=subscription)
@@ -344,12 +383,13 @@ class SimWorld(NativeObject):
         native.poll_limit = poll_limit
         native.poll_interval_ns = poll_interval_ns
         native.batch = batch
+        native.credits = outstanding
         return self._check(
             self._lib.ps_simworld_add_subscriber(self._handle, native), "add a subscriber"
         )
 
     def detach_publisher(self, publisher: int) -> None:
-        """Its handle is not used any more."""
+        """Stop the use of its handle."""
         self._lib.ps_simworld_detach_publisher(self._handle, publisher)
 
     def detach_subscriber(self, subscriber: int) -> None:
@@ -362,7 +402,8 @@ class SimWorld(NativeObject):
         self._lib.ps_simworld_pause_subscriber(self._handle, subscriber, paused)
 
     def expect_gap(self, subscriber: int, session_id: int, stream_id: int) -> None:
-        """The subscriber was told of a new image: what it misses before it is explicit."""
+        """Note that the subscriber was notified of a new image, so that a gap before it is
+        allowed."""
         self._lib.ps_simworld_expect_gap(self._handle, subscriber, session_id, stream_id)
 
     def allow_gaps(self, subscriber: int) -> None:
@@ -379,5 +420,5 @@ class SimWorld(NativeObject):
         return _read(ReaderStatistics, native)
 
     def digest(self, subscriber: int) -> int:
-        """64 bits over everything the subscriber received, and when."""
+        """Return a 64-bit hash over the subscriber's messages and their times."""
         return int(self._lib.ps_simworld_digest(self._handle, subscriber))

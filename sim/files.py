@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenarios as TOML: reading with the file, key and reason of whatever is wrong, and writing.
+"""Read and write scenarios as TOML; errors name file, key and reason.
 
 Hosts have names; ``{name}`` in a channel is that host's address.  A ``[[group]]`` gives its members
 a subscription each and its address to publishers that name it.  Seconds, milliseconds, shares of
-one and Mbit/s are numbers with a fraction, held exactly (decimal) until they are whole nanoseconds,
-parts per million and bytes.
+one and Mbit/s may have a fraction. They stay exact decimals until they are converted to whole
+nanoseconds, parts per million and bytes.
 """
 
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -18,11 +17,12 @@ from typing import Any, Final, NoReturn
 
 import attrs
 
+from penstock.config.toml_text import parse_toml
 from penstock.core.driver_types import DriverParams
 from penstock.core.errors import ConfigurationError
 from penstock.sim.core import Link
 from penstock.sim.scenario import (
-    MISFITS,
+    GROUP_RECEIVERS,
     MS_NS,
     Budget,
     Drop,
@@ -79,7 +79,7 @@ _DROP: Final[Keys] = {
     "every": ("every", "count"), "times": ("times", "count"),
 }
 _NUMBERED: Final[Keys] = {key: _DROP[key] for key in ("from", "to", "numbers")}
-#: What a host's ``driver`` may set; all are numbers of at least 0.
+#: Parameters of a host's ``driver``; all are numbers of at least 0.
 _PARAMETERS: Final = frozenset(
     field.name for field in attrs.fields(DriverParams) if field.default is None
 ) - {"max_gaps", "advertise"}
@@ -128,6 +128,7 @@ _SUBSCRIBER: Final[Keys] = {
     "interval_us": ("interval_ns", "us"),
     "batch": ("batch", "count"),
     "pauses_s": ("pauses", "spans"),
+    "withholds_s": ("withholds", "spans"),
     "crash_s": ("crash_ns", "seconds"),
     "restart_s": ("restart_ns", "seconds"),
     "latency_ms": ("latency_ns", "ms"),
@@ -173,7 +174,7 @@ _SHARES: Final = frozenset(_LINK) & {key for key, (_, kind) in _LINK.items() if 
 
 
 class _Reader:
-    """One file: its name for complaints, its hosts by name."""
+    """Reader of one file, with its name for errors and its hosts by name."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -435,8 +436,9 @@ def _read_misfits(reader: _Reader, document: dict[str, Any]) -> tuple[MisfitScri
         fields = reader.table(where, table, _MISFIT)
         reader.require(where, fields, _MISFIT, "host", "kind", "until_s")
         script = MisfitScript(**fields)
-        if script.kind not in MISFITS:
-            reader.fail(f"{where}.kind", f"{script.kind!r} is unknown; known: {', '.join(MISFITS)}")
+        if script.kind not in GROUP_RECEIVERS:
+            known = ", ".join(GROUP_RECEIVERS)
+            reader.fail(f"{where}.kind", f"{script.kind!r} is unknown; known: {known}")
         if script.host < 0:
             reader.fail(f"{where}.host", "needs a host, not *")
         if script.until_ns <= script.from_ns or script.interval_ns < MS_NS:
@@ -449,8 +451,8 @@ def parse(text: str, source: str) -> Scenario:
     """A scenario from TOML.  ConfigurationError: "file: key: reason"."""
     reader = _Reader(source)
     try:
-        document: dict[str, Any] = tomllib.loads(text, parse_float=Decimal)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        document: dict[str, Any] = parse_toml(text, parse_float=Decimal)
+    except ValueError as error:
         raise ConfigurationError(f"{source}: {error}") from error
     machines = _read_hosts(reader, document)
     link, links, drops = _read_links(reader, document)

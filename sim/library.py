@@ -16,7 +16,7 @@ def names() -> list[str]:
 
 
 def path_of(name: str) -> Path:
-    """The file of a scenario.  ConfigurationError: there is none of that name."""
+    """Return the file of a scenario. ConfigurationError: no scenario has that name."""
     if name not in names():
         raise ConfigurationError(
             f"{name}: there is no such file and no such scenario; known are {', '.join(names())}"

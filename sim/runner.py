@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of many seeds, each contained; and the shrinking of what fails."""
+"""Run many seeds, and shrink failing scenarios."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ class Result:
 
     seed: int
     classes: tuple[str, ...]
+    rules: tuple[str, ...]
     violations: tuple[str, ...]
     trace: str
     datagrams: int
@@ -29,7 +30,7 @@ class Result:
 
 @attrs.frozen(kw_only=True)
 class Summary:
-    """Of a range of seeds."""
+    """Results of a range of seeds."""
 
     seeds: int
     failed: tuple[int, ...]
@@ -40,18 +41,19 @@ class Summary:
 
 
 def attempt(scenario: Scenario, seed: int) -> Result:
-    """One run; whatever it raises is a violation."""
+    """Run one seed; an exception is a violation."""
     started_s = time.perf_counter()
     try:
         report = run(scenario, seed)
-        violations, trace = report.violations, report.trace
+        violations, trace, rules = report.violations, report.trace, report.rules
         datagrams, virtual_ns = report.network.sent, report.ended_ns
     except Exception as error:  # the finding is the exception, whichever it is
-        violations, trace = (f"{type(error).__name__}: {error}",), ""
+        violations, trace, rules = (f"{type(error).__name__}: {error}",), "", ()
         datagrams, virtual_ns = 0, 0
     return Result(
         seed=seed,
         classes=scenario.classes,
+        rules=rules,
         violations=violations,
         trace=trace,
         datagrams=datagrams,
@@ -61,13 +63,13 @@ def attempt(scenario: Scenario, seed: int) -> Result:
 
 
 def sweep(start: int, seeds: int) -> Iterator[Result]:
-    """The seeds from ``start`` on."""
+    """Run the seeds from ``start`` on."""
     for seed in range(start, start + seeds):
         yield attempt(generate(seed), seed)
 
 
 def summarise(results: list[Result]) -> Summary:
-    counts = Counter(name for result in results for name in result.classes)
+    counts = Counter(name for result in results for name in (*result.classes, *result.rules))
     return Summary(
         seeds=len(results),
         failed=tuple(result.seed for result in results if result.violations),

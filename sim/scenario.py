@@ -16,7 +16,7 @@ from penstock.sim.core import Link
 
 MS_NS: Final = 1_000_000
 SECOND_NS: Final = 1_000_000_000
-#: The shortest duty cycle: a host that asks to be called again at once is called so much later.
+#: The shortest duty cycle: the delay of a host that requests an immediate call.
 CYCLE_NS: Final = 1_000
 
 
@@ -27,7 +27,7 @@ def host_ip(host: int) -> str:
 
 @attrs.frozen(kw_only=True)
 class HostScript:
-    """Special properties of a host. None: the daemon's default."""
+    """Special properties of a host; None: the daemon's default."""
 
     host: int
     cycle_ns: int = CYCLE_NS            # a slow machine takes longer from step to step
@@ -39,7 +39,7 @@ class HostScript:
     hangup_ns: int = 0                  # until the death of an application is noticed
     crash_ns: int | None = None         # the daemon and its applications die
     restart_ns: int | None = None       # and come back with an empty directory
-    adopt: bool = False                 # the daemon dies alone, and the new daemon goes on with all
+    adopt: bool = False  # only the daemon dies, and a new daemon continues its streams
     full: tuple[tuple[int, int], ...] = ()      # then its sockets take nothing
     short_send_ppm: int = 0             # of calls that send: only a part is taken
     strategy_delay_ns: int = 0          # until a strategy in Python has answered
@@ -51,7 +51,8 @@ class HostScript:
 
 @attrs.frozen(kw_only=True)
 class LinkRule:
-    """A link between two hosts (-1: all), for an interval or permanently. Later rules win."""
+    """A link between two hosts (-1: all), for an interval or permanently; a later rule overrides
+    earlier ones."""
 
     sender: int = -1
     receiver: int = -1
@@ -63,7 +64,7 @@ class LinkRule:
 
 @attrs.frozen(kw_only=True)
 class Drop:
-    """Datagrams of a link, by number from the start, that are lost."""
+    """Lost datagrams of a link, by number from the start."""
 
     sender: int
     receiver: int
@@ -105,15 +106,18 @@ class SubscriberScript:
     interval_ns: int = 0                # between polls that gave something: a slow reader
     batch: int = 0                      # > 0: messages taken and released every ``interval_ns``
     pauses: tuple[tuple[int, int], ...] = ()
+    withholds: tuple[tuple[int, int], ...] = ()     # of its credits; it reads on
     crash_ns: int | None = None         # dies without a word
     restart_ns: int | None = None       # and comes back as a new application
     latency_ns: int | None = None       # from acceptance to delivery, at most, of every message
 
 
-#: How a receiver may misbehave towards a group.
+#: Kinds of misbehaving receivers of a group.
 MISFITS: Final = (
     "never joins", "random ids", "crowd", "silent", "leaves", "shut", "frozen",
 )
+#: And one that keeps up, without penstock's extensions.
+GROUP_RECEIVERS: Final = (*MISFITS, "plain")
 
 
 @attrs.frozen(kw_only=True)
@@ -122,7 +126,7 @@ class MisfitScript:
 
     host: int
     stream_id: int = 1001
-    kind: str                           # one of MISFITS
+    kind: str                           # one of GROUP_RECEIVERS
     from_ns: int = 0
     until_ns: int
     interval_ns: int = 100 * MS_NS
@@ -130,13 +134,13 @@ class MisfitScript:
 
 @attrs.frozen(kw_only=True)
 class Budget:
-    """Bounds on the cost of a run, both ways; None: no such bound."""
+    """Lower and upper bounds on the cost of a run; None: no such bound."""
 
     end_after_ns: int | None = None
     end_before_ns: int | None = None
     naks: int | None = None             # at most
     naks_per_loss_ppm: int | None = None        # of datagrams lost, at most
-    resent_ppm: int | None = None       # bytes sent again, of bytes sent once, at most
+    resent_ppm: int | None = None  # most bytes retransmitted, as a share of the bytes sent once
     status_messages_ppm: int | None = None      # of data datagrams, at most
     ext_least: int | None = None        # frames of our own
     ext: int | None = None              # at most
@@ -145,7 +149,7 @@ class Budget:
     gaps_least: int | None = None       # explicit gaps
     blocked_ns: int | None = None       # of any publisher, at most
     goodput_least: int | None = None    # delivered bytes a second, of the slowest reader
-    #: What every reader gets between two moments, bytes a second, and Jain's index of them.
+    #: Rates of every reader between two moments, in bytes a second, and their Jain's index.
     rate_from_ns: int | None = None
     rate_until_ns: int | None = None
     rate_least: int | None = None

@@ -9,18 +9,18 @@ from typing import Any, Final
 from penstock.core.driver_types import ReceiverView
 
 _FRESH_NS: Final = 1_000_000_000
-#: No positions, whatever they look like.
+#: Invalid answers of a strategy.
 _NONSENSE: Final[tuple[object, ...]] = (None, True, -1, 2**63, 1e6, "far", (), b"\0" * 1000)
 _ERRORS: Final = (ValueError("moody"), SystemExit(1), KeyboardInterrupt(), ZeroDivisionError())
-#: Right answers before each that is none.
+#: Valid answers before each invalid one.
 _PATIENCE: Final = 3
 
 
 class Slowest:
-    """The slowest that was heard in the last second sets the pace."""
+    """Strategy that follows the slowest receiver of the last second."""
 
     def on_status_messages(self, snapshots: Sequence[ReceiverView], now_ns: int) -> int:
-        """How far the sender may go: a stream position."""
+        """Return the stream position up to which the sender may send."""
         fresh = [view for view in snapshots if now_ns - view.heard_ns < _FRESH_NS] or snapshots
         return min(view.position + view.window for view in fresh)
 
@@ -36,7 +36,7 @@ class Moody:
         self._calm = Slowest()
 
     def on_status_messages(self, snapshots: Sequence[ReceiverView], now_ns: int) -> Any:
-        """How far the sender may go, or not."""
+        """Return the limit, or an invalid answer."""
         mood, rest = divmod(self._calls, _PATIENCE + 1)
         self._calls += 1
         if rest < _PATIENCE:
@@ -60,3 +60,13 @@ class SlowestElseMin(Slowest):
     """As :class:`Slowest`; while it is late, the slowest receiver sets the pace."""
 
     on_late = "min"
+
+
+class FurthestElseMin:
+    """Strategy that follows the fastest receiver; while it is late, the slowest sets the pace."""
+
+    on_late = "min"
+
+    def on_status_messages(self, snapshots: Sequence[ReceiverView], now_ns: int) -> int:
+        """Return the stream position up to which the sender may send."""
+        return max(view.position + view.window for view in snapshots)

@@ -27,7 +27,7 @@ __all__ = [
     "tuned_settings",
 ]
 
-# Where each public name lives: PySpark is imported only when one of them is used.
+# The module of each public name: PySpark is imported only when one of them is used.
 _HOMES = {
     "Committed": "_committed",
     "DefaultSource": "_source",

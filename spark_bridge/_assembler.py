@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which parts of epochs are complete, and which of them came before: markers and rows in, whole
-parts out.  Reads no stream and no clock."""
+"""Assemble complete parts of epochs from markers and rows, and drop repeated parts. This module
+reads no stream and no clock."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from penstock.spark_bridge.markers import Content, Kind, Marker, MarkerError, Pa
 
 _PARTIAL_KEPT: Final = 256
 _QUERIES_KEPT: Final = 4096
-STATE_VERSION: Final = 1
+_JOBS_KEPT: Final = 256             # runs that are not committed
+STATE_VERSION: Final = 2
 
-#: (partition, key): a part of an epoch whoever sends it.
+#: (partition, key): identifies a part of an epoch, for every attempt.
 Place: TypeAlias = tuple[int, bytes]
 
 
 class RepeatDiffers(PenstockError):
-    """A batch that Spark ran again was split among its tasks in another way, so that repeats cannot
-    be told from new rows.  Reading may go on; the part at hand was dropped."""
+    """Spark repeated a batch and split it among its tasks in another way, so that repeats cannot be
+    distinguished from new rows. Reading can continue; the present part was dropped."""
 
     def __init__(self, message: str, *, part: Part) -> None:
         super().__init__(message)
@@ -33,7 +34,7 @@ class RepeatDiffers(PenstockError):
 
 
 class PendingTooLarge(PenstockError):
-    """Parts that were begun and not committed hold more than the limit."""
+    """Open parts (begun and not committed) exceed the limit of bytes."""
 
 
 @attrs.frozen(kw_only=True)
@@ -59,27 +60,27 @@ class CommittedPart:
 
     @property
     def key(self) -> bytes:
-        """Of the publication; empty when the sink has none per key."""
+        """Key of the publication; empty if the sink has no key column."""
         return self.part.key
 
 
 @attrs.frozen(kw_only=True)
 class PartialPart:
-    """A part that began and is not complete."""
+    """A part that has begun and is not complete."""
 
     part: Part
     session_id: int
     messages: int
     """Received so far."""
     reason: str
-    """``open``: more may come.  ``abandoned``: its publisher began another one.  ``ended``: its
-    session is gone.  ``damaged``: its COMMIT counts other rows than came.  ``too_large``: it
-    passed the reader's limit."""
+    """``open``: more may come.  ``job``: complete, and its job is not.  ``abandoned``: its
+    publisher began another one.  ``ended``: its session is gone.  ``damaged``: its COMMIT counts
+    other rows than came.  ``too_large``: it passed the limit.  ``aborted``: its job failed."""
 
 
 @attrs.frozen(kw_only=True)
 class CommittedStatistics:
-    """Counts of a reader of parts since it was made."""
+    """Counts of a reader of parts since its construction."""
 
     parts: int = 0
     """Handed out."""
@@ -89,7 +90,7 @@ class CommittedStatistics:
     """Complete parts that were there before."""
     repeated_messages: int = 0
     partial: int = 0
-    """Parts given up: abandoned, ended or damaged."""
+    """Parts dropped: abandoned, ended or damaged."""
     partial_messages: int = 0
     headless: int = 0
     """Rows without a BEGIN: the reader joined in the middle of a part."""
@@ -106,12 +107,12 @@ class _Open:
 
     def __init__(self, part: Part, *, known: bool) -> None:
         self.part = part
-        self.known = known          # came before: counted, not kept
+        self.known = known          # repeats an earlier part: counted, not kept
         self.rows: list[bytes] = []
         self.count = self.bytes = self.crc = 0
 
     def add(self, payloads: Iterable[bytes | memoryview]) -> int:
-        """Takes rows; returns the bytes kept for them."""
+        """Add rows; return the bytes kept for them."""
         kept = 0
         for payload in payloads:
             self.crc = zlib.crc32(payload, self.crc)
@@ -127,13 +128,31 @@ class _Open:
         return Content(messages=self.count, bytes=self.bytes, crc=self.crc)
 
 
-class Assembler:
-    """One for all sessions of a stream; sessions are told apart by any hashable.
+@attrs.define
+class _Job:
+    """A run of a batch write, whose parts are held until all of it has come."""
 
-    Of a place (query, epoch, partition, key) the first attempt whose COMMIT fits its rows is handed
-    out, others are dropped and counted.  Memory: the rows of open parts up to
-    ``max_pending_bytes``, and for each of the last ``remember`` epochs of a query what was handed
-    out; an epoch older than those counts as handed out.
+    aborted: bool = False
+    parts: dict[Place, tuple[CommittedPart, Content]] = attrs.Factory(dict)
+    expected: int | None = None         # None: no JOB_COMMIT came yet
+
+    @property
+    def is_complete(self) -> bool:
+        return self.expected is not None and len(self.parts) >= self.expected
+
+    @property
+    def bytes(self) -> int:
+        return sum(content.bytes for _, content in self.parts.values())
+
+
+class Assembler:
+    """Assembler of all sessions of a stream; a hashable value identifies a session.
+
+    For a place (query, epoch, partition, key) the first attempt whose COMMIT matches its rows is
+    returned, others are dropped and counted. Parts of a job wait for its JOB_COMMIT and for each
+    other. Memory: the rows of open parts up to ``max_pending_bytes``, and for each of the last
+    ``remember`` epochs of a query a record of the returned parts; an older epoch counts as
+    returned.
     """
 
     def __init__(
@@ -150,6 +169,8 @@ class Assembler:
         self._open: dict[Hashable, _Open] = {}
         self._done: OrderedDict[UUID, dict[int, dict[Place, Content]]] = OrderedDict()
         self._floor: dict[UUID, int] = {}
+        self._jobs: OrderedDict[tuple[UUID, int, UUID], _Job] = OrderedDict()
+        self._jobs_done: OrderedDict[tuple[UUID, int], None] = OrderedDict()
         self._given_up: deque[PartialPart] = deque(maxlen=_PARTIAL_KEPT)
         self._seen = CommittedStatistics()
         if state is not None:
@@ -158,9 +179,9 @@ class Assembler:
     # ---- what comes in ---------------------------------------------------------------------------
 
     def rows(self, session: Hashable, payloads: Sequence[bytes | memoryview]) -> None:
-        """Rows of a session, in order.
+        """Add rows of a session, in order.
 
-        :raises PendingTooLarge: the rows were not taken, and their part is abandoned.
+        :raises PendingTooLarge: the rows were not accepted, and their part is abandoned.
         """
         current = self._open.get(session)
         if current is None:
@@ -171,47 +192,65 @@ class Assembler:
         self._seen = attrs.evolve(self._seen, pending_bytes=pending)
         if pending > self._max_pending:
             self._give_up(session, "too_large")
+            if current.part.job:
+                self._drop_job(_run_of(current.part), "too_large")
+            hint = "write with jobCommit=false" if current.part.job else \
+                "make the query's batches smaller"
             raise PendingTooLarge(
                 f"{pending} bytes wait for their COMMIT, the limit is {self._max_pending}: raise "
-                f"max_pending_bytes or make the query's batches smaller; given up: {current.part}"
+                f"max_pending_bytes or {hint}; abandoned: {current.part}"
             )
 
-    def marked(self, session: Hashable, message: bytes | memoryview) -> CommittedPart | None:
-        """A message with the markers' reserved value.  The part that it completes, if one.
+    def marked(self, session: Hashable, message: bytes | memoryview) -> list[CommittedPart]:
+        """Process a message with the markers' reserved value.
 
-        :raises RepeatDiffers: it completes one that came before with other rows.
+        Return the parts that the message completes: none, one, or all parts of a job.
+
+        :raises RepeatDiffers: the part was returned before with other rows.
         """
         try:
             marker = decode(message)
         except MarkerError:
             self._count(malformed=1)
-            return None
+            return []
         if marker.kind is Kind.BEGIN:
             self._begin(session, marker.part)
-            return None
-        return self._commit(session, marker)
+            return []
+        if marker.kind is Kind.COMMIT:
+            part = self._commit(session, marker)
+            if part is None or not part.part.job:
+                return [] if part is None else [part]
+            return self._hold(part, marker.content)
+        return self._end_job(marker)
 
     def ended(self, session: Hashable) -> None:
-        """The session is gone: what it began stays incomplete."""
+        """End a session; its open part stays incomplete."""
         self._give_up(session, "ended")
 
     # ---- what is known ---------------------------------------------------------------------------
 
     @property
     def sessions(self) -> tuple[Hashable, ...]:
-        """With an open part."""
+        """Return the sessions with an open part."""
         return tuple(self._open)
 
     @property
     def partial(self) -> tuple[PartialPart, ...]:
-        """Parts that are not complete: the last 256 abandoned parts, then those open now."""
+        """Return the incomplete parts: the last 256 abandoned parts, then the open parts."""
         still = (
             PartialPart(
                 part=item.part, session_id=_number(session), messages=item.count, reason="open"
             )
             for session, item in self._open.items()
         )
-        return (*self._given_up, *still)
+        held = (
+            PartialPart(
+                part=item.part, session_id=item.session_id, messages=len(item.messages),
+                reason="job",
+            )
+            for job in self._jobs.values() for item, _ in job.parts.values()
+        )
+        return (*self._given_up, *still, *held)
 
     @property
     def statistics(self) -> CommittedStatistics:
@@ -232,7 +271,7 @@ class Assembler:
                     "floor": self._floor.get(query, 0),
                     "epochs": {
                         str(epoch): [
-                            [place[0], place[1].hex(), content.messages, content.bytes, content.crc]
+                            [place[0], place[1].hex(), *attrs.astuple(content)]
                             for place, content in sorted(places.items())
                             if (query, epoch, *place) not in without
                         ]
@@ -241,22 +280,28 @@ class Assembler:
                 }
                 for query, epochs in self._done.items()
             },
+            "jobs": [
+                [str(query), epoch] for query, epoch in self._jobs_done
+                if all((query, epoch) != key[:2] for key in without)
+            ],
         }
 
     # ---- inside ----------------------------------------------------------------------------------
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         try:
-            if state["version"] != STATE_VERSION:
+            if state["version"] not in (1, STATE_VERSION):
                 raise InvalidArgument(f"state of version {state['version']}, not {STATE_VERSION}")
+            for query, epoch in state.get("jobs", ()):
+                self._jobs_done[(UUID(query), int(epoch))] = None
             for name, known in state["queries"].items():
                 query = UUID(name)
                 self._floor[query] = int(known["floor"])
                 self._done[query] = {
                     int(epoch): {
-                        (int(row[0]), bytes.fromhex(row[1])): Content(
-                            messages=row[2], bytes=row[3], crc=row[4]
-                        )
+                        (int(row[0]), bytes.fromhex(row[1])): Content(**dict(
+                            zip(_CONTENT, row[2:], strict=False)
+                        ))
                         for row in rows
                     }
                     for epoch, rows in known["epochs"].items()
@@ -273,40 +318,43 @@ class Assembler:
     def _commit(self, session: Hashable, marker: Marker) -> CommittedPart | None:
         current = self._open.get(session)
         if current is None:
-            return None     # its BEGIN was before the reader's time
-        if current.part != marker.part or current.content != marker.content:
+            return None     # its BEGIN came before the reader joined
+        if current.part != marker.part or not current.content.arrived_as(marker.content):
             self._give_up(session, "damaged")
             return None
         before = self._content_of(marker.part)
         self._close(session)
         if before is None and not current.known:
-            self._remember_part(marker)
-            self._count(parts=1, messages=current.count)
+            if not marker.part.job:
+                self._remember_part(marker.part, marker.content)
+                self._count(parts=1, messages=current.count)
             return CommittedPart(
                 part=marker.part, session_id=_number(session), messages=tuple(current.rows)
             )
         self._count(repeats=1, repeated_messages=current.count)
-        if before is not None and before is not _FORGOTTEN and before != marker.content:
+        if before is not None and before is not _FORGOTTEN and not marker.content.repeats(before):
             raise RepeatDiffers(
                 f"{marker.part}: {marker.content.messages} messages, where an attempt before had "
-                f"{before.messages}; a batch that runs again must be split in the same way",
+                f"{before.messages}, or other rows; a batch that runs again must be split in the "
+                "same way",
                 part=marker.part,
             )
         return None
 
     def _content_of(self, part: Part) -> Content | None:
-        """What was handed out for the part's place; None nothing.  Below the floor nobody knows: as
-        if the same."""
+        """Return the content that was returned for the part's place; None: none. For epochs older
+        than remembered, return the part's own content."""
+        if part.job and (part.query, part.epoch) in self._jobs_done:
+            return _FORGOTTEN
         found = self._done.get(part.query, {}).get(part.epoch, {}).get((part.partition, part.key))
         if found is None and part.epoch < self._floor.get(part.query, 0):
             return _FORGOTTEN
         return found
 
-    def _remember_part(self, marker: Marker) -> None:
-        part = marker.part
+    def _remember_part(self, part: Part, content: Content) -> None:
         epochs = self._done.setdefault(part.query, {})
         self._done.move_to_end(part.query)
-        epochs.setdefault(part.epoch, {})[(part.partition, part.key)] = marker.content
+        epochs.setdefault(part.epoch, {})[(part.partition, part.key)] = content
         floor = max(self._floor.get(part.query, 0), max(epochs) - self._remember + 1)
         self._floor[part.query] = floor
         for epoch in [epoch for epoch in epochs if epoch < floor]:
@@ -314,6 +362,74 @@ class Assembler:
         while len(self._done) > _QUERIES_KEPT:
             oldest, _epochs = self._done.popitem(last=False)
             self._floor.pop(oldest, None)
+
+    def _hold(self, part: CommittedPart, content: Content) -> list[CommittedPart]:
+        """A complete part of a job.  Of several attempts the first one holds."""
+        key, place = _run_of(part.part), (part.partition, part.key)
+        job = self._job(key)
+        if job.aborted:
+            self._give_up_part(part, "aborted")
+            return []
+        if place in job.parts:
+            self._count(repeats=1, repeated_messages=len(part.messages))
+            return []
+        job.parts[place] = (part, content)
+        self._count(pending_bytes=content.bytes)
+        return self._released(key)
+
+    def _end_job(self, marker: Marker) -> list[CommittedPart]:
+        """Its parts may come later: each session has an order of its own."""
+        key = _run_of(marker.part)
+        if key[:2] in self._jobs_done:
+            return []
+        if marker.kind is Kind.JOB_ABORT:
+            self._drop_job(key, "aborted")
+            self._job(key).aborted = True
+            return []
+        self._job(key).expected = marker.content.messages
+        return self._released(key)
+
+    def _job(self, key: tuple[UUID, int, UUID]) -> _Job:
+        found = self._jobs.get(key)
+        if found is None:
+            found = self._jobs[key] = _Job()
+            while len(self._jobs) > _JOBS_KEPT:
+                self._drop_job(next(iter(self._jobs)), "abandoned")
+        return found
+
+    def _released(self, key: tuple[UUID, int, UUID]) -> list[CommittedPart]:
+        """All parts of a job, once they are there and the job is committed."""
+        job = self._jobs[key]
+        if not job.is_complete:
+            return []
+        del self._jobs[key]
+        for other in [run for run in self._jobs if run[:2] == key[:2]]:
+            self._drop_job(other, "abandoned")      # a run that failed
+        self._jobs_done[key[:2]] = None
+        while len(self._jobs_done) > _QUERIES_KEPT:
+            self._jobs_done.popitem(last=False)
+        found = [job.parts[place] for place in sorted(job.parts)]
+        for part, content in found:
+            self._remember_part(part.part, content)
+        self._count(
+            parts=len(found), messages=sum(content.messages for _, content in found),
+            pending_bytes=-job.bytes,
+        )
+        return [part for part, _ in found]
+
+    def _drop_job(self, key: tuple[UUID, int, UUID], reason: str) -> None:
+        job = self._jobs.pop(key, None)
+        if job is None:
+            return
+        self._count(pending_bytes=-job.bytes)
+        for part, _ in job.parts.values():
+            self._give_up_part(part, reason)
+
+    def _give_up_part(self, part: CommittedPart, reason: str) -> None:
+        self._count(partial=1, partial_messages=len(part.messages))
+        self._given_up.append(PartialPart(
+            part=part.part, session_id=part.session_id, messages=len(part.messages), reason=reason,
+        ))
 
     def _give_up(self, session: Hashable, reason: str) -> None:
         current = self._close(session)
@@ -339,8 +455,13 @@ class Assembler:
         )
 
 
+def _run_of(part: Part) -> tuple[UUID, int, UUID]:
+    return part.query, part.epoch, part.run
+
+
 def _number(session: Hashable) -> int:
     return session if isinstance(session, int) else 0
 
 
 _FORGOTTEN: Final = Content(messages=0, bytes=0, crc=0)
+_CONTENT: Final = [field.name for field in attrs.fields(Content)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading what a sink published: whole parts of epochs, each once."""
+"""Read the complete parts of epochs that a sink published, each once."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _BATCH: Final = 4096
 class Committed(Iterator[CommittedPart]):
     """An iterator over complete parts, in the order in which their COMMITs arrive.
 
-    Made by :func:`committed`. Poll the subscription; no other caller may poll it meanwhile. After
-    an exception it can be requested the next part.
+    Made by :func:`committed`. The iterator polls the subscription; no other caller may poll it
+    meanwhile. After an exception the next part can be requested.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Committed(Iterator[CommittedPart]):
                 raise self._errors.popleft()
             found = self.poll()
             left = None if deadline is None else deadline - time.monotonic()
-            # What is at hand of a part is read to its end; other messages do not keep it up.
+            # Messages of one part are read to its end; other messages do not delay it.
             if left is not None and left <= 0 and not self._moved and not self._errors:
                 raise StopIteration
             if not found:
@@ -52,7 +52,7 @@ class Committed(Iterator[CommittedPart]):
         return self._ready.popleft()
 
     def poll(self) -> bool:
-        """Takes what the stream has now, without waiting; False: nothing."""
+        """Read the available messages without waiting; False: there are none."""
         strange = self._strange()
         with self._subscription.poll_batch(_BATCH) as batch:
             count = len(batch)
@@ -63,14 +63,13 @@ class Committed(Iterator[CommittedPart]):
         return count > 0
 
     def _strange(self) -> int:
-        """Messages that belong to no part."""
+        """Count messages that belong to no part."""
         seen = self._assembler.statistics
         return seen.headless + seen.malformed
 
     @property
     def partial(self) -> tuple[PartialPart, ...]:
-        """Parts that began and are not complete: the abandoned parts (the last 256), then the open
-        ones."""
+        """Incomplete parts: the last 256 abandoned parts, then the open parts."""
         return self._assembler.partial
 
     @property
@@ -78,12 +77,12 @@ class Committed(Iterator[CommittedPart]):
         return self._assembler.statistics
 
     def state(self) -> dict[str, Any]:
-        """Return the parts that were yielded, as plain data for :func:`committed` of a later
-        process. Store it in one transaction with what you made of the rows."""
+        """Return the yielded parts as plain data for :func:`committed` of a later process. Store it
+        in one transaction with your results."""
         return self._assembler.state(waiting=[ready.part for ready in self._ready])
 
     def _take(self, batch: MessageBatch) -> None:
-        """Runs of rows of one session go to the assembler as they are."""
+        """Pass runs of rows of one session to the assembler."""
         payloads = batch.payloads
         sessions = batch.session_ids.tolist()
         reserved = batch.reserved_values.tolist()
@@ -101,19 +100,17 @@ class Committed(Iterator[CommittedPart]):
             start = end
 
     def _mark(self, session: int, message: memoryview) -> None:
-        part = self._assembler.marked(session, message)
-        if part is not None:
-            self._ready.append(part)
+        self._ready.extend(self._assembler.marked(session, message))
 
     def _try(self, act: Any, *arguments: Any) -> None:
-        """What goes wrong with one part is told in its turn; the rest of the batch is not lost."""
+        """Keep an error of one part until its turn, so that the rest of the batch is not lost."""
         try:
             act(*arguments)
         except Exception as error:
             self._errors.append(error)
 
     def _end_sessions(self) -> None:
-        """A session without an image says no more, and what came of it was taken."""
+        """End sessions without an image; all their messages were read."""
         waiting = self._assembler.sessions
         if waiting:
             alive = {image.session_id for image in self._subscription.images}
@@ -126,18 +123,19 @@ def committed(
     subscription: Subscription, *, timeout_s: float | None = None, remember: int = 1024,
     max_pending_bytes: int = 1 << 30, state: Mapping[str, Any] | None = None,
 ) -> Committed:
-    """Complete parts of epochs that Spark's sink publishes on a stream, each once.
+    """Iterate over the complete parts of epochs that Spark's sink publishes on a stream, each once.
 
     Repeats (another attempt of the same query, epoch and partition) are dropped and counted; parts
-    without a COMMIT are not handed out, and shown by :attr:`Committed.partial`.
+    without a COMMIT are not returned; :attr:`Committed.partial` lists them. The parts of a batch
+    write are returned together, when the write has succeeded.
 
-    :param timeout_s: the iteration ends when no part became complete for so long, in seconds, and
-        nothing of one is at hand; None: it waits for ever.
-    :param remember: epochs of a query of which repeats are told exactly; older ones count as
-        handed out.
-    :param max_pending_bytes: rows kept for parts that are not complete.
-    :param state: what :meth:`Committed.state` returned before a restart of this reader.
-    :raises RepeatDiffers: from the iterator: a repeat has other rows than the part before it.
+    :param timeout_s: the iteration ends if no part became complete for this time, in seconds, and
+        no message is available; None: it never ends.
+    :param remember: number of epochs of a query for which repeats are detected; older epochs count
+        as returned.
+    :param max_pending_bytes: most bytes of rows kept for incomplete parts.
+    :param state: the result of :meth:`Committed.state` before a restart of this reader.
+    :raises RepeatDiffers: from the iterator: a repeated part has other rows than before.
     :raises PendingTooLarge: from the iterator: a part was abandoned because of its size.
     """
     assembler = Assembler(remember=remember, max_pending_bytes=max_pending_bytes, state=state)

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From messages to the columns of a query.
+"""Convert messages to the columns of a query.
 
 With ``payload=binary`` a message is a row: its bytes in ``value`` beside what is known of it. With
 ``payload=arrow`` each message is an Arrow IPC record batch of the declared schema, alone or as a
-whole IPC stream. The decoder returns its rows.
+whole IPC stream. The decoder returns its rows. Markers of a sink are hidden, unless the query reads
+all messages.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,8 +17,11 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
+from penstock.config import uri
 from penstock.core.errors import InvalidArgument, PenstockError
+from penstock.spark_bridge._arrow import fingerprint, is_fingerprint
 from penstock.spark_bridge._options import SourceOptions
+from penstock.spark_bridge.markers import RESERVED_VALUE, SCHEMA_VALUE
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -32,9 +37,12 @@ METADATA: Final = (
     ("reserved_value", "bigint", pa.int64()),
     ("host", "string", pa.string()),
 )
-_BINARY: Final = ((VALUE, "binary", pa.binary()), *METADATA)
-_METADATA_DDL: Final = ", ".join(f"{name} {kind}" for name, kind, _ in METADATA)
-#: What may differ between a payload and the declaration: the same values, stored otherwise.
+#: As Spark's Kafka source has it; the values are texts, but for the key.
+HEADERS: Final = (
+    "headers", "array<struct<key:string,value:binary>>",
+    pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+)
+#: Types that may differ between payload and declaration, because they store the same values.
 _LOOSE: Final = (
     pa.types.is_large_string, pa.types.is_large_binary, pa.types.is_string_view,
     pa.types.is_binary_view, pa.types.is_timestamp, pa.types.is_dictionary,
@@ -42,37 +50,43 @@ _LOOSE: Final = (
 
 
 class PayloadError(PenstockError, ValueError):
-    """A message is not what option payload says."""
+    """A message does not match the option payload."""
+
+
+def metadata(options: SourceOptions) -> tuple[tuple[str, str, Any], ...]:
+    """The columns that are not the payload's, as (name, Spark's type, Arrow's type)."""
+    return (*METADATA, HEADERS) if options.include_headers else METADATA
 
 
 def ddl(options: SourceOptions) -> str:
-    """The schema of the query, as the source knows it.
+    """Return the schema of the query.
 
-    :raises InvalidArgument: it has to be declared.
+    :raises InvalidArgument: the schema must be declared.
     """
+    others = ", ".join(f"{name} {kind}" for name, kind, _ in metadata(options))
     if options.payload == "binary":
-        return ", ".join(f"{name} {kind}" for name, kind, _ in _BINARY)
+        return f"{VALUE} binary, {others}"
     if options.arrow_schema is None:
         raise InvalidArgument(
             "option arrowSchema is missing: payload=arrow needs the columns of the payload, such "
             "as 'id bigint, name string'; or declare them with .schema(...)"
         )
     if options.include_metadata:
-        return f"{options.arrow_schema}, {_METADATA_DDL}"
+        return f"{options.arrow_schema}, {others}"
     return options.arrow_schema
 
 
 def check_schema(options: SourceOptions, schema: StructType) -> None:
-    """Whether the source can give these columns.
+    """Check that the source has these columns.
 
-    :raises InvalidArgument: names the column, and what there is.
+    :raises InvalidArgument: a column is absent; the text names it and the existing columns.
     """
     names = [name.lower() for name in schema.fieldNames()]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InvalidArgument(f"schema: column {twice[0]} is there twice")
     if options.payload == "binary":
-        known = {name: kind for name, kind, _ in _BINARY}
+        known = {VALUE: "binary"} | {name: kind for name, kind, _ in metadata(options)}
         for field in schema.fields:
             if known.get(field.name) != field.dataType.simpleString():
                 raise InvalidArgument(
@@ -81,17 +95,18 @@ def check_schema(options: SourceOptions, schema: StructType) -> None:
                 )
         return
     if options.include_metadata:
-        found = [(f.name, f.dataType.simpleString()) for f in schema.fields[-len(METADATA):]]
-        if found != [(name, kind) for name, kind, _ in METADATA] or len(names) == len(found):
+        wanted = [(name, kind) for name, kind, _ in metadata(options)]
+        found = [(f.name, f.dataType.simpleString()) for f in schema.fields[-len(wanted):]]
+        if found != wanted or len(names) == len(found):
             raise InvalidArgument(
                 "schema: with includeMetadata=true the payload's columns are followed by "
-                f"{_METADATA_DDL}"
+                + ", ".join(f"{name} {kind}" for name, kind in wanted)
             )
 
 
 @attrs.frozen(kw_only=True)
 class Messages:
-    """A stretch of one session as arrays of one length."""
+    """Messages of one session as arrays of one length."""
 
     value: Any               # pa.BinaryArray
     positions: Any           # np.ndarray of int64: after each message
@@ -102,10 +117,12 @@ class Messages:
     host: str
     time_positions: Any      # np.ndarray of int64, ascending
     times_us: Any            # np.ndarray of int64
+    key: bytes = b""         # of a sink's session
+    stamps_us: Any = None    # np.ndarray of int64: what the messages carry; below 0: nothing
 
 
 class Constants:
-    """Columns of one value.  Making one is slow, cutting one to length is free: they are kept."""
+    """Cache of constant columns: making a column is slow, slicing it is fast."""
 
     def __init__(self) -> None:
         self._columns: dict[tuple[Any, Any], Any] = {}
@@ -121,31 +138,40 @@ class Constants:
 
 
 class Decoder:
-    """Makes record batches of one schema."""
+    """Converts messages to record batches of one schema."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         from pyspark.sql.pandas.types import to_arrow_schema
 
         self._arrow = options.payload == "arrow"
+        self._hide = self._arrow or options.read_committed is not False
         self.schema = to_arrow_schema(schema, timezone="UTC")
         payload_columns = len(self.schema)
         if options.include_metadata:
-            payload_columns -= len(METADATA)
+            payload_columns -= len(metadata(options))
         self._payload = pa.schema([self.schema.field(n) for n in range(payload_columns)])
-        self._metadata = self.schema.names[payload_columns:]
+        self._metadata = self.schema.names[payload_columns if self._arrow else 0 :]
+        self._fingerprint = fingerprint(self._payload)
         self._constants = Constants()
 
     def decode(self, messages: Messages) -> Iterator[Any]:
-        """The messages as record batches.
+        """Return the messages as record batches.
 
-        :raises PayloadError: a message is not what was declared.
+        :raises PayloadError: a message does not match the declaration.
         """
+        if self._hide:
+            messages = _without_markers(messages)
+        if "timestamp" in self._metadata:
+            messages = _with_stamps(messages)
         if not self._arrow:
             columns = [self._column(name, messages) for name in self.schema.names]
             yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
             return
         for index in range(len(messages.value)):
-            yield self._batch(messages, index)
+            if messages.reserved_values[index] == SCHEMA_VALUE:
+                self._check_sent(messages, index)
+            else:
+                yield self._batch(messages, index)
 
     def _column(self, name: str, messages: Messages) -> Any:
         count = len(messages.positions)
@@ -157,17 +183,32 @@ class Decoder:
             return pa.array(messages.reserved_values)
         if name == "timestamp":
             return _timestamps(messages)
+        if name == HEADERS[0]:
+            return _headers(messages).cast(self.schema.field(name).type)
         value = getattr(messages, name)
         kind = pa.string() if isinstance(value, str) else pa.int32()
         return self._constants.column(value, kind, count)
 
     # ---- payload=arrow ---------------------------------------------------------------------------
 
+    def _check_sent(self, messages: Messages, index: int) -> None:
+        """The schema that a sink sent before its batches."""
+        where = _where(messages, index)
+        try:
+            found = pa.ipc.read_schema(messages.value[index].as_buffer())
+        except (pa.ArrowException, OSError, EOFError, ValueError) as error:
+            raise PayloadError(f"{where}: is no Arrow schema ({error})") from None
+        if fingerprint(found) != self._fingerprint:
+            raise self._differs(where, found)
+
     def _batch(self, messages: Messages, index: int) -> Any:
-        where = (
-            f"message at position {int(messages.positions[index])} of {messages.channel} stream "
-            f"{messages.stream_id}, session {messages.session_id}"
-        )
+        where = _where(messages, index)
+        mark = int(messages.reserved_values[index])
+        if is_fingerprint(mark) and mark != self._fingerprint:
+            raise PayloadError(
+                f"{where}: its batch has another schema than option arrowSchema declares, "
+                f"{_shown(self._payload)}: declare what is sent, names and types, in that order"
+            )
         try:
             columns = self._payload_columns(messages.value[index].as_buffer(), where)
         except PayloadError:
@@ -182,6 +223,10 @@ class Decoder:
             messages,
             positions=np.repeat(messages.positions[index : index + 1], count),
             reserved_values=np.repeat(messages.reserved_values[index : index + 1], count),
+            stamps_us=(
+                None if messages.stamps_us is None
+                else np.repeat(messages.stamps_us[index : index + 1], count)
+            ),
         )
         columns += [self._column(name, one) for name in self._metadata]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
@@ -208,21 +253,106 @@ class Decoder:
             ) for mine, theirs in zip(self._payload, found, strict=True)
         )
         if not same:
-            raise PayloadError(
-                f"{where}: its columns are {_shown(found)}, but option arrowSchema declares "
-                f"{_shown(self._payload)}: declare what is sent"
-            )
+            raise self._differs(where, found)
+
+    def _differs(self, where: str, found: Any) -> PayloadError:
+        return PayloadError(
+            f"{where}: its columns are {_shown(found)}, but option arrowSchema declares "
+            f"{_shown(self._payload)}: declare what is sent"
+        )
+
+
+def _where(messages: Messages, index: int) -> str:
+    return (
+        f"message at position {int(messages.positions[index])} of {messages.channel} stream "
+        f"{messages.stream_id}, session {messages.session_id}"
+    )
+
+
+def _without_markers(messages: Messages) -> Messages:
+    """Most batches have none, and stay as they are."""
+    rows = messages.reserved_values != RESERVED_VALUE
+    if rows.all():
+        return messages
+    return attrs.evolve(
+        messages, value=messages.value.filter(pa.array(rows)),
+        positions=messages.positions[rows], reserved_values=messages.reserved_values[rows],
+    )
 
 
 def _shown(schema: Any) -> str:
     return ", ".join(f"{field.name} {field.type}" for field in schema)
 
 
+def _headers(messages: Messages) -> Any:
+    """A list for each row: the reserved value, the session, the stream and, where there is one, the
+    key."""
+    count = len(messages.positions)
+    same = {"session_id": b"%d" % messages.session_id, "stream_id": b"%d" % messages.stream_id}
+    if messages.key:
+        same["key"] = messages.key
+    width = 1 + len(same)
+    reserved = pa.array(messages.reserved_values).cast(pa.string()).cast(pa.binary())
+    pool = pa.concat_arrays([reserved, pa.array(list(same.values()), pa.binary())])
+    places = np.empty((count, width), np.int64)
+    places[:, 0] = np.arange(count)
+    places[:, 1:] = count + np.arange(len(same))
+    names = pa.array(["reserved_value", *same], pa.string())
+    turns = pa.array(np.tile(np.arange(width), count))
+    entries = pa.StructArray.from_arrays(
+        [names.take(turns), pool.take(pa.array(places.ravel()))], names=["key", "value"]
+    )
+    ends = pa.array(np.arange(count + 1, dtype=np.int32) * width)
+    return pa.ListArray.from_arrays(ends, entries)
+
+
+@functools.cache
+def stamp_offset(channel: str) -> int | None:
+    """Places at which messages of a channel have a time: an offset in the payload, or that of the
+    reserved value; None: nowhere. The time of reception goes before that of sending."""
+    found = uri.parse(channel)
+    for offset in (
+        found.media_rcv_ts_offset, found.channel_rcv_ts_offset, found.channel_snd_ts_offset
+    ):
+        if offset is not None:
+            return offset
+    return None
+
+
+def _with_stamps(messages: Messages) -> Messages:
+    """The messages with the times that they carry: nanoseconds since 1970, as Aeron writes them."""
+    offset = stamp_offset(messages.channel)
+    if offset is None:
+        return messages
+    if offset == uri.RESERVED_VALUE_OFFSET:
+        return attrs.evolve(messages, stamps_us=messages.reserved_values // 1000)
+    count = len(messages.positions)
+    found = np.full(count, -1, np.int64)
+    _validity, bounds, data = messages.value.buffers()
+    if count and data is not None:
+        edges = np.frombuffer(bounds, np.int32, count + 1, 4 * messages.value.offset)
+        places = edges[:-1].astype(np.int64) + offset
+        has = places + 8 <= edges[1:]
+        raw = np.frombuffer(data, np.uint8)[places[has, None] + np.arange(8)]
+        found[has] = np.ascontiguousarray(raw).view("<i8")[:, 0] // 1000
+    return attrs.evolve(messages, stamps_us=found)
+
+
 def _timestamps(messages: Messages) -> Any:
+    """What a message carries, else what the plan says; a message without either has none."""
     kind = pa.timestamp("us", tz="UTC")
-    if len(messages.times_us) == 0:
-        return pa.nulls(len(messages.positions), kind)
-    found = np.searchsorted(messages.time_positions, messages.positions, side="left")
-    np.minimum(found, len(messages.times_us) - 1, out=found)
-    times = messages.times_us[found]
-    return pa.Array.from_buffers(kind, len(times), [None, pa.py_buffer(times)])
+    count = len(messages.positions)
+    if len(messages.times_us):
+        found = np.searchsorted(messages.time_positions, messages.positions, side="left")
+        np.minimum(found, len(messages.times_us) - 1, out=found)
+        times = messages.times_us[found]
+        known = None
+    else:
+        times, known = np.zeros(count, np.int64), np.zeros(count, bool)
+    if messages.stamps_us is not None:
+        carried = messages.stamps_us > 0
+        times = np.where(carried, messages.stamps_us, times)
+        known = None if known is None else known | carried
+    if known is not None and not known.all():
+        return pa.array(times, pa.int64(), mask=~known).cast(kind)
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(times)])

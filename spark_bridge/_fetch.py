@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a task finds the frames of a range: in a log mapped on its own host, or fetched from a
-daemon that holds them.
+"""Find the frames of a range for a task: in a log mapped on its own host, or fetched from a daemon
+that holds them.
 
-A worker process keeps what it opened for its next task. Workers live on between tasks and
-batches. Mapping a log again faults in every page of it, and a connection with keys takes several
-round trips.
+A worker process lives beyond a task, and keeps mapped logs and connections for its next task.
+Mapping a log again faults in every page, and a connection with keys takes several round trips.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from penstock.spark_bridge._subscription import control_of
 _log = logging.getLogger(__name__)
 
 _MOST_LOGS: Final = 64
-_NOBODY_S: Final = 5.0           # for how long a host without a daemon is not requested again
+_NOBODY_S: Final = 5.0           # time for which a host without a daemon is not tried again
 _TIMEOUT_S: Final = 10.0
 _SOCKET: Final = "groups.sock"   # in the directory of a running daemon
 
 
 class RangeLost(PenstockError):
-    """No daemon has the range any more; ``lowest`` is where what is left begins, None: nothing."""
+    """No daemon has the range any more; ``lowest`` is the lowest retained position, None: none."""
 
     def __init__(self, message: str, *, lowest: int | None = None) -> None:
         super().__init__(message)
@@ -46,20 +45,20 @@ class FrameSource(Protocol):
     host: str
 
     def frames(self, position: int) -> gather.Frames:
-        """From ``position`` on, within its term: what is at hand."""
+        """Return the available frames from ``position`` on, within its term."""
 
     def more(self, position: int) -> bool:
-        """Gets more behind what is at hand, of which only what lies from ``position`` on is kept;
-        False: there is no more in the range."""
+        """Get further frames; keep only those from ``position`` on. False: the range has no further
+        frames."""
 
     def check(self, position: int) -> None:
-        """Whether what was copied from ``position`` on was still there after the copy.
+        """Check that the bytes copied from ``position`` on were not overwritten.
 
-        :raises RangeLost: it may have been overwritten.
+        :raises RangeLost: the publisher may have overwritten some of them.
         """
 
     def finish(self) -> None:
-        """The same for the whole range, once it was read."""
+        """As ``check``, for the whole range after it was read."""
 
 
 class Worker:
@@ -72,7 +71,7 @@ class Worker:
         self._identities: dict[str, tuple[tuple[int, int], int, float]] = {}
 
     def control(self, daemon: Daemon, key_file: str | None) -> GroupControl:
-        """A connection to a daemon of the options."""
+        """Return a connection to a daemon of the options."""
         with self._lock:
             key = (daemon, key_file)
             found = self._controls.get(key)
@@ -82,9 +81,9 @@ class Worker:
             return found
 
     def log(self, path: str) -> gather.MappedLog:
-        """A mapped log; mapped again when another file has its name.
+        """Return a mapped log; map it again if another file has its name.
 
-        :raises OSError, PenstockError: it is gone, or no log.
+        :raises OSError, PenstockError: the file is missing, or no log.
         """
         status = os.stat(path)
         identity = (status.st_dev, status.st_ino)
@@ -98,7 +97,8 @@ class Worker:
             return known[1]
 
     def daemon_id(self, directory: str | None) -> int | None:
-        """Whose directory it is; None when there is no daemon in it, or it does not answer."""
+        """Return the id of the daemon in the directory; None if no daemon is there, or it does not
+        answer."""
         daemon = Daemon(directory=directory)
         key = directory or ""
         try:
@@ -127,7 +127,7 @@ def _default_directory() -> str:
     return str(daemon_directory())
 
 
-#: Of this process; see the module for why it outlives a task.
+#: The worker of this process; the module's docstring says why it outlives a task.
 worker: Final = Worker()
 
 
@@ -161,8 +161,8 @@ class _Mapped:
             )
 
     def finish(self) -> None:
-        """The daemon confirms that it retains the range, so no writer changed it. A daemon that
-        does not answer writes nothing either."""
+        """The daemon confirms that it retains the range, so no writer changed it. If the daemon
+        does not answer, it does not write either."""
         session = self._range.session
         try:
             state = worker.control(Daemon(directory=self._directory), None).state(
@@ -172,7 +172,7 @@ class _Mapped:
         except DaemonUnreachable as error:
             _log.warning("%s: read without the daemon's confirmation: %s", session, error)
             return
-        except GroupError as error:         # it answers, and may clean what no group holds
+        except GroupError as error:         # it answers, and may zero data that no group holds
             raise RangeLost(f"{session}: while it was read: {error}") from None
         for log in state.logs:
             if log.log_id == self._holder.log_id and log.retained_from <= self._range.start:
@@ -183,7 +183,7 @@ class _Mapped:
 
 
 class _Fetched:
-    """Frames from a daemon somewhere."""
+    """Frames fetched from a daemon."""
 
     def __init__(self, item: Range, holder: Holder, control: GroupControl) -> None:
         self._range = item
@@ -220,16 +220,16 @@ class _Fetched:
         return True
 
     def check(self, position: int) -> None:
-        """The daemon checks its own reading."""
+        """Do nothing: the daemon checks the pieces that it sends."""
 
     def finish(self) -> None:
         """As ``check``."""
 
 
 def sources(options: SourceOptions, item: Range) -> Iterator[FrameSource]:
-    """The ways to read a range, the nearest first.  Each is tried when the one before it failed;
-    what stood in its way is logged.
+    """Yield the sources of a range, the nearest first.
 
+    The caller tries the next one after a failure; the reason of a failure is logged.
     :raises InvalidArgument: option keyFile names no key on this host.
     """
     where = local_directory(options)
@@ -251,7 +251,7 @@ def sources(options: SourceOptions, item: Range) -> Iterator[FrameSource]:
 
 
 def _is_of(facts: gather.LogFacts, item: Range) -> bool:
-    """Whether the log is the range's: the frames in it are checked against its own facts."""
+    """Return whether the log is that of the range."""
     session = item.session
     return (facts.stream_id, facts.session_id, facts.initial_term_id) == (
         session.stream_id, session.session_id, session.initial_term_id
@@ -259,8 +259,8 @@ def _is_of(facts: gather.LogFacts, item: Range) -> bool:
 
 
 def local_directory(options: SourceOptions) -> str | None:
-    """The daemon directory of the host that this runs on.  With daemons on several hosts each has
-    its own, which its environment names; otherwise the one of the options."""
+    """Return the daemon directory of this host. With daemons on several hosts, the environment of
+    each host names it; otherwise the options do."""
     if options.remote:
         return os.environ.get("PENSTOCK_DIR") or options.daemon_dir
     return options.daemon_dir

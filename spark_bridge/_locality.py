@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading each range on the host that holds it.
+"""Read each range on a host that holds it.
 
-Spark asks a Python source for no preferred locations, and spreads tasks as it likes. In a barrier
-stage each task knows where all of them run, so all compute the same table. A range goes to a
+Spark does not let a Python source state preferred locations. In a barrier stage each task knows the
+hosts of all tasks, so all tasks compute the same table. A range goes to a
 task on a host that holds it, in turn among several. If no task runs on such a host, it goes to any.
 The driver decides which names a host has, so that all tasks compare the same texts.
 """
@@ -40,8 +40,8 @@ def _same(batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def own_ranges(table: Sequence[Range], own: tuple[int, ...]) -> tuple[int, ...]:
-    """Ranges that the calling task reads: by the places of all tasks in a barrier stage, else as
-    planned."""
+    """Return the ranges that the calling task reads: in a barrier stage by the hosts of all tasks,
+    else as planned."""
     from pyspark import BarrierTaskContext, TaskContext
 
     context = TaskContext.get()
@@ -52,8 +52,8 @@ def own_ranges(table: Sequence[Range], own: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def assign(table: Sequence[Range], hosts: Sequence[str]) -> list[tuple[int, ...]]:
-    """For each task, by the hosts of all, the ranges that it reads: on a host that holds it where
-    there is one, and of those tasks the one that has least."""
+    """Assign ranges to tasks by their hosts. A range goes to the task with the least data on a host
+    that holds the range, or on any host if there is none."""
     loads = [0] * len(hosts)
     tasks: list[list[int]] = [[] for _ in hosts]
     for index in sorted(range(len(table)), key=lambda i: (-table[i].length, i)):
@@ -66,8 +66,8 @@ def assign(table: Sequence[Range], hosts: Sequence[str]) -> list[tuple[int, ...]
 
 
 def with_names(options: SourceOptions, table: Sequence[Range]) -> list[Range]:
-    """The table with the names of each holder's host: what the daemon calls it, what the option
-    control calls it, and the addresses of both."""
+    """Return the table with the names of each holder's host: the daemon's name, the name in the
+    option control, and the addresses of both."""
     known: dict[tuple[int, str], tuple[str, ...]] = {}
     for item in table:
         for holder in item.holders:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Offsets: how far a query is in each session of its streams.
+"""Offsets: the position of a query in each session of its streams.
 
-Spark compares offsets as text, so the keys are sorted and nothing is in them that changes without
-new data::
+Spark compares offsets as text, so the keys are sorted, and no entry changes without new data::
 
     {"aeron:ipc|1001|-77|12": 40960}
 
@@ -21,6 +20,10 @@ that a range can be planned again from the two offsets alone, after a restart to
   session returns at a later position, the range in between is missing.
 - ``times|KEY``: when the messages of the batch that ends here arrived (:mod:`._times`). A repeated
   batch has the same times, wherever it is read.
+- ``skip|KEY``: the session has markers of a penstock sink; a list of [start, end) that the batch
+  that ends here leaves out, since they are not committed, or repeats.
+- ``key|KEY``: the sink's key of the session, in hexadecimal digits.
+- ``parts``: which parts of which queries were read (:mod:`._brackets`).
 - ``records``: the most messages of a part, where option maxRecordsPerPartition was given.
 - ``tasks``: number of parts of the batch that ends here. A driver with more cores or another
   minPartitions splits a repeated batch in the same way, since a sink knows its rows by their part.
@@ -36,6 +39,7 @@ from typing import Any, Final
 import attrs
 
 from penstock.core.errors import InvalidArgument
+from penstock.spark_bridge._brackets import Done
 from penstock.spark_bridge._options import MOST_PARTITIONS, StreamName
 
 _FROM: Final = "from|"
@@ -46,11 +50,14 @@ _LEFT: Final = "left|"
 _TASKS: Final = "tasks"
 _TIMES: Final = "times|"
 _RECORDS: Final = "records"
+_SKIP: Final = "skip|"
+_PARTS: Final = "parts"
+_KEY: Final = "key|"
 
 
 @attrs.frozen(kw_only=True, order=True)
 class Session:
-    """A log's identity, wherever it is held."""
+    """Identity of a log, on any host."""
 
     channel: str
     stream_id: int
@@ -66,7 +73,7 @@ class Session:
 
     @classmethod
     def parse(cls, text: str) -> Session:
-        """:raises InvalidArgument: it is not what ``str`` makes."""
+        """:raises InvalidArgument: the text is no session."""
         parts = text.rsplit("|", 3)
         try:
             if not parts[0]:
@@ -83,7 +90,7 @@ class Session:
 
 @attrs.frozen
 class Left:
-    """Where a session was that is over."""
+    """Last position of an ended session."""
 
     position: int
     number: int              # in the order of leaving
@@ -102,9 +109,12 @@ class Offset:
     tasks: int = 0                  # 0: not decided
     records: int = 0                # 0: any number
     times: Mapping[Session, str] = attrs.Factory(dict)
+    skipped: Mapping[Session, tuple[tuple[int, int], ...]] = attrs.Factory(dict)
+    done: Done = attrs.Factory(Done)
+    keys: Mapping[Session, bytes] = attrs.Factory(dict)
 
     def to_plain(self) -> dict[str, Any]:
-        """For Spark, keys sorted."""
+        """Return plain data for Spark, with sorted keys."""
         plain: dict[str, Any] = {
             f"{_END if session in self.ended else ''}{session}": position
             for session, position in self.positions.items()
@@ -120,6 +130,14 @@ class Offset:
             for session, left in self.left.items()
         }
         plain |= {f"{_TIMES}{session}": text for session, text in self.times.items()}
+        plain |= {
+            f"{_SKIP}{session}": [list(each) for each in found]
+            for session, found in self.skipped.items()
+        }
+        plain |= {f"{_KEY}{session}": key.hex() for session, key in self.keys.items()}
+        parts = self.done.to_plain()
+        if parts:
+            plain[_PARTS] = parts
         if self.tasks:
             plain[_TASKS] = self.tasks
         if self.records:
@@ -128,7 +146,7 @@ class Offset:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any] | None) -> Offset:
-        """:raises InvalidArgument: not an offset of this source."""
+        """:raises InvalidArgument: the text is no offset of this source."""
         positions: dict[Session, int] = {}
         begun: dict[Session, int] = {}
         ended: set[Session] = set()
@@ -136,12 +154,21 @@ class Offset:
         held: dict[Session, str] = {}
         left: dict[Session, Left] = {}
         times: dict[Session, str] = {}
+        skipped: dict[Session, tuple[tuple[int, int], ...]] = {}
+        keys: dict[Session, bytes] = {}
+        done = Done()
         tasks = records = 0
         for key, value in (plain or {}).items():
             if key == _TASKS:
                 tasks = _count(key, value, MOST_PARTITIONS)
             elif key == _RECORDS:
                 records = _count(key, value, 2**62)
+            elif key == _PARTS:
+                done = Done.from_plain(value)
+            elif key.startswith(_KEY):
+                keys[Session.parse(key.removeprefix(_KEY))] = _bytes(key, value)
+            elif key.startswith(_SKIP):
+                skipped[Session.parse(key.removeprefix(_SKIP))] = _stretches(key, value)
             elif key.startswith(_TIMES):
                 times[Session.parse(key.removeprefix(_TIMES))] = str(value)
             elif key.startswith(_GROUP):
@@ -160,13 +187,14 @@ class Offset:
                     ended.add(session)
         return cls(
             positions=positions, begun=begun, ended=frozenset(ended), groups=groups, held=held,
-            left=left, tasks=tasks, records=records, times=times,
+            left=left, tasks=tasks, records=records, times=times, skipped=skipped, done=done,
+            keys=keys,
         )
 
     def check_streams(self, streams: tuple[StreamName, ...], option: str = "") -> None:
-        """Whether the offset speaks of the streams that the query names.
+        """Check that the offset has the streams of the query.
 
-        :param option: where it was given; empty: it comes from the checkpoint.
+        :param option: the option with the offset; empty: it comes from the checkpoint.
         :raises InvalidArgument: a checkpoint, or an option, of another query.
         """
         strange = sorted(
@@ -201,6 +229,22 @@ def _position(key: str, value: Any) -> int:
     if not isinstance(value, int) or not 0 <= value < 2**63 or value % 32 != 0:
         raise InvalidArgument(f"{key}: {value!r} is no position: expected a multiple of 32")
     return value
+
+
+def _bytes(key: str, value: Any) -> bytes:
+    try:
+        return bytes.fromhex(value)
+    except (TypeError, ValueError):
+        raise InvalidArgument(f"{key}: {value!r}: expected hexadecimal digits") from None
+
+
+def _stretches(key: str, value: Any) -> tuple[tuple[int, int], ...]:
+    found = []
+    for each in value if isinstance(value, list) else [value]:
+        if not isinstance(each, list) or len(each) != 2:
+            raise InvalidArgument(f"{key}: {each!r}: expected two positions")
+        found.append((_position(key, each[0]), _position(key, each[1])))
+    return tuple(found)
 
 
 def _left(key: str, value: Any) -> Left:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors that a user reads: the reason on the first line of Spark's exception, and nothing behind
-it.  Spark puts a worker's traceback before the reason, unless its environment says otherwise."""
+"""Show a user's error in one line: the reason on the first line of Spark's exception, without a
+traceback. Spark puts a worker's traceback before the reason, unless an environment variable
+disables it."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ _T = TypeVar("_T")
 
 
 def one_line(call: Callable[_Q, _T]) -> Callable[_Q, _T]:
-    """Wrap what Spark calls.  An error of ours ends the worker process that it is raised in, so the
-    environment is changed for that one exception."""
+    """Wrap a function that Spark calls. An error of penstock ends its worker process, so the
+    environment is changed only for that exception."""
 
     @functools.wraps(call)
     def wrapped(*arguments: _Q.args, **words: _Q.kwargs) -> _T:
@@ -32,7 +33,7 @@ def one_line(call: Callable[_Q, _T]) -> Callable[_Q, _T]:
 
 
 def hide(error: PenstockError) -> None:
-    """Have Spark pass the reason on without the traceback."""
+    """Make Spark report the reason without the traceback."""
     os.environ[_HIDE] = "1"
     if error.args and isinstance(error.args[0], str):
         error.args = (" ".join(error.args[0].split("\n")), *error.args[1:])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options in words: the tables of the user's pages are made from this.
+"""Texts of the options, from which the tables of the user's pages are made.
 
 ``python -m penstock.spark_bridge._option_table`` prints both; a test compares them with the pages,
 and with the options that the code reads.
@@ -103,9 +103,15 @@ SOURCE: Final = (
         "and counts it in `lostBytes`",
     ),
     (
+        "`readCommitted`",
+        "of sessions with markers",
+        "`true`: only complete parts of a penstock sink, each once, without markers. `false`: all "
+        "messages. Not given: the same as `true` for a session that has markers",
+    ),
+    (
         "`ackOn`",
         "`batch`",
-        "`commit` is for queries with asynchronous progress tracking",
+        "when the source acknowledges; `commit` is for queries with asynchronous progress tracking",
     ),
     (
         "`groupExpiry`",
@@ -126,6 +132,11 @@ SOURCE: Final = (
         "`arrowSchema`, `includeMetadata`",
         "",
         "with `payload=arrow`",
+    ),
+    (
+        "`includeHeaders`",
+        "`false`",
+        "adds the column `headers`: see [columns](#columns)",
     ),
     (
         "`batchBytes`",
@@ -182,8 +193,8 @@ SINK: Final = (
         "`payload`",
         "`binary`",
         "`binary`: the column `value` (binary or string), one message a row. `arrow`: all"
-        " columns; each message is an Arrow IPC batch without schema, at most the "
-        "channel's longest message",
+        " columns; each message is an Arrow IPC batch, at most the channel's longest message; "
+        "the schema precedes the batches of a part",
     ),
     (
         "`keyColumn`",
@@ -208,6 +219,18 @@ SINK: Final = (
         "BEGIN and COMMIT around each part, below",
     ),
     (
+        "`jobId`",
+        "made up",
+        "batch only: the identity of the write. If a write with the same id has succeeded, readers "
+        "drop its repeat",
+    ),
+    (
+        "`jobCommit`",
+        "`true`",
+        "batch only: readers get the parts of a write together, when all tasks are done. `false`: "
+        "each part when its task is done",
+    ),
+    (
         "`writeId`",
         "none",
         "distinguishes several writes of one `foreachBatch` into the same stream",
@@ -216,12 +239,12 @@ SINK: Final = (
 
 
 def names(rows: tuple[tuple[str, str, str], ...]) -> set[str]:
-    """The options that a table explains."""
+    """Return the options that a table explains."""
     return {name for row in rows for name in re.findall(r"`(\w+)`", row[0])}
 
 
 def table(rows: tuple[tuple[str, str, str], ...]) -> str:
-    """The table in Markdown."""
+    """Return the table in Markdown."""
     lines = ["| Option | Default | |", "|---|---|---|"]
     lines += [f"| {' | '.join(row)} |".replace("|  |", "| |") for row in rows]
     return "\n".join(lines) + "\n"

@@ -28,7 +28,7 @@ _UNITS_NS: Final = {"ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 _SIZE: Final = re.compile(r"(\d{1,15})([kmg]?)(i?b)?", re.IGNORECASE)
 _SIZES: Final = {"": 1, "k": 1024, "m": MIB, "g": 1024 * MIB}
 
-#: Lower-case, as Spark hands them over, to the spelling of the documentation.
+#: Names in lower case, as Spark passes them, to their documented spelling.
 NAMES: Final = {
     name.lower(): name
     for name in (
@@ -38,12 +38,14 @@ NAMES: Final = {
         "failOnDataLoss", "daemonDir", "control", "keyFile", "serverKey", "serverKeyFile",
         "serverKeys", "payload", "arrowSchema", "includeMetadata", "groupExpiry", "batchBytes",
         "retry", "locality", "minOffsetsPerTrigger", "maxTriggerDelay", "startingTimestamp",
-        "endingTimestamp",
+        "endingTimestamp", "readCommitted", "includeHeaders",
     )
 }
-#: Of the sink: the same options may serve both ends.
-_SINKS: Final = frozenset({"timeout", "keycolumn", "maxkeys", "markers", "drain", "writeid"})
-#: Spark's own, which reach a source too.
+#: Options of the sink, which the source accepts so that both can share options.
+_SINKS: Final = frozenset({
+    "timeout", "keycolumn", "maxkeys", "markers", "drain", "writeid", "jobid", "jobcommit",
+})
+#: Options of Spark that also reach a source.
 _SPARKS: Final = frozenset({"path", "checkpointlocation", "queryname"})
 _BATCH_ONLY: Final = frozenset({"endingoffsets", "endingtimestamp"})
 _STREAM_ONLY: Final = frozenset({
@@ -64,7 +66,7 @@ class StreamName:
 
 @attrs.frozen(kw_only=True)
 class Daemon:
-    """Where a daemon is spoken to: ``directory`` on this host, or ``address`` with keys."""
+    """A daemon: its ``directory`` on this host, or its ``address`` with keys."""
 
     directory: str | None = None
     address: str | None = None
@@ -72,7 +74,7 @@ class Daemon:
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """Name for messages."""
         return self.address or (self.directory or "the default daemon directory")
 
 
@@ -101,21 +103,24 @@ class SourceOptions:
     payload: Literal["binary", "arrow"] = "binary"
     arrow_schema: str | None = None                 # DDL
     include_metadata: bool = False
+    include_headers: bool = False
     expiry_ns: int = DEFAULT_EXPIRY_NS
     retry_ns: int = DEFAULT_RETRY_NS
     batch_bytes: int = DEFAULT_BATCH_BYTES
     locality: Literal["none", "barrier"] = "none"
+    read_committed: bool | None = None              # None: of sessions that have markers
 
     @property
     def remote(self) -> bool:
-        """Whether daemons are spoken to over TCP."""
+        """Whether the daemons are reached over TCP."""
         return any(daemon.address is not None for daemon in self.daemons)
 
 
 def read_options(options: Mapping[str, str], *, streaming: bool = True) -> SourceOptions:
-    """The options of a reader.
+    """Return the options of a reader.
 
-    :raises InvalidArgument: names the option, its value and what is accepted.
+    :raises InvalidArgument: an option is wrong; the text names it, its value and the accepted
+        values.
     """
     given = {key.lower(): value for key, value in options.items()}
     if any(key.startswith("option.") for key in given) or not set(given) - _SPARKS:
@@ -132,8 +137,9 @@ def read_options(options: Mapping[str, str], *, streaming: bool = True) -> Sourc
             "this query's progress, 1 to 80 characters, another one for each query"
         )
     payload = _choice(given, "payload", ("binary", "arrow"))
+    streams = _streams(given)
     return SourceOptions(
-        streams=_streams(given),
+        streams=streams,
         sessions=_sessions(given),
         subscription=subscription,
         ack_on=_choice(given, "ackOn", ("batch", "commit")),
@@ -154,10 +160,12 @@ def read_options(options: Mapping[str, str], *, streaming: bool = True) -> Sourc
         payload=payload,
         arrow_schema=_arrow_schema(given, payload),
         include_metadata=_metadata(given, payload),
+        include_headers=_headers(given, payload),
         expiry_ns=_duration(given, "groupExpiry", DEFAULT_EXPIRY_NS if streaming else 60 * 10**9),
         retry_ns=_duration(given, "retry", DEFAULT_RETRY_NS),
         batch_bytes=_batch_bytes(given),
         locality=_choice(given, "locality", ("none", "barrier")),
+        read_committed=_read_committed(given, streams),
     )
 
 
@@ -292,6 +300,25 @@ def _ending(given: Mapping[str, str]) -> Bound:
     return ending
 
 
+def _read_committed(given: Mapping[str, str], streams: Sequence[StreamName]) -> bool | None:
+    if "readcommitted" not in given:
+        return None
+    wanted = _boolean(given, "readCommitted", False)
+    for stream in streams:
+        found = uri.parse(stream.channel)
+        for name, offset in (
+            ("media-rcv-ts-offset", found.media_rcv_ts_offset),
+            ("channel-rcv-ts-offset", found.channel_rcv_ts_offset),
+            ("channel-snd-ts-offset", found.channel_snd_ts_offset),
+        ):
+            if wanted and offset == uri.RESERVED_VALUE_OFFSET:
+                raise InvalidArgument(
+                    f"option readCommitted=true: {name}=reserved of {stream.channel} overwrites "
+                    "the markers of a sink: give it an offset in the payload"
+                )
+    return wanted
+
+
 # ---- how to decode -------------------------------------------------------------------------------
 
 
@@ -311,6 +338,15 @@ def _metadata(given: Mapping[str, str], payload: str) -> bool:
             "that you want in .schema(...)"
         )
     return _boolean(given, "includeMetadata", False)
+
+
+def _headers(given: Mapping[str, str], payload: str) -> bool:
+    wanted = _boolean(given, "includeHeaders", False)
+    if wanted and payload == "arrow" and not _boolean(given, "includeMetadata", False):
+        raise InvalidArgument(
+            "option includeHeaders: with payload=arrow it goes with includeMetadata=true: set that"
+        )
+    return wanted
 
 
 def _batch_bytes(given: Mapping[str, str]) -> int:
@@ -422,7 +458,7 @@ def _least(given: Mapping[str, str]) -> int | None:
 
 
 def _timestamp(given: Mapping[str, str], name: str, other: str) -> int | None:
-    """Nanoseconds from milliseconds since the epoch, as Kafka's source has them."""
+    """Return nanoseconds from milliseconds since 1970, the unit of Kafka's source."""
     text = given.get(name.lower())
     if text is None:
         return None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects that a Python worker of Spark keeps between its tasks: a client, and its publications.
+"""Objects that a Python worker of Spark keeps between its tasks: a client and its publications.
 
-A task takes some tens of milliseconds; connecting, adding a publication and waiting for its
-receivers takes as long again. So the worker keeps them. A worker runs one task at a time, so the
+A task takes some tens of milliseconds. Connecting, adding a publication and waiting for its
+receivers takes as long, so the worker keeps them. A worker runs one task at a time, so the
 publications are exclusive. Rows of one task follow those of another in one session.
 """
 
@@ -28,8 +28,8 @@ _KEPT: Final = 256
 
 
 def _is_drained(row: Mapping[str, Any], position: int, how: str) -> bool:
-    """``consumed``: by receivers that are there, or on IPC by readers.  Of one that left before it
-    was seen to be through nobody knows."""
+    """Return whether all live receivers, or on IPC all readers, have consumed the data. A receiver
+    that left earlier does not count."""
     if row["consumer_position"] < position:
         return False
     if how == "sent":
@@ -46,7 +46,7 @@ class SinkError(PenstockError):
 
 @attrs.frozen(kw_only=True)
 class Pipe:
-    """Sends into one publication within bounded time."""
+    """One publication, to which a task sends within bounded time."""
 
     client: Client
     publication: Publication
@@ -54,7 +54,7 @@ class Pipe:
     session_id: int
 
     def send(self, message: bytes, *, reserved_value: int = 0) -> None:
-        """One message.  SinkError when it finds no room in time."""
+        """Send one message. SinkError if there is no room in time."""
         try:
             self.publication.send(message, self.timeout_s, reserved_value=reserved_value)
         except TimeoutExpired as error:
@@ -62,7 +62,7 @@ class Pipe:
         self._same_session()
 
     def send_batch(self, messages: object) -> None:
-        """Many messages, few enough to be through in time."""
+        """Send a batch that is small enough to be sent in time."""
         try:
             self.publication.send_batch(messages, self.timeout_s)
         except TimeoutExpired as error:
@@ -70,8 +70,8 @@ class Pipe:
         self._same_session()
 
     def drain(self, how: str) -> None:
-        """Waits until the daemon has sent everything (``sent``; on ``aeron:ipc`` it is there at
-        once), or every receiver's readers have taken it (``consumed``)."""
+        """Wait until the daemon has sent everything (``sent``; at once on ``aeron:ipc``), or until
+        every receiver's readers have consumed it (``consumed``)."""
         if how == "sent" and self.publication.channel.startswith("aeron:ipc"):
             return
         position = self.publication.position
@@ -88,7 +88,7 @@ class Pipe:
         self._same_session()
 
     def _row(self) -> Mapping[str, Any] | None:
-        """What the daemon's status says of the publication."""
+        """Return the publication's entry in the daemon's status."""
         wanted = self.publication.original_id
         rows = self.client.status()["publications"]
         return next((row for row in rows if row["publication_id"] == wanted), None)
@@ -96,7 +96,7 @@ class Pipe:
     def _same_session(self) -> None:
         if self.publication.session_id != self.session_id:
             raise SinkError(
-                f"{self._stream()} goes on in another session after its daemon's death, and what "
+                f"{self._stream()} continues in another session after its daemon's death, and what "
                 "was sent last may be lost: the task has to run again"
             )
 
@@ -154,7 +154,7 @@ class Outlet:
         self._publications: OrderedDict[_Where, Publication] = OrderedDict()
 
     def pipe(self, options: SinkOptions, key: bytes) -> Pipe:
-        """The publication of a key, new or from an earlier task."""
+        """Return the publication of a key, new or from an earlier task."""
         where = _Where(channel=options.channel, stream_id=options.stream_id, key=key)
         found = self._publications.get(where)
         if found is None or found.is_closed:
@@ -170,7 +170,8 @@ class Outlet:
         )
 
     def wait_usable(self, deadline: float) -> bool:
-        """Whether its daemon, or a new daemon in its directory, answers before ``deadline``."""
+        """Return whether its daemon, or a new daemon in its directory, answers before
+        ``deadline``."""
         while not self.client.is_closed:
             if self.client.is_daemon_alive:
                 return True
@@ -182,14 +183,14 @@ class Outlet:
 
 @functools.cache
 def _outlets() -> dict[tuple[int, str | None], Outlet]:
-    """Of this process: the reason is at the head of the file."""
+    """Return the outlets of this process (see the module's docstring)."""
     return {}
 
 
 def outlet(directory: str | None, timeout_s: float) -> Outlet:
-    """The outlet of this process to a daemon; one that is restarted is waited for.
+    """Return this process's outlet to a daemon; wait for a daemon that restarts.
 
-    :raises SinkError: no daemon answers there in time.
+    :raises SinkError: no daemon answers in time.
     """
     deadline = time.monotonic() + timeout_s
     key = (os.getpid(), directory)
@@ -213,7 +214,7 @@ def outlet(directory: str | None, timeout_s: float) -> Outlet:
 
 
 def forget(directory: str | None) -> None:
-    """A task failed: what it left in its sessions is not for the next one."""
+    """Drop the publications after a failed task, so that the next task begins in new sessions."""
     found = _outlets().pop((os.getpid(), directory), None)
     if found is not None:
         found.client.close()

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan a batch and its tasks from states alone, without a request.
+"""Plan a batch and its tasks from known states, without requests.
 
 A session's log may be held by several daemons (multicast), or twice by one (an image that was lost
-and joined again): a *holding* is one such log.  A position is read from a holding that retains it;
-which one is a matter of convenience, for frames at one position of one session are the same
-everywhere.
+and joined again): a *holding* is one such log. A position can be read from any holding that retains
+it, because the frames at one position of a session are equal in all holdings.
 
 Admission: from each session at most half of its window, so that the sender fills the other half
 while the batch runs. All sessions together take no more than the query's limits, shared so that a
@@ -14,7 +13,7 @@ small session never waits for a large one (max-min fairness).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 import attrs
@@ -23,22 +22,22 @@ from penstock.client import GroupState, LogRange
 from penstock.spark_bridge._offsets import Left, Offset, Session
 from penstock.spark_bridge._options import StreamName
 
-#: A task costs tens of milliseconds: less than this is not worth one of its own.
+#: Least bytes of a task, because a task costs tens of milliseconds.
 SMALLEST_PART: Final = 256 * 1024
-#: Sessions that are over and may come back, of which an offset knows.
+#: Number of ended sessions in an offset, which may return.
 REMEMBERED: Final = 128
 _K = TypeVar("_K")
 
 
 @attrs.frozen(kw_only=True)
 class Holding:
-    """One log on one daemon, by its number in the options."""
+    """One log on one daemon, which is named by its number in the options."""
 
     daemon: int
     daemon_id: int
     daemon_epoch: int
     host: str
-    group: str               # daemon and group, as offsets name them
+    group: str               # daemon and group, in the form of offsets
     log: LogRange
 
     @property
@@ -49,7 +48,7 @@ class Holding:
         )
 
     def readable(self, position: int) -> bool:
-        """Whether there is something to read at ``position``."""
+        """Return whether ``position`` can be read."""
         return self.log.retained_from <= position < self.log.end_position
 
 
@@ -62,7 +61,7 @@ class View:
 
     @classmethod
     def of(cls, states: Sequence[tuple[int, GroupState]]) -> View:
-        """From (number of the daemon, state of one of its groups)."""
+        """Make a view from pairs (number of the daemon, state of one of its groups)."""
         holdings: dict[Session, list[Holding]] = {}
         marks: dict[StreamName, list[str]] = {}
         for daemon, state in states:
@@ -81,21 +80,22 @@ class View:
         )
 
     def first(self, session: Session) -> int:
-        """Where a session that the query has not seen begins for it."""
+        """Return the position at which a session begins that is new to the query."""
         return min(holding.log.committed for holding in self.holdings[session])
 
     def end(self, session: Session) -> int:
-        """The furthest that any daemon has; 0 when none has the session."""
+        """Return the highest end of the session on any daemon; 0 if no daemon has the session."""
         return max((h.log.end_position for h in self.holdings.get(session, ())), default=0)
 
     def source(self, session: Session, position: int) -> Holding | None:
-        """The log to plan from: of those that can be read at ``position`` the shortest, so that
-        every daemon can serve the batch."""
+        """Return the log to plan from: the shortest of those that can be read at ``position``, so
+        that every daemon can serve the batch."""
         found = [h for h in self.holdings.get(session, ()) if h.readable(position)]
         return min(found, key=lambda h: (h.log.end_position, h.daemon), default=None)
 
     def held(self, positions: Mapping[Session, int]) -> dict[Session, str]:
-        """Which groups can read each session on from its position, where its stream has several."""
+        """Return the groups that can continue each session from its position, if its stream has
+        several groups."""
         found = {}
         for session, position in positions.items():
             marks = {
@@ -106,8 +106,8 @@ class View:
         return found
 
     def ended_at(self, session: Session, position: int) -> bool:
-        """Whether the stream has ended there, as far as is known: one whose connection was lost may
-        come back."""
+        """Return whether the stream has ended at that position, as far as known; a lost session may
+        return."""
         held = self.holdings.get(session, ())
         return self.end(session) == position and any(
             h.log.ended and h.log.end_position == position for h in held
@@ -119,11 +119,11 @@ class View:
 
 @attrs.frozen(kw_only=True)
 class Loss:
-    """Part of a stream that the query will not see."""
+    """Range of a stream that the query cannot read."""
 
     session: Session
     start: int
-    end: int | None          # None: nobody knows how much
+    end: int | None          # None: unknown
     reason: str
 
     def __str__(self) -> str:
@@ -132,7 +132,7 @@ class Loss:
 
 
 def losses(view: View, start: Offset) -> list[Loss]:
-    """Ranges that the query has not read according to ``start`` and that no daemon holds any
+    """Return the ranges that the query has not read at ``start`` and that no daemon holds any
     more."""
     found = []
     for session, position in sorted(start.positions.items()):
@@ -155,18 +155,18 @@ def losses(view: View, start: Offset) -> list[Loss]:
 
 
 def _may_be_lost(view: View, start: Offset, session: Session) -> bool:
-    """Whether a session that nobody has any more went with a group, rather than being read to its
-    end: as long as one of the groups is there that could read it on, that one saw its end."""
+    """Return whether a session that no daemon has any more may have unread data. If a group that
+    could continue it still exists, that group has read it to its end."""
     now = set(view.groups.get(session.stream, "").split())
     held = set(start.held.get(session, "").split())
     if held:
         return not held & now
     before = set(start.groups.get(session.stream, "").split())
-    return not before or not before <= now      # it may have been held by one only
+    return not before or not before <= now      # perhaps only one group held it
 
 
 def returns(view: View, start: Offset) -> list[Loss]:
-    """Sessions that had ended and returned at a later position: the range in between is missing."""
+    """Return the losses of sessions that ended and returned at a later position."""
     return [
         Loss(session=session, start=left.position, end=view.first(session),
              reason=f"the connection was lost, and joined again at {view.first(session)}")
@@ -177,9 +177,9 @@ def returns(view: View, start: Offset) -> list[Loss]:
 
 
 def outlived(view: View, start: Offset, end: Offset) -> list[StreamName]:
-    """Streams whose groups ended between the planning of ``end`` and the making of ``start``.  A
-    query's first offset is requested again when its first batch did not finish; after the groups
-    have gone that is the place of the new ones, and says nothing of what the batch was to read."""
+    """Return the streams whose groups ended between the planning of ``end`` and of ``start``. If
+    the first batch of a query did not finish, Spark requests the first offset again. If the groups
+    have ended meanwhile, that offset is the start of new groups, and not the start of the batch."""
     found = []
     for stream in sorted({session.stream for session in end.positions}, key=str):
         now = set(view.groups.get(stream, "").split())
@@ -191,7 +191,7 @@ def outlived(view: View, start: Offset, end: Offset) -> list[StreamName]:
 
 
 def skip(start: Offset, lost: Sequence[Loss]) -> Offset:
-    """``start`` behind what is lost: at what is left, or without the session."""
+    """Return ``start`` moved beyond the losses: to the retained data, or without the session."""
     positions = dict(start.positions)
     for loss in lost:
         if loss.end is None:
@@ -202,8 +202,8 @@ def skip(start: Offset, lost: Sequence[Loss]) -> Offset:
 
 
 def _left(start: Offset, positions: Mapping[Session, int]) -> dict[Session, Left]:
-    """Where sessions were that are over by now: those of ``start``, and those that it names and
-    ``positions`` do not."""
+    """Return the last positions of ended sessions: those of ``start``, and those of its sessions
+    that are not in ``positions``."""
     left = {session: known for session, known in start.left.items() if session not in positions}
     number = max((known.number for known in start.left.values()), default=0)
     for session, position in sorted(start.positions.items()):
@@ -219,7 +219,7 @@ def _left(start: Offset, positions: Mapping[Session, int]) -> dict[Session, Left
 
 @attrs.frozen(kw_only=True)
 class Want:
-    """To read a session from ``start`` on, at most ``max_bytes`` of its log."""
+    """Wish to read a session from ``start`` on, at most ``max_bytes`` of its log."""
 
     session: Session
     holding: Holding
@@ -228,8 +228,9 @@ class Want:
 
 
 def share(available: Mapping[_K, int], limit: int) -> dict[_K, int]:
-    """Max-min fair parts of ``limit``: no session gets more than is available, and one that gets
-    less than asked gets as much as any other. At least 1 each, so that none starves."""
+    """Return max-min fair parts of ``limit``: no session gets more than it requests, and a session
+    that gets less gets at least as much as any other. Each part is at least 1, so that every
+    session continues."""
     parts: dict[_K, int] = {}
     left, count = limit, len(available)
     for key, most in sorted(available.items(), key=lambda item: item[1]):
@@ -249,7 +250,7 @@ def wants(
     """Plan the next batch. ``target``: not beyond these positions (AvailableNow)."""
     found: dict[Session, tuple[Holding, int, int]] = {}
     for session in view.holdings:
-        position = start.positions.get(session)     # of one that ended too: it may come back
+        position = start.positions.get(session)     # also of an ended session, which may return
         at = view.first(session) if position is None else position
         holding = view.source(session, at)
         if holding is None:
@@ -268,7 +269,8 @@ def wants(
 
 
 def advance(view: View, start: Offset, ends: Mapping[Session, int]) -> Offset:
-    """The offset of a batch that goes on to ``ends``; ``start`` itself when that is nothing new."""
+    """Return the offset of a batch that reads up to ``ends``; ``start`` itself if there is no new
+    data."""
     moved = {
         session: end for session, end in ends.items()
         if end > start.positions.get(session, -1)
@@ -276,9 +278,9 @@ def advance(view: View, start: Offset, ends: Mapping[Session, int]) -> Offset:
     if not moved:
         return start
     begun = {session: view.first(session) for session in moved if session not in start.positions}
-    # A session that is gone, with everything acknowledged, has been read to its end.  One that
-    # ended leaves when its end was acknowledged, which comes late with ackOn=commit: before that
-    # it would pass for a new one.
+    # A session that is gone, with everything acknowledged, has been read to its end. An ended
+    # session leaves when its end was acknowledged, which happens late with ackOn=commit: before
+    # that it would pass for a new one.
     positions = {
         session: position for session, position in start.positions.items()
         if session in view.holdings
@@ -309,12 +311,12 @@ class Holder:
     log_id: int
     log_path: str
     names: tuple[str, ...] = ()
-    """Of its host, as Spark may know it; filled in when a task's place matters."""
+    """Names of its host that Spark may use; set if the place of a task matters."""
 
 
 @attrs.frozen(kw_only=True)
 class Range:
-    """Positions [start, end) of a session, between messages, and who has them."""
+    """Positions [start, end) of a session, between messages, and the daemons that hold them."""
 
     session: Session
     start: int
@@ -323,6 +325,8 @@ class Range:
     holders: tuple[Holder, ...]
     times: str = ""
     """Of the session's part of the batch, as its offset has them; empty: none is known."""
+    key: bytes = b""
+    """Of a sink's session; empty: it has none."""
 
     @property
     def length(self) -> int:
@@ -330,13 +334,30 @@ class Range:
 
 
 def ranges(view: View, start: Offset, end: Offset) -> list[Range]:
-    """Ranges between two offsets. A range that no daemon holds has no holders."""
+    """Ranges between two offsets, without what a batch leaves out. A range that no daemon holds has
+    no holders."""
     found = []
     for session, stop in sorted(end.positions.items()):
         begin = start.positions.get(session, end.begun.get(session, stop))
-        if begin < stop:
-            found.append(_range(view, session, begin, stop, end.times.get(session)))
+        for first, last in _without(begin, stop, end.skipped.get(session, ())):
+            found.append(attrs.evolve(
+                _range(view, session, first, last, end.times.get(session)),
+                key=end.keys.get(session, b""),
+            ))
     return found
+
+
+def _without(
+    begin: int, end: int, skipped: Sequence[tuple[int, int]]
+) -> Iterator[tuple[int, int]]:
+    """[begin, end) without what lies in ``skipped``, ascending."""
+    at = begin
+    for first, last in skipped:
+        if at < min(first, end):
+            yield at, min(first, end)
+        at = max(at, last)
+    if at < end:
+        yield at, end
 
 
 def _range(view: View, session: Session, start: int, end: int, times: str | None) -> Range:
@@ -359,21 +380,21 @@ def _range(view: View, session: Session, start: int, end: int, times: str | None
 
 
 def partition_count(total_bytes: int, *, wanted: int | None, cores: int) -> int:
-    """How many tasks: as many as were requested, else one per core as far as each has work."""
+    """Return the number of tasks: as requested, else one for each core that has enough work."""
     if wanted is not None:
         return wanted
     return max(1, min(cores, -(-total_bytes // SMALLEST_PART)))
 
 
 def pieces(found: Sequence[Range], count: int) -> list[int]:
-    """Into how many parts to cut each range so that ``count`` tasks can have about the same."""
+    """Return the number of parts of each range, so that ``count`` tasks get about equal work."""
     total = sum(item.length for item in found)
     even = max(1, -(-total // count))
     return [max(1, round(item.length / even)) for item in found]
 
 
 def split(item: Range, places: Sequence[int]) -> list[Range]:
-    """The range cut at ``places``, ascending and within it."""
+    """Cut a range at ``places``, which are ascending and within it."""
     edges = [item.start, *(p for p in places if item.start < p < item.end), item.end]
     return [
         attrs.evolve(item, start=a, end=b) for a, b in itertools.pairwise(edges)
@@ -381,11 +402,12 @@ def split(item: Range, places: Sequence[int]) -> list[Range]:
 
 
 def pack(found: Sequence[Range], count: int, *, apart: bool = False) -> list[tuple[int, ...]]:
-    """Which of the ranges each task reads.  Neighbours stay together, and tasks are in the order of
-    their ranges.  So the rows of a session are in order from task to task.
+    """Assign ranges to tasks.
 
-    :param count: of tasks; each has about as many bytes as any other, and at least one range.
-    :param apart: each range has a task of its own.
+    Neighbouring ranges stay together, and tasks are in the order of their ranges. The rows of a
+    session are therefore in order from task to task.
+    :param count: number of tasks; each gets about equally many bytes, and at least one range.
+    :param apart: each range gets its own task.
     """
     if apart:
         return [(index,) for index in range(len(found))] or [()]
@@ -394,7 +416,7 @@ def pack(found: Sequence[Range], count: int, *, apart: bool = False) -> list[tup
     before = task = 0
     for index, item in enumerate(found):
         middle = (2 * before + item.length) * count // (2 * total)
-        # None is passed over while there are enough ranges for those that follow.
+        # No task stays empty while there are enough ranges for the following tasks.
         task = min(max(task, middle), task + 1 if tasks[task] else task, count - 1)
         if tasks[task] and len(found) - index <= count - 1 - task:
             task += 1

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""State that the offset methods of a query share: its subscription, the daemons' state as it was
-seen last, and how far it has planned.  One for each query."""
+"""State that the offset methods of a query share: its subscription, the last known state of the
+daemons, and the planned offset. One for each query."""
 
 from __future__ import annotations
 
@@ -19,26 +19,31 @@ from penstock.client import RangeNotRetained
 from penstock.core.errors import InvalidArgument
 from penstock.spark_bridge import _planner as planner
 from penstock.spark_bridge import _times
+from penstock.spark_bridge._commits import Batch, Commits
 from penstock.spark_bridge._locality import with_names
 from penstock.spark_bridge._offsets import Offset, Session
 from penstock.spark_bridge._options import MOST_PARTITIONS, Bound, SourceOptions
 from penstock.spark_bridge._planner import Range, View, Want
+from penstock.spark_bridge._progress import Progress
 from penstock.spark_bridge._reader import DataLoss
 from penstock.spark_bridge._subscription import Subscription
+from penstock.spark_bridge.markers import RESERVED_VALUE
 
 _log = logging.getLogger(__name__)
 
-_CUT_BYTES: Final = 64 * 1024 * 1024     # a daemon walks no further at once
+_CUT_BYTES: Final = 64 * 1024 * 1024     # most bytes that a daemon walks at once
+_FEW_PIECES: Final = 8
 _CHECKS: Final = 32
 _REAPPEAR_S: Final = 3.0
-_IDLE_PARTS: Final = 4           # of the time that a look took: a fifth of it all is spent looking
+# pause after a look, as a multiple of its duration: a fifth of the time is spent looking
+_IDLE_PARTS: Final = 4
 _IDLE_MOST_S: Final = 0.25
 _PAUSE_S: Final = 0.1
 
 
 @attrs.frozen
 class Partition(InputPartition):
-    """Ranges of one task; in a barrier stage the table has those of all tasks."""
+    """Ranges of one task; in a barrier stage the ranges of all tasks."""
 
     index: int
     own: tuple[int, ...]
@@ -46,7 +51,7 @@ class Partition(InputPartition):
 
 
 def _cores() -> int:
-    """Of the driver's host; at most as many as an offset takes."""
+    """Return the number of cores of the driver's host, at most the limit of an offset."""
     return min(len(os.sched_getaffinity(0)), MOST_PARTITIONS)
 
 
@@ -56,6 +61,11 @@ class Planning:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._subscription = Subscription(options)
+        self._commits = Commits(
+            lambda want, at, most: self._subscription.find(want, at, most, RESERVED_VALUE),
+            required=options.read_committed is True, strict=options.fail_on_data_loss,
+        )
+        self._progress = Progress(lambda want: self._subscription.cut(want)[1])
         self._view = View()
         self._available_now = False
         self._target: dict[Session, int] | None = None
@@ -66,11 +76,11 @@ class Planning:
         self._idle = False
         self._look_s = 0.0
         self._batch_at = self._busy_at = time.monotonic()
-        self._awaited: set[Session] = set()     # known to be gone
-        self._compared = False          # with the groups of the checkpoint
+        self._awaited: set[Session] = set()     # sessions that are known to be lost
+        self._compared = False          # start with the groups of the checkpoint
 
     def initial(self, *, acknowledge: bool = True) -> Offset:
-        """Where the groups stand, which is where startingOffsets put them once."""
+        """Return the positions of the groups, which startingOffsets has set."""
         chosen = self._chosen("startingOffsets", self._options.starting)
         self._subscription.open(keep=not acknowledge)
         view = self._check()
@@ -92,7 +102,7 @@ class Planning:
         return Offset(positions=positions, groups=dict(view.groups), held=view.held(positions))
 
     def _chosen(self, option: str, bound: Bound) -> dict[Session, int]:
-        """The positions that an option gives, if it does."""
+        """Return the positions that an option states, if any."""
         if isinstance(bound, str):
             return {}
         chosen = {Session.parse(key): position for key, position in bound.items()}
@@ -100,8 +110,8 @@ class Planning:
         return chosen
 
     def _check_start(self, view: View, session: Session, position: int) -> None:
-        """Whether a query can begin there: an acknowledgement of what is no place between messages
-        would spoil the group."""
+        """Check that a query can begin at these positions: an acknowledgement within a message
+        would damage the group."""
         option = f"option startingOffsets: {session}: position {position}"
         held = view.holdings.get(session)
         if not held:
@@ -129,8 +139,8 @@ class Planning:
             at = place
 
     def _place_at(self, view: View, session: Session, time_ns: int) -> int:
-        """The place behind the messages of a session that had arrived before a time, as far as the
-        daemon knows; the end when all had."""
+        """Return the position after the messages of a session that arrived before a time; the end
+        if all did."""
         at, end = view.first(session), view.end(session)
         holding = view.source(session, at)
         if holding is None:
@@ -142,7 +152,7 @@ class Planning:
         if first == len(positions):
             return end
         reach = positions[first - 1] if first > 0 else at
-        while at < reach:           # a message may go on there: its beginning is the place
+        while at < reach:           # a message may continue there: use its beginning
             place, _ = self._subscription.cut(Want(
                 session=session, holding=holding, start=at, max_bytes=min(reach - at, _CUT_BYTES)
             ))
@@ -168,13 +178,19 @@ class Planning:
         begin = self._behind_losses(view, start)
         self._check_returns(view, begin)
         found = planner.wants(view, begin, max_bytes=max_bytes, target=self._target)
-        ends, messages = self._ends(found, max_messages)
-        if self._waits(found, messages):
+        whole = self._committed(view, begin, found, max_messages, self._target)
+        plain = [want for want in found if want.session not in whole.heard]
+        left = max(1, max_messages - whole.messages) if max_messages else 0
+        ends, messages = self._ends(plain, left)
+        ends |= whole.ends
+        if self._waits(found, messages + whole.messages):
             ends = {}
         after = planner.advance(view, begin, ends)
+        if after is not begin:
+            after = whole.offset(begin, after)
         if self._target is not None:
             after = _not_beyond(after, self._target, begin)
-        # What was lost is behind us only together with something new.
+        # A loss is recorded only together with new data.
         self._idle = after is begin
         if not self._idle:
             self._batch_at = self._busy_at = time.monotonic()
@@ -182,16 +198,26 @@ class Planning:
         self._planned = after
         return after
 
+    def _committed(
+        self, view: View, begin: Offset, found: Sequence[Want], max_messages: int,
+        target: Mapping[Session, int] | None,
+    ) -> Batch:
+        if self._options.read_committed is False:
+            return Batch()
+        return self._commits.plan(
+            view, begin, found, max_messages=max_messages, target=target
+        )
+
     def _rest(self) -> None:
-        """Spark asks every 10 ms.  A query that has had nothing to read for a while is answered
-        later and later, up to a tenth of the time that it was idle."""
+        """Delay the answer of an idle query, because Spark asks every 10 ms. The delay grows up to
+        a tenth of the idle time."""
         if self._idle:
             idle_s = time.monotonic() - self._busy_at
             time.sleep(min(max(_IDLE_PARTS * self._look_s, idle_s / 10), _IDLE_MOST_S))
 
     def _waits(self, found: Sequence[Want], messages: int) -> bool:
-        """Whether the batch is left for later, as option minOffsetsPerTrigger wants it.  A session
-        whose half window is full waits for this query: it is read."""
+        """Return whether the batch waits for more messages (option minOffsetsPerTrigger). It does
+        not wait if half of a session's window is full."""
         least = self._options.min_messages
         if least is None or messages >= least or self._available_now:
             return False
@@ -203,9 +229,10 @@ class Planning:
         return not full and waited_ns < self._options.max_delay_ns
 
     def _rejoined(self, view: View, start: Offset) -> View:
-        """``view`` once the sessions of ``start`` are there.  Groups that were opened again, after
-        they expired, join a living stream within moments: before that nothing is known to be lost.
-        It is waited for once; with AvailableNow also for the first sessions of a new query."""
+        """Return ``view`` after the sessions of ``start`` have joined again. A group that was
+        opened again after it expired joins a live stream within moments; before that no loss is
+        certain. The query waits once; with AvailableNow also for the first sessions of a new
+        query."""
         deadline = time.monotonic() + _REAPPEAR_S
         while time.monotonic() < deadline:
             away = {
@@ -220,14 +247,14 @@ class Planning:
         return view
 
     def _frozen(self, view: View, begin: Offset, after: Offset) -> Offset:
-        """The offset with all that a repeated batch must not find out anew."""
-        found = planner.ranges(view, begin, after)
+        """Return the offset with all values that a repeated batch must reuse."""
+        found = planner.ranges(view, begin, attrs.evolve(after, skipped={}))
         most = _times.entries_each(len(found))
         times = {}
         for item in found:
             holding = view.source(item.session, item.start)
             if holding is not None:
-                with contextlib.suppress(RangeNotRetained):     # the plan shows what is lost
+                with contextlib.suppress(RangeNotRetained):     # the plan shows the losses
                     times[item.session] = self._subscription.times(
                         holding, item.start, item.end, most=most
                     )
@@ -239,10 +266,10 @@ class Planning:
     def _ends(
         self, found: Sequence[Want], max_messages: int
     ) -> tuple[dict[Session, int], int]:
-        """Where each session's part ends, and how many messages there are in all.  A part ends
-        between messages, which the daemons find.  With a limit
-        of messages each session has its share first, and then what others left; who comes first
-        changes, for a limit may be too small for all."""
+        """Return the end of each session's part, and the total number of messages. The daemons find
+        ends between messages. With a limit of messages each session first gets its share, and then
+        the rest of others. The order of sessions rotates, because a limit may be too small for
+        all."""
         ends: dict[Session, int] = {}
         self._turn += 1
         first = self._turn % len(found) if found else 0
@@ -252,7 +279,7 @@ class Planning:
             quota = max(1, left // (len(found) - number)) if max_messages else 0
             if max_messages and left < 1:
                 break
-            with contextlib.suppress(RangeNotRetained):     # the next look shows what is lost
+            with contextlib.suppress(RangeNotRetained):     # the next look shows the losses
                 ends[want.session], count = self._subscription.cut(want, max_messages=quota)
                 left -= count
         if max_messages and 0 < left < max_messages:
@@ -267,14 +294,14 @@ class Planning:
                     continue
                 with contextlib.suppress(RangeNotRetained):
                     end, count = self._subscription.cut(rest, max_messages=left)
-                    if end <= want.start + want.max_bytes:      # one message is always offered
+                    if end <= want.start + want.max_bytes:      # at least one message is included
                         ends[want.session] = end
                         left -= count
         return ends, max_messages - left
 
     def prepare(self) -> None:
-        """The first look that a batch is planned from says how far AvailableNow goes.  (Whether the
-        query is new, and so where it begins, is not known here.)"""
+        """Fix the end of an AvailableNow query at the first look. (At this point it is unknown
+        whether the query is new.)"""
         self._available_now = True
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
@@ -288,11 +315,11 @@ class Planning:
             found = planner.ranges(view, self._behind_losses(view, start), end)
             if all(item.holders for item in found) or time.monotonic() > deadline:
                 break
-            time.sleep(_PAUSE_S)        # a daemon that has just started anew finds its logs
+            time.sleep(_PAUSE_S)        # a daemon that has just restarted finds its logs
         return self._partitions(view, self._with_holders(found), end.tasks, end.records)
 
     def batch(self) -> list[InputPartition]:
-        """All that is retained, or between the options' bounds."""
+        """Return the offsets of a batch read: all retained data, or the range of the options."""
         start = self.initial(acknowledge=False)
         view = self._settled(self._view)
         ending = self._options.ending
@@ -307,7 +334,7 @@ class Planning:
         ends: dict[Session, int] = {}
         for session, at in start.positions.items():
             if self._options.sessions and session.session_id not in self._options.sessions:
-                continue                # of a group that others opened for more
+                continue                # of a group with further streams
             holding = view.source(session, at)
             last = chosen.get(session, at) if bounded else view.end(session)
             while holding is not None and at < last:
@@ -324,7 +351,15 @@ class Planning:
                 at = place
                 holding = view.source(session, at)
             ends[session] = at
-        end = self._frozen(view, start, Offset(positions=ends))
+        whole = self._committed(view, start, [
+            Want(session=session, holding=holding, start=at, max_bytes=ends[session] - at)
+            for session, at in start.positions.items() if ends.get(session, at) > at
+            and (holding := view.source(session, at)) is not None
+        ], 0, ends)
+        ends |= {session: start.positions[session] for session in whole.heard}
+        ends |= whole.ends
+        end = whole.offset(start, Offset(positions=ends))
+        end = self._frozen(view, start, end)
         return self._partitions(view, planner.ranges(view, start, end), end.tasks, end.records)
 
     @staticmethod
@@ -344,7 +379,8 @@ class Planning:
     def _partitions(
         self, view: View, found: Sequence[Range], tasks: int, records: int
     ) -> list[InputPartition]:
-        """In a barrier stage as many as there are slots now, else as was decided with the batch."""
+        """Return the number of tasks: in a barrier stage the present number of slots, else the
+        batch's number."""
         options = self._options
         barrier = options.locality == "barrier"
         count = tasks or self._count(found)
@@ -372,8 +408,8 @@ class Planning:
         )
 
     def _every(self, view: View, item: Range, records: int) -> list[int]:
-        """Where to split a range so that no part has more messages than ``records`` (0: any
-        number)."""
+        """Return the places that split a range into parts of at most ``records`` messages (0: no
+        limit)."""
         places: list[int] = []
         at = item.start
         while records > 0 and at < item.end:
@@ -393,26 +429,38 @@ class Planning:
         return places
 
     def _places(self, view: View, item: Range, pieces: int) -> list[int]:
-        """Where to split a range; nowhere when nobody can say."""
+        """Return the places to split a range; none if no daemon can answer."""
         places: list[int] = []
-        at = item.start
-        while pieces > 1 and at < item.end:
+        at, done = item.start, 0
+        even = item.length / pieces
+        while done < pieces and pieces > 1 and at < item.end:
             holding = view.source(item.session, at)
             if holding is None:
                 break
-            length = min(item.end - at, _CUT_BYTES)
+            # The end is known: a few pieces are found one by one, without a walk over the last.
+            if done == pieces - 1:
+                break
+            # As many pieces as one request walks over; of a piece longer than that, a stretch.
+            reach = int((at + _CUT_BYTES - item.start) / even)
+            count = max(1, min(pieces, reach) - done) if pieces > _FEW_PIECES else 1
+            target = item.start + round(even * (done + count))
+            length = min(target - at, _CUT_BYTES)
+            if length < 1:              # a message was longer than a piece
+                done += count
+                continue
             want = Want(session=item.session, holding=holding, start=at, max_bytes=length)
             try:
                 found, _ = self._subscription.cut_places(
-                    want, max_bytes=length, max_messages=0,
-                    pieces=max(1, round(pieces * length / item.length)),
+                    want, max_bytes=length, max_messages=0, pieces=count
                 )
             except RangeNotRetained:
                 break
-            if not found:
+            if not found or found[-1] <= at:
                 break
-            places += found
             at = found[-1]
+            if length == target - want.start or target - at <= even / 16:
+                places += found
+                done += count
         return places
 
     def acknowledge(self, end: Offset) -> None:
@@ -420,21 +468,12 @@ class Planning:
         self._check(end.positions)
 
     def report(self) -> dict[str, Any]:
-        """The furthest there is, and beside it what a user asks when a query falls behind."""
-        view = self._view
-        ends = {str(session): view.end(session) for session in view.holdings}
-        planned = self._planned.positions
-        lag = sum(
-            max(0, view.end(s) - planned.get(s, view.first(s))) for s in view.holdings
-        )
-        credit = sum(
-            max(0, min(h.log.committed + h.log.window_bytes - h.log.end_position for h in found))
-            for found in view.holdings.values()
-        )
-        return dict(sorted((ends | {
-            "lagBytes": lag, "creditBytes": credit, "lostBytes": self._lost_bytes,
-            "sessions": len(view.holdings),
-        }).items()))
+        """Return the report for Spark's progress: the most advanced positions, the lag and the
+        credit."""
+        return self._progress.report(self._view, self._planned.positions, {
+            "lostBytes": self._lost_bytes, "losses": len(self._said),
+            "partsLeftOut": self._commits.broken,
+        })
 
     def stop(self) -> None:
         self._subscription.stop()
@@ -444,11 +483,12 @@ class Planning:
     def _check(self, acknowledged: Mapping[Session, int] | None = None) -> View:
         began = time.monotonic()
         self._view = self._subscription.view(acknowledged)
+        self._progress.look(self._view)
         self._look_s = time.monotonic() - began
         return self._view
 
     def _settled(self, view: View) -> View:
-        """``view`` when the daemons have walked all that is there: they do a stretch at a time."""
+        """Return ``view`` after the daemons have walked their logs, which takes several steps."""
         for _ in range(_CHECKS):
             before = {session: view.end(session) for session in view.holdings}
             view = self._check()
@@ -457,19 +497,19 @@ class Planning:
         return view
 
     def _behind_losses(self, view: View, start: Offset) -> Offset:
-        """``start``, or behind what is lost, when the query goes on without."""
+        """Return ``start``, moved beyond losses if the query continues without the lost data."""
         lost = planner.losses(view, start)
         for loss in lost:
             if self._options.fail_on_data_loss:
                 raise DataLoss(
-                    f"data loss: {loss}. To go on with what is left set failOnDataLoss=false; a "
+                    f"data loss: {loss}. To continue with the rest set failOnDataLoss=false; a "
                     f"longer groupExpiry or a faster query avoids it{self._left_behind(start)}"
                 )
             self._notify(loss)
         return planner.skip(start, lost)
 
     def _left_behind(self, start: Offset) -> str:
-        """What to say of groups that the query read under another subscription."""
+        """Return a hint about groups that the query read under another subscription."""
         names = self._subscription.others(start.groups)
         if not names:
             return ""
@@ -480,17 +520,17 @@ class Planning:
         )
 
     def _notify(self, loss: planner.Loss) -> None:
-        """Once of each."""
+        """Log each text once."""
         if str(loss) not in self._said:
             self._said.add(str(loss))
             self._lost_bytes += 0 if loss.end is None else loss.end - loss.start
-            _log.warning("data loss, going on: %s", loss)
+            _log.warning("data loss, the query continues: %s", loss)
 
     def _check_returns(self, view: View, start: Offset) -> None:
-        """What is missing before sessions that were over and are there again."""
+        """Report the missing ranges before sessions that ended and returned."""
         for loss in planner.returns(view, start):
             if self._options.fail_on_data_loss:
-                raise DataLoss(f"data loss: {loss}. To go on behind it set failOnDataLoss=false")
+                raise DataLoss(f"data loss: {loss}. To continue after it set failOnDataLoss=false")
             self._notify(loss)
 
     def _check_outlived(self, view: View, start: Offset, end: Offset) -> None:
@@ -501,13 +541,14 @@ class Planning:
             )
             if self._options.fail_on_data_loss:
                 raise DataLoss(
-                    f"{text}. To go on with what is left set failOnDataLoss=false, or give the "
+                    f"{text}. To continue with the rest set failOnDataLoss=false, or give the "
                     "query another checkpointLocation"
                 )
-            _log.warning("%s; going on", text)
+            _log.warning("%s; the query continues", text)
 
     def _with_holders(self, found: Sequence[Range]) -> list[Range]:
-        """The ranges that somebody has; it is an error when one is not there, or a loss."""
+        """Return the ranges that a daemon holds. A missing range is an error, or a loss that is
+        skipped."""
         able = []
         for item in found:
             if item.holders:
@@ -518,14 +559,14 @@ class Planning:
                 "more"
             )
             if self._options.fail_on_data_loss:
-                raise DataLoss(f"{text}. To go on with what is left set failOnDataLoss=false")
+                raise DataLoss(f"{text}. To continue with the rest set failOnDataLoss=false")
             self._lost_bytes += item.length
-            _log.warning("%s; going on", text)
+            _log.warning("%s; the query continues", text)
         return able
 
 
 def _not_beyond(after: Offset, target: Mapping[Session, int], begin: Offset) -> Offset:
-    """``after`` without sessions that a whole message took beyond the target."""
+    """Return ``after`` without sessions whose last message ends beyond the target."""
     reverted = {
         session for session, position in after.positions.items()
         if position > target.get(session, 0) and position != begin.positions.get(session)

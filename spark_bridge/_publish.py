@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Publishing from inside a query: a step that sends its rows and returns what it sent."""
+"""Publish from inside a query: a step that sends its rows and returns a summary."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _SCHEMA: Final = (
 def publish(
     df: DataFrame, *, channel: str, stream_id: int, **options: Any
 ) -> DataFrame:
-    """Publishes the rows of ``df`` where its partitions are computed, as the sink does, and returns
-    what each task sent: host, partition, attempt, messages, bytes, seconds.
+    """Publish the rows of ``df`` in the tasks that compute its partitions, as the sink does.
 
-    Lazy as all of Spark: the rows are published when the result is computed, and published again
-    when it is computed again.  In a streaming query it saves the sink's step on the driver.
+    Return a row for each task: host, partition, attempt, messages, bytes, seconds. It is lazy like
+    all of Spark: the rows are published when the result is computed, and again each time it is
+    computed again. In a streaming query it saves the sink's step on the driver.
 
-    :param options: the sink's, in its spelling or in Python's: ``timeout="30s"``,
+    :param options: options of the sink, in its spelling or in Python's: ``timeout="30s"``,
         ``key_column="symbol"``, ``payload="arrow"``.
-    :raises InvalidArgument: an option or the schema is wrong: names it, and the fix.
+    :raises InvalidArgument: an option or the schema is wrong; the text names it and the fix.
     """
     words = {_spelling(name): _text(value) for name, value in options.items() if value is not None}
     read = read_options({"channel": channel, "streamId": str(stream_id), **words})

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The executor's side: ranges of logs become Arrow record batches.
+"""The executor's side: convert ranges of logs to Arrow record batches.
 
-Reading consumes nothing: a task that is repeated, here or on another host, gives the same rows.
+Reading moves no position: a repeated task gives the same rows on every host.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -28,16 +29,17 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _ROWS: Final = 64 * 1024                # most of one batch
-_SMALL_ROWS: Final = 4096               # batches below are put together ...
+_SMALL_ROWS: Final = 4096               # smaller batches are joined ...
 _SMALL_BYTES: Final = 256 * 1024        # ... up to here
 
 
 class DataLoss(PenstockError):
-    """Part of the stream is lost.  With failOnDataLoss=false the query continues after it."""
+    """A range of the stream is lost. With failOnDataLoss=false the query continues after the
+    range."""
 
 
 class Unreadable(PenstockError):
-    """Part of the stream cannot be read now but may still exist.  The query never skips it."""
+    """A range of the stream cannot be read now but may still exist. The query never skips it."""
 
 
 def read_ranges(
@@ -47,19 +49,25 @@ def read_ranges(
 
     :raises DataLoss: a range is gone, and option failOnDataLoss is true.
     :raises Unreadable: no daemon returned a range, but one that may hold it did not answer.
-    :raises PayloadError: a message is not what option payload says.
+    :raises PayloadError: a message does not match the option payload.
     """
     decoder = Decoder(options, schema)
+    # A daemon takes a while to answer where all processors are busy: it does while Spark takes what
+    # was read.
+    with ThreadPoolExecutor(1, "penstock-confirm") as confirming:
+        readers = [_RangeReader(options, decoder, item, confirming) for item in found]
 
-    def batches() -> Iterator[Any]:
-        for item in found:
-            yield from _RangeReader(options, decoder, item).batches()
+        def batches() -> Iterator[Any]:
+            for reader in readers:
+                yield from reader.batches()
 
-    yield from _merged(batches())
+        yield from _merged(batches())
+        for reader in readers:
+            reader.confirm()
 
 
 def _merged(batches: Iterator[Any]) -> Iterator[Any]:
-    """Small batches put together: Spark takes as long for one of ten rows as for a thousand."""
+    """Join small batches: Spark takes as long for a batch of ten rows as for one of a thousand."""
     waiting: list[Any] = []
     rows = size = 0
     for batch in batches:
@@ -87,7 +95,7 @@ def _joined(batches: Sequence[Any]) -> Iterator[Any]:
 
 
 class _Arrays:
-    """What one batch is gathered into."""
+    """Arrays of one batch."""
 
     def __init__(self, value_bytes: int, rows: int) -> None:
         self._values = pa.allocate_buffer(value_bytes)
@@ -113,15 +121,20 @@ class _Arrays:
             stream_id=item.session.stream_id,
             session_id=item.session.session_id,
             host=host,
+            key=item.key,
             time_positions=times[0],
             times_us=times[1],
         )
 
 
 class _RangeReader:
-    """Reads one range, from one source after the other if need be."""
+    """Reads one range, from several sources in turn if one fails."""
 
-    def __init__(self, options: SourceOptions, decoder: Decoder, item: Range) -> None:
+    def __init__(
+        self, options: SourceOptions, decoder: Decoder, item: Range, confirming: Executor
+    ) -> None:
+        self._confirming = confirming
+        self._confirmation: Future[None] | None = None
         self._options = options
         self._decoder = decoder
         self._range = item
@@ -133,8 +146,8 @@ class _RangeReader:
     def batches(self) -> Iterator[Any]:
         reasons = []
         lowest = None
-        gone = True             # as far as everybody says who should have it
-        right = True            # what is out already
+        gone = True             # lowest position that all holders state
+        right = True            # rows already returned
         for source in sources(self._options, self._range):
             try:
                 yield from self._read(source)
@@ -155,9 +168,21 @@ class _RangeReader:
                 break
         self._lost(reasons, lowest, gone=gone, right=right)
 
+    def confirm(self) -> None:
+        """Wait until it is known that what was read is right.
+
+        :raises DataLoss: it may have been overwritten while it was read.
+        """
+        if self._confirmation is None:
+            return
+        try:
+            self._confirmation.result()
+        except RangeLost as error:
+            self._lost([str(error)], error.lowest, gone=True, right=False)
+
     def _confirmed(self, source: FrameSource, reasons: list[str]) -> bool:
-        """Whether the damage is the log's own, so that what was read before it is right, and not a
-        sign that the range was released and written into."""
+        """Return whether the damage is in the log itself. Otherwise the range was released and
+        overwritten, and earlier rows may be wrong."""
         try:
             source.finish()
         except RangeLost as error:
@@ -182,13 +207,13 @@ class _RangeReader:
             )
         if self._options.fail_on_data_loss:
             raise DataLoss(
-                f"{text}. What is lost for good is skipped with option failOnDataLoss=false"
+                f"{text}. The query skips permanently lost data with option failOnDataLoss=false"
             )
         _log.warning("%s: skipped (lowest readable: %s)", text, lowest)
 
     def _read(self, source: FrameSource) -> Iterator[Any]:
-        """Batches from where the source before this one stopped.  ``_position`` moves when a batch
-        is out, so that nothing is left out when this source fails."""
+        """Yield batches from the position at which the last source stopped. ``_position`` moves
+        when a batch was returned, so that no row is missing if this source fails."""
         at = self._position
         arrays = self._new_arrays(at)
         while at < self._range.end:
@@ -198,25 +223,26 @@ class _RangeReader:
             try:
                 stop = arrays.rows.copy(frames)
             except CorruptLogError:
-                yield from self._out(source, arrays, arrays.rows.position)  # what is before it
+                yield from self._out(source, arrays, arrays.rows.position)  # messages before it
                 raise
             at = arrays.rows.position
             if stop is gather.Stop.INCOMPLETE:
                 at = self._complete(source, frames, at)
             elif stop is gather.Stop.TOO_LONG:
-                yield from self._out(source, arrays, at)    # no row, but gaps may be before it
+                yield from self._out(source, arrays, at)    # no row, but perhaps gaps before it
                 self._value_bytes = 2 * max(self._value_bytes, arrays.rows.needed)
                 arrays = self._new_arrays(at)
             elif stop is gather.Stop.FULL:
                 yield from self._out(source, arrays, at)
                 arrays = self._new_arrays(at)
+        self._confirmation = self._confirming.submit(source.finish)     # all was copied
         yield from self._out(source, arrays, at)
-        source.finish()
 
     def _complete(self, source: FrameSource, frames: gather.Frames, at: int) -> int:
-        """The last message at hand, at ``at``, goes on behind it.  Returns where to go on."""
+        """Get the rest of the last message, which begins at ``at``. Return the position to continue
+        at."""
         if frames.end % self._range.term_length == 0:
-            return frames.end           # no message goes on in the next term
+            return frames.end           # no message continues in the next term
         if frames.end < self._range.end and source.more(at):
             return at
         raise RangeLost(f"{source.host}: the message at position {at} has no end")
@@ -239,7 +265,7 @@ class _RangeReader:
             "read"
         )
         if self._options.fail_on_data_loss:
-            raise DataLoss(f"{text}. Option failOnDataLoss=false goes on without them")
+            raise DataLoss(f"{text}. Option failOnDataLoss=false continues without them")
         _log.warning("%s", text)
 
     def _new_arrays(self, at: int) -> _Arrays:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making Spark know the source, and the settings that were measured to be good for it."""
+"""Register the source with Spark, and settings that make it faster."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _LOCAL_CHECKPOINTS: Final = (
 
 
 def register(spark: SparkSession) -> None:
-    """Makes ``format("penstock")`` known to a session.  Not needed where the distribution is
-    installed from a wheel: Spark finds it by itself."""
+    """Register ``format("penstock")`` with a session. An installed wheel needs no call: Spark finds
+    the source by itself."""
     from penstock.spark_bridge import DefaultSource
 
     spark.dataSource.register(DefaultSource)

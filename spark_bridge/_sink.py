@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sink: what a task of a query publishes, and how it is told complete.
+"""The sink: each task of a query publishes its rows between two markers (:mod:`.markers`).
 
-Rows go into the stream while the task runs, between two markers (:mod:`.markers`). A receiver can
-tell a complete part from the rest of a failed attempt. Back-pressure holds the task, which holds
-the batch, which holds the source's acknowledgement: the pressure reaches the query's input.
+A receiver can therefore distinguish a complete part from the rows of a failed attempt.
+Back-pressure delays the task, and so the batch and the source's acknowledgement: it reaches the
+publishers of the query's input.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import time
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID, uuid4, uuid5
 
 import attrs
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
@@ -26,8 +28,11 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from penstock.client._directory import daemon_directory
 from penstock.core.errors import InvalidArgument, MessageTooLong, PenstockError
-from penstock.spark_bridge._one_line import hide
+from penstock.spark_bridge import _digest
+from penstock.spark_bridge._arrow import fingerprint
+from penstock.spark_bridge._one_line import hide, one_line
 from penstock.spark_bridge._outlet import Outlet, Pipe, forget, outlet, too_many_keys
 from penstock.spark_bridge._sink_options import (
     VALUE,
@@ -39,6 +44,7 @@ from penstock.spark_bridge._sink_options import (
 from penstock.spark_bridge.markers import (
     MAX_KEY_BYTES,
     RESERVED_VALUE,
+    SCHEMA_VALUE,
     Content,
     Kind,
     Marker,
@@ -49,9 +55,11 @@ from penstock.spark_bridge.markers import (
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+_LEASE_SOCKET: Final = "lease.sock"       # in the directory of a running daemon
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
 _RUN_ID: Final = "spark.jobGroup.id"      # a streaming query's run id
+_JOBS: Final = UUID("7a1f2d64-52a3-4c39-9a3e-6d6f6b737061")       # of option jobId
 #: Sent at once: what has to find room within the timeout.
 _CHUNK_BYTES: Final = 256 * 1024
 
@@ -63,6 +71,7 @@ class Published(WriterCommitMessage):
     host: str
     partition: int
     attempt: int
+    job: Part | None = None
     sessions: tuple[int, ...] = ()
     messages: int = 0
     bytes: int = 0
@@ -70,13 +79,14 @@ class Published(WriterCommitMessage):
 
 
 class _Lane:
-    """One publication's share of a task: BEGIN, rows, COMMIT."""
+    """The part of a task in one publication: BEGIN, rows, COMMIT."""
 
     def __init__(self, pipe: Pipe, part: Part, options: SinkOptions) -> None:
         self._pipe = pipe
         self._part = part
         self._options = options
         self._content = Content()
+        self._fingerprint = 0       # of the schema that was sent
         self._mark(Kind.BEGIN)
 
     @property
@@ -88,33 +98,50 @@ class _Lane:
         return self._content
 
     def rows(self, values: pa.Array) -> None:
-        """A binary column without nulls, as a message each."""
+        """Publish a binary column without nulls, each value as a message."""
         values = values.cast(pa.large_binary())
         count = len(values)
         if count == 0:
             return
         _validity, bounds, data = values.buffers()
-        offsets = memoryview(bounds).cast("B").cast("q")
-        ends = offsets[values.offset : values.offset + count + 1]
+        ends = np.frombuffer(bounds, np.int64, count + 1, 8 * values.offset)
         raw = memoryview(data).cast("B") if data is not None else memoryview(b"")
+        if self._options.markers:
+            self._count_rows(count, _digest.of_messages(raw, ends))
         first = 0
         while first < count:
-            last = first + 1
-            step = count - first
-            while step:     # a bisection of its own: the ends rise
-                if last + step <= count and ends[last + step] - ends[first] <= _CHUNK_BYTES:
-                    last += step
-                else:
-                    step //= 2
+            reach = np.searchsorted(ends, ends[first] + _CHUNK_BYTES, side="right")
+            last = min(max(int(reach) - 1, first + 1), count)
             self._pipe.send_batch(values.slice(first, last - first))
             self._add(last - first, raw[ends[first] : ends[last]])
             first = last
 
     def batch(self, batch: pa.RecordBatch) -> None:
-        """A batch as one message, or as several if it is too long for one."""
+        """Publish a batch as one message, or as several if it is too long for one."""
+        self._send_schema(batch.schema)
+        if self._options.markers:
+            self._count_rows(batch.num_rows, _digest.of_batch(batch))
+        self._pieces(batch)
+
+    def _send_schema(self, schema: pa.Schema) -> None:
+        """Once, before the first batch of a part."""
+        if self._fingerprint:
+            return
+        self._fingerprint = fingerprint(schema)
+        message = schema.serialize()
+        most = self._pipe.publication.max_message_length
+        if message.size > most:
+            raise MessageTooLong(
+                f"the Arrow schema of {len(schema)} columns has {message.size} bytes: the channel "
+                f"takes {most} at most; give it a longer term-length"
+            )
+        self._pipe.send(message.to_pybytes(), reserved_value=SCHEMA_VALUE)
+        self._add(1, memoryview(message))
+
+    def _pieces(self, batch: pa.RecordBatch) -> None:
         message = batch.serialize()
         if message.size <= self._pipe.publication.max_message_length:
-            self._pipe.send(message.to_pybytes())
+            self._pipe.send(message.to_pybytes(), reserved_value=self._fingerprint)
             self._add(1, memoryview(message))
             return
         if batch.num_rows < 2:
@@ -123,8 +150,8 @@ class _Lane:
                 f"{self._pipe.publication.max_message_length} at most; give it a longer term-length"
             )
         half = batch.num_rows // 2
-        self.batch(batch.slice(0, half))
-        self.batch(batch.slice(half))
+        self._pieces(batch.slice(0, half))
+        self._pieces(batch.slice(half))
 
     def commit(self) -> None:
         self._mark(Kind.COMMIT)
@@ -133,10 +160,16 @@ class _Lane:
         self._pipe.drain(self._options.drain)
 
     def _add(self, messages: int, payload: memoryview) -> None:
-        self._content = Content(
-            messages=self._content.messages + messages,
-            bytes=self._content.bytes + payload.nbytes,
-            crc=zlib.crc32(payload, self._content.crc),
+        crc = 0 if not self._options.markers else zlib.crc32(payload, self._content.crc)
+        self._content = attrs.evolve(
+            self._content, messages=self._content.messages + messages,
+            bytes=self._content.bytes + payload.nbytes, crc=crc,
+        )
+
+    def _count_rows(self, rows: int, digest: int) -> None:
+        self._content = attrs.evolve(
+            self._content, rows=self._content.rows + rows,
+            digest=(self._content.digest + digest) % 2**64,
         )
 
     def _mark(self, kind: Kind) -> None:
@@ -146,7 +179,7 @@ class _Lane:
 
 
 class _Task:
-    """What one attempt of a task publishes."""
+    """Publisher of one attempt of a task."""
 
     def __init__(self, options: SinkOptions, place: Outlet, part: Part) -> None:
         self._options = options
@@ -174,7 +207,7 @@ class _Task:
             self._send(self._lane(_key_bytes(value.as_py(), key)), rows)
 
     def commit(self) -> None:
-        """Everything is complete, and on its way."""
+        """Commit all parts of the task, and drain them."""
         for lane in self.lanes:
             lane.commit()
         if self._options.drain != "none":
@@ -216,20 +249,23 @@ def _key_bytes(value: Any, column: str) -> bytes:
 
 
 def publish_task(
-    options: SinkOptions, batches: Iterator[pa.RecordBatch], *, job: UUID
+    options: SinkOptions, batches: Iterator[pa.RecordBatch], *, job: UUID,
+    whole: bool = False,
 ) -> Published:
-    """Publishes what a task got.  Runs in an executor's Python worker.
+    """Publish the rows of a task.
 
     :param job: query and run of a batch write, which has none of Spark's.
+    :param whole: the parts of all tasks count together, once the driver says so.
     """
     context = TaskContext.get()
     if context is None:
         raise InvalidArgument("the sink runs inside a Spark task only")
     streaming = context.getLocalProperty(_QUERY_ID)
-    query = _uuid(streaming, job)
+    query = _uuid(streaming, uuid5(_JOBS, options.job_id) if options.job_id else job)
     part = Part(
         query=uuid5(query, options.write_id) if options.write_id else query,
-        run=_uuid(context.getLocalProperty(_RUN_ID), job) if streaming else job,
+        run=_uuid(context.getLocalProperty(_RUN_ID), job) if streaming and not whole else job,
+        job=whole,
         epoch=int(context.getLocalProperty(_BATCH_ID) or 0),
         partition=context.partitionId(),
         attempt=context.taskAttemptId(),
@@ -247,6 +283,7 @@ def publish_task(
         host=os.environ.get("SPARK_LOCAL_HOSTNAME") or socket.gethostname(),    # as Spark has it
         partition=part.partition,
         attempt=part.attempt,
+        job=attrs.evolve(part, partition=0, attempt=0) if whole else None,
         sessions=tuple(lane.session_id for lane in task.lanes),
         messages=sum(lane.content.messages for lane in task.lanes),
         bytes=sum(lane.content.bytes for lane in task.lanes),
@@ -278,14 +315,14 @@ class StreamSink(DataSourceStreamArrowWriter):
     def commit(
         self, messages: list[WriterCommitMessage | None], batchId: int  # noqa: N803
     ) -> None:
-        """Nothing is left to do: each part carries its own COMMIT."""
+        """Do nothing: each part has its own COMMIT."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """The sent rows stay without a COMMIT, or are repeated."""
 
 
 class BatchSink(DataSourceArrowWriter):
-    """``df.write.format("penstock")``."""
+    """``df.write.format("penstock")``: a job, whose parts count once all of them are there."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -293,16 +330,39 @@ class BatchSink(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         try:
-            return publish_task(self._options, iterator, job=self._job)
+            return publish_task(
+                self._options, iterator, job=self._job, whole=self._options.job_commit
+            )
         except PenstockError as error:
             hide(error)
             raise
 
+    @one_line
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing is left to do: each part carries its own COMMIT."""
+        """Publish the end of the job, on the driver; without it no part is returned."""
+        done = [one for one in messages if isinstance(one, Published) and one.job is not None]
+        if done and done[0].job is not None:
+            self._end(Kind.JOB_COMMIT, done[0].job, sum(len(one.sessions) for one in done))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """The sent rows stay without a COMMIT."""
+        """Says that the job failed, so that readers need not keep its parts."""
+        for one in messages:
+            if isinstance(one, Published) and one.job is not None:
+                # Without it the parts stay uncommitted just as well.
+                with contextlib.suppress(PenstockError):
+                    self._end(Kind.JOB_ABORT, one.job, 0)
+                return
+
+    def _end(self, kind: Kind, job: Part, parts: int) -> None:
+        pipe = outlet(self._options.directory, self._options.timeout_s).pipe(self._options, b"")
+        marker = Marker(kind=kind, part=job, content=Content(messages=parts))
+        try:
+            pipe.send(encode(marker), reserved_value=RESERVED_VALUE)
+            if self._options.drain != "none":
+                pipe.drain(self._options.drain)
+        except BaseException:
+            forget(self._options.directory)
+            raise
 
 
 def stream_writer(options: Any, schema: StructType, overwrite: bool = False) -> StreamSink:
@@ -323,7 +383,24 @@ def batch_writer(options: Any, schema: StructType, overwrite: bool) -> BatchSink
         raise InvalidArgument(
             "mode overwrite: a stream cannot be overwritten; write with mode append"
         )
-    return BatchSink(_checked(options, schema))
+    checked = _checked(options, schema)
+    if checked.job_commit:
+        _check_driver(checked)
+    return BatchSink(checked)
+
+
+def _check_driver(options: SinkOptions) -> None:
+    """Check that the driver can publish the end of the job.
+
+    :raises InvalidArgument: no daemon runs on the driver's host.
+    """
+    path = daemon_directory(options.directory) / _LEASE_SOCKET
+    if not path.exists():
+        raise InvalidArgument(
+            f"no penstock daemon for the sink in {path.parent} on the driver's host: it publishes "
+            "the end of a batch write there. Start one, set daemonDir or PENSTOCK_DIR, or set "
+            "jobCommit=false, with which readers also get parts of a failed job"
+        )
 
 
 def _checked(options: Any, schema: StructType) -> SinkOptions:

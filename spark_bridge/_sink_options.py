@@ -24,15 +24,15 @@ PAYLOADS: Final = ("binary", "arrow")
 _DURATION: Final = re.compile(r"(\d{1,12})(ms|s|m)")
 _UNITS_NS: Final = {"ms": 10**6, "s": 10**9, "m": 60 * 10**9}
 
-#: Lower-case, as Spark hands them over, to the spelling of the documentation.
+#: Names in lower case, as Spark passes them, to their documented spelling.
 NAMES: Final = {
     name.lower(): name
     for name in (
         "channel", "streamId", "daemonDir", "timeout", "payload", "keyColumn", "maxKeys", "markers",
-        "drain", "writeId",
+        "drain", "writeId", "jobId", "jobCommit",
     )
 }
-#: Spark's own, which reach a sink too.
+#: Options of Spark that also reach a sink.
 _SPARKS: Final = frozenset(
     {
         "path", "checkpointlocation", "queryname", "asyncprogresstrackingenabled",
@@ -43,7 +43,7 @@ _SPARKS: Final = frozenset(
 
 @attrs.frozen(kw_only=True)
 class SinkOptions:
-    """Where rows go, and how long a task may be held."""
+    """The target of the rows, and the limits of a task."""
 
     channel: str
     stream_id: int
@@ -54,7 +54,9 @@ class SinkOptions:
     max_keys: int = DEFAULT_MAX_KEYS
     markers: bool = True
     drain: str = "sent"
-    write_id: str = ""                  # tells several writes of one foreachBatch apart
+    write_id: str = ""                  # distinguishes several writes of one foreachBatch
+    job_id: str = ""                    # of a batch write; a write of the same id repeats it
+    job_commit: bool = True             # parts of a batch write count together, or each alone
 
     @property
     def timeout_s(self) -> float:
@@ -62,9 +64,10 @@ class SinkOptions:
 
 
 def read_options(options: Mapping[str, str]) -> SinkOptions:
-    """The options of a writer.
+    """Return the options of a writer.
 
-    :raises InvalidArgument: names the option, its value and what is accepted.
+    :raises InvalidArgument: an option is wrong; the text names it, its value and the accepted
+        values.
     """
     given = {key.lower(): value for key, value in options.items()}
     _check_names(given)
@@ -74,6 +77,12 @@ def read_options(options: Mapping[str, str]) -> SinkOptions:
             "option channel is missing: give an Aeron URI, e.g. aeron:udp?endpoint=10.0.0.2:40456"
         )
     _check_channel(channel)
+    markers = _choice(given, "markers", ("true", "false")) == "true"
+    if not markers and ("jobid" in given or "jobcommit" in given):
+        raise InvalidArgument(
+            "options jobId and jobCommit go with markers=true: without markers a reader "
+            "cannot tell the rows of a failed job: leave markers out"
+        )
     return SinkOptions(
         channel=channel,
         stream_id=_integer(given, "streamId", None, -(2**31), 2**31 - 1),
@@ -82,16 +91,18 @@ def read_options(options: Mapping[str, str]) -> SinkOptions:
         arrow=_choice(given, "payload", PAYLOADS) == "arrow",
         key_column=given.get("keycolumn") or None,
         max_keys=_integer(given, "maxKeys", DEFAULT_MAX_KEYS, 1, 65_536),
-        markers=_choice(given, "markers", ("true", "false")) == "true",
+        markers=markers,
         drain=_choice(given, "drain", DRAINS),
         write_id=given.get("writeid", ""),
+        job_id=given.get("jobid", ""),
+        job_commit=markers and _choice(given, "jobCommit", ("true", "false")) == "true",
     )
 
 
 def check_schema(options: SinkOptions, schema: StructType) -> None:
-    """Whether rows of ``schema`` can be sent.
+    """Check that rows of ``schema`` can be sent.
 
-    :raises InvalidArgument: names the column and the fix.
+    :raises InvalidArgument: a column cannot be sent; the text names it and the fix.
     """
     types = {field.name: field.dataType.typeName() for field in schema.fields}
     listed = ", ".join(f"{name} {kind}" for name, kind in types.items()) or "none"
@@ -171,7 +182,7 @@ def _duration(given: Mapping[str, str], name: str, default: int) -> int:
 
 
 def _choice(given: Mapping[str, str], name: str, accepted: tuple[str, ...]) -> str:
-    """The first is the default."""
+    """Return the choice; the first is the default."""
     value = given.get(name.lower(), accepted[0]).lower()
     if value not in accepted:
         raise InvalidArgument(f"option {name}={value}: {', '.join(accepted)} are accepted")
@@ -179,5 +190,5 @@ def _choice(given: Mapping[str, str], name: str, accepted: tuple[str, ...]) -> s
 
 
 def plain(options: Any) -> dict[str, str]:
-    """Spark's case-insensitive options as a dictionary."""
+    """Return Spark's case-insensitive options as a dictionary."""
     return {str(key): str(options[key]) for key in options}

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The data source ``penstock``: what Spark calls, and in which process.
+"""The data source ``penstock``: the methods that Spark calls, in several processes.
 
 Options and schema are checked in a planner process before a query starts.  The stream reader's
 offset methods run in one process beside the driver, as long as the query; ``read`` runs in the
-executors, on an unpickled copy that knows options and schema only.  So nothing is opened before it
-is used, and what a task needs travels in its partition.
+executors, on an unpickled copy that knows options and schema only. A reader therefore opens
+connections only when it uses them, and a partition contains all that its task needs.
 
 Spark calls ``latestOffset(start)`` when everything before ``start`` is in the sink and in the
 commit log; that is the acknowledgement, and ``commit`` the second, redundant one, except with
@@ -59,7 +59,8 @@ class DefaultSource(DataSource):
 
     @one_line
     def schema(self) -> str:
-        """Called when a reader is loaded: what is wrong is said before a query starts."""
+        """Return the schema. Spark calls it when a reader is loaded, so that errors appear before a
+        query starts."""
         options = read_options(self.options, streaming=_streams(self.options))
         check_reachable(options)
         return ddl(options)
@@ -90,7 +91,8 @@ class DefaultSource(DataSource):
 
 
 def _streams(options: Mapping[str, str]) -> bool:
-    """``schema`` is not told for whom it is asked: options of batches tell."""
+    """Return whether the options are for a stream: ``schema`` does not know its caller, but options
+    of batches show it."""
     return "endingoffsets" not in {key.lower() for key in options}
 
 
@@ -98,7 +100,7 @@ def _streams(options: Mapping[str, str]) -> bool:
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One query's.  Pickled with options and schema only."""
+    """The reader of one streaming query. Spark pickles it with options and schema only."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
@@ -108,7 +110,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> dict[str, Any]:
         return {"_options": self._options, "_schema": self._schema, "_planning": None}
 
-    # In the process beside the driver.
+    # These methods run in the process beside the driver.
 
     def _plan(self) -> Planning:
         if self._planning is None:
@@ -161,7 +163,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._planning.stop()
             self._planning = None
 
-    # In the executors.
+    # These methods run in the executors.
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, Partition)
@@ -184,8 +186,9 @@ def _bytes(limit: ReadLimit) -> int | None:
 
 
 def _stop_on_sigterm() -> None:
-    """``query.stop()`` sends SIGTERM; as an exception it lets the runner call ``stop``."""
-    with contextlib.suppress(ValueError):        # not in the main thread: somebody tests
+    """Turn SIGTERM, which ``query.stop()`` sends, into an exception, so that the runner calls
+    ``stop``."""
+    with contextlib.suppress(ValueError):        # not in the main thread: in a test
         if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 
@@ -194,7 +197,7 @@ def _stop_on_sigterm() -> None:
 
 
 class BatchReader(DataSourceReader):
-    """``spark.read``: what the daemons retain, acknowledging nothing."""
+    """``spark.read``: reads the retained data and acknowledges nothing."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options

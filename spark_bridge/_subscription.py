@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver's side of a subscription: its groups on every daemon, kept alive, asked and
-acknowledged; a daemon that is away for a moment is waited for."""
+"""The driver's side of a subscription: it keeps its groups on every daemon alive, reads their state
+and acknowledges. It waits for a daemon that is away for a moment."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from penstock.client import (
     GroupOwned,
     GroupRefused,
     GroupState,
+    LogMarks,
     UnknownGroup,
     UnreliableStream,
 )
@@ -47,21 +48,21 @@ _CHECK_S: Final = 5.0
 _PAUSE_S: Final = 0.2
 _MOST_WARNINGS: Final = 1000
 _ALIVE_PARTS: Final = 4          # of the expiry time
-_ALIVE_MOST_S: Final = 4.0       # a daemon takes a reader for dead after 8 s
+_ALIVE_MOST_S: Final = 4.0       # for a daemon a silent reader is dead after 8 s
 _CONNECT_S: Final = 1.0
 _readers: Final = itertools.count()     # of this process
-#: What a daemon says whose host does not have a channel's address; another one may have it.
+#: Errors of a daemon whose host does not have a channel's address; another host may have it.
 _ELSEWHERE: Final = frozenset({"no_interface", "address_in_use"})
-#: What is wrong whichever daemon says it.
+#: Errors that are the same on every daemon.
 _WRONG: Final = frozenset({"invalid_channel", "permission"})
 
 
 def control_of(
     daemon: Daemon, key_file: str | None, *, timeout_s: float = _ATTEMPT_S
 ) -> GroupControl:
-    """A connection to one of the daemons of the options.
+    """Return a connection to one of the daemons of the options.
 
-    :raises InvalidArgument: an option is wrong; names it.
+    :raises InvalidArgument: an option is wrong; the text names it.
     """
     if daemon.address is None:
         return GroupControl(directory=daemon.directory, timeout_s=timeout_s)
@@ -75,10 +76,10 @@ def control_of(
 
 
 def check_reachable(options: SourceOptions) -> None:
-    """Whether all daemons answer, before a query starts.  A place where no daemon listens is named
-    within a second.
+    """Check that all daemons answer, before a query starts.
 
-    :raises InvalidArgument: one does not: names the option and the fix.
+    A missing daemon is reported within a second.
+    :raises InvalidArgument: a daemon does not answer; the text names the option and the fix.
     """
     for daemon in options.daemons:
         refusal = _connection_refused(daemon)
@@ -94,7 +95,7 @@ def check_reachable(options: SourceOptions) -> None:
 
 
 def _connection_refused(daemon: Daemon) -> str | None:
-    """Why no daemon can be spoken to there; None: somebody listens."""
+    """Return the reason why no connection is possible; None: a process listens."""
     if daemon.address is not None:
         host, _, port = daemon.address.removeprefix("tcp://").rpartition(":")
         try:
@@ -108,7 +109,7 @@ def _connection_refused(daemon: Daemon) -> str | None:
             one.settimeout(_CONNECT_S)
             one.connect(str(path))
     except TimeoutError:
-        return None                 # somebody listens, and is busy
+        return None                 # a process listens, and is busy
     except OSError as error:
         return f"{path}: {error.strerror or error}."
     return None
@@ -144,7 +145,7 @@ class Subscription:
             control_of(daemon, options.key_file) for daemon in options.daemons
         ]
         self._owner = owner_token(next(_readers))
-        self._reads = True              # not a batch, which only looks
+        self._reads = True              # not for a batch, which never owns a group
         self._open: set[tuple[int, StreamName]] = set()
         self._elsewhere: set[tuple[int, StreamName]] = set()
         self._heard = [0.0] * len(self._controls)
@@ -155,11 +156,12 @@ class Subscription:
     # ---- groups ----------------------------------------------------------------------------------
 
     def open(self, resumed: Container[StreamName] = (), *, keep: bool = False) -> None:
-        """Opens, or finds, the groups. The query joins a flowing stream as option startingOffsets
-        says. If the query was in it before, it joins at the oldest retained position. ``keep``: a
-        group that is there stays as it is, with its own expiry time.
+        """Open the groups.
 
-        :raises InvalidArgument: a channel cannot be subscribed to on any daemon.
+        A new query joins a live stream as option startingOffsets says; a query that was in the
+        stream before joins at the oldest retained position. ``keep``: an existing group keeps its
+        expiry time.
+        :raises InvalidArgument: no daemon accepts a channel.
         :raises SubscriptionInUse: another query reads the subscription.
         """
         self._reads = not keep
@@ -202,8 +204,8 @@ class Subscription:
                 keeper.start()
 
     def _log_elsewhere(self, daemon: Daemon, stream: StreamName, error: GroupRefused) -> None:
-        """The query goes on without the daemon, which is no wonder where its host has not the
-        address."""
+        """Log that the query continues without the daemon, for example because its host does not
+        have the address."""
         level = logging.INFO if error.code == "no_interface" else logging.WARNING
         _log.log(
             level, "subscription %s: %s stream %d is not read from %s: %s",
@@ -231,8 +233,8 @@ class Subscription:
     def _in_turn(
         self, daemon: int, stream: StreamName, attempt: Callable[[str], GroupState]
     ) -> GroupState:
-        """The group, once its reader before has gone: at once if it has left or is known to be
-        dead, else when the daemon has not heard of it for some seconds."""
+        """Open the group after its last reader has gone: at once if that reader has left or is
+        known to be dead, else after it was silent for some seconds."""
         dead, silent_ns = "", -1
         while True:
             try:
@@ -247,7 +249,7 @@ class Subscription:
                 dead = state.owner
                 continue
             if not dead and state.owner and state.owner_heard_ns < silent_ns:
-                raise self._in_use(stream, refusal) from None      # it speaks: it lives
+                raise self._in_use(stream, refusal) from None      # it sends requests: it lives
             if state.owner:
                 silent_ns = state.owner_heard_ns
             if self._stopping.wait(_PAUSE_S):
@@ -270,10 +272,9 @@ class Subscription:
         return True
 
     def _heed(self, state: GroupState) -> None:
-        """What is to be said of the streams, also of those that came after the group was opened:
-        each doubt once.
+        """Report each warning about the streams once, also about streams that appear later.
 
-        :raises InvalidArgument: one does not wait for the query, and losses are not accepted.
+        :raises InvalidArgument: a stream does not wait for the query, and losses are not accepted.
         """
         if self._options.fail_on_data_loss and state.unreliable:
             raise InvalidArgument(_unreliable(state.channel, f"{state.unreliable[0]}."))
@@ -283,8 +284,8 @@ class Subscription:
                 _log.warning("subscription %s: %s", self._options.subscription, warning)
 
     def view(self, acknowledged: Mapping[Session, int] | None = None) -> View:
-        """Send the acknowledgements, then return the daemons' state. Open expired groups again: the
-        planner decides whether data is missing then."""
+        """Send the acknowledgements, then return the daemons' state. Open expired groups again; the
+        planner then decides whether data is missing."""
         states = []
         for daemon in range(len(self._controls)):
             began = time.monotonic()
@@ -323,13 +324,13 @@ class Subscription:
         except UnknownGroup:
             _log.warning(
                 "subscription %s: its group of %s stream %d is gone (it expired, or the daemon "
-                "started anew): opening another", name, stream.channel, stream.stream_id,
+                "started again): opening another", name, stream.channel, stream.stream_id,
             )
             return self._open_group(daemon, stream, "earliest")
 
     def others(self, marks: Mapping[StreamName, str]) -> list[str]:
-        """Names of groups with these marks (``daemon.group``, as offsets have them) that are not of
-        this subscription: those that a query with another name left behind."""
+        """Names of groups with these marks (``daemon.group``, as offsets have them) that belong to
+        another subscription: groups that a query with another name left."""
         wanted = {mark for text in marks.values() for mark in text.split()}
         found: set[str] = set()
         for control in self._controls:
@@ -341,7 +342,8 @@ class Subscription:
         return sorted(found - {self._options.subscription})
 
     def cut(self, want: Want, *, max_messages: int = 0) -> tuple[int, int]:
-        """(end of the batch, messages in it) for one session; the start when nothing is whole."""
+        """Return (end of the batch, its messages) for one session; the start if no message is
+        complete."""
         places, messages = self.cut_places(
             want, max_bytes=want.max_bytes, max_messages=max_messages, pieces=1
         )
@@ -350,7 +352,7 @@ class Subscription:
     def cut_places(
         self, want: Want, *, max_bytes: int, max_messages: int, pieces: int
     ) -> tuple[list[int], int]:
-        """Places between messages, as :meth:`penstock.client.GroupControl.cut` has them."""
+        """Return places between messages, as :meth:`penstock.client.GroupControl.cut`."""
         log = want.holding.log
         cuts = self._patiently(lambda: self._controls[want.holding.daemon].cut(
             log_id=log.log_id, session_id=log.session_id, initial_term_id=log.initial_term_id,
@@ -358,8 +360,20 @@ class Subscription:
         ))
         return cuts.positions, cuts.messages
 
+    def find(self, want: Want, start: int, max_bytes: int, reserved_value: int) -> LogMarks:
+        """Messages of a session with a reserved value, from ``start`` on, ``max_bytes`` at most.
+
+        :raises RangeNotRetained: the log is gone.
+        """
+        log = want.holding.log
+        return self._patiently(lambda: self._controls[want.holding.daemon].find(
+            log_id=log.log_id, session_id=log.session_id, initial_term_id=log.initial_term_id,
+            start=start, reserved_value=reserved_value, max_bytes=max_bytes,
+        ))
+
     def times(self, holding: Holding, start: int, end: int, *, most: int) -> str:
-        """When [start, end) of a session arrived, as offsets have it; empty: no time is known.
+        """Return the arrival times of [start, end) of a session in the form of offsets; empty:
+        unknown.
 
         :raises RangeNotRetained: the log is gone.
         """
@@ -370,7 +384,7 @@ class Subscription:
                 start=start, end=end, most=most,
             ))
         except GroupRefused as error:
-            if error.code != "malformed":       # an older daemon tells them with the state
+            if error.code != "malformed":       # an older daemon sends them with the state
                 raise
             known = log.time_index
             return _times.bounded([at for at, _ in known], [when for _, when in known], start, end)
@@ -379,11 +393,12 @@ class Subscription:
     # ---- life ------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Ends the keep-alive.  The groups stay until they expire, and a restart finds them.  They
-        have no reader then, so it need not wait."""
+        """End the keep-alive. The groups stay until they expire, and a restarted query finds them.
+        They have no reader then, so it need not wait."""
         self._stopping.set()
         if self._reads:
-            with contextlib.suppress(GroupError, ClosedError):      # then the daemon sees it later
+            # otherwise the daemon notices it later
+            with contextlib.suppress(GroupError, ClosedError):
                 for daemon, stream in sorted(self._open, key=str):
                     self._controls[daemon].state(
                         name=self._options.subscription, channel=stream.channel,
@@ -396,7 +411,7 @@ class Subscription:
             control.close()
 
     def _patiently(self, call: Callable[[], _T]) -> _T:
-        """The call, again while its daemon is away, as long as option retry allows."""
+        """Repeat a call while its daemon is away, as long as option retry allows."""
         deadline = time.monotonic() + self._options.retry_ns / 1e9
         while True:
             try:
@@ -413,7 +428,7 @@ class Subscription:
             if time.monotonic() - self._heard[daemon] < period / 2:
                 continue
             for stream in self._streams(daemon):
-                # What is wrong shows when the query asks.
+                # The query reports an error at its next request.
                 with contextlib.suppress(GroupError, ClosedError):
                     self._controls[daemon].state(
                         name=self._options.subscription, channel=stream.channel,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The times of a batch's messages, as an offset keeps them.
+"""The times of a batch's messages, in the form of an offset.
 
-The planner asks the daemon once when a session reached its positions, and writes the answer into
-the batch's offset. So a batch has the same times whenever it is read, and wherever. An entry
+The planner asks the daemon once for the times of a session's positions, and writes them into the
+batch's offset. A batch therefore has the same times each time it is read, on every host. An entry
 (position, time) says that everything before the position had arrived by the time; a message has the
 time of the first entry that is not before it.
 
@@ -20,7 +20,7 @@ from typing import Final
 
 from penstock.core.errors import InvalidArgument
 
-#: Of all sessions of a batch: about 12 KiB of text in its offset.
+#: Most entries of all sessions of a batch: about 12 KiB of text in its offset.
 MOST_ENTRIES: Final = 2048
 FEWEST_ENTRIES: Final = 8
 _UNIT: Final = 32
@@ -32,7 +32,7 @@ def entries_each(sessions: int) -> int:
 
 
 def encode(entries: Iterable[tuple[int, int]]) -> str:
-    """From (position, epoch ns), ascending by position."""
+    """Encode pairs (position, epoch ns), ascending by position."""
     out = bytearray()
     position = time_us = 0
     for at, time_ns in entries:
@@ -44,9 +44,9 @@ def encode(entries: Iterable[tuple[int, int]]) -> str:
 
 
 def decode(text: str) -> tuple[list[int], list[int]]:
-    """Positions and times in microseconds since the epoch.
+    """Return positions and times in microseconds since 1970.
 
-    :raises InvalidArgument: it is not what :func:`encode` makes.
+    :raises InvalidArgument: the text was not made by :func:`encode`.
     """
     try:
         numbers = list(_numbers(base64.b64decode(text, validate=True)))
@@ -68,8 +68,8 @@ def decode(text: str) -> tuple[list[int], list[int]]:
 
 
 def bounded(positions: Sequence[int], times: Sequence[int], start: int, end: int) -> str:
-    """The entries that the range [start, end) needs: those in it, and the first at its end or
-    behind it."""
+    """Return the entries for the range [start, end): those in it, and the first at its end or
+    above."""
     entries: list[tuple[int, int]] = []
     for position, time_ns in zip(positions, times, strict=True):
         if position <= start or (entries and position <= entries[-1][0]):

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draw sentences for a fresh reader, or questions for a newcomer, by a commit.
 
-The seed is the first eight hexadecimal digits of HEAD, so that nobody chooses what is judged.
+The seed is the first eight hexadecimal digits of HEAD, so that no author chooses the sample.
 
-    tools/draw.py sentences             70 sentences from docs, C headers and public docstrings
+    tools/draw.py sentences             70 sentences of docs, headers, public docstrings, logs
+                                        and errors
     tools/draw.py questions             12 of the questions in tools/questions.toml
     tools/draw.py sentences 0a1b2c3d    the same of another seed
     tools/draw.py questions --answers   with the answers of record
@@ -34,14 +35,17 @@ def head() -> str:
 
 
 def all_sentences() -> list[tuple[str, int, str]]:
-    """Return (file, line, sentence) of everything that people read, without decision records and
-    the dumps of docs/capture.md."""
+    """Return (file, line, sentence) of all text that people read, without decision records, the
+    dumps of docs/capture.md and the comments of .c files."""
     found = []
     for name in prose.files():
-        if name == "docs/capture.md":
+        if name == "docs/capture.md" or name.endswith(".c"):
             continue
         path = prose.ROOT / name
-        for line, part in prose.of_file(path):
+        parts = prose.of_file(path)
+        if name.endswith(".py"):
+            parts += prose.of_messages(path.read_text(encoding="utf-8"))
+        for line, part in parts:
             found += [
                 (name, line, sentence) for sentence in prose.sentences(part)
                 if prose.words(sentence) >= LEAST_WORDS

@@ -51,6 +51,7 @@ scan() {
         need "Java 17 or later (Spark, interoperability tests)" default-jdk-headless \
             sh -c 'javac -version 2>&1 | grep -Eq "^javac (1[7-9]|[2-9][0-9])" && command -v java'
         need "Maven (interoperability tests, benchmarks)" maven command -v mvn
+        need "cargo (interoperability tests with the C driver)" cargo command -v cargo
         need "ip (cluster tests)" iproute2 command -v ip
         need "unshare, nsenter and setpriv (cluster tests, benchmarks)" util-linux \
             sh -c 'command -v unshare && command -v nsenter && command -v setpriv'
@@ -58,6 +59,7 @@ scan() {
         need "clang with libFuzzer (C fuzz targets)" "clang libclang-rt-dev" sh -c \
             'echo "int LLVMFuzzerTestOneInput(void){return 0;}" |
              clang -w -fsanitize=fuzzer,address -x c - -o /dev/null'
+        need "callgrind (instructions of a message)" valgrind command -v callgrind_annotate
         need "systemd-analyze (service file tests)" systemd command -v systemd-analyze
         ;;
     *)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check the English of docs, docstrings and C headers: openers, words, sentence length, proselint.
+"""Check the English of docs, docstrings, comments, log lines, error texts and test names.
+
+The rules are about openers, words and sentence length; proselint checks running text too.
 
 A program cannot judge whether a sentence is plain.  It finds the constructions that most often
 make one hard to read (CONTRIBUTING.md, "Prose"), and what proselint finds.  ``prose_pending.txt``
@@ -15,10 +17,12 @@ from __future__ import annotations
 
 import ast
 import bisect
+import io
 import itertools
 import re
 import subprocess
 import sys
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -31,13 +35,19 @@ CheckRegistry().register_many(__register__)
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PENDING: Final = ROOT / "tools" / "prose_pending.txt"
+#: Names of tests from before the rule; no name may join.
+PENDING_NAMES: Final = ROOT / "tools" / "prose_pending_names.txt"
 MAX_WORDS: Final = 25
 #: Of a sentence that lists things behind a colon or between semicolons.
 MAX_LIST_WORDS: Final = 45
+#: Of a log line or an error text, which also states values.
+MAX_MESSAGE_WORDS: Final = 60
 #: Decision records are for maintainers; generated and legal texts are not ours to edit.
 _SKIPPED: Final = ("docs/decisions/", "LICENSE", "build/", "site/")
 _OPENER: Final = re.compile(
-    r"^(?:(Who|What|Whoever|Whatever|One that|Those that|That which)\b(?! penstock| to\b)(?!.*\?$)"
+    r"^(?:(Who|What|Whoever|Whatever|One that|Those|That which|Where|Nobody|Somebody)\b"
+    r"(?! penstock| to\b)(?!.*\?$)"
+    r"|(How (?:long|many|often|far|much|late|soon)|Of (?:an?|one|those|each|what|which))\b(?!.*\?$)"
     r"|(That)\s+(?!(?:is|was|does|did|makes|means)\b|[A-Z]))"
 )
 _WORDS: Final = {
@@ -48,6 +58,11 @@ _WORDS: Final = {
     r"\bpunch(?:ed|es)?\b": "release",
     r"\bnobody\b": "no receiver, no client, no thread",
     r"\bwhoever\b": "name the actor",
+    r"\b(?:any|every|some)(?:body|one)\b": "name the actor",
+    r"\blet(?:s|ting)? go\b": "release",
+    r"\b(?:goes|go|going|went) on\b": "continue",
+    r"\btold\b": "notified, reported, stated",
+    r"\bhand(?:s|ed|ing)? out\b": "deliver, return",
     r"\bfurther on\b|\bfurthest on\b": "most advanced",
     r"\bunder way\b": "in flight",
     r"\bstands? still\b|\bstood still\b": "makes no progress, is blocked",
@@ -82,7 +97,7 @@ def complaints(text: str) -> Iterator[str]:
     for sentence in sentences(text):
         short = sentence if len(sentence) < 90 else sentence[:87] + "..."
         if match := _OPENER.match(sentence.lstrip("*_\"( ")):
-            yield f"opens with {(match[1] or match[2])!r}: {short}"
+            yield f"opens with {(match[1] or match[2] or match[3])!r}: {short}"
         count = words(sentence)
         longest = max(map(words, re.split(r"[:;] ", sentence)))
         if longest > MAX_WORDS or count > MAX_LIST_WORDS:
@@ -180,8 +195,84 @@ def of_python(text: str) -> Iterator[tuple[int, str]]:
                 yield line, paragraph
 
 
+def of_comments(text: str) -> Iterator[tuple[int, str]]:
+    """Yield (line, text) of the comments of a Python module, neighbouring lines joined."""
+    begun, last, parts = 0, -1, list[str]()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type != tokenize.COMMENT:
+            continue
+        if re.match(r"#!|# (?:SPDX|type:|noqa|fmt:|mypy:|ruff:|-{4})|#.*# noqa", token.string):
+            continue
+        line, body = token.start[0], token.string.lstrip("#: ")
+        whole = token.line.lstrip().startswith("#")
+        if parts and whole and line == last + 1:
+            parts.append(body)
+        else:
+            if parts:
+                yield begun, " ".join(parts)
+            begun, parts = line, [body]
+        last = line if whole else -1
+    if parts:
+        yield begun, " ".join(parts)
+
+
+_LOG_CALL: Final = re.compile(r"^(?:debug|info|warning|error|exception|critical|warn|echo)$")
+
+
+def of_messages(text: str) -> Iterator[tuple[int, str]]:
+    """Yield (line, text) of strings in raised exceptions and calls of a log; values are X."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            arguments = node.exc.args
+        elif isinstance(node, ast.Call) and _LOG_CALL.match(
+            node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        ):
+            arguments = node.args
+        else:
+            continue
+        for argument in arguments:
+            if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                yield argument.lineno, argument.value
+            elif isinstance(argument, ast.JoinedStr):
+                yield argument.lineno, "".join(
+                    str(part.value) if isinstance(part, ast.Constant) else "X"
+                    for part in argument.values
+                )
+
+
+_MESSAGE_OPENER: Final = re.compile(
+    r"(?:who|what|whoever|nobody|somebody|that)\b(?!.*\?$)", re.IGNORECASE
+)
+
+
+def message_complaints(text: str) -> Iterator[str]:
+    """Yield what is wrong with a log line or an error text, which begins in lower case."""
+    short = text if len(text) < 90 else text[:87] + "..."
+    if match := _MESSAGE_OPENER.match(text):
+        yield f"opens with {match[0]!r}: {short}"
+    if words(text) > MAX_MESSAGE_WORDS:
+        yield f"{words(text)} words: {short}"
+    for pattern, better in _FORBIDDEN:
+        if match := pattern.search(text):
+            yield f"{match[0]!r} (write: {better}): {short}"
+
+
+_TEST_NAME: Final = re.compile(r"^def (test_\w+)\(|^static void (\w+)\(void\)", re.MULTILINE)
+_NAME_OPENER: Final = re.compile(r"^(?:test )?(?:who|what|whoever|nobody|that|one that)\b")
+
+
+def name_complaints(name: str) -> Iterator[str]:
+    """Yield what is wrong with the name of a test."""
+    text = name.replace("_", " ")
+    if match := _NAME_OPENER.match(text):
+        yield f"opens with {match[0]!r}: {name}"
+    for pattern, better in _FORBIDDEN:
+        if match := pattern.search(text):
+            yield f"{match[0]!r} (write: {better}): {name}"
+
+
 def of_header(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (line, text) of the comments of a C header; drawings are left out."""
+    """Yield (line, text) of the comments of C; drawings are left out."""
     for match in re.finditer(r"/\*(.*?)\*/", text, re.DOTALL):
         line = text.count("\n", 0, match.start()) + 1
         body = re.sub(r"^\s*\*", "", match[1], flags=re.MULTILINE)
@@ -191,14 +282,14 @@ def of_header(text: str) -> Iterator[tuple[int, str]]:
             yield line, paragraph
 
 
-_READERS: Final = {".md": of_markdown, ".py": of_python, ".h": of_header}
+_READERS: Final = {".md": of_markdown, ".py": of_python, ".h": of_header, ".c": of_header}
 
 
 def files() -> list[str]:
     """Return the tracked files that people read."""
     listed = subprocess.run(
-        ["git", "ls-files", "*.md", "*.h", "*.py"], cwd=ROOT, check=True, capture_output=True,
-        text=True,
+        ["git", "ls-files", "*.md", "*.h", "*.c", "*.py"], cwd=ROOT, check=True,
+        capture_output=True, text=True,
     ).stdout.split()
     public = re.compile(r"^(?:penstock|client|config|daemon|core|sim|spark_bridge)/")
     return [
@@ -218,7 +309,34 @@ def check(name: str) -> list[str]:
     parts = of_file(ROOT / name)
     found = [(line, complaint) for line, part in parts for complaint in complaints(part)]
     found += proselint_complaints(parts)
+    if name.endswith(".py"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        found += [(line, c) for line, part in of_comments(text) for c in complaints(part)]
+        found += [(line, c) for line, part in of_messages(text) for c in message_complaints(part)]
     return [f"{name}:{line}: {complaint}" for line, complaint in sorted(found)]
+
+
+def check_all_names() -> list[str]:
+    """Return the complaints about the names of tests, and listed names that no test has."""
+    listed = set(PENDING_NAMES.read_text(encoding="utf-8").split())
+    found, seen = [], set()
+    for name in test_files():
+        text = (ROOT / name).read_text(encoding="utf-8")
+        for match in _TEST_NAME.finditer(text):
+            test = match[1] or match[2]
+            seen.add(test)
+            if test not in listed:
+                line = text.count("\n", 0, match.start()) + 1
+                found += [f"{name}:{line}: {complaint}" for complaint in name_complaints(test)]
+    return found + [f"{PENDING_NAMES.name}: no test is named {name}" for name in listed - seen]
+
+
+def test_files() -> list[str]:
+    """Return the tracked files with tests."""
+    return subprocess.run(
+        ["git", "ls-files", "tests/**/test_*.py", "tests/native/test_*.c"], cwd=ROOT, check=True,
+        capture_output=True, text=True,
+    ).stdout.split()
 
 
 def main(arguments: list[str]) -> int:
@@ -231,6 +349,7 @@ def main(arguments: list[str]) -> int:
         found = [line for name in arguments for line in check(name)]
     else:
         found = [line for name in files() if name not in pending for line in check(name)]
+        found += check_all_names()
         tracked = set(files())
         found += [f"{name}: is listed in {PENDING.name} and not there" for name in pending
                   if name not in tracked]

@@ -3,8 +3,8 @@
 
 :mod:`penstock.config.protocol.control` describes the form.
 
-Both directions raise nothing but :class:`ControlError` for what a message holds.  Decoding is
-bounded: the size before anything is read, the nesting before anything is built.
+Both directions raise only :class:`ControlError` for the content of a message. Decoding is bounded:
+the size before anything is read, the nesting before anything is built.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _unique(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
 
 
 def _check_depth(data: bytes) -> None:
-    """Walks the containers without building them."""
+    """Check the nesting without building the containers."""
     unpacker = msgpack.Unpacker(max_buffer_size=len(data) or 1)
     unpacker.feed(data)
     left = [1]      # items still to come, per open container
@@ -122,7 +122,7 @@ def _check_depth(data: bytes) -> None:
 
 
 def _open(unpacker: msgpack.Unpacker, data: bytes) -> int:
-    """Passes one value's head; how many values are inside of it."""
+    """Skip one value's head; return the number of values inside."""
     position = unpacker.tell()
     head = data[position] if position < len(data) else -1
     if 0x90 <= head <= 0x9F or head in (0xDC, 0xDD):
@@ -146,7 +146,7 @@ def _structure(name: str, body: dict[Any, Any]) -> Message:
 
 
 def _first_reason(error: BaseException, path: str = "") -> str:
-    """The first leaf of an exception group, with the field it stands for."""
+    """Return the first leaf of an exception group, with its field."""
     if isinstance(error, ForbiddenExtraKeysError):
         return f"unknown field {_shown(sorted(map(str, error.extra_fields))[0])}"
     if isinstance(error, KeyError):
@@ -201,9 +201,10 @@ def _converter() -> cattrs.Converter:
     converter.register_structure_hook_func(lambda t: getattr(t, "__origin__", None) is dict, _map)
     for message in MESSAGE_TYPES.values():
         attrs.resolve_types(message)
-    watch = override(omit_if_default=True)
+    later = override(omit_if_default=True)
     converter.register_unstructure_hook(
-        LeaseRequest, make_dict_unstructure_fn(LeaseRequest, converter, watch=watch)
+        LeaseRequest,
+        make_dict_unstructure_fn(LeaseRequest, converter, watch=later, linger_ns=later),
     )
     return converter
 

@@ -31,7 +31,7 @@ _CHANNEL: Any = validators.and_(validators.min_len(1), validators.max_len(MAX_CH
 
 
 class ControlError(ValueError):
-    """A control message that cannot be understood; the text says which, where and why."""
+    """An invalid control message; the text names message, field and reason."""
 
 
 # ---- lease socket --------------------------------------------------------------------------------
@@ -39,10 +39,11 @@ class ControlError(ValueError):
 
 @attrs.frozen(kw_only=True)
 class LeaseRequest:
-    """First datagram of a client on ``DIR/lease.sock``.  The connection is the client's life.
+    """First datagram of a client on ``DIR/lease.sock``.
 
-    A client whose daemon died states its old id. A daemon that adopted the client grants the same
-    id and slot again; any other daemon grants a new one."""
+    The open connection shows that the client lives. A client whose daemon died states its old id. A
+    daemon that adopted the client grants the same id and slot again; any other daemon grants a new
+    one."""
 
     client_id: int = attrs.field(default=0, validator=_I64)     # 0: new
     token: bytes = attrs.field(default=b"", validator=validators.max_len(64))
@@ -51,6 +52,12 @@ class LeaseRequest:
     watch: bool = False
     """Ask for a third eventfd, which the daemon writes when something happens for the client while
     it watches.  Left out of the message while it is False: older daemons do not know it."""
+    linger_ns: int = attrs.field(
+        default=0, validator=validators.and_(validators.ge(0), _SHORT)
+    )
+    """How long the daemon keeps what the client has after its process has ended: another process
+    that states id and token continues it.  Only for exclusive publications and subscriptions.
+    Left out of the message while it is 0."""
 
 
 @attrs.frozen(kw_only=True)
@@ -65,7 +72,7 @@ class Drain:
 
 @attrs.frozen(kw_only=True)
 class Drained:
-    """Every stream has ended, or the time was over."""
+    """All streams have ended, or the time is over."""
 
     kept: list[str]
     """What stays in the directory for a new daemon; empty: the directory goes."""
@@ -74,8 +81,8 @@ class Drained:
 
 @attrs.frozen(kw_only=True)
 class LeaseGrant:
-    """Answer; file descriptors [sender eventfd, receiver eventfd] travel with it
-    (SCM_RIGHTS), then the eventfd of a client that asked to watch."""
+    """Reply; the file descriptors [sender eventfd, receiver eventfd] travel with it (SCM_RIGHTS),
+    then the eventfd of a client that watches."""
 
     client_id: int = attrs.field(validator=_ID)
     client_slot: int = attrs.field(validator=_I32)
@@ -114,7 +121,7 @@ class RemovePublication:
 
 @attrs.frozen(kw_only=True)
 class AddSubscription:
-    """Reply: SubscriptionReady, then an ImageAvailable notice for each image there is."""
+    """Reply: SubscriptionReady, then an ImageAvailable notice for each present image."""
 
     channel: str = attrs.field(validator=_CHANNEL)
     stream_id: int = attrs.field(validator=_I32)
@@ -163,17 +170,26 @@ class RemoveCounter:
 
 @attrs.frozen(kw_only=True)
 class RejectImage:
-    """The application refuses an image; its sender hears an ERR frame.  Reply: Done."""
+    """The application rejects an image; its sender gets an ERR frame. Reply: Done."""
 
     correlation_id: int = attrs.field(validator=_ID)
     reason: str = attrs.field(validator=validators.max_len(1023))
 
 
 @attrs.frozen(kw_only=True)
+class WithholdCredits:
+    """Withhold the credits of one of the client's subscriptions, or grant them again. Reply: Done,
+    before the senders have acknowledged it."""
+
+    registration_id: int = attrs.field(validator=_ID)
+    withheld: bool
+
+
+@attrs.frozen(kw_only=True)
 class Resume:
-    """After a return with the same client id: what the client still knows of. Reply: Resumed, then
+    """The registrations that a returning client with the same id still has. Reply: Resumed, then
     for each subscription SubscriptionResumed and an ImageAvailable for each image. The daemon
-    removes what is not listed."""
+    removes all others."""
 
     registration_ids: list[int]
 
@@ -193,6 +209,11 @@ FETCH_PIECE_BYTES: Final = 1024 * 1024
 MAX_CUT_PIECES: Final = 1024
 MAX_TIMES: Final = 2048
 """The most entries of an answer to ReadTimes; they fit into MAX_MESSAGE_BYTES."""
+MAX_MARKS: Final = 128
+MARK_BYTES: Final = 2048
+"""The most messages of an answer to FindMarks, and the most bytes of each."""
+MAX_MARKS_BYTES: Final = 32 * 1024
+"""The most bytes of all of them, but for one message."""
 MAX_OWNER_CHARS: Final = 200
 
 _NAME: Any = validators.and_(
@@ -210,7 +231,7 @@ _POSITION: Any = validators.and_(validators.ge(0), validators.lt(2**63))
 
 @attrs.frozen(kw_only=True)
 class _OfGroup:
-    """What a group is known by."""
+    """Fields that identify a group."""
 
     name: str = attrs.field(validator=_NAME)
     channel: str = attrs.field(validator=_CHANNEL)
@@ -219,14 +240,14 @@ class _OfGroup:
 
 @attrs.frozen(kw_only=True)
 class OpenGroup(_OfGroup):
-    """Opens a consumer group, or finds it open.  Reply: GroupReply."""
+    """Open a consumer group, if it is not open. Reply: GroupReply."""
 
     sessions: list[int] = attrs.field(factory=list, validator=_SESSIONS)    # none: all
     starting: str = attrs.field(
         default="latest", validator=validators.in_(("latest", "earliest"))
     )
     expiry_ns: int = attrs.field(validator=_ID)
-    allow_unreliable: bool = False      # a strategy that does not wait is no reason to refuse
+    allow_unreliable: bool = False      # accept a stream whose flow control does not wait
     owner: str = attrs.field(default="", validator=_OWNER)
     """Who reads the group from now on; refused with ``owned`` while another owner lives."""
     instead_of: str = attrs.field(default="", validator=_OWNER)
@@ -237,19 +258,20 @@ class OpenGroup(_OfGroup):
 class GetGroup(_OfGroup):
     """Return the group's state, and keep the group alive. Reply: GroupReply."""
 
-    owner: str = attrs.field(default="", validator=_OWNER)     # "": not asked as its owner
-    leave: bool = False                                 # the owner reads it no longer
+    owner: str = attrs.field(default="", validator=_OWNER)  # "": the request is not from its owner
+    leave: bool = False                                 # the owner stops reading it
 
 
 @attrs.frozen(kw_only=True)
 class AcknowledgeGroup(_OfGroup):
-    """Everything below ``positions[i]`` of (``sessions[i]``, ``initial_term_ids[i]``) is done with;
-    what the group does not hold is passed over.  Keeps the group alive.  Reply: GroupReply."""
+    """Everything below ``positions[i]`` of (``sessions[i]``, ``initial_term_ids[i]``) is
+    acknowledged; logs that the group does not hold are ignored. Keeps the group alive. Reply:
+    GroupReply."""
 
     sessions: list[int] = attrs.field(validator=validators.deep_iterable(_I32))
     initial_term_ids: list[int] = attrs.field(validator=validators.deep_iterable(_I32))
     positions: list[int] = attrs.field(validator=validators.deep_iterable(_POSITION))
-    owner: str = attrs.field(default="", validator=_OWNER)     # "": not asked as its owner
+    owner: str = attrs.field(default="", validator=_OWNER)  # "": the request is not from its owner
 
     def __attrs_post_init__(self) -> None:
         if not len(self.sessions) == len(self.initial_term_ids) == len(self.positions):
@@ -258,7 +280,7 @@ class AcknowledgeGroup(_OfGroup):
 
 @attrs.frozen(kw_only=True)
 class CloseGroup(_OfGroup):
-    """Drops a group and all that it holds.  Reply: Done."""
+    """Close a group and release its data. Reply: Done."""
 
 
 @attrs.frozen(kw_only=True)
@@ -267,8 +289,20 @@ class ListGroups:
 
 
 @attrs.frozen(kw_only=True)
+class WithholdStream:
+    """Withhold or resume the credits of all subscriptions of a stream, or only report them. Needs
+    no lease. Reply: CreditReport."""
+
+    stream_id: int = attrs.field(validator=_I32)
+    channel: str = attrs.field(default="", validator=validators.max_len(MAX_CHANNEL_CHARS))  # any
+    action: str = attrs.field(
+        default="report", validator=validators.in_(("withhold", "resume", "report"))
+    )
+
+
+@attrs.frozen(kw_only=True)
 class Fetch:
-    """The frames of [start, end) of a log that some group holds.  Reply: one FetchPiece after the
+    """The frames of [start, end) of a log that a group holds. Reply: one FetchPiece after the
     other, each followed by a frame with its bytes, as many as there is credit for; or RangeGone, or
     Failure, after which nothing follows."""
 
@@ -284,9 +318,9 @@ class Fetch:
 
 @attrs.frozen(kw_only=True)
 class CutLog:
-    """Where a batch that begins at ``start``, a place between messages, may end, and where to split
-    it into ``pieces`` parts.  At most ``max_bytes`` and ``max_messages`` (0: any number) away, but
-    one message is always admitted.  Reply: LogCuts, RangeGone."""
+    """Request for the end of a batch that begins at ``start``, a place between messages, and for
+    the places that split it into ``pieces`` parts. The batch has at most ``max_bytes`` and
+    ``max_messages`` (0: no limit), but at least one message. Reply: LogCuts, RangeGone."""
 
     log_id: int = attrs.field(validator=_ID)
     session_id: int = attrs.field(validator=_I32)
@@ -315,8 +349,24 @@ class ReadTimes:
 
 
 @attrs.frozen(kw_only=True)
+class FindMarks:
+    """The messages with ``reserved_value`` in a log that some group holds, from ``start``, a place
+    between messages, on.  None is looked at that begins ``max_bytes`` or more behind ``start``.
+    Reply: LogMarks, RangeGone."""
+
+    log_id: int = attrs.field(validator=_ID)
+    session_id: int = attrs.field(validator=_I32)
+    initial_term_id: int = attrs.field(validator=_I32)
+    start: int = attrs.field(validator=_POSITION)
+    reserved_value: int = attrs.field(
+        validator=validators.and_(validators.ge(-(2**63)), validators.lt(2**63))
+    )
+    max_bytes: int = attrs.field(default=2**62, validator=_ID)
+
+
+@attrs.frozen(kw_only=True)
 class FetchCredit:
-    """More pieces of the fetch with this message's correlation id; 0 ends it.  No reply."""
+    """Grant further pieces of the fetch with this message's correlation id; 0 ends it. No reply."""
 
     pieces: int = attrs.field(
         validator=validators.and_(validators.ge(0), validators.le(MAX_FETCH_CREDIT))
@@ -333,8 +383,8 @@ class Done:
 
 @attrs.frozen(kw_only=True)
 class Failure:
-    """A request was refused.  ``code`` is one of ERROR_CODES; ``message`` is one sentence that says
-    what was wrong, with what value, and what to do."""
+    """A request was refused. ``code`` is one of ERROR_CODES. ``message`` is one sentence: what was
+    wrong, with which value, and what to do."""
 
     code: str
     message: str
@@ -348,14 +398,14 @@ ERROR_CODES: Final = (
     "no_interface",
     "unknown_host",
     "socket_buffer",          # window or MTU larger than the socket buffers allow
-    "storage",                # shared memory too small: bytes needed and there are in the message
-    "limit",                  # slots, sessions, counters used up
+    "storage",  # shared memory is too small: the message has the bytes needed and available
+    "limit",                  # no slot, session or counter is left
     "permission",
     "malformed",              # message not understood
     "unknown_group",          # no such consumer group: never opened, closed or expired
-    "owned",                  # somebody else reads the consumer group
+    "owned",                  # another reader has the consumer group
     "unreliable",             # the stream's strategy does not wait for the group
-    "stalled",                # a fetch whose reader gave no credit for too long
+    "stalled",                # the reader of a fetch gave no credit for too long
     "not_leased",             # Hello missing or token unknown
     "internal",
 )
@@ -373,6 +423,7 @@ class PublicationReady:
     channel_status_id: int    # counter, -1 for IPC
     max_message_bytes: int
     exclusive: bool
+    shared_log: bool = False  # the sender appends too, so an exclusive publisher reserves as others
 
 
 @attrs.frozen(kw_only=True)
@@ -391,7 +442,7 @@ class CounterReady:
 
 @attrs.frozen(kw_only=True)
 class Resumed:
-    registration_ids: list[int]     # that go on; the others of the request have to be added anew
+    registration_ids: list[int]  # registrations that continue; the client must add the others again
 
 
 @attrs.frozen(kw_only=True)
@@ -413,6 +464,16 @@ class GroupList:
     """All groups: each value as in GroupReply, under its id as text."""
 
     groups: dict[str, Any]
+
+
+@attrs.frozen(kw_only=True)
+class CreditReport:
+    """Readers of a stream that grant credits, by number: plain data, described in
+    docs/credits.md."""
+
+    readers: dict[str, Any]
+    withheld: bool
+    complete: bool            # nothing is in flight or in an application's hands
 
 
 @attrs.frozen(kw_only=True)
@@ -443,8 +504,21 @@ class LogTimes:
 
 
 @attrs.frozen(kw_only=True)
+class LogMarks:
+    """Message ``i`` lies at [``begins[i]``, ``ends[i]``); its first bytes are ``sizes[i]`` bytes of
+    ``data``, one message's behind another's.  ``position``: all before it was looked at, which may
+    be less than there is."""
+
+    begins: list[int]
+    ends: list[int]
+    sizes: list[int]
+    data: bytes
+    position: int
+
+
+@attrs.frozen(kw_only=True)
 class RangeGone:
-    """A fetch or a cut requested what the log does not hold any more, or not yet."""
+    """A fetch or a cut requested a range that the log does not hold any more, or not yet."""
 
     lowest: int               # readable now
     end: int                  # readable now, below it
@@ -468,11 +542,12 @@ class ImageAvailable:
     source_identity: str      # "ip:port", or "aeron:ipc" / "aeron-spy"
     join_position: int
     join_ordinal: int = -1    # messages of the session below join_position, -1 unknown
+    credit_mode: int = 0      # 1: the reader grants credits, which releases return
 
 
 @attrs.frozen(kw_only=True)
 class SubscriptionResumed:
-    """The images that a subscription still has; any other that the client knows has ended."""
+    """The images that a subscription still has; all others have ended."""
 
     subscription_id: int
     correlation_ids: list[int]
@@ -502,7 +577,7 @@ class PublicationError:
 
 @attrs.frozen(kw_only=True)
 class DaemonStopping:
-    """The daemon is going down in order."""
+    """The daemon stops."""
 
     drain: bool = False
     """All streams end: leave now.  Else a new daemon goes on with them."""
@@ -511,13 +586,14 @@ class DaemonStopping:
 Message = (
     LeaseRequest | LeaseGrant | Drain | Drained | Hello | AddPublication | RemovePublication
     | AddSubscription | RemoveSubscription | AddDestination | RemoveDestination | AddCounter
-    | RemoveCounter | RejectImage | Resume | GetStatus | Done | Failure | PublicationReady
-    | SubscriptionReady
+    | RemoveCounter | RejectImage | WithholdCredits | Resume | GetStatus | Done | Failure
+    | PublicationReady | SubscriptionReady
     | CounterReady | Resumed | Status | ImageAvailable | SubscriptionResumed | ImageUnavailable
     | PublicationError
     | DaemonStopping
     | OpenGroup | GetGroup | AcknowledgeGroup | CloseGroup | ListGroups | Fetch | FetchCredit
-    | CutLog | ReadTimes | GroupReply | GroupList | FetchPiece | LogCuts | LogTimes | RangeGone
+    | CutLog | ReadTimes | FindMarks | GroupReply | GroupList | FetchPiece | LogCuts | LogTimes
+    | LogMarks | RangeGone | WithholdStream | CreditReport
 )
 
 MESSAGE_TYPES: Final[dict[str, type[Any]]] = {cls.__name__: cls for cls in get_args(Message)}

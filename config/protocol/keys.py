@@ -28,7 +28,8 @@ class CurveKeys:
     def load(cls, path: str | os.PathLike[str]) -> CurveKeys:
         """Reads the secret file (``NAME.key_secret``) that ``penstock keygen`` wrote.
 
-        :raises ConfigurationError: it cannot be read, holds no secret key, or others may read it.
+        :raises ConfigurationError: the file cannot be read, holds no secret key, or is readable
+            by other users.
         """
         where = Path(path)
         public, secret = _read(where)
@@ -47,17 +48,17 @@ class CurveKeys:
 
 
 def load_public_key(path: str | os.PathLike[str]) -> str:
-    """The public key of a certificate file, public or secret.
+    """Return the public key from a certificate file, public or secret.
 
-    :raises ConfigurationError: it cannot be read or holds no key.
+    :raises ConfigurationError: the file cannot be read or holds no key.
     """
     return _read(Path(path))[0]
 
 
 def check_public_key(text: str, what: str) -> str:
-    """``text``, if it is a public key in Z85.
+    """Return ``text`` if it is a public key in Z85.
 
-    :raises ConfigurationError: it is not; names ``what``.
+    :raises ConfigurationError: ``text`` is no such key; the error names ``what``.
     """
     try:
         if len(text) != _Z85_CHARS or len(zmq.utils.z85.decode(text.encode("ascii"))) != 32:

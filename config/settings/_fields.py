@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fields of the configuration models: each knows its default, its unit, what it accepts and, for
-the annotated file and the reference, what it does and when to change it."""
+"""Fields of the configuration models: each has a default, a unit, the accepted values, and the
+texts of the annotated file and the reference."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import attrs
 
+from penstock.config.units import DURATION_UNITS, SIZE_UNITS, write_duration, write_size
+
 METADATA: Final = "penstock"
 I32_MAX: Final = 2**31 - 1
 _DURATION_FORM: Final = 'a duration of at least {}, as nanoseconds or text like "5s"'
-_SIZE_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-_DURATION_UNITS: Final = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 
 
 class FieldError(ValueError):
@@ -174,6 +174,14 @@ def percent(default: float, doc: str, change: str) -> Any:
     ))
 
 
+def ratio(default: float, doc: str, change: str) -> Any:
+    return _make(default, Description(
+        doc=doc, change=change, expected="a number in 0..1", read=_read_number,
+        accepts=lambda value: type(value) is float and 0.0 <= value <= 1.0,
+        write=lambda value: f"{value:g}" if value % 1 else f"{int(value)}",
+    ))
+
+
 def port_range(doc: str, change: str) -> Any:
     def accepts(value: Any) -> bool:
         return value == (0, 0) or (
@@ -217,7 +225,7 @@ def _read_size(value: Any) -> int:
     match = re.fullmatch(r"([0-9]{1,18})([kmg]?)", value) if isinstance(value, str) else None
     if match is None:
         raise ValueError
-    return int(match[1]) * _SIZE_UNITS[match[2]]
+    return int(match[1]) * SIZE_UNITS[match[2]]
 
 
 def _read_duration(value: Any) -> int:
@@ -226,7 +234,7 @@ def _read_duration(value: Any) -> int:
     match = re.fullmatch(r"([0-9]{1,18})(ns|us|ms|s)", value) if isinstance(value, str) else None
     if match is None:
         raise ValueError
-    return int(match[1]) * _DURATION_UNITS[match[2]]
+    return int(match[1]) * DURATION_UNITS[match[2]]
 
 
 def _read_pair(value: Any) -> tuple[Any, ...]:
@@ -239,22 +247,6 @@ def _read_mode(value: Any) -> int:
     if not isinstance(value, str) or not re.fullmatch(r"0?[0-7]{3}", value):
         raise ValueError
     return int(value, 8)
-
-
-def write_size(value: int) -> str:
-    for suffix in ("g", "m", "k"):
-        unit = _SIZE_UNITS[suffix]
-        if value >= unit and value % unit == 0:
-            return f"{value // unit}{suffix}"
-    return str(value)
-
-
-def write_duration(value: int) -> str:
-    for suffix in ("s", "ms", "us"):
-        unit = _DURATION_UNITS[suffix]
-        if value >= unit and value % unit == 0:
-            return f"{value // unit}{suffix}"
-    return f"{value}ns"
 
 
 def _quoted_unless_plain(text: str) -> str:

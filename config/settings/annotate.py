@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the annotated configuration file and its reference page from the models, so that neither
-can differ from what the daemon does."""
+"""Write the annotated configuration file and the reference page from the models, so that both match
+the daemon."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from penstock.config.settings._fields import description
-from penstock.config.settings.models import DaemonConfig, StreamRule
+from penstock.config.settings.models import ARRAYS, DaemonConfig
 
 _HEAD = """\
 # SPDX-License-Identifier: Apache-2.0
@@ -27,7 +27,7 @@ _HEAD = """\
 def _tables() -> Iterator[tuple[str, Any]]:
     config = DaemonConfig()
     for attribute in attrs.fields(DaemonConfig):
-        if attribute.name != "stream":
+        if attribute.name not in ARRAYS:
             yield attribute.name, getattr(config, attribute.name)
 
 
@@ -44,13 +44,14 @@ def annotated_toml() -> str:
                 parts.append(f"# {attribute.name} =          # {about.expected}; not set\n")
             else:
                 parts.append(f"{attribute.name} = {about.write(value)}\n")
-    rule = StreamRule()
-    parts.append(f"\n# [[stream]]\n{_comment(_summary(rule))}")
-    for attribute in attrs.fields(StreamRule):
-        about = description(attribute)
-        value = getattr(rule, attribute.name)
-        shown = "" if value is None else about.write(value)
-        parts.append("\n" + _comment(about.doc) + f"# {attribute.name} = {shown}".rstrip() + "\n")
+    for name, kind in ARRAYS.items():
+        rule = kind()
+        parts.append(f"\n# [[{name}]]\n{_comment(_summary(rule))}")
+        for attribute in attrs.fields(kind):
+            about = description(attribute)
+            value = getattr(rule, attribute.name)
+            shown = f"# {attribute.name} = {'' if value is None else about.write(value)}".rstrip()
+            parts.append("\n" + _comment(about.doc) + shown + "\n")
     return "".join(parts)
 
 
@@ -71,15 +72,16 @@ def reference_markdown() -> str:
             shown = "not set" if value is None else f"`{about.write(value)}`"
             cells = (f"`{attribute.name}`", shown, about.expected, about.doc, about.change)
             parts.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n")
-    rule = StreamRule()
-    parts.append(f"\n## [[stream]]\n\n{_summary(rule)}\n\n| key | default | accepted | what it "
-                 "does | when to set it |\n|---|---|---|---|---|\n")
-    for attribute in attrs.fields(StreamRule):
-        about = description(attribute)
-        value = getattr(rule, attribute.name)
-        shown = "not set" if value is None else f"`{about.write(value)}`"
-        cells = (f"`{attribute.name}`", shown, about.expected, about.doc, about.change)
-        parts.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n")
+    for name, kind in ARRAYS.items():
+        rule = kind()
+        parts.append(f"\n## [[{name}]]\n\n{_summary(rule)}\n\n| key | default | accepted | what "
+                     "it does | when to set it |\n|---|---|---|---|---|\n")
+        for attribute in attrs.fields(kind):
+            about = description(attribute)
+            value = getattr(rule, attribute.name)
+            shown = "not set" if value is None else f"`{about.write(value)}`"
+            cells = (f"`{attribute.name}`", shown, about.expected, about.doc, about.change)
+            parts.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n")
     return "".join(parts)
 
 

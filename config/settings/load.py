@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the daemon's configuration: every mistake of a file is reported, by file, key, what was
-found and what was expected."""
+"""Read the daemon's configuration; report every mistake with file, key, value found and value
+expected."""
 
 from __future__ import annotations
 
 import difflib
 import functools
-import tomllib
+import operator
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -17,15 +17,15 @@ from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn, override
 
 from penstock.config.settings._fields import METADATA, FieldError, Unreadable, description
-from penstock.config.settings.models import DaemonConfig, StreamRule
+from penstock.config.settings.models import ARRAYS, DaemonConfig
+from penstock.config.toml_text import parse_toml
 from penstock.core.errors import ConfigurationError
 
 DEFAULT_FILE: Final = Path(__file__).parent.with_name("penstock.toml")
 """The annotated file with every key at its default."""
 
-_RESERVED: Final = {
-    "backpressure": "policies are reserved for a later version of penstock",
-    "governor": "the governor is reserved for a later version of penstock",
+_ELSEWHERE: Final = {
+    "governor": "unknown key, expected governor = true in the table scheduler",
 }
 
 
@@ -45,7 +45,7 @@ class Problem:
 
 
 class ConfigFileError(ConfigurationError):
-    """A configuration file cannot be used; ``problems`` has all that is wrong with it."""
+    """A configuration file is invalid; ``problems`` lists all mistakes."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         self.problems = problems
@@ -68,8 +68,8 @@ def load_file(path: str | Path) -> DaemonConfig:
 def load_text(text: str, *, source: str = "configuration") -> DaemonConfig:
     """The configuration in a TOML text; ``source`` is its name in errors."""
     try:
-        tables = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        tables = parse_toml(text)
+    except ValueError as error:
         raise _failed(source, f"is not TOML: {error}") from None
     try:
         return _converter().structure(tables, DaemonConfig)
@@ -82,7 +82,7 @@ def load_text(text: str, *, source: str = "configuration") -> DaemonConfig:
 
 
 def check_file(path: str | Path) -> tuple[Problem, ...]:
-    """All that is wrong with a file; empty when nothing is."""
+    """Return all mistakes of a file; empty if it is valid."""
     try:
         load_file(path)
     except ConfigFileError as error:
@@ -137,38 +137,41 @@ def _structure_table(converter: cattrs.Converter, table: type[Any]) -> Callable[
 def _converter() -> cattrs.Converter:
     converter = cattrs.Converter()
     attrs.resolve_types(DaemonConfig)
-    converter.register_structure_hook(StreamRule, _structure_table(converter, StreamRule))
-    converter.register_structure_hook_func(
-        lambda wanted: wanted == tuple[StreamRule, ...],
-        lambda value, _type: _rules(converter, value),
-    )
+    for name, kind in ARRAYS.items():
+        converter.register_structure_hook(kind, _structure_table(converter, kind))
+        converter.register_structure_hook_func(
+            functools.partial(operator.eq, tuple[kind, ...]),   # type: ignore[valid-type]
+            functools.partial(_rules, converter, name, kind),
+        )
     for attribute in attrs.fields(DaemonConfig):
         table = attribute.type
         assert table is not None
-        if attribute.name == "stream":
+        if attribute.name in ARRAYS:
             continue
         converter.register_structure_hook(table, _structure_table(converter, table))
     converter.register_structure_hook(DaemonConfig, _structure_table(converter, DaemonConfig))
     return converter
 
 
-def _rules(converter: cattrs.Converter, value: Any) -> tuple[StreamRule, ...]:
+def _rules(
+    converter: cattrs.Converter, name: str, kind: type[Any], value: Any, _type: Any
+) -> tuple[Any, ...]:
     if not isinstance(value, list):
-        raise FieldError("stream", value, "an array of tables, [[stream]]")
+        raise FieldError(name, value, f"an array of tables, [[{name}]]")
     rules = []
     wrong = []
     for number, item in enumerate(value, 1):
         try:
-            rules.append(converter.structure(item, StreamRule))
+            rules.append(converter.structure(item, kind))
         except (ClassValidationError, FieldError) as error:
             wrong.append(_Numbered(number, error))
     if wrong:
-        raise ExceptionGroup("[[stream]]", wrong)
+        raise ExceptionGroup(f"[[{name}]]", wrong)
     return tuple(rules)
 
 
 class _Numbered(Exception):
-    """What is wrong with the n-th table of an array."""
+    """Mistakes in the n-th table of an array."""
 
     def __init__(self, number: int, error: Exception) -> None:
         super().__init__(str(error))
@@ -180,7 +183,7 @@ class _Numbered(Exception):
 
 
 def _leaves(error: BaseException, path: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
-    """(key, got, expected) of everything in an error."""
+    """Yield (key, got, expected) for each part of an error."""
     if isinstance(error, ForbiddenExtraKeysError):
         for name in sorted(map(str, error.extra_fields)):
             yield ".".join((*path, name)), "", _unknown(name, error.cl)
@@ -198,8 +201,8 @@ def _leaves(error: BaseException, path: tuple[str, ...]) -> Iterator[tuple[str, 
 
 
 def _unknown(name: str, table: type[Any]) -> str:
-    if table is DaemonConfig and name in _RESERVED:
-        return _RESERVED[name]
+    if table is DaemonConfig and name in _ELSEWHERE:
+        return _ELSEWHERE[name]
     known = [a.name for a in attrs.fields(table)]
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     return "unknown key, " + (

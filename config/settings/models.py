@@ -27,9 +27,12 @@ from penstock.config.settings._fields import (
     parsed_text,
     percent,
     port_range,
+    ratio,
     size,
     text,
 )
+from penstock.config.settings.credits import CreditsConfig, check_credit_policy, check_credits
+from penstock.config.settings.relays import RelayRule
 
 SECOND_NS: Final = 10**9
 MILLISECOND_NS: Final = 10**6
@@ -106,14 +109,14 @@ _FLOW_CONTROLS: Final = ("max", "min", "tagged", "preferred", "nak")
 
 
 def _flow_control(text: str) -> None:
-    """:raises ValueError: it is not what fc= takes."""
+    """:raises ValueError: the text is no flow control as in fc=."""
     strategy = uri.read_flow_control("fc", text).strategy if text else "max"
     if strategy not in _FLOW_CONTROLS and not strategy.startswith("py:"):
         raise ValueError(f"{strategy} is none of {', '.join(_FLOW_CONTROLS)}, py:...")
 
 
 def _unicast_flow_control(text: str) -> None:
-    """:raises ValueError: one receiver leaves no such choice."""
+    """:raises ValueError: the flow control needs several receivers."""
     if text == "unicast":
         return
     strategy = uri.read_flow_control("fc", text).strategy
@@ -125,7 +128,7 @@ _CONGESTION_CONTROLS: Final = ("static", "cubic")
 
 
 def _congestion_control(text: str) -> None:
-    """:raises ValueError: it is not what cc= takes."""
+    """:raises ValueError: the text is no congestion control as in cc=."""
     chosen = uri.read_congestion_control("cc", text)
     if chosen.control not in _CONGESTION_CONTROLS and not chosen.is_custom:
         raise ValueError(f"{chosen.control} is none of {', '.join(_CONGESTION_CONTROLS)}, py:...")
@@ -185,6 +188,41 @@ class PublicationsConfig:
         "true to record streams that have no receiver yet.")
 
 
+def _policy(text: str) -> None:
+    if text:
+        uri.read_policy("ps-policy", text)
+
+
+@attrs.frozen(kw_only=True)
+class BackpressureConfig:
+    """Policies of publications whose log is full; a channel's own parameters win."""
+
+    default_policy: str = parsed_text(
+        "", _policy, f"{', '.join(uri.POLICIES)}, or empty",
+        "Policy of publications; empty: refuse, and admit again as soon as there is room.",
+        "drop_newest where a late message is worthless and the publisher must not wait.")
+    default_queue_depth: int = size(
+        0, 0, GIB, "Bytes that a publication may be ahead of its consumers; 0: its window.",
+        "Lower it for fresh data under a policy that drops.")
+    low_watermark_ratio: float = ratio(
+        0.0, "Part of the depth to which a full publication must drain before it admits again; 0: "
+        "0.5 where a policy or a depth is stated, else at once.",
+        "Higher for shorter pauses, lower for fewer.")
+
+
+@attrs.frozen(kw_only=True)
+class SchedulerConfig:
+    """Turns of the streams of one sender; a channel's own parameters win."""
+
+    auto_priority: bool = boolean(
+        True, "Streams without a stated priority have one by recency: 500 for a stream that was "
+        "just consumed, half of that for each 30 s since. false: 0.",
+        "false if only stated priorities may count.")
+    governor: bool = boolean(
+        False, "Under pressure the sender delays new data, and full publications answer THROTTLED.",
+        "true on hosts whose streams together exceed what the sender can send.")
+
+
 @attrs.frozen(kw_only=True)
 class StreamRule:
     """One `[[stream]]`: values for the channels and streams that it matches.  The first rule that
@@ -200,23 +238,45 @@ class StreamRule:
     term_length_bytes: int = size(0, 0, GIB, "Term length; 0: any.", "For streams of one size.")
     flow_control: str = parsed_text(
         "", _flow_control, "a flow control as in fc=, or empty",
-        "Flow control of publications; empty: as before.", "\"min\" if no receiver may miss data.")
+        "Flow control of publications; empty: as without the rule.",
+        "\"min\" if no receiver may miss data.")
     strategy_on_late: str = text(
         "", r"(hold|max|min)?", "hold, max, min or empty",
         "Rule while a flow control in Python is late; empty: as its class says, else hold.",
         "\"max\" where fresh data matters more than all data.")
-    window_bytes: int = size(0, 0, GIB // 2, "Publication window; 0: as before.",
+    window_bytes: int = size(0, 0, GIB // 2, "Publication window; 0: as without the rule.",
                              "To bound latency in the log.")
     rate: str = parsed_text(
         "", _rate, "a rate as in ps-rate=, or empty", "Rate of publications; empty: unlimited.",
         "\"10m\" for bytes, \"500msg\" for messages a second.")
+    policy: str = parsed_text(
+        "", _policy, f"{', '.join(uri.POLICIES)}, or empty",
+        "Policy of publications when their log is full; empty: as without the rule.",
+        "\"drop_newest\" for sensors that must not wait.")
+    queue_depth: int = size(0, 0, GIB, "Depth in bytes as in ps-depth=; 0: as without the rule.",
+                            "To bound the age of what is published.")
+    low_watermark_ratio: float = ratio(
+        0.0, "Low watermark as in ps-low-watermark=; 0: as without the rule.", "With a depth.")
+    priority: int | None = optional_integer(
+        -1000, 1000, "Priority of publications as in ps-priority=; not set: by recency.",
+        "1000 for what must leave first, below 0 for what may wait.")
     congestion_control: str = parsed_text(
         "", _any_congestion_control, "a congestion control as in cc=, or empty",
-        "Congestion control of subscriptions; empty: as before. Session and term length of the "
-        "rule are compared with those of the arriving stream.",
+        "Congestion control of subscriptions; empty: as without the rule. Session and term length "
+        "of the rule are compared with those of the arriving stream.",
         "\"cubic\" on paths shared with others.")
-    receiver_window_bytes: int = size(0, 0, GIB // 2, "Receiver window; 0: as before.",
+    receiver_window_bytes: int = size(0, 0, GIB // 2, "Receiver window; 0: as without the rule.",
                                       "Bandwidth times round trip of this stream.")
+    credits: str = parsed_text(
+        "", check_credits, "a number of messages, auto, or empty",
+        "Credits of subscriptions as in ps-credits=; empty: as without the rule.",
+        "To bound the messages in flight to an operator.")
+    credit_policy: str = parsed_text(
+        "", check_credit_policy, f"{', '.join(uri.CREDIT_POLICIES)}, or empty",
+        "Division of credits as in ps-credit-policy=; empty: as without the rule.", "With credits.")
+    credit_weight: int = integer(
+        0, 0, 1000, "Weight of the publishers that the rule matches; 0: as without the rule.",
+        "With credit_policy = \"weighted\" or \"deficit\".")
 
 
 @attrs.frozen(kw_only=True)
@@ -291,7 +351,7 @@ class TimeoutsConfig:
         10 * SECOND_NS, "Silence of a sender after which its image ends.",
         "Raise it on paths with long outages.")
     image_linger_ns: int = duration(
-        10 * SECOND_NS, "How long an ended image's log is kept for subscribers still reading.",
+        10 * SECOND_NS, "Time for which an ended image's log is kept for its slow subscribers.",
         "Raise it for slow readers.", low=0)
     pending_setup_timeout_ns: int = duration(
         SECOND_NS, "Between requests for a SETUP by a receiver that has a control address.",
@@ -471,20 +531,27 @@ class StopConfig:
     drain: bool = boolean(
         False, "End all streams in order and remove the directory. false: hand the streams over to "
         "the next daemon in the directory; it goes only if no client and no group is left. "
-        "--drain wins.", "Where no daemon follows, as in tests and one-off containers.")
+        "--drain wins.", "If no other daemon follows, as in tests and one-off containers.")
     drain_timeout_ns: int = duration(
-        10 * SECOND_NS, "How long a drain waits for receivers; what is not sent by then stays in "
+        10 * SECOND_NS, "Time for which a drain waits for receivers; unsent data then stays in "
         "the directory.", "Raise it for slow receivers, below the service manager's patience.",
         low=0)
 
 
+#: Arrays of tables of the file, with the class of an element.
+ARRAYS: Final[dict[str, type[Any]]] = {"stream": StreamRule, "relay": RelayRule}
+
+
 @attrs.frozen(kw_only=True)
 class DaemonConfig:
-    """Everything a daemon is told; what a file leaves out has its default."""
+    """The whole configuration of a daemon; keys that a file leaves out have their defaults."""
 
     directory: DirectoryConfig = attrs.field(factory=DirectoryConfig)
     agents: AgentsConfig = attrs.field(factory=AgentsConfig)
     publications: PublicationsConfig = attrs.field(factory=PublicationsConfig)
+    backpressure: BackpressureConfig = attrs.field(factory=BackpressureConfig)
+    scheduler: SchedulerConfig = attrs.field(factory=SchedulerConfig)
+    credits: CreditsConfig = attrs.field(factory=CreditsConfig)
     subscriptions: SubscriptionsConfig = attrs.field(factory=SubscriptionsConfig)
     sockets: SocketsConfig = attrs.field(factory=SocketsConfig)
     timeouts: TimeoutsConfig = attrs.field(factory=TimeoutsConfig)
@@ -498,6 +565,7 @@ class DaemonConfig:
     trace: TraceConfig = attrs.field(factory=TraceConfig)
     stop: StopConfig = attrs.field(factory=StopConfig)
     stream: tuple[StreamRule, ...] = ()
+    relay: tuple[RelayRule, ...] = ()
 
     def __attrs_post_init__(self) -> None:
         """Check the conditions between keys."""
@@ -527,5 +595,5 @@ class DaemonConfig:
         return "shared" if len(os.sched_getaffinity(0)) <= 2 else "dedicated"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, table by table, as the file has it."""
+        """Return plain data, table by table, as in the file."""
         return attrs.asdict(self)

@@ -1,8 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Channel URIs: their types, their grammar and the rules between parameters."""
 
+from penstock.config.uri._credits import AUTO as AUTO_CREDITS
+from penstock.config.uri._credits import (
+    MAX_CREDITS,
+    check_strategy,
+    read_credit_policy,
+    read_credits,
+    room_of,
+)
+from penstock.config.uri._credits import POLICIES as CREDIT_POLICIES
 from penstock.config.uri._rules import check_destination, check_publication, check_subscription
 from penstock.config.uri._values import (
+    POLICIES,
     RESERVED_VALUE_OFFSET,
     Address,
     ChannelError,
@@ -17,13 +27,18 @@ from penstock.config.uri._values import (
     Tags,
     read_congestion_control,
     read_flow_control,
+    read_policy,
     read_rate,
 )
 from penstock.config.uri.channel import MAX_URI_CHARS, PARAMETERS, REFUSED, ChannelUri, parse
 
 __all__ = [
+    "AUTO_CREDITS",
+    "CREDIT_POLICIES",
+    "MAX_CREDITS",
     "MAX_URI_CHARS",
     "PARAMETERS",
+    "POLICIES",
     "REFUSED",
     "RESERVED_VALUE_OFFSET",
     "Address",
@@ -40,9 +55,14 @@ __all__ = [
     "Tags",
     "check_destination",
     "check_publication",
+    "check_strategy",
     "check_subscription",
     "parse",
     "read_congestion_control",
+    "read_credit_policy",
+    "read_credits",
     "read_flow_control",
+    "read_policy",
     "read_rate",
+    "room_of",
 ]

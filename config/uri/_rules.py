@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which channel parameters go together, for a publication, a subscription and a destination.
+"""Check which channel parameters can be combined, for a publication, a subscription and a
+destination.
 
-This module does not decide what depends on the machine (interfaces, names, ports in use) or on the
-daemon (which strategies exist, defaults).
+Checks that depend on the machine (interfaces, names, ports in use) or on the daemon (strategies,
+defaults) are elsewhere.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from penstock.config.uri._credits import check_credits, check_strategy
 from penstock.config.uri._values import Address, ChannelError, ControlMode, SessionTag
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ _NOT_ON_DESTINATIONS: Final = ("mtu", "rcv-wnd", "so-rcvbuf", "so-sndbuf", "cont
 
 
 def check_publication(uri: ChannelUri) -> None:
-    """Raises :class:`ChannelError` when no publication can be made of it."""
+    """Raise :class:`ChannelError` if the channel is not valid for a publication."""
     if uri.spy:
         raise ChannelError("aeron-spy", "", "a spy only subscribes", "aeron:udp?..., aeron:ipc")
     _check_media(uri)
@@ -27,11 +29,16 @@ def check_publication(uri: ChannelUri) -> None:
         _check_publication_addresses(uri)
     _check_position(uri)
     _check_sizes(uri)
+    if uri.ps_policy == "rate_limit" and uri.ps_rate is None:
+        raise _wrong(uri, "ps-policy", "needs ps-rate, which is missing", "ps-rate=10m, 500msg")
+    if uri.ps_credits is not None:
+        check_strategy(uri, f"ps-credits={uri.given()['ps-credits']}")
 
 
 def check_subscription(uri: ChannelUri) -> None:
-    """Raises :class:`ChannelError` when no subscription can be made of it."""
+    """Raise :class:`ChannelError` if the channel is not valid for a subscription."""
     _check_media(uri)
+    check_credits(uri)
     if isinstance(uri.session_id, SessionTag):
         raise _wrong(uri, "session-id", "only a publication takes its session from a tag")
     if uri.is_ipc:
@@ -55,7 +62,7 @@ def check_subscription(uri: ChannelUri) -> None:
 
 
 def check_destination(uri: ChannelUri, *, subscription: bool) -> None:
-    """A destination of a manual multi-destination publication, or of a manual subscription."""
+    """Check a destination of a manual multi-destination publication or subscription."""
     given = uri.given()
     for key in _NOT_ON_DESTINATIONS:
         if key in given:
@@ -90,7 +97,7 @@ def _check_media(uri: ChannelUri) -> None:
 
 
 def _check_addressed(uri: ChannelUri) -> None:
-    """At least one parameter says where."""
+    """Check that at least one parameter states an address."""
     if uri.control_mode is ControlMode.DYNAMIC and uri.control is None:
         raise ChannelError("control", "", "is missing: control-mode=dynamic needs it", "host:port")
     if (
@@ -130,7 +137,7 @@ def _check_multicast(uri: ChannelUri, endpoint: Address) -> None:
 
 
 def _check_family(uri: ChannelUri, key: str, address: Address) -> None:
-    """The interface is of the address's family."""
+    """Check that the interface has the address's family."""
     interface = uri.interface
     if interface is not None and not interface.name and interface.ipv6 != address.ipv6:
         raise _wrong(
@@ -162,7 +169,8 @@ def _check_publication_addresses(uri: ChannelUri) -> None:
     if uri.endpoint is not None:
         _check_remote_endpoint(uri, uri.endpoint)
     multicast = uri.is_multicast
-    named = uri.endpoint is not None and uri.endpoint.ip is None  # may yet resolve to a group
+    # may resolve to a multicast address
+    named = uri.endpoint is not None and uri.endpoint.ip is None
     group = multicast or named or uri.control_mode or uri.tags
     if uri.fc is not None and not _needs_no_group(uri) and not group:
         raise _wrong(

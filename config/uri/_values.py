@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of channel parameters: their types, how they are read and how they are written.
+"""Values of channel parameters: types, readers and writers.
 
 Each reader takes (key, text) and returns the typed value or raises :class:`ChannelError`; each
 writer is its inverse.
@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import attrs
 
+from penstock.config.units import DURATION_UNITS, SIZE_UNITS, write_duration, write_size
 from penstock.core.errors import ConfigurationError
 
 RESERVED_VALUE_OFFSET: Final = -8
@@ -24,13 +25,13 @@ IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def shown(text: str) -> str:
-    """Text of a stranger, made fit for one line of an error message."""
+    """Return untrusted text in a form that fits into one line of an error message."""
     clean = "".join(c if c.isprintable() else "?" for c in text)
     return clean if len(clean) <= 100 else clean[:97] + "..."
 
 
 class ChannelError(ConfigurationError, ValueError):
-    """A channel URI that cannot be used: names the parameter, its value and what is accepted."""
+    """An invalid channel URI; the text names the parameter, its value and the accepted values."""
 
     def __init__(self, parameter: str, value: str, problem: str, accepted: str = "") -> None:
         self.parameter = parameter
@@ -177,8 +178,6 @@ def read_interface(key: str, text: str) -> Interface:
 _INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]{0,19})")
 _SIZE: Final = re.compile(r"(0|[1-9][0-9]{0,19})([kmgKMG]?)")
 _DURATION: Final = re.compile(r"(0|[1-9][0-9]{0,19})(ns|us|ms|s)?")
-_SIZE_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-_DURATION_UNITS: Final = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 
 
 def integer(low: int, high: int) -> Callable[[str, str], int]:
@@ -195,7 +194,7 @@ def integer(low: int, high: int) -> Callable[[str, str], int]:
 def size(low: int, high: int) -> Callable[[str, str], int]:
     def read(key: str, text: str) -> int:
         match = _SIZE.fullmatch(text)
-        value = int(match[1]) * _SIZE_UNITS[match[2].lower()] if match else -1
+        value = int(match[1]) * SIZE_UNITS[match[2].lower()] if match else -1
         if not low <= value <= high:
             raise ChannelError(
                 key, text, "is not a size in range", f"{low}..{high} bytes, suffixes k, m, g"
@@ -208,7 +207,7 @@ def size(low: int, high: int) -> Callable[[str, str], int]:
 def read_duration(key: str, text: str) -> int:
     """Nanoseconds."""
     match = _DURATION.fullmatch(text)
-    value = int(match[1]) * _DURATION_UNITS[match[2] or "ns"] if match else -1
+    value = int(match[1]) * DURATION_UNITS[match[2] or "ns"] if match else -1
     if not 0 <= value < 2**63:
         raise ChannelError(key, text, "is not a duration", "an integer with ns, us, ms or s")
     return value
@@ -222,22 +221,6 @@ def read_boolean(key: str, text: str) -> bool:
 
 def write_boolean(value: bool) -> str:
     return "true" if value else "false"
-
-
-def write_size(value: int) -> str:
-    for suffix in ("g", "m", "k"):
-        unit = _SIZE_UNITS[suffix]
-        if value >= unit and value % unit == 0:
-            return f"{value // unit}{suffix}"
-    return str(value)
-
-
-def write_duration(value: int) -> str:
-    for suffix in ("s", "ms", "us"):
-        unit = _DURATION_UNITS[suffix]
-        if value >= unit and value % unit == 0:
-            return f"{value // unit}{suffix}"
-    return f"{value}ns"
 
 
 def read_term_length(key: str, text: str) -> int:
@@ -401,6 +384,32 @@ def read_rate(key: str, text: str) -> Rate:
             raise ChannelError(key, text, "states one rate twice", _RATE_FORM)
         found[name] = value
     return Rate(**found)
+
+
+POLICIES: Final = ("block", "drop_newest", "error", "rate_limit")
+"""Policies of a publication whose log is full."""
+
+
+def read_policy(key: str, text: str) -> str:
+    """``ps-policy=drop_newest``; hyphens are accepted in place of underscores."""
+    policy = text.replace("-", "_")
+    if policy not in POLICIES:
+        raise ChannelError(key, text, "is no policy of a publication", ", ".join(POLICIES))
+    return policy
+
+
+_RATIO: Final = re.compile(r"0|1(\.0{1,6})?|0?\.\d{1,6}")
+
+
+def read_ratio(key: str, text: str) -> float:
+    """A ratio above 0, at most 1."""
+    if not _RATIO.fullmatch(text) or not float(text):
+        raise ChannelError(key, text, "is no ratio in range", "above 0, up to 1, as 0.5")
+    return float(text)
+
+
+def write_ratio(value: float) -> str:
+    return f"{value:.6f}".rstrip("0").rstrip(".")
 
 
 _CC_FORM: Final = "static, cubic[,reno:true|false], py:NAME, py:MODULE:CLASS"

@@ -7,7 +7,7 @@ under load. A parameter that only concerns the other side (``term-length`` on a 
 accepted, as with Aeron, so that both sides can share one URI.
 
 :func:`parse` checks each value by itself; :func:`check_publication`, :func:`check_subscription` and
-:func:`check_destination` check what belongs together.
+:func:`check_destination` check combinations.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import Any, Final
 
 import attrs
 
+from penstock.config.units import write_duration, write_size
+from penstock.config.uri import _credits as c
 from penstock.config.uri import _values as v
 from penstock.config.uri._values import (
     Address,
@@ -68,7 +70,7 @@ class ChannelUri:
     tags: Tags | None = None
     alias: str | None = None
     session_id: int | SessionTag | None = None
-    stream_id: int | None = None          # a convenience of tools, the daemon ignores it
+    stream_id: int | None = None          # for tools; the daemon ignores it
 
     term_length: int | None = None
     mtu: int | None = None
@@ -83,6 +85,13 @@ class ChannelUri:
     sparse: bool | None = None
     fc: FlowControl | None = None
     ps_rate: Rate | None = None
+    ps_policy: str | None = None
+    ps_depth: int | None = None
+    ps_low_watermark: float | None = None
+    ps_priority: int | None = None
+    ps_auto_priority: bool | None = None
+    ps_never_throttle: bool | None = None
+    ps_credit_weight: int | None = None
 
     cc: CongestionControl | None = None
     gtag: int | None = None
@@ -92,6 +101,11 @@ class ChannelUri:
     group: Group | None = None
     tether: bool | None = None
     rejoin: bool | None = None
+    ps_credits: int | None = None         # 0: auto
+    ps_credit_burst: int | None = None
+    ps_max_message: int | None = None
+    ps_credits_required: bool | None = None
+    ps_credit_policy: str | None = None
     untethered_window_limit_timeout_ns: int | None = None
     untethered_linger_timeout_ns: int | None = None
     untethered_resting_timeout_ns: int | None = None
@@ -108,7 +122,8 @@ class ChannelUri:
 
     @property
     def is_multicast(self) -> bool:
-        """By the literal endpoint; a host name is known only when resolved."""
+        """Whether the literal endpoint is a multicast address; a host name is unknown before it is
+        resolved."""
         return self.endpoint is not None and self.endpoint.is_multicast
 
     @property
@@ -116,7 +131,7 @@ class ChannelUri:
         return self.control_mode is not None
 
     def given(self) -> dict[str, str]:
-        """The parameters that were given, in canonical order: key to canonical text."""
+        """The stated parameters in canonical order: key to canonical text."""
         values = ((p, getattr(self, p.field)) for p in PARAMETERS.values())
         return {p.key: p.write(value) for p, value in values if value is not None}
 
@@ -136,7 +151,7 @@ def _table() -> dict[str, Parameter]:
     socket_buffer = v.size(0, 2**31 - 1)
     window = v.size(1, 1 << 29)
     boolean = (v.read_boolean, v.write_boolean)
-    duration = (v.read_duration, v.write_duration)
+    duration = (v.read_duration, write_duration)
     timestamp = (v.read_timestamp_offset, v.write_timestamp_offset)
     rows: tuple[tuple[str, Callable[[str, str], Any], Callable[[Any], str]], ...] = (
         ("endpoint", v.read_address, str),
@@ -148,32 +163,44 @@ def _table() -> dict[str, Parameter]:
         ("alias", v.read_alias, str),
         ("session-id", v.read_session_id, str),
         ("stream-id", i32, str),
-        ("term-length", v.read_term_length, v.write_size),
-        ("mtu", v.read_mtu, v.write_size),
+        ("term-length", v.read_term_length, write_size),
+        ("mtu", v.read_mtu, write_size),
         ("init-term-id", i32, str),
         ("term-id", i32, str),
         ("term-offset", v.integer(0, 1 << 30), str),
         ("linger", *duration),
-        ("pub-wnd", window, v.write_size),
+        ("pub-wnd", window, write_size),
         ("max-resend", v.integer(1, 256), str),
         ("eos", *boolean),
         ("ssc", *boolean),
         ("sparse", *boolean),
         ("fc", v.read_flow_control, str),
         ("ps-rate", v.read_rate, str),
+        ("ps-policy", v.read_policy, str),
+        ("ps-depth", v.size(32, 1 << 30), write_size),
+        ("ps-low-watermark", v.read_ratio, v.write_ratio),
+        ("ps-priority", v.integer(-1000, 1000), str),
+        ("ps-auto-priority", *boolean),
+        ("ps-never-throttle", *boolean),
+        ("ps-credit-weight", v.integer(1, c.MAX_WEIGHT), str),
         ("cc", v.read_congestion_control, str),
         ("gtag", i64, str),
         ("reliable", *boolean),
-        ("rcv-wnd", window, v.write_size),
+        ("rcv-wnd", window, write_size),
         ("nak-delay", *duration),
         ("group", v.read_group, _enum_value),
         ("tether", *boolean),
         ("rejoin", *boolean),
+        ("ps-credits", c.read_credits, c.write_credits),
+        ("ps-credit-burst", v.integer(1, c.MAX_CREDITS), str),
+        ("ps-max-message", v.size(1, 1 << 24), write_size),
+        ("ps-credits-required", *boolean),
+        ("ps-credit-policy", c.read_credit_policy, str),
         ("untethered-window-limit-timeout", *duration),
         ("untethered-linger-timeout", *duration),
         ("untethered-resting-timeout", *duration),
-        ("so-sndbuf", socket_buffer, v.write_size),
-        ("so-rcvbuf", socket_buffer, v.write_size),
+        ("so-sndbuf", socket_buffer, write_size),
+        ("so-rcvbuf", socket_buffer, write_size),
         ("media-rcv-ts-offset", *timestamp),
         ("channel-rcv-ts-offset", *timestamp),
         ("channel-snd-ts-offset", *timestamp),
@@ -197,9 +224,8 @@ REFUSED: Final[dict[str, str]] = {
     "ats": "transport security is a feature of Aeron Premium and not supported",
     **dict.fromkeys(
         (
-            "ps-auto-priority", "ps-credit-burst", "ps-credits", "ps-credits-required",
-            "ps-depth", "ps-fanin", "ps-fanout", "ps-never-throttle", "ps-policy", "ps-priority",
-            "ps-retention-bytes", "ps-retention-ms",
+            "ps-fanin", "ps-fanout", "ps-retention",
+            "ps-retention-time", "ps-sub-depth", "ps-sub-policy",
         ),
         _LATER,
     ),
@@ -215,7 +241,7 @@ def _refuse(key: str, value: str) -> ChannelError:
 
 
 def parse(text: str) -> ChannelUri:
-    """The channel that ``text`` names.  Raises nothing but :class:`ChannelError`."""
+    """Return the channel of ``text``. Raises only :class:`ChannelError`."""
     if len(text) > MAX_URI_CHARS:
         raise ChannelError(
             "URI", "", f"has {len(text)} characters", f"at most {MAX_URI_CHARS}"

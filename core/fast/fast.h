@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fast.h: what the files of `penstock._fast` share.
+ * fast.h: declarations that the files of `penstock._fast` share.
  *
  * The extension holds the per-message part of the Python client: base classes of Publication,
  * Subscription, Image and Header. Their methods call the core without a Python frame and without
- * releasing the interpreter's lock. The lock is kept on purpose: an offer takes some 50 ns, a
- * poll some 10 ns a message. With a second busy Python thread every release of the lock costs a
- * switch interval (5 ms).
+ * releasing the interpreter's lock. An offer takes some 50 ns, a poll some 10 ns a message. With a
+ * second busy Python thread every release of the lock costs a switch interval (5 ms).
  *
- * Everything rare (refusals, closed handles, lists of buffers, changes of images) is left to
- * methods of the Python classes, called by name.
+ * Rare cases (refusals, closed handles, lists of buffers, changes of images) call methods of the
+ * Python classes by name.
  *
  * Limited API of Python 3.11.  All functions run with the interpreter's lock held unless they say
  * otherwise; functions returning a pointer return NULL with an exception set.
@@ -28,33 +27,33 @@
 /* The core's functions; never NULL once the module can be used. */
 extern const ps_fast_table_t *fast_core;
 
-/* Types that others check for: set once, by fast_add_types. */
+/* Types that other files check for; set once, by fast_add_types. */
 extern PyTypeObject *fast_header_type;
 extern PyTypeObject *fast_log_type;
 extern PyTypeObject *fast_park_type;
 
-/* Make the types and add them to the module: 0, or -1. */
+/* Make the types and add them to the module. Return 0 or -1. */
 int fast_add_log(PyObject *module);
 int fast_add_header(PyObject *module);
 int fast_add_offerer(PyObject *module);
 int fast_add_poller(PyObject *module);
 int fast_add_guard(PyObject *module);
-/* Makes a type from its spec, upon base if that is not NULL, and adds it under name; borrowed from
- * the module, or NULL. */
+/* Makes a type from its spec, derived from base if that is not NULL, and adds it under name.
+ * Returns a reference borrowed from the module, or NULL. */
 PyTypeObject *fast_add_type(PyObject *module, const char *name, PyType_Spec *spec,
                             PyTypeObject *base);
 
 /* ---- handles --------------------------------------------------------------------------------- */
 
-/* A native object and the Python object that keeps it alive.  First in every struct that has one,
- * so that `_handle` is the same attribute everywhere. */
+/* A native object and the Python object that keeps it alive. It is the first member of every struct
+ * that has one, so that `_handle` is the same attribute in all. */
 typedef struct fast_handle {
     PyObject_HEAD PyObject *owner; /* cffi pointer that frees the native object; NULL: closed */
     void *native;
 } fast_handle_t;
 
-/* Slots of a type that has nothing more, then getter and setter of `_handle`.  The setter asks the
- * object's `_address_of` for the address. */
+/* Slots of a type without further members, then getter and setter of `_handle`. The setter gets the
+ * address from the object's `_address_of`. */
 void fast_handle_dealloc(PyObject *self);
 int fast_handle_traverse(PyObject *self, visitproc visit, void *arg);
 int fast_handle_clear(PyObject *self);
@@ -63,16 +62,17 @@ int fast_handle_set(PyObject *self, PyObject *value, void *unused);
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-/* Values of the parameters `names` (NULL-ended) of a METH_FASTCALL | METH_KEYWORDS call into out,
- * of which the first `positional` may come by position; missing ones stay NULL.  0 or -1. */
+/* Stores the values of the parameters `names` (NULL-terminated) of a METH_FASTCALL | METH_KEYWORDS
+ * call in out. The first `positional` may be passed by position; missing ones stay NULL. Returns 0
+ * or -1. */
 int fast_arguments(const char *function, const char *const *names, Py_ssize_t positional,
                    PyObject *const *args, Py_ssize_t count, PyObject *kwnames, PyObject **out);
 
 /* ---- logs and headers ------------------------------------------------------------------------ */
 
-/* A mapped log as a buffer: all of it, or the stretch that `at` points to while it is not NULL.
- * Every view made from it keeps the mapping; `exports` counts the views that were made from it and
- * have not ended, a slice of a view or an array upon it among them. */
+/* A mapped log as a buffer: the whole log, or the range at `at` while that is not NULL. Every view
+ * keeps the mapping. `exports` counts the live views, with slices of views and arrays that refer to
+ * them. */
 typedef struct fast_log {
     PyObject_HEAD PyObject *owner;
     const uint8_t *base;
@@ -82,12 +82,12 @@ typedef struct fast_log {
     Py_ssize_t exports;
 } fast_log_t;
 
-/* The facts of one message, copied: valid whatever becomes of the stream. */
+/* Copied fields of one message; valid beyond the life of the stream. */
 typedef struct fast_header {
     PyObject_HEAD ps_message_t message;
 } fast_header_t;
 
-/* A read-only view of length bytes at offset of the log; checks the bounds. */
+/* Returns a read-only view of length bytes at offset of the log; checks the bounds. */
 PyObject *fast_log_view(PyObject *log, int64_t offset, int64_t length);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * message.c: the two things a handler is given: a view into a log, and a header. */
+ * message.c: the two arguments of a handler: a view of a log, and a header. */
 #include "fast.h"
 
 #include <stddef.h>

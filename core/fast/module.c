@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * module.c: `penstock._fast`: its beginning, and what its types share. */
+ * module.c: `penstock._fast`: module initialisation, and code that its types share. */
 #include "fast.h"
 
 #include <string.h>
@@ -79,7 +79,7 @@ void fast_handle_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
-/* A client's word to sleep on: nothing but a handle. */
+/* A client's futex word, as a bare handle. */
 
 PyTypeObject *fast_park_type;
 
@@ -172,7 +172,7 @@ static PyObject *connect_core(PyObject *Py_UNUSED(module), PyObject *address)
 
 /* ---- columns --------------------------------------------------------------------------------- */
 
-/* These take addresses of memory that the caller made large enough (core/fast.py). */
+/* These functions take addresses of memory whose size the caller guarantees (core/fast.py). */
 
 static PyObject *payload_bytes(PyObject *Py_UNUSED(module), PyObject *args)
 {

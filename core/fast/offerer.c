@@ -2,7 +2,7 @@
  * offerer.c: the sending half: base class of Publication. */
 #include "fast.h"
 
-/* From here on a copy takes longer than getting the interpreter's lock back usually does. */
+/* For larger messages the copy usually takes longer than taking the interpreter's lock again. */
 enum { UNLOCK_BYTES = 1 << 20 };
 
 static ps_pub_t *native_of(PyObject *self)
@@ -36,7 +36,7 @@ static int64_t try_offer(PyObject *self, PyObject *data, int64_t reserved)
     }
     Py_buffer view;
     if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0) {
-        PyErr_Clear(); /* text, pieces, strides: Python says what is wrong, or gathers */
+        PyErr_Clear(); /* text, pieces, strides: the Python method raises, or gathers */
         return 0;
     }
     if (native_of(self) == NULL) { /* an exporter written in Python closed it */
@@ -61,8 +61,8 @@ static int reserved_of(PyObject *value, int64_t *out)
 static PyObject *offerer_offer(PyObject *self, PyObject *const *args, Py_ssize_t count,
                                PyObject *kwnames)
 {
-    static const char *const names[] = { "data", "reserved_value", NULL };
-    PyObject *given[2] = { NULL, NULL };
+    static const char *const names[] = { "data", "reserved_value", "never_throttle", NULL };
+    PyObject *given[3] = { NULL, NULL, NULL };
     int64_t reserved = 0;
     if (count == 1 && kwnames == NULL) {
         given[0] = args[0];
@@ -70,9 +70,16 @@ static PyObject *offerer_offer(PyObject *self, PyObject *const *args, Py_ssize_t
                reserved_of(given[1], &reserved) < 0) {
         return NULL;
     }
-    const int64_t position = try_offer(self, given[0], reserved);
+    int64_t position = try_offer(self, given[0], reserved);
     if (position > 0) {
         return PyLong_FromLongLong(position);
+    }
+    if (position == PS_THROTTLED && given[2] != NULL) {
+        const int exempt = PyObject_IsTrue(given[2]);
+        if (exempt < 0) {
+            return NULL;
+        }
+        position = exempt ? PS_BACK_PRESSURED : position;
     }
     if (position < 0) {
         return PyObject_CallMethod(self, "_refusal", "LO", (long long)position, given[0]);
@@ -83,9 +90,9 @@ static PyObject *offerer_offer(PyObject *self, PyObject *const *args, Py_ssize_t
 static PyObject *offerer_send(PyObject *self, PyObject *const *args, Py_ssize_t count,
                               PyObject *kwnames)
 {
-    static const char *const names[] = { "data", "timeout_s", "reserved_value", "wait_connected",
-                                         NULL };
-    PyObject *given[4] = { NULL, NULL, NULL, NULL };
+    static const char *const names[] = { "data",           "timeout_s",    "reserved_value",
+                                         "wait_connected", "on_no_credit", NULL };
+    PyObject *given[5] = { NULL, NULL, NULL, NULL, NULL };
     int64_t reserved = 0;
     if (fast_arguments("send", names, 2, args, count, kwnames, given) < 0 ||
         reserved_of(given[2], &reserved) < 0) {
@@ -95,9 +102,15 @@ static PyObject *offerer_send(PyObject *self, PyObject *const *args, Py_ssize_t 
     if (position > 0) {
         return PyLong_FromLongLong(position);
     }
-    return PyObject_CallMethod(self, "_send_slowly", "OOLO", given[0],
-                               given[1] != NULL ? given[1] : Py_None, (long long)reserved,
-                               given[3] != NULL ? given[3] : Py_True);
+    PyObject *without = given[4] != NULL ? Py_NewRef(given[4]) : PyUnicode_FromString("block");
+    if (without == NULL) {
+        return NULL;
+    }
+    PyObject *sent = PyObject_CallMethod(self, "_send_slowly", "OOLOO", given[0],
+                                         given[1] != NULL ? given[1] : Py_None, (long long)reserved,
+                                         given[3] != NULL ? given[3] : Py_True, without);
+    Py_DECREF(without);
+    return sent;
 }
 
 /* ---- batches --------------------------------------------------------------------------------- */
@@ -182,10 +195,11 @@ static PyObject *offerer_offer_block(PyObject *self, PyObject *args)
 
 static PyMethodDef offerer_methods[] = {
     { "offer", (PyCFunction)(void (*)(void))offerer_offer, METH_FASTCALL | METH_KEYWORDS,
-      "offer($self, data, *, reserved_value=0)\n--\n\n"
+      "offer($self, data, *, reserved_value=0, never_throttle=False)\n--\n\n"
       "Publishes one message, never waiting; see penstock.Publication.offer." },
     { "send", (PyCFunction)(void (*)(void))offerer_send, METH_FASTCALL | METH_KEYWORDS,
-      "send($self, data, timeout_s=None, *, reserved_value=0, wait_connected=True)\n--\n\n"
+      "send($self, data, timeout_s=None, *, reserved_value=0, wait_connected=True, "
+      "on_no_credit='block')\n--\n\n"
       "Publishes one message, waiting for room; see penstock.Publication.send." },
     { "_offer_block_at", offerer_offer_block, METH_VARARGS, NULL },
     { NULL, NULL, 0, NULL },

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * poller.c: the receiving half: base class of Subscription and Image.
  *
- * A handler may do anything: close the subscription, keep the view, raise, start a poll.  So during
- * a poll this file holds references to what it uses, checks the handle again after each call, and
- * refuses a poll inside a poll.  The interpreter's lock is kept while the core scans, which is also
- * what keeps another thread from closing an image under the scan. */
+ * A handler may do anything: close the subscription, keep the view, raise, start a poll. During a
+ * poll this file therefore holds references to the objects in use, and checks the handle again
+ * after each call. It refuses a poll inside a poll. The interpreter's lock is kept while the core
+ * scans, so that no other thread closes an image during the scan. */
 #include "poller.h"
 
 enum { DEFAULT_LIMIT = 64, MAX_LIMIT = 1 << 20 };
@@ -74,7 +74,7 @@ int fast_poller_limit(PyObject *self, PyObject *value, int32_t *limit)
     return -1;
 }
 
-/* Applies what has to be applied before a poll: 0 or -1.  Python's _prepare raises when closed. */
+/* Applies the waiting notices before a poll: 0 or -1. Python's _prepare raises if closed. */
 int fast_poller_prepare(poller_t *poller)
 {
     const int idle = !poller->polling && !poller->is_image && poller->handle.native != NULL &&
@@ -97,7 +97,7 @@ int fast_poller_prepare(poller_t *poller)
     return 0;
 }
 
-/* Gives back what was not handled, releases what was. */
+/* Rewinds the messages that were not handled, and releases the others. */
 void fast_poller_finish(poller_t *poller, int32_t count, int32_t done)
 {
     if (poller->handle.native == NULL) {
@@ -119,7 +119,7 @@ static PyObject *poller_log(PyObject *logs, const ps_message_t *message)
     return PyList_GetItem(logs, PyList_Size(logs) > 1 ? message->image_index : 0);
 }
 
-/* A copy of an assembled message: the image's buffer moves on. */
+/* Copies an assembled message, because the image reuses its buffer. */
 static PyObject *assembled_copy(const ps_message_t *message)
 {
     return PyBytes_FromStringAndSize((const char *)message->data, (Py_ssize_t)message->length);
@@ -137,7 +137,8 @@ static PyObject *poller_view(PyObject *logs, const ps_message_t *message)
     return log != NULL ? fast_log_view(log, message->log_offset, message->length) : NULL;
 }
 
-/* Ends a view that somebody kept: 0; 1: more was made from it (an array, say), -1: exception. */
+/* Releases a view that the handler kept: 0; 1: another object (such as an array) uses it, -1:
+ * exception. */
 static int release_kept(PyObject *view)
 {
     PyObject *done = PyObject_CallMethod(view, "release", NULL);
@@ -152,14 +153,14 @@ static int release_kept(PyObject *view)
     return 0;
 }
 
-/* How many views of owner (a log, or the copy of an assembled message) there are. */
+/* Returns the number of views of owner (a log, or the copy of an assembled message). */
 static Py_ssize_t views_of(PyObject *owner, const ps_message_t *message)
 {
     return message->assembled ? Py_REFCNT(owner) : ((fast_log_t *)owner)->exports;
 }
 
-/* Ends the view of a message that was handled: 0, or -1 when something made from it lives on, which
- * would read other data later.  Takes the reference. */
+/* Releases the view of a handled message: 0, or -1 if an object made from it still exists and would
+ * read other data later. Takes the reference. */
 static int end_view(PyObject *view, PyObject *owner, Py_ssize_t before, const ps_message_t *message)
 {
     const int kept = Py_REFCNT(view) > 1 ? release_kept(view) : 0;
@@ -209,8 +210,8 @@ static int run_one(PyObject *handler, fast_header_t *header, PyObject *logs)
     return code;
 }
 
-/* Calls the handler with messages[0..count): how many it took; an exception is set when it did not
- * take them all, unless it closed the subscription. */
+/* Calls the handler with messages[0..count). Returns how many it handled. If fewer than count, an
+ * exception is set or the handler closed the subscription. */
 static int32_t poller_run(poller_t *poller, PyObject *handler, fast_header_t *header,
                           PyObject *logs, int32_t count)
 {
@@ -226,7 +227,7 @@ static int32_t poller_run(poller_t *poller, PyObject *handler, fast_header_t *he
     return count;
 }
 
-/* What Python's side does for poll(checked=True). */
+/* Calls the Python part of poll(checked=True). */
 static PyObject *poll_checked(PyObject *self, PyObject *handler, int32_t limit)
 {
     return PyObject_CallMethod(self, "_poll_checked", "Oi", handler, (int)limit);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * poller.h: what the files of the receiving half share; the rules of poller.c hold for all. */
+ * poller.h: declarations that the files of the receiving half share. The rules in poller.c apply to
+ * all of them. */
 #ifndef PENSTOCK_FAST_POLLER_H
 #define PENSTOCK_FAST_POLLER_H
 
@@ -10,39 +11,39 @@ typedef struct poller {
     fast_handle_t handle;
     PyObject *header;       /* a fast_header_t, used for all messages */
     PyObject *logs;         /* list of fast_log_t in the order of the images */
-    PyObject *notices;      /* what the daemon told and was not applied: deque */
+    PyObject *notices;      /* deque of the daemon's notices that were not applied yet */
     PyObject *park;         /* a fast_park_type: the client to sleep on; NULL: none */
-    PyObject *batch;        /* the batch that is out, None or NULL */
-    ps_message_t *messages; /* capacity of them; not touched while polling is set */
+    PyObject *batch;        /* the batch that the application holds, None or NULL */
+    ps_message_t *messages; /* capacity entries; unchanged while polling is set */
     int32_t capacity;
     unsigned long polling; /* identity of the thread whose handler runs; 0: none */
     char is_image;
 } poller_t;
 
-/* Polls the core for at most limit messages: their number, 0 or a code. */
+/* Polls the core for at most limit messages. Returns their number, 0 or a code. */
 int32_t fast_poller_poll(const poller_t *poller, ps_message_t *out, int32_t limit);
-/* Releases everything delivered; does nothing when closed. */
+/* Releases all delivered messages; does nothing if closed. */
 void fast_poller_release(const poller_t *poller);
 int fast_poller_has_data(const poller_t *poller);
-/* Makes room for limit messages: 0 or -1. */
+/* Makes room for limit messages. Returns 0 or -1. */
 int fast_poller_room(poller_t *poller, int32_t limit);
-/* The limit that a caller gave, the usual one for NULL: 0 or -1. */
+/* Converts the caller's limit, the default for NULL. Returns 0 or -1. */
 int fast_poller_limit(PyObject *self, PyObject *value, int32_t *limit);
-/* Applies what has to be applied before a poll: 0 or -1. */
+/* Applies the waiting notices before a poll. Returns 0 or -1. */
 int fast_poller_prepare(poller_t *poller);
-/* Gives messages[done..count) back and releases those before. */
+/* Rewinds messages[done..count), so that they are delivered again, and releases those before. */
 void fast_poller_finish(poller_t *poller, int32_t count, int32_t done);
-/* Drops the references; shared with the types upon this one. */
+/* Drops the references; derived types use it too. */
 void fast_poller_dealloc(PyObject *self);
 int fast_poller_traverse(PyObject *self, visitproc visit, void *arg);
 int fast_poller_clear(PyObject *self);
 
-/* Methods that hand out copies (taking.c). */
+/* Methods that return copies (taking.c). */
 PyObject *fast_poller_take(PyObject *self, PyObject *limit);
 PyObject *fast_poller_next(PyObject *self, PyObject *held);
 PyObject *fast_poller_give_back(PyObject *self, PyObject *unused);
 
-/* Makes the type of what can be waited for (waiter.c): 0 or -1. */
+/* Makes the type of objects that can be waited for (waiter.c). Returns 0 or -1. */
 int fast_add_waiter(PyObject *module, PyTypeObject *poller);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * taking.c: messages handed out as copies, and the end of a loop over them. */
+ * taking.c: messages as copies, and the end of a loop over them. */
 #include "poller.h"
 
 /* _take(limit): a list of bytes objects, copies. */
@@ -12,7 +12,7 @@ PyObject *fast_poller_take(PyObject *self, PyObject *value)
         return NULL;
     }
     const int32_t count = fast_poller_poll(poller, poller->messages, limit);
-    if (count < 0) { /* raises, or tells of a gap */
+    if (count < 0) { /* raises, or reports a gap */
         Py_XDECREF(PyObject_CallMethod(self, "_nothing", "i", count));
         return PyErr_Occurred() ? NULL : PyList_New(0);
     }
@@ -82,7 +82,7 @@ PyObject *fast_poller_next(PyObject *self, PyObject *held)
     return copy;
 }
 
-/* _give_back(): the message of the latest _next will be delivered again. */
+/* _give_back(): rewinds, so that the message of the latest _next is delivered again. */
 PyObject *fast_poller_give_back(PyObject *self, PyObject *Py_UNUSED(unused))
 {
     fast_poller_finish((poller_t *)self, 1, 0);

@@ -76,7 +76,7 @@ static PyObject *poller_soon(PyObject *self, PyObject *Py_UNUSED(unused))
     return found < 0 ? NULL : PyBool_FromLong(found == 1);
 }
 
-/* What is left until deadline_ns goes to the plain class's wait. */
+/* Passes the time left until deadline_ns to the Python class's wait. */
 static PyObject *wait_slowly(PyObject *self, int64_t deadline_ns)
 {
     if (deadline_ns == INT64_MAX) {
@@ -114,13 +114,14 @@ static PyObject *poller_wait(PyObject *self, PyObject *const *args, Py_ssize_t g
                    : found == 1 ? PyBool_FromLong(1)
                                 : wait_slowly(self, deadline_ns);
         }
-        if (patient) { /* before Python is asked: that takes the processor from who brings news */
+        if (patient) { /* before the call into Python, which would take the processor from the
+                        * publisher */
             patient = 0;
             if (sleep_once(park, ticket, -1) != 0) {
                 continue;
             }
         }
-        /* Raises when waiting has no sense any more: closed, daemon gone, forked. */
+        /* Raises if waiting is useless: closed, daemon gone, forked. */
         PyObject *fine = PyObject_CallMethod(self, "_check_waiting", NULL);
         if (fine == NULL) {
             return NULL;

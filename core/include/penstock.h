@@ -4,8 +4,8 @@
  *
  * A client process maps a daemon's directory, then publishes with offer and receives with poll
  * without any system call in steady state. Adding publications and subscriptions is negotiated
- * over the daemon's control socket, in Python. The answer of that exchange is exactly the
- * parameters that the _open functions below take.
+ * over the daemon's control socket, in Python. The daemon's answers contain the parameters of the
+ * _open functions below.
  *
  * Threads: a ps_client_t may be shared by threads.  A shared publication may be offered to from
  * several threads and processes; an exclusive publication, a subscription and an image belong to
@@ -23,6 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ps_credit_view.h"
 #include "ps_pressure_view.h"
 
 #ifdef __cplusplus
@@ -31,8 +32,8 @@ extern "C" {
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* Why an offer was refused. -1..-6 are Aeron's values; ours are <= -100 (docs/spec/rules.md
- * section 5). */
+/* Reasons to refuse an offer. -1..-6 are Aeron's values; those of penstock are <= -100
+ * (docs/spec/rules.md section 5). */
 enum ps_offer_code {
     PS_NOT_CONNECTED = -1,         /* no receiver; retry when one joins */
     PS_BACK_PRESSURED = -2,        /* position reached the publisher limit; retry */
@@ -49,7 +50,7 @@ enum ps_offer_code {
     PS_DAEMON_AWAY = -106 /* the daemon died; offers resume when a new daemon adopts the stream */
 };
 
-/* Misuse or a failure; never back pressure. */
+/* Codes of misuse and failures; never of back pressure. */
 enum ps_error_code {
     PS_OK = 0,
     PS_E_INVALID = -1001,  /* an argument is out of range */
@@ -72,7 +73,8 @@ enum ps_error_code {
     PS_E_GAP = -1017 /* the poll reached a gap: ps_img_take_gap */
 };
 
-/* Text of the calling thread's last failure, "" if none.  Valid until the thread's next failure. */
+/* Returns the text of the calling thread's last failure, "" if none. Valid until the thread's next
+ * failure. */
 const char *ps_last_error(void);
 
 /* Version of the library, "major.minor.patch". */
@@ -93,10 +95,11 @@ typedef struct ps_client_params {
 
 /* Maps cnc.dat and penstock.dat read-write.  PS_E_VERSION, PS_E_SYSTEM, PS_E_NO_MEMORY. */
 int ps_client_open(const ps_client_params_t *params, ps_client_t **out);
-/* Unmaps.  All handles opened through it must have been closed.  NULL is allowed. */
+/* Unmaps the files. Close all handles of the client before. NULL is allowed. */
 void ps_client_close(ps_client_t *client);
 
-/* Marks the daemon as gone (1) or back (0): offers answer PS_DAEMON_AWAY meanwhile.  Any thread. */
+/* Marks the daemon as gone (1) or back (0). While it is gone, offers return PS_DAEMON_AWAY. Any
+ * thread. */
 void ps_client_set_daemon_away(ps_client_t *client, int32_t away);
 
 /* Waiting. A thread takes a ticket, checks its condition, and sleeps if the condition is false.
@@ -107,14 +110,14 @@ uint32_t ps_client_ticket(ps_client_t *client);
 /* Sleeps until the word differs from ticket, or for timeout_ns (>= 0; < 0: without a limit).
  * 0 = woken, PS_E_TIMEOUT, PS_E_INTERRUPTED, PS_E_FORKED. */
 int ps_client_sleep(ps_client_t *client, uint32_t ticket, int64_t timeout_ns);
-/* Spins before such a sleep, without a system call. Returns 1 as soon as the word differs from
- * ticket. Returns 0 after at most 150 us, at once if recent waits were long, or in a
- * forked child. */
+/* Spins before a ps_client_sleep, without a system call. Returns 1 as soon as the word differs from
+ * ticket. Returns 0 after at most 150 us, at once if recent waits were long, or in a forked
+ * child. */
 int32_t ps_client_await(ps_client_t *client, uint32_t ticket);
 void ps_client_wake(ps_client_t *client);
-/* For a loop of events in place of a sleep. Has the next wake-up written to the client's eventfd,
- * once. Returns 1 if the word differs from ticket already: check again instead of waiting.
- * waited_ns: how long the last such wait lasted (ps_client_await goes by recent waits); < 0: none.
+/* For an event loop, in place of a sleep. Requests that the next wake-up is written to the client's
+ * eventfd, once. Returns 1 if the word already differs from ticket: check again instead of waiting.
+ * waited_ns: duration of the last such wait (ps_client_await uses recent waits); < 0: none.
  * PS_E_INVALID without an eventfd, PS_E_FORKED. */
 int32_t ps_client_watch(ps_client_t *client, uint32_t ticket, int64_t waited_ns);
 
@@ -122,7 +125,7 @@ int32_t ps_client_watch(ps_client_t *client, uint32_t ticket, int64_t waited_ns)
 int32_t ps_client_counter_count(const ps_client_t *client);
 int64_t ps_client_counter_get(const ps_client_t *client, int32_t counter_id);
 void ps_client_counter_set(ps_client_t *client, int32_t counter_id, int64_t value); /* release */
-/* new value */
+/* Returns the new value. */
 int64_t ps_client_counter_add(ps_client_t *client, int32_t counter_id, int64_t delta);
 
 /* ---- publication ----------------------------------------------------------------------------- */
@@ -149,7 +152,7 @@ typedef struct ps_claim {
     size_t length;    /* payload bytes */
     int64_t position; /* stream position after the message */
     void *frame;      /* owned by the library */
-    uint32_t epoch;   /* owned by the library: epoch of the claim's ordinal */
+    uint32_t epoch;   /* owned by the library: how the claim's ordinal was taken */
 } ps_claim_t;
 
 typedef struct ps_pub_constants {
@@ -167,44 +170,64 @@ typedef struct ps_pub_constants {
 
 int ps_pub_open(ps_client_t *client, const ps_pub_params_t *params, ps_pub_t **out);
 void ps_pub_close(ps_pub_t *pub);
-/* After this every offer answers PS_CLOSED.  Any thread. */
+/* Marks the publication as closed: every further offer returns PS_CLOSED. Any thread. */
 void ps_pub_mark_closed(ps_pub_t *pub);
 void ps_pub_get_constants(const ps_pub_t *pub, ps_pub_constants_t *out);
 
-/* Publishes one message of length bytes (0..max_message_bytes), fragmenting when it exceeds
- * max_payload_bytes.  Returns the position after it, or a code; PS_E_TOO_LONG, PS_E_FORKED.
- * reserved_value goes into every frame's header.  Bound: one pass over the message. */
+/* Publishes one message of length bytes (0..max_message_bytes), in fragments if it exceeds
+ * max_payload_bytes. Returns the position after it, or a code; PS_E_TOO_LONG, PS_E_FORKED.
+ * reserved_value goes into every frame's header. Bound: one pass over the message. */
 int64_t ps_pub_offer(ps_pub_t *pub, const void *data, size_t length, int64_t reserved_value);
-/* ps_pub_offer() of one message gathered from count >= 1 pieces. */
+/* As ps_pub_offer(), for one message in count >= 1 pieces. */
 int64_t ps_pub_offerv(ps_pub_t *pub, const ps_iov_t *pieces, int32_t count, int64_t reserved_value);
 /* Publishes messages base[offsets[i] .. offsets[i+1]) for i in [0, count), in order, until one is
- * refused.  *accepted is the number of published messages.  Returns the position after the last
- * one, or the code if none was published. */
+ * refused. *accepted: number of published messages. Returns the position after the last one, or the
+ * code if none was published. */
 int64_t ps_pub_offer_batch(ps_pub_t *pub, const uint8_t *base, const int64_t *offsets,
                            int32_t count, int32_t *accepted);
-/* ps_pub_offer_batch() for messages of stride bytes each, back to back. */
+/* As ps_pub_offer_batch(), for messages of stride bytes each, back to back. */
 int64_t ps_pub_offer_strided(ps_pub_t *pub, const uint8_t *base, int64_t stride, int32_t count,
                              int32_t *accepted);
 
 /* Claims one unfragmented frame of length <= max_payload_bytes.  Returns the position or a code. */
 int64_t ps_pub_try_claim(ps_pub_t *pub, size_t length, ps_claim_t *claim);
-/* Commits by compare-and-swap; PS_E_UNBLOCKED when the daemon padded over it meanwhile. */
+/* Commits a claim; PS_E_UNBLOCKED if the daemon has padded over it. */
 int ps_pub_commit(ps_pub_t *pub, ps_claim_t *claim, int64_t reserved_value);
 int ps_pub_abort(ps_pub_t *pub, ps_claim_t *claim);
 
 int64_t ps_pub_position(const ps_pub_t *pub); /* or PS_CLOSED */
 int64_t ps_pub_limit(const ps_pub_t *pub);    /* publisher limit, or PS_CLOSED */
-/* Messages that the stream's message rate has admitted since its start; INT64_MAX: no message
- * rate is set. */
+/* Returns the number of messages that the stream's message rate has admitted since its start;
+ * INT64_MAX: it has no message rate. */
 int64_t ps_pub_ordinal_limit(const ps_pub_t *pub);
+/* Returns the time after which a publisher that was answered PS_THROTTLED may try again; 0: the
+ * governor throttles none. Any thread. */
+int64_t ps_pub_retry_after_ns(const ps_pub_t *pub);
+/* Returns the number of messages that publishers of the stream may have accepted now; INT64_MAX: no
+ * receiver grants credits. PS_E_FORKED. Any thread. */
+int64_t ps_pub_credits(const ps_pub_t *pub);
+/* Copies the message ordinals that receivers have granted, and those that publishers have taken.
+ * PS_OK, PS_E_INVALID (no receiver grants credits), PS_E_FORKED. Any thread. */
+int ps_pub_credit_counts(const ps_pub_t *pub, int64_t *granted, int64_t *spent);
+/* ps-policy=error: lets publishers continue after a failure.  Session, positions and open claims
+ * stay.  1: it had failed, 0: it had not, or PS_E_INVALID: another policy. */
+int ps_pub_reset(ps_pub_t *pub);
+/* 1 from a failure to the reset. */
+int32_t ps_pub_is_failed(const ps_pub_t *pub);
+/* Continues an exclusive publication whose owner, another process, has died. Pads over what the
+ * owner had reserved and not published, and counts its messages from position `from` on.
+ * from: between two messages, at most two terms below the tail. ordinal: number of messages below
+ * `from`. Returns the number of messages from `from` to the tail; PS_E_INVALID: from is elsewhere
+ * or the publication is shared, PS_E_CORRUPT: no frame where one should be. Call it after
+ * ps_pub_open, before the first offer. Bound: two terms. */
+int64_t ps_pub_take_over(ps_pub_t *pub, int64_t from, int64_t ordinal);
 int64_t ps_pub_available_window(const ps_pub_t *pub); /* bytes >= 0, or PS_CLOSED */
 int32_t ps_pub_is_connected(const ps_pub_t *pub);
-/* Why offers are refused now and were refused before, and through whose fault, from shared
- * memory.  PS_OK; PS_E_AGAIN: *out is as the caller passed it, but out->stale is 1;
- * PS_E_INVALID: the daemon has no such publication any more; PS_E_FORKED.  Any thread.
- * Bound: eight copies of 3 KiB. */
+/* Copies the publication's accounts from shared memory: causes and culprits of refused offers.
+ * PS_OK; PS_E_AGAIN: *out is unchanged but out->stale = 1; PS_E_INVALID: the daemon has no such
+ * publication any more; PS_E_FORKED. Any thread. The call copies at most eight times 3 KiB. */
 int ps_pub_pressure(const ps_pub_t *pub, ps_pressure_view_t *out);
-/* Asks the daemon to wake this client when the publisher limit moves. */
+/* Requests a wake-up of this client when the publisher limit moves. */
 void ps_pub_want_room(ps_pub_t *pub);
 
 /* ---- image and subscription ------------------------------------------------------------------ */
@@ -220,7 +243,15 @@ typedef struct ps_img_params {
     int32_t subscriber_slot;     /* penstock.dat */
     int32_t image_slot;          /* penstock.dat; -1 for IPC and spies */
     int32_t publication_slot;    /* penstock.dat; -1 for network images */
+    int32_t credit_mode;         /* ps_credit_mode */
 } ps_img_params_t;
+
+/* How the credits of an image's messages are returned. */
+enum ps_credit_mode {
+    PS_CREDIT_PLAIN = 0,     /* the reader grants none */
+    PS_CREDIT_AUTOMATIC = 1, /* the release of a message returns its credit */
+    PS_CREDIT_HANDLES = 2    /* ps_img_return_credits does */
+};
 
 /* One received message.  data is valid until the next poll, release or close of its image;
  * assembled == 1: a copy in the image's own buffer (at most one such, and it is the last of a
@@ -256,7 +287,7 @@ int64_t ps_img_join_position(const ps_img_t *image);
 int32_t ps_img_transport_count(const ps_img_t *image);
 /* The mapped log file, for views: base address and length in bytes. */
 const uint8_t *ps_img_map(const ps_img_t *image, int64_t *length_bytes);
-/* 1 if a poll would return a message, or a gap that was not taken. */
+/* Returns 1 if a poll would return a message or an untaken gap. */
 int32_t ps_img_has_data(const ps_img_t *image);
 
 /* Delivers up to limit messages of one image. flags: see ps_poll_flags. Returns the count >= 0 or
@@ -265,25 +296,42 @@ int32_t ps_img_has_data(const ps_img_t *image);
  * call may sleep. The call first releases the messages of the previous poll. Bound: limit messages,
  * or the end of the term, or three terms of padding and fragments. */
 int32_t ps_img_poll(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t flags);
-/* Makes polls report gaps that stay (reliable=false, dropped ranges). A poll that reaches such a
- * gap ends before it. The next poll passes the gap; polls then return PS_E_GAP until
- * ps_img_take_gap() took it. */
+/* Makes polls report permanent gaps (reliable=false, dropped ranges). A poll that reaches such a
+ * gap ends before it. The next poll passes the gap, and polls return PS_E_GAP until
+ * ps_img_take_gap() has taken it. */
 void ps_img_report_gaps(ps_img_t *image);
+/* States that this reader is a relay, which publishes what it reads on the publication in a slot of
+ * penstock.dat. The status messages of the image then name the application that holds that
+ * publication. Owner thread of the image. */
+void ps_img_relay_to(ps_img_t *image, int32_t publication_slot);
 /* Returns 1 if the positions *from..*to are missing permanently. *messages is the number of lost
  * messages, -1: not known. Returns 0 if there is no gap. */
 int32_t ps_img_take_gap(ps_img_t *image, int64_t *from, int64_t *to, int64_t *messages);
-/* Number of messages between two frame boundaries of the received stream. -1: a gap lies between
- * them, or the log does not hold these frames.  Bound: three terms. */
+/* Returns the number of messages between two frame boundaries of the received stream; -1: a gap
+ * lies between them, or the log does not hold these frames. Bound: three terms. */
 int64_t ps_img_count(const ps_img_t *image, int64_t from, int64_t to);
 /* Moves the delivered position back to position, a frame boundary in [released, delivered]. The
- * next poll delivers the messages behind it again. */
+ * next poll delivers the messages after it again. */
 int ps_img_rewind(ps_img_t *image, int64_t position);
-/* Releases everything delivered. The window moves, and views into that range become invalid. */
+/* Releases all delivered messages. The window moves, and views of these messages become invalid. */
 void ps_img_release(ps_img_t *image);
+
+/* PS_CREDIT_HANDLES: returns credits of delivered messages, in any order. Returns the
+ * number still held, PS_E_INVALID (nothing is returned: fewer are held), PS_E_FORKED. Credits of
+ * dropped messages return by themselves; those of rewound messages are not held any more. Any
+ * thread. */
+int64_t ps_img_return_credits(ps_img_t *image, int64_t credits);
+/* Counts credits whose handles were lost: they are missing until the image closes, or until
+ * ps_img_reclaim_credits returns them. Results as above; the latter returns the number still lost.
+ * Any thread. */
+int64_t ps_img_leak_credits(ps_img_t *image, int64_t credits);
+int64_t ps_img_reclaim_credits(ps_img_t *image, int64_t credits);
+/* Copies the credits of the image's reader. PS_OK, PS_E_INVALID, PS_E_FORKED. Any thread. */
+int ps_img_credits(const ps_img_t *image, ps_credit_view_t *out);
 
 enum ps_poll_flags {
     PS_POLL_ASSEMBLE = 1, /* join fragments into whole messages */
-    PS_POLL_KEEP = 2      /* do not release what earlier polls delivered */
+    PS_POLL_KEEP = 2      /* do not release the messages of earlier polls */
 };
 
 int ps_sub_open(ps_client_t *client, int64_t registration_id, int32_t stream_id, ps_sub_t **out);
@@ -291,7 +339,7 @@ void ps_sub_close(ps_sub_t *sub); /* does not close its images */
 int ps_sub_add_image(ps_sub_t *sub, ps_img_t *image);
 int ps_sub_remove_image(ps_sub_t *sub, ps_img_t *image);
 int32_t ps_sub_image_count(const ps_sub_t *sub);
-/* NULL beyond the last.  Indexes change as images come and go. */
+/* Returns NULL beyond the last image. Indexes change when images are added or removed. */
 ps_img_t *ps_sub_image(const ps_sub_t *sub, int32_t index);
 /* Polls the images in turn until limit messages were found. Each call starts at the next image. */
 int32_t ps_sub_poll(ps_sub_t *sub, ps_message_t *out, int32_t limit, int32_t flags);
@@ -303,13 +351,13 @@ int32_t ps_sub_has_data(const ps_sub_t *sub);
 
 /* ---- results of a poll as columns: valid inputs are those of the latest poll ----------------- */
 
-/* Sum of the lengths. */
+/* Returns the sum of the lengths. */
 int64_t ps_messages_bytes(const ps_message_t *messages, int32_t count);
-/* Copies the payloads one after another to data (ps_messages_bytes of room); payload i lies between
- * offsets[i] and offsets[i + 1] (count + 1 entries). */
+/* Copies the payloads into data, without space between them (room for ps_messages_bytes()); payload
+ * i lies between offsets[i] and offsets[i + 1] (count + 1 entries). */
 void ps_messages_gather(const ps_message_t *messages, int32_t count, int64_t *offsets,
                         uint8_t *data);
-/* One entry a message in each. */
+/* Copies positions, session ids and reserved values; each array has an entry for each message. */
 void ps_messages_columns(const ps_message_t *messages, int32_t count, int64_t *positions,
                          int32_t *session_ids, int64_t *reserved_values);
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Final
 
 from penstock.config.protocol.control import LeaseRequest, Message, PublicationError
@@ -36,6 +36,7 @@ from penstock.daemon.conductor.sagas import (
     groups,
     images,
     joins,
+    pressure,
     publications,
     recv_endpoints,
     send_endpoints,
@@ -47,17 +48,30 @@ from penstock.daemon.conductor.sagas.adopt import (
     logs_in_use,
     slots_in_use,
 )
-from penstock.daemon.conductor.sagas.clients import LeasePeer, enqueue, grant_lease, lose_client
+from penstock.daemon.conductor.sagas.clients import (
+    LeasePeer,
+    await_return,
+    enqueue,
+    grant_lease,
+    lose_client,
+)
 from penstock.daemon.conductor.sagas.linking import announce, report_refusal, unlink, withdraw
 from penstock.daemon.conductor.sagas.retention import Locate
 from penstock.daemon.conductor.sagas.storage import on_term_needed, on_terms_released
 from penstock.daemon.conductor.settings import SECOND_NS, ConductorSettings
-from penstock.daemon.conductor.snapshot import InUse, Snapshot, take
+from penstock.daemon.conductor.snapshot import (
+    InUse,
+    PublicationSnapshot,
+    Snapshot,
+    in_slices,
+    take,
+)
 from penstock.daemon.conductor.state.model import Publication, Rejection, SubscriberLink
 from penstock.daemon.conductor.state.registry import note_link
 from penstock.daemon.conductor.state.state import State
 
-_REJECTIONS: Final = 64                 # receivers of a publication that are remembered
+_SETTLED_NS: Final = 60 * SECOND_NS     # age from which an image has an entry of its own
+_REJECTIONS: Final = 64                 # receivers of a publication whose rejections are kept
 
 
 class Conductor:
@@ -90,7 +104,7 @@ class Conductor:
     def adopt(
         self, records: Registrations, *, dead: frozenset[int] = frozenset(), now_ns: int
     ) -> list[Operation]:
-        """Takes over what a dead daemon had registered: before anything else comes in.
+        """Adopt the registrations of a dead daemon, before any other call.
 
         :param dead: ids of its clients whose processes have ended.
         """
@@ -99,27 +113,32 @@ class Conductor:
         return self._state.runner.take()
 
     def sweep_later(self, counters: list[int], slots: list[tuple[SlotKind, int, int]]) -> None:
-        """Free what a dead daemon had and was not adopted, once its clients were notified."""
+        """Free the resources of a dead daemon that were not adopted, after its clients were
+        notified."""
         state = self._state
 
         def sweep() -> None:
             for counter_id in counters:
                 state.emit(FreeCounter(counter_id=counter_id))
             for kind, index, object_id in slots:
-                # What was ending at the death may have freed it meanwhile, for another to take.
+                # The end of an adopted object may have freed it meanwhile, and another object may
+                # use it.
                 state.emit(FreeSlot(kind=kind, index=index, object_id=object_id))
 
         delay_ns = max(state.settings.image_linger_ns, state.settings.reattach_timeout_ns)
         state.timers.at(state.now_ns + delay_ns, sweep)
 
     def on_lease_lost(self, client_id: int, now_ns: int) -> list[Operation]:
-        """The client's connection hung up: it is dead, or has closed."""
+        """The client's connection hung up: the client is dead or has closed it."""
         self._state.now_ns = now_ns
         client = self._state.clients.get(client_id)
         if client is not None and client.alive:
-            client.alive = False
             client.commands.clear()
-            self._start(lose_client(self._state, client))
+            if client.linger_ns and client.has_objects:
+                await_return(self._state, client)
+            else:
+                client.alive = False
+                self._start(lose_client(self._state, client))
         return self._state.runner.take()
 
     def on_command(
@@ -141,7 +160,7 @@ class Conductor:
         return self._state.runner.take()
 
     def on_event(self, event: events.DriverEvent, now_ns: int) -> list[Operation]:
-        """News of the data plane."""
+        """Process an event of the data plane."""
         self._state.now_ns = now_ns
         handler = self._handlers.get(type(event))
         if handler is not None:
@@ -149,7 +168,7 @@ class Conductor:
         return self._state.runner.take()
 
     def on_result(self, operation_id: int, outcome: Outcome, now_ns: int) -> list[Operation]:
-        """An operation with an id has ended."""
+        """Take the result of an operation with an id."""
         self._state.now_ns = now_ns
         self._state.runner.on_result(operation_id, outcome)
         return self._state.runner.take()
@@ -161,14 +180,24 @@ class Conductor:
         return self._state.runner.take()
 
     def next_deadline_ns(self) -> int:
-        """When on_tick has something to do; INT64_MAX: nothing is set."""
+        """Return the time of the next timer; INT64_MAX: none is set."""
         return self._state.timers.next_deadline_ns()
 
     # ---- what is shown ----
 
     def snapshot(self) -> Snapshot:
-        """Return a frozen copy of what is registered."""
+        """Return a frozen copy of the registered objects."""
         return take(self._state)
+
+    def snapshot_in_slices(self, objects: int) -> Generator[None, None, Snapshot]:
+        """Make a snapshot and pause after each ``objects`` objects, see
+        :func:`penstock.daemon.conductor.snapshot.in_slices`."""
+        return in_slices(self._state, objects)
+
+    def publication_snapshot(self, publication_id: int) -> PublicationSnapshot | None:
+        """Return a frozen copy of one publication, None if there is none."""
+        found = self._state.publications.get(publication_id)
+        return None if found is None else PublicationSnapshot.of(found)
 
     def floor(self, log_id: int) -> int | None:
         """Return the lowest position of a log that a consumer group holds; None: no group holds the
@@ -176,7 +205,7 @@ class Conductor:
         return self._state.floor(log_id)
 
     def in_use(self) -> InUse:
-        """Return the logs, counters and slots that belong to something registered."""
+        """Return the logs, counters and slots of registered objects."""
         return InUse(
             logs=frozenset(logs_in_use(self._state)),
             counters=frozenset(counters_in_use(self._state)),
@@ -208,6 +237,8 @@ class Conductor:
             ),
             events.TermsReleased: lambda e: on_terms_released(state, e),
             events.Join: lambda e: joins.on_join(state, e),
+            events.PressureTriggered: lambda e: pressure.on_pressure(state, e),
+            events.PressureRelieved: lambda e: pressure.on_pressure(state, e),
             events.Released: self._on_released,
             events.EndpointError: self._on_endpoint_error,
             events.DestinationChanged: lambda e: send_endpoints.on_destination(state, e),
@@ -227,8 +258,8 @@ class Conductor:
             report_refusal(self._state, "housekeeping", error)
 
     def _on_blocked(self, event: events.Blocked) -> None:
-        """A claim stands in the way: a dead claimer's is padded over at once, a slow one's when its
-        time is up (the sender sees to that)."""
+        """A claim blocks a publication. The sender pads over a dead client's claim at once, and
+        over a slow client's claim after the time-out."""
         self._state.event(
             "publication_blocked", publication_id=event.id, position=event.position,
             client_slot=event.client_slot,
@@ -290,7 +321,8 @@ class Conductor:
         )
 
     def _is_due(self, publication: Publication, receiver_id: int) -> bool:
-        """Counts an ERR frame, which its receiver repeats: publishers hear of it once a second."""
+        """Count a repeated ERR frame; return whether to notify publishers, at most once a
+        second."""
         known = publication.rejections
         notified = known.pop(receiver_id, None)
         if notified is None:
@@ -305,7 +337,7 @@ class Conductor:
         return True
 
     def _on_silent(self, event: events.Silent) -> None:
-        """Looks names up again, at most once per interval and endpoint."""
+        """Resolve the names of an endpoint again, at most once in an interval."""
         state = self._state
         sender = state.send_endpoints.get(event.id)
         receiver = state.recv_endpoints.get(event.id)
@@ -328,6 +360,8 @@ class Conductor:
                 lost_bytes=event.bytes, gaps=event.gaps, session_id=image.session_id,
                 stream_id=image.stream_id, channel=image.endpoint.channel,
                 source=str(image.source),
+                settled=image.established
+                and self._state.now_ns - image.established_ns >= _SETTLED_NS,
             )
         )
         self._state.event(
@@ -340,7 +374,7 @@ class Conductor:
         return next((link for link in links if link.counter_id == event.position_counter_id), None)
 
     def _on_tether(self, event: events.SubscriberChanged) -> Saga[None]:
-        """An untethered subscriber fell behind, or may come back."""
+        """An untethered subscriber fell behind, or may join again."""
         link = self._link_of(event)
         if link is None:
             return

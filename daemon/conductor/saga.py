@@ -2,11 +2,13 @@
 """Multi-step work as generators.
 
 A saga yields an :class:`Action` and is resumed with its result, or gets :class:`Refused` thrown in.
-Yielding :data:`EXCLUSIVE` waits for the right to change what the conductor owns: one saga at a time
-holds it, in the order of asking, until it ends. :data:`EXCLUSIVE_LAST` waits for the same right
-behind all others: for work that strangers cause. Slow look-ups (names) come before it, so that a
-resolver that hangs holds up its own client only. Yielding :data:`UNTIL_RELEASE` waits until an
-agent has released some object (a socket that the conductor will open again).
+Yielding :data:`EXCLUSIVE` waits for the right to change the conductor's objects. One saga at a time
+has this right until it ends, in the order of requests. Yielding :data:`EXCLUSIVE_LAST` waits for
+the same right after all other sagas; work that datagrams of other hosts cause uses it. A saga
+resolves names before it requests the right, so that a hanging resolver delays only its own client.
+Yielding
+:data:`UNTIL_RELEASE` waits until an agent has released an object (a socket that the conductor opens
+again).
 """
 
 from __future__ import annotations
@@ -59,13 +61,13 @@ class _Running:
 
 
 class SagaRunner:
-    """Steps sagas; collects the operations that they and plain code request."""
+    """Run sagas, and collect the operations that they and other code request."""
 
     def __init__(self) -> None:
         self._outbox: list[Operation] = []
         self._waiting: dict[int, _Running] = {}
         self._queue: deque[_Running] = deque()
-        self._last: deque[_Running] = deque()           # behind all in the queue
+        self._last: deque[_Running] = deque()           # after all sagas in the queue
         self._holder: _Running | None = None
         self._ready: deque[tuple[_Running, Any, Refused | None]] = deque()
         self._parked: list[_Running] = []
@@ -78,7 +80,7 @@ class SagaRunner:
         return len(self._waiting) + len(self._queue) + len(self._last) + len(self._parked)
 
     def emit(self, action: Action) -> None:
-        """An action whose result no saga waits for."""
+        """Request an action whose result no saga waits for."""
         self._outbox.append(Operation(0, action))
 
     def take(self) -> list[Operation]:
@@ -99,13 +101,13 @@ class SagaRunner:
         self._pump()
 
     def on_release(self) -> None:
-        """An object was released: sagas that wait for one check again."""
+        """Resume the sagas that wait for the release of an object."""
         self._ready.extend((running, None, None) for running in self._parked)
         self._parked.clear()
         self._pump()
 
     def _pump(self) -> None:
-        """Steps what can go on; not re-entered when a saga's end starts another."""
+        """Run all sagas that can continue; not re-entered when a saga's end starts another."""
         if self._pumping:
             return
         self._pumping = True
@@ -116,7 +118,7 @@ class SagaRunner:
             self._pumping = False
 
     def _take_last(self) -> bool:
-        """Lets one that waits behind all others go on, once no other is there to."""
+        """Continue a saga that waits after all others, if no other waits."""
         if self._holder is not None or not self._last:
             return False
         self._holder = self._last.popleft()

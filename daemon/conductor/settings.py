@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings that the conductor gets once: defaults of channels, timeouts, limits."""
+"""Settings of the conductor: defaults of channels, time-outs, limits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,15 @@ class ConductorSettings:
     mtu: int = 1408
     ipc_mtu: int = 1408
     publication_window: int = 0         # 0: half a term
+    default_policy: str = ""            # of publications; "": none
+    default_depth: int = 0              # bytes; 0: the window
+    low_watermark_ratio: float = 0.0    # 0: half, where a policy or a depth is stated
+    auto_priority: bool = True          # of publications without a stated priority
     receiver_window: int = 128 * KIB
+    default_credits: str = ""           # of subscriptions, as in ps-credits; "": none
+    credit_policy: str = "round_robin"
+    credit_message_bytes: int = 0       # that a credit has room for; 0: one frame
+    credit_idle_timeout_ns: int = SECOND_NS
     congestion_control: str = "static"
     cubic_reno_friendly: bool = True
     max_resend: int = 16
@@ -55,8 +63,8 @@ class ConductorSettings:
     image_linger_ns: int = 10 * SECOND_NS
     resolution_interval_ns: int = 1 * SECOND_NS
     storage_retry_ns: int = SECOND_NS // 10
-    idle_term_timeout_ns: int = 0       # then unused terms are given back; 0: never
-    small_term_bytes: int = MIB         # up to this two of them stay at least
+    idle_term_timeout_ns: int = 0       # idle time after which unused terms are released; 0: never
+    small_term_bytes: int = MIB         # up to this length at least two terms stay
     untethered_window_limit_timeout_ns: int = 5 * SECOND_NS
     untethered_linger_timeout_ns: int | None = None    # None: as the window limit time-out
     untethered_resting_timeout_ns: int = 10 * SECOND_NS
@@ -68,4 +76,4 @@ class ConductorSettings:
     daemon_id: int = 0
     daemon_epoch: int = 0
     host: str = ""
-    journal: bool = False               # write down what a new daemon needs
+    journal: bool = False               # write the journal for a new daemon

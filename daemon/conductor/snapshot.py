@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """A frozen copy of the conductor's state, for readers outside the conductor.
 
-The server, the status, the trace, the metrics and the simulator read a snapshot.  A snapshot does
-not change, holds no object of the conductor, and may leave the conductor's thread.  Positions,
-lengths and windows are in bytes, times in nanoseconds of the conductor's clock.
+The server, the status, the trace, the metrics and the simulator read a snapshot. A snapshot never
+changes, refers to no object of the conductor, and can be used in other threads. Positions, lengths
+and windows are in bytes, times in nanoseconds of the conductor's clock.
 """
 
 from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import TypeVar
 
 import attrs
 
@@ -30,10 +35,13 @@ from penstock.daemon.conductor.state.model import (
 )
 from penstock.daemon.conductor.state.state import State
 
+_Object = TypeVar("_Object")
+_Copy = TypeVar("_Copy")
+
 
 @attrs.frozen(kw_only=True)
 class ClientSnapshot:
-    """A client; one with a ``group_id`` is a consumer group, which has no process."""
+    """A client; with a ``group_id`` it is a consumer group, which has no process."""
 
     id: int
     name: str
@@ -101,7 +109,7 @@ class PublicationSnapshot:
     clients: int
     subscribers: tuple[LinkSnapshot, ...]
     state: PublicationState
-    late_limits: int                    # answers of a strategy in Python that came too late
+    late_limits: int                    # number of late answers of a Python strategy
     log: LogSnapshot
 
     @classmethod
@@ -130,11 +138,11 @@ class ImageSnapshot:
     strategy: str                       # flow control of its sender, "" unknown
     subscribers: tuple[LinkSnapshot, ...]
     state: ImageState
-    released: bool                      # by the receiver: only slow subscribers read the file
+    released: bool  # the receiver has released it: only slow subscribers read the file
     lost_bytes: int
-    late_limits: int                    # answers of a congestion control in Python, too late
+    late_limits: int                    # number of late answers of a Python congestion control
     rcvbuf_bytes: int                   # receive buffer of its socket, as SO_RCVBUF counts
-    rcvbuf_wanted_bytes: int            # what its window asks for
+    rcvbuf_wanted_bytes: int            # receive buffer for its window
     log: LogSnapshot
 
     @classmethod
@@ -249,7 +257,7 @@ def _logs_of(group: Group, state: State) -> list[GroupLogSnapshot]:
 
 @attrs.frozen(kw_only=True)
 class Snapshot:
-    """Everything that a conductor had registered at one moment."""
+    """All registrations of a conductor at one moment."""
 
     storage_budget_bytes: int
     storage_used_bytes: int
@@ -263,28 +271,55 @@ class Snapshot:
     timers: int                         # deadlines that the conductor waits for
 
 
-def take(state: State) -> Snapshot:
-    """Return a snapshot.  Conductor thread; linear in the number of objects."""
-    endpoints: list[SendEndpoint | RecvEndpoint] = [
-        *state.send_endpoints.values(), *state.recv_endpoints.values(),
-    ]
+def in_slices(state: State, objects: int) -> Generator[None, None, Snapshot]:
+    """Take a snapshot and pause after each ``objects`` objects.  Conductor thread.
+
+    The conductor may work in the pauses. An object that ends in a pause may be missing; an object
+    that begins in one may be missing too.
+    """
+    clients = yield from _sliced(state.clients, ClientSnapshot.of, objects)
+    publications = yield from _sliced(state.publications, PublicationSnapshot.of, objects)
+    images = yield from _sliced(state.images, partial(ImageSnapshot.of, state=state), objects)
+    subscriptions = yield from _sliced(state.subscriptions, SubscriptionSnapshot.of, objects)
+    senders = yield from _sliced(state.send_endpoints, EndpointSnapshot.of, objects)
+    receivers = yield from _sliced(state.recv_endpoints, EndpointSnapshot.of, objects)
+    groups = yield from _sliced(state.groups, partial(GroupSnapshot.of, state=state), objects)
     return Snapshot(
         storage_budget_bytes=state.storage.budget_bytes,
         storage_used_bytes=state.storage.used_bytes,
-        clients=tuple(map(ClientSnapshot.of, state.clients.values())),
-        publications=tuple(map(PublicationSnapshot.of, state.publications.values())),
-        images=tuple(ImageSnapshot.of(image, state) for image in state.images.values()),
-        subscriptions=tuple(map(SubscriptionSnapshot.of, state.subscriptions.values())),
-        endpoints=tuple(map(EndpointSnapshot.of, endpoints)),
-        groups=tuple(GroupSnapshot.of(group, state) for group in state.groups.values()),
-        groups_expired=state.groups_expired,
+        clients=clients, publications=publications, images=images, subscriptions=subscriptions,
+        endpoints=(*senders, *receivers), groups=groups, groups_expired=state.groups_expired,
         timers=len(state.timers),
     )
 
 
+def _sliced(
+    table: dict[int, _Object], copy: Callable[[_Object], _Copy], objects: int
+) -> Generator[None, None, tuple[_Copy, ...]]:
+    found = []
+    for done, number in enumerate(list(table), 1):
+        live = table.get(number)
+        if live is not None:
+            found.append(copy(live))
+        if not done % objects:
+            yield
+    return tuple(found)
+
+
+def take(state: State) -> Snapshot:
+    """Return a snapshot of one moment.  Conductor thread; linear in the number of objects."""
+    slices = in_slices(state, sys.maxsize)
+    try:
+        while True:
+            next(slices)
+    except StopIteration as end:
+        found: Snapshot = end.value
+        return found
+
+
 @attrs.frozen(kw_only=True)
 class InUse:
-    """Resources of the directory that belong to something registered."""
+    """Resources of the directory that registered objects use."""
 
     logs: frozenset[str]                # paths
     counters: frozenset[int]

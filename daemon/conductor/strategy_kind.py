@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds of classes of the user's that a daemon runs."""
+"""Kinds of user classes that a daemon runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import enum
 
 
 class StrategyKind(enum.Enum):
-    """The subject of a class of the user's; the value is the parameter of the channel."""
+    """Kind of a user class; the value is the channel parameter that names it."""
 
     FLOW = "fc"
     CONGESTION = "cc"

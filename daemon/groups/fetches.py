@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fetches: whole frames of a range that some group holds, for readers without the mapped log.
+"""Fetches: whole frames of a range that a group holds, for readers without the mapped log.
 
-A reader grants pieces, and no piece leaves without a grant. The bytes in flight are bounded for
-each fetch and for all of them. The service asks a silent reader for a sign of life, so that data in
-flight to a dead reader does not count for long. Before a fetch begins the conductor says where the
-log is and how far it reaches. After copying each piece the service checks again whether a group
-still holds it, since an acknowledgement lets the data plane clean what lies below.
+A reader grants credit for pieces, and no piece leaves without credit. The bytes in flight are
+bounded for each fetch and for all fetches. The service probes a silent reader, so that data in
+flight to a dead reader does not count for long. Before a fetch begins, the conductor states the
+log's place and end. After copying a piece the service checks whether a group still holds the piece,
+because an acknowledgement lets the data plane zero the memory below.
 """
 
 from __future__ import annotations
@@ -20,12 +20,17 @@ import zmq
 
 from penstock.config.protocol.control import (
     FETCH_PIECE_BYTES,
+    MARK_BYTES,
+    MAX_MARKS,
+    MAX_MARKS_BYTES,
     CutLog,
     Done,
     Failure,
     Fetch,
     FetchPiece,
+    FindMarks,
     LogCuts,
+    LogMarks,
     Message,
     RangeGone,
 )
@@ -38,7 +43,7 @@ _FETCHES: Final = 256
 _FETCHES_EACH: Final = 8
 _CUT_BYTES: Final = 64 * 1024 * 1024
 _OPEN_LOGS: Final = 64
-_PATIENCE_NS: Final = 60 * 10**9        # a fetch whose reader gives no credit
+_PATIENCE_NS: Final = 60 * 10**9        # time without credit after which a fetch ends
 _SILENT_NS: Final = 10**9               # is it there?
 _PROBE_NS: Final = 5 * 10**9            # the next time
 
@@ -52,7 +57,7 @@ class Peer:
 
 
 class Send(Protocol):
-    """False: the peer has gone, or reads nothing."""
+    """Sends a message; False: the peer has gone, or does not read."""
 
     def __call__(
         self, peer: Peer, message: Message, correlation: int, data: bytes | None
@@ -61,11 +66,11 @@ class Send(Protocol):
 
 @attrs.define(eq=False)
 class _Waiting:
-    """What is to be done with a log once the conductor has said where it is."""
+    """Work on a log that waits for the conductor's answer."""
 
     peer: Peer
     correlation: int
-    request: Fetch | CutLog
+    request: Fetch | CutLog | FindMarks
 
 
 @attrs.define(eq=False)
@@ -83,7 +88,7 @@ class _Fetch:
 
 
 class FetchServer:
-    """One thread uses it."""
+    """Serves fetches. One thread uses it."""
 
     def __init__(
         self, *, send: Send, locate: Callable[[Locate], int],
@@ -111,7 +116,7 @@ class FetchServer:
     # ---- requests --------------------------------------------------------------------------------
 
     def fetch(self, peer: Peer, correlation: int, request: Fetch) -> None:
-        """Begins a fetch."""
+        """Begin a fetch."""
         begun: list[_Fetch | _Waiting] = [*self._fetches.values(), *self._waiting.values()]
         mine = sum(1 for one in begun if one.peer == peer)
         if len(begun) >= _FETCHES or mine >= _FETCHES_EACH:
@@ -123,8 +128,8 @@ class FetchServer:
         else:
             self._request(_Waiting(peer, correlation, request))
 
-    def cut(self, peer: Peer, correlation: int, request: CutLog) -> None:
-        """Says where a range may be cut."""
+    def look(self, peer: Peer, correlation: int, request: CutLog | FindMarks) -> None:
+        """Says where a range may be cut, or where messages with a reserved value are."""
         mine = sum(1 for one in self._waiting.values() if one.peer == peer)
         if len(self._waiting) >= _FETCHES or mine >= _FETCHES_EACH:
             self._fail(peer, correlation, "limit", f"{mine} requests of this connection and "
@@ -135,14 +140,14 @@ class FetchServer:
             self._request(_Waiting(peer, correlation, request))
 
     def credit(self, peer: Peer, correlation: int, pieces: int) -> None:
-        """A reader has taken a piece, or wants no more (0)."""
+        """Take a reader's credit; 0 ends the fetch."""
         found = self._fetches.get((peer, correlation))
         if found is None:
             return
         if pieces == 0:
             self._drop(found)
             return
-        returned = min(pieces, found.under_way)     # never more than was sent
+        returned = min(pieces, found.under_way)     # never more credit than pieces sent
         found.under_way -= returned
         self._under_way -= returned
         found.credit += returned
@@ -159,7 +164,7 @@ class FetchServer:
         self._waiting[number] = waiting
 
     def located(self, number: int, answer: Any) -> None:
-        """The conductor's answer."""
+        """Take the conductor's answer."""
         waiting = self._waiting.pop(number, None)
         if waiting is None:
             return
@@ -175,26 +180,58 @@ class FetchServer:
         try:
             if isinstance(request, Fetch):
                 self._begin(waiting, request, answer)
-            else:
+            elif isinstance(request, CutLog):
                 self._cut(waiting, request, answer)
+            else:
+                self._find(waiting, request, answer)
         except (PenstockError, OSError) as error:
             self._fail(waiting.peer, waiting.correlation, "internal", str(error))
 
     # ---- cuts ------------------------------------------------------------------------------------
 
     def _cut(self, waiting: _Waiting, request: CutLog, at: Located) -> None:
-        mapped = self._maps.pop(request.log_id, None) or gather.MappedLog.open(at.path)
-        self._keep(self._maps, request.log_id, mapped)
         cuts = gather.cut(
-            mapped, request.start, at.end, max_bytes=min(request.max_bytes, _CUT_BYTES),
-            max_messages=request.max_messages, pieces=request.pieces,
+            self._mapped(request.log_id, at), request.start, at.end,
+            max_bytes=min(request.max_bytes, _CUT_BYTES), max_messages=request.max_messages,
+            pieces=request.pieces,
         )
-        floor = self._floor(request.log_id)
-        if floor is None or request.start < floor:
-            self._gone(waiting.peer, waiting.correlation, request.log_id, request.start,
-                       request.start, floor or 0, at.end)
+        self._reply(waiting, at, LogCuts(
+            positions=[int(p) for p in cuts.positions], messages=int(cuts.messages)
+        ))
+
+    def _find(self, waiting: _Waiting, request: FindMarks, at: Located) -> None:
+        found = gather.find(
+            self._mapped(request.log_id, at), request.start, at.end,
+            reserved_value=request.reserved_value,
+            max_bytes=min(request.max_bytes, _CUT_BYTES), most=MAX_MARKS, prefix=MARK_BYTES,
+        )
+        taken = found.messages
+        size = count = 0
+        for message in taken:
+            size += len(message.payload)
+            if count and size > MAX_MARKS_BYTES:
+                break
+            count += 1
+        position = found.position if count == len(taken) else taken[count - 1].end
+        taken = taken[:count]
+        self._reply(waiting, at, LogMarks(
+            begins=[m.begin for m in taken], ends=[m.end for m in taken],
+            sizes=[len(m.payload) for m in taken], data=b"".join(m.payload for m in taken),
+            position=position,
+        ))
+
+    def _mapped(self, log_id: int, at: Located) -> gather.MappedLog:
+        mapped = self._maps.pop(log_id, None) or gather.MappedLog.open(at.path)
+        self._keep(self._maps, log_id, mapped)
+        return mapped
+
+    def _reply(self, waiting: _Waiting, at: Located, answer: LogCuts | LogMarks) -> None:
+        """The answer, if what it was made from was retained all the while."""
+        log_id, start = waiting.request.log_id, waiting.request.start
+        floor = self._floor(log_id)
+        if floor is None or start < floor:
+            self._gone(waiting.peer, waiting.correlation, log_id, start, start, floor or 0, at.end)
             return
-        answer = LogCuts(positions=[int(p) for p in cuts.positions], messages=int(cuts.messages))
         self._send(waiting.peer, answer, waiting.correlation, None)
 
     # ---- pieces ----------------------------------------------------------------------------------
@@ -216,7 +253,7 @@ class FetchServer:
             self._drop(fetch)
 
     def step(self) -> bool:
-        """Sends a piece of each fetch that may go on; True: there is more to do at once."""
+        """Send a piece of each fetch that can continue; True: more can be sent at once."""
         now_ns = self._clock()
         if now_ns >= self._next_check_ns:
             self._next_check_ns = now_ns + 10**9
@@ -265,12 +302,12 @@ class FetchServer:
         fetch.position = to
         fetch.credit -= 1
         if fetch.under_way == 0:
-            fetch.heard_ns = self._clock()      # from now on it has something to take
+            fetch.heard_ns = self._clock()      # the reader has a piece to take from now on
         fetch.under_way += 1
         self._under_way += 1
 
     def _probe(self, fetch: _Fetch, now_ns: int) -> None:
-        """A message that readers pass over: only a peer that is there can be sent one."""
+        """Send a message that readers ignore, to find out whether the peer is there."""
         silent = now_ns - fetch.heard_ns > _SILENT_NS and fetch.under_way > 0
         if silent and now_ns - fetch.probed_ns > _PROBE_NS:
             fetch.probed_ns = now_ns
@@ -285,7 +322,7 @@ class FetchServer:
     # ---- the rest --------------------------------------------------------------------------------
 
     def _keep(self, table: OrderedDict[int, Any], log_id: int, value: Any) -> None:
-        """Remembers a mapped log as the newest; the oldest that nobody reads goes."""
+        """Keep a mapped log as the newest; unmap the oldest that no fetch reads."""
         table[log_id] = value
         in_use = {fetch.log_id for fetch in self._fetches.values()}
         for old in list(table):
@@ -295,7 +332,7 @@ class FetchServer:
                 table.pop(old).close()
 
     def _sweep(self, table: OrderedDict[int, Any]) -> None:
-        """Lets go of logs that no group holds any more: mapped, their memory would stay."""
+        """Unmap logs that no group holds any more, so that their memory is freed."""
         in_use = {fetch.log_id for fetch in self._fetches.values()}
         for log_id in [x for x in table if x not in in_use and self._floor(x) is None]:
             table.pop(log_id).close()

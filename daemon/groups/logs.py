@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Log facts for consumer groups: acknowledged positions and ends.
+"""State of logs for consumer groups: acknowledged positions and ends.
 
-A network image's end is a counter.  A local publication's is found by a walk over its frames, from
-where the last walk ended, so that each frame is checked once; a walk is bounded, and what lies
-behind the bound is found by the next one.
+The end of a network image is a counter. The end of a local publication is found by a walk over its
+frames. It begins at the end of the last walk, so that each frame is checked once. A walk is
+bounded; the next walk continues.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class GroupLogs:
         self._ends: dict[str, int] = {}
 
     def view(self, action: a.ViewLog) -> a.LogView:
-        """The log as it is now."""
+        """Return the present state of the log."""
         position = self._cnc.counter(action.committed_counter_id)
         if action.end_counter_id >= 0:
             end = self._cnc.counter(action.end_counter_id)
@@ -45,8 +45,8 @@ class GroupLogs:
         )
 
     def times(self, action: ViewTimes) -> tuple[tuple[int, int], ...]:
-        """When the log reached the positions of a range.  Data that its table does not know yet has
-        arrived by now."""
+        """Return the times at which the log reached the positions of a range. Data beyond the time
+        table gets the present time."""
         found: list[tuple[int, int]] = []
         if action.slot >= 0 and action.start < action.end:
             found = self._shared.read_times(
@@ -57,7 +57,8 @@ class GroupLogs:
         return tuple(found)
 
     def oldest(self, action: a.OldestPosition) -> int:
-        """A frame that the sender will not clean before its publication knows the reader."""
+        """Return the position of a frame that the sender will not zero before it knows the
+        reader."""
         bound = action.consumer_position - action.term_length
         if bound <= action.start_position:
             return action.start_position
@@ -69,7 +70,7 @@ class GroupLogs:
         return min([*known, next_term, action.consumer_position])
 
     def forget(self, path: str) -> None:
-        """The file is about to be deleted."""
+        """Forget a log whose file is about to be deleted."""
         reader = self._readers.pop(path, None)
         self._ends.pop(path, None)
         if reader is not None:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where consumer groups are served: ``DIR/groups.sock``, and TCP with CURVE keys if configured.
+"""Service of consumer groups on ``DIR/groups.sock``, and over TCP with CURVE keys if configured.
 
-One thread owns the sockets. Requests about groups go to the conductor and their answers come back
-through a queue. Fetches and cuts are served here, so that a reader of old data delays no other
-client. Nothing that is served here hands out descriptors or a lease, so all of it may be asked from
-other hosts; whatever else is asked is refused.
+One thread owns the sockets. Requests about groups go to the conductor, and the replies return
+through a queue. This thread serves fetches and cuts itself, so that a reader of old data delays no
+other client. None of these requests returns descriptors or a lease, so other hosts may send them;
+all other requests are refused.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ from penstock.config.protocol.control import (
     Failure,
     Fetch,
     FetchCredit,
+    FindMarks,
     GetGroup,
     GetStatus,
     ListGroups,
     Message,
     OpenGroup,
     ReadTimes,
+    WithholdStream,
 )
 from penstock.config.settings.models import ControlTcpConfig
 from penstock.daemon.control_socket import correlation_of
@@ -53,6 +55,7 @@ _BATCH: Final = 64
 _IDLE_S: Final = 1.0
 _FORWARDED: Final = (
     OpenGroup, GetGroup, AcknowledgeGroup, CloseGroup, ListGroups, ReadTimes, GetStatus,
+    WithholdStream,
 )
 
 Request = Callable[[int, Any], None]
@@ -65,7 +68,8 @@ class _Request:
 
 
 class GroupService:
-    """Made and ended by the daemon's trio thread; see :meth:`answer` for the way back."""
+    """The group service. The daemon's trio thread makes and closes it; replies return through
+    :meth:`answer`."""
 
     def __init__(
         self, directory: ClaimedDirectory, tcp: ControlTcpConfig, *, request: Request,
@@ -73,11 +77,11 @@ class GroupService:
     ) -> None:
         """Binds the sockets.
 
-        :param ask: takes a request to the conductor, from any thread; its answer comes back through
+        :param ask: passes a request to the conductor, from any thread; the reply returns through
             :meth:`answer` with the same number.
-        :param floor: the lowest position of a log that some group holds, None: none does; any
+        :param floor: returns the lowest position of a log that a group holds, None: none does; any
             thread.
-        :param failed: hears what the service's thread died of, in that thread.
+        :param failed: called with the exception that ended the service's thread, in that thread.
         :raises ConfigurationError: an address or key file of ``tcp`` cannot be used.
         """
         self._request = request
@@ -125,17 +129,17 @@ class GroupService:
 
     @property
     def address(self) -> str:
-        """Where TCP is served, with the port that was bound; empty: nowhere."""
+        """Address of the TCP service, with the bound port; empty: none."""
         return "" if self._gate is None else self._gate.address
 
     def answer(self, number: int, message: Any) -> None:
-        """The conductor's answer to what was asked.  Any thread."""
+        """Take the conductor's reply to a request. Any thread."""
         self._answers.append((number, message))
         if not self._closing:
             os.eventfd_write(self._wake_fd, 1)
 
     def close(self) -> None:
-        """Messages in the queue get 200 ms to leave."""
+        """Close; queued messages have 200 ms to leave."""
         self._closing = True
         os.eventfd_write(self._wake_fd, 1)
         if self._thread.is_alive():
@@ -153,7 +157,7 @@ class GroupService:
     def _run(self) -> None:
         try:
             self._serve_all()
-        except BaseException as error:  # nobody else would hear of it
+        except BaseException as error:  # no other thread would notice
             self._failed(error)
 
     def _serve_all(self) -> None:
@@ -225,8 +229,8 @@ class GroupService:
                 self._fetch_server.fetch(peer, correlation, message)
             case FetchCredit():
                 self._fetch_server.credit(peer, correlation, message.pieces)
-            case CutLog():
-                self._fetch_server.cut(peer, correlation, message)
+            case CutLog() | FindMarks():
+                self._fetch_server.look(peer, correlation, message)
             case _ if isinstance(message, _FORWARDED):
                 waiting = sum(1 for requested in self._requested.values() if requested.peer == peer)
                 if len(self._requested) >= _REQUESTED or waiting >= _REQUESTED_EACH:
@@ -248,7 +252,8 @@ class GroupService:
         self._request(number, message)
 
     def _locate(self, question: Any) -> int:
-        """Asks the conductor about a log, for the fetch server; the number of the question."""
+        """Request the place of a log from the conductor, for the fetch server; return the request's
+        number."""
         number = self._next
         self._next += 1
         self._request(number, question)
@@ -264,7 +269,7 @@ class GroupService:
     # ---- replies ---------------------------------------------------------------------------------
 
     def _send(self, peer: Peer, message: Message, correlation: int, data: bytes | None) -> bool:
-        """False: the peer has gone, or reads nothing."""
+        """Send a message; False: the peer has gone, or does not read."""
         try:
             head = codec.encode(message, correlation)
         except ControlError as error:
@@ -273,7 +278,8 @@ class GroupService:
         frames = [peer.identity, head] if data is None else [peer.identity, head, data]
         sent = _sent(peer.router, frames, copy=data is None)
         if not sent:
-            peer.router.getsockopt(zmq.EVENTS)      # takes in what the I/O thread says has left
+            # processes the I/O thread's notices of sent messages
+            peer.router.getsockopt(zmq.EVENTS)
             sent = _sent(peer.router, frames, copy=data is None)
         return sent
 
@@ -286,7 +292,7 @@ class GroupService:
 
 
 def _sent(router: zmq.Socket[bytes], frames: list[bytes], *, copy: bool) -> bool:
-    """False: the peer has gone, or there is no room for what it should read."""
+    """Send; return False if the peer has gone or its queue is full."""
     try:
         router.send_multipart(frames, zmq.DONTWAIT, copy=copy)
     except zmq.ZMQError as error:

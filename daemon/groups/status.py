@@ -19,7 +19,7 @@ class GroupLogStatus:
     end_position: int
     lag_bytes: int
     window_bytes: int
-    credit_bytes: int                   # what the sender may still send before it is held
+    window_left_bytes: int              # bytes that the sender may still send before it waits
     ended: bool
 
 
@@ -31,20 +31,20 @@ class GroupStatus:
     stream_id: int
     expires_s: float
     lag_bytes: int
-    credit_bytes: int                   # of the log that has least; -1: it holds none
+    window_left_bytes: int              # of the log with the least; -1: the group holds none
     logs: list[GroupLogStatus]
 
 
 def group_status(group: GroupSnapshot, logs: GroupLogs, *, now_ns: int) -> GroupStatus:
-    """One group now."""
+    """Return the present status of a group."""
     rows = (_row(logs, log) for log in group.logs)
     found = [row for row in rows if row is not None]
-    live = [row.credit_bytes for row in found if not row.ended]
+    live = [row.window_left_bytes for row in found if not row.ended]
     return GroupStatus(
         group_id=group.id, name=group.name, channel=group.channel, stream_id=group.stream_id,
         expires_s=max(0, group.deadline_ns - now_ns) / 1e9,
         lag_bytes=sum(row.lag_bytes for row in found),
-        credit_bytes=min(live) if live else -1,
+        window_left_bytes=min(live) if live else -1,
         logs=found,
     )
 
@@ -60,5 +60,5 @@ def _row(logs: GroupLogs, log: GroupLogSnapshot) -> GroupLogStatus | None:
     return GroupLogStatus(
         log_id=log.view.log_id, session_id=log.session_id, strategy=log.strategy,
         committed=committed, end_position=reach, lag_bytes=lag, window_bytes=log.window_bytes,
-        credit_bytes=0 if log.ended else max(0, log.window_bytes - lag), ended=log.ended,
+        window_left_bytes=0 if log.ended else max(0, log.window_bytes - lag), ended=log.ended,
     )

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon as observers see it: status, samples, trace and metrics."""
+"""Observation of the daemon: status, samples, trace and metrics."""

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics for Prometheus, and a health page, over HTTP.
+"""Metrics for Prometheus, the flows, and a health page, over HTTP.
 
 Importing this module costs a fifth of a daemon's start, so
-:mod:`penstock.daemon.observe.metrics_socket` loads it when somebody connects.
+:mod:`penstock.daemon.observe.metrics_socket` loads it at the first connection.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import socket
 from collections.abc import Callable, Iterator
@@ -20,14 +21,23 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from penstock.core.admin import Cnc
 from penstock.daemon.groups.status import GroupStatus
-from penstock.daemon.observe.status import DaemonStatus, ImageStatus, PublicationStatus
+from penstock.daemon.observe.exposition import Family, labels, makers, text
+from penstock.daemon.observe.flows import flows
+from penstock.daemon.observe.reader import StatusReader
+from penstock.daemon.observe.status import (
+    DaemonStatus,
+    ImageStatus,
+    PublicationStatus,
+    to_dict,
+)
 
 _CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_JSON: Final = "application/json"
 _NS: Final = 1e-9
 
 # System counters: id, metric, help.
@@ -41,7 +51,7 @@ _SYSTEM: Final = (
     (9, "penstock_heartbeats_sent", "Heartbeats sent."),
     (10, "penstock_heartbeats_received", "Heartbeats received."),
     (11, "penstock_retransmits_sent", "Retransmits sent."),
-    (36, "penstock_retransmitted_bytes", "Bytes sent again."),
+    (36, "penstock_retransmitted_bytes", "Bytes retransmitted."),
     (12, "penstock_under_runs", "Datagrams below the window: duplicates and late ones."),
     (13, "penstock_over_runs", "Datagrams above the window."),
     (14, "penstock_invalid_packets", "Malformed datagrams."),
@@ -55,17 +65,36 @@ _SYSTEM: Final = (
 )
 
 
-class DaemonCollector(Collector):
-    """Reads counters and status at each scrape; keeps nothing."""
+def text_of(status: DaemonStatus, counter: Callable[[int], int]) -> bytes:
+    """Return a scrape in Prometheus' format.  Any thread."""
+    registry = CollectorRegistry()
+    registry.register(_DaemonMetrics(status, counter))
+    return generate_latest(registry) + text(_families(status)).encode()
 
-    def __init__(self, cnc: Cnc, status: Callable[[], DaemonStatus]) -> None:
-        self._cnc = cnc
+
+def _families(status: DaemonStatus) -> tuple[Family, ...]:
+    """Return the metrics that have a row for each stream."""
+    return (
+        *_publications(status.publications), *_images(status.images), *_groups(status.groups)
+    )
+
+
+def families(status: DaemonStatus) -> list[Metric | Family]:
+    """Return all metrics, system counters at 0.  For tools that list the metrics."""
+    return [*_DaemonMetrics(status, lambda counter_id: 0).collect(), *_families(status)]
+
+
+class _DaemonMetrics(Collector):
+    """The metrics that have no row for each stream."""
+
+    def __init__(self, status: DaemonStatus, counter: Callable[[int], int]) -> None:
         self._status = status
+        self._counter = counter
 
     def collect(self) -> Iterator[Metric]:
         for counter_id, name, words in _SYSTEM:
-            yield CounterMetricFamily(name, words, value=self._cnc.counter(counter_id))
-        status = self._status()
+            yield CounterMetricFamily(name, words, value=self._counter(counter_id))
+        status = self._status
         yield GaugeMetricFamily("penstock_clients", "Clients.", value=len(status.clients))
         yield GaugeMetricFamily(
             "penstock_storage_budget_bytes", "Memory that log buffers may take.",
@@ -85,148 +114,161 @@ class DaemonCollector(Collector):
         for agent, count in status.duty_cycles.items():
             cycles.add_metric([agent], count)
         yield cycles
-        yield from _publications(status.publications)
-        yield from _images(status.images)
         yield CounterMetricFamily(
             "penstock_groups_expired", "Consumer groups that expired.", value=status.groups_expired
         )
-        yield from _groups(status.groups)
 
 
-def _publications(rows: list[PublicationStatus]) -> Iterator[Metric]:
-    labels = ["publication", "channel", "stream", "session"]
-    position = CounterMetricFamily(
-        "penstock_publication_position_bytes", "Published so far.", labels=labels
+def _publications(rows: list[PublicationStatus]) -> tuple[Family, ...]:
+    counter, gauge = makers("publication", "channel", "stream", "session")
+    position = counter("penstock_publication_position_bytes", "Published so far.")
+    consumed = counter(
+        "penstock_publication_consumed_bytes", "Sent, or read by the slowest local subscriber."
     )
-    consumed = CounterMetricFamily(
-        "penstock_publication_consumed_bytes", "Sent, or read by the slowest local subscriber.",
-        labels=labels,
+    limit = gauge(
+        "penstock_publication_limit_bytes", "Position up to which publishers may go."
     )
-    limit = GaugeMetricFamily(
-        "penstock_publication_limit_bytes", "Position up to which publishers may go.",
-        labels=labels,
+    receivers = gauge("penstock_publication_receivers", "Live receivers.")
+    blocked = counter("penstock_publication_blocked_seconds", "Time held, by cause.", "cause")
+    blocked_by = counter(
+        "penstock_publication_blocked_by_seconds", "Time held, by culprit.", "culprit"
     )
-    receivers = GaugeMetricFamily(
-        "penstock_publication_receivers", "Live receivers.", labels=labels
+    rate = gauge(
+        "penstock_publication_rate_limit_bytes", "Bytes a second that it is held to; 0: no limit."
     )
-    blocked = CounterMetricFamily(
-        "penstock_publication_blocked_seconds", "Time held, by cause.", labels=[*labels, "cause"]
-    )
-    blocked_by = CounterMetricFamily(
-        "penstock_publication_blocked_by_seconds", "Time held, by culprit.",
-        labels=[*labels, "culprit"],
-    )
-    rate = GaugeMetricFamily(
-        "penstock_publication_rate_limit_bytes", "Bytes a second it is held to; 0: no limit.",
-        labels=labels,
-    )
-    signals = CounterMetricFamily(
-        "penstock_publication_pressure_signals", "PRESSURE frames heard.", labels=labels
-    )
-    failures = CounterMetricFamily(
+    signals = counter("penstock_publication_pressure_signals", "PRESSURE frames heard.")
+    failures = counter(
         "penstock_publication_strategy_failures",
-        "Answers of a strategy in Python that the built-in rule replaced.", labels=labels,
+        "Answers of a strategy in Python that the built-in rule replaced.",
     )
+    dropped = counter(
+        "penstock_publication_dropped_messages", "Messages that its policy dropped.", "policy"
+    )
+    dropped_bytes = counter("penstock_publication_dropped_bytes", "Their payloads.", "policy")
+    events = counter("penstock_backpressure_events", "Times that publishers reached the depth.")
+    duration = counter(
+        "penstock_backpressure_duration_seconds", "Time from then until the log had drained."
+    )
+    peak = gauge("penstock_queue_peak_bytes", "The largest depth so far.")
+    depth = gauge("penstock_queue_depth_bytes", "Bytes that publishers are ahead of the sender.")
     for row in rows:
-        values = [
-            str(row.publication_id), row.channel, str(row.stream_id), str(row.session_id)
-        ]
+        of = labels({
+            "publication": row.publication_id, "channel": row.channel, "stream": row.stream_id,
+            "session": row.session_id,
+        })
+        if row.policy:
+            by_policy = f'{of},policy="{row.policy}"'
+            dropped.add(by_policy, row.dropped_messages)
+            dropped_bytes.add(by_policy, row.dropped_bytes)
         for culprit, held_ns in row.blocked_by_ns.items():
-            blocked_by.add_metric([*values, culprit], held_ns * _NS)
-        rate.add_metric(values, row.rate_bytes_per_s)
-        signals.add_metric(values, row.pressure_signals)
-        failures.add_metric(values, row.strategy_failures)
-        position.add_metric(values, row.position)
-        consumed.add_metric(values, row.consumer_position)
-        limit.add_metric(values, row.limit)
-        receivers.add_metric(values, row.receivers)
+            blocked_by.add(f"{of},{labels({'culprit': culprit})}", held_ns * _NS)
         for cause, held_ns in row.blocked_ns.items():
-            blocked.add_metric([*values, cause], held_ns * _NS)
-    yield from (
+            blocked.add(f'{of},cause="{cause}"', held_ns * _NS)
+        rate.add(of, row.rate_bytes_per_s)
+        signals.add(of, row.pressure_signals)
+        failures.add(of, row.strategy_failures)
+        position.add(of, row.position)
+        consumed.add(of, row.consumer_position)
+        limit.add(of, row.limit)
+        receivers.add(of, row.receivers)
+        depth.add(of, row.queue_depth_bytes)
+        peak.add(of, row.queue_peak_bytes)
+        events.add(of, row.pressure_events)
+        duration.add(of, row.pressure_ns * _NS)
+    return (
         position, consumed, limit, receivers, blocked, blocked_by, rate, signals, failures,
+        dropped, dropped_bytes, depth, peak, events, duration,
     )
 
 
-def _images(rows: list[ImageStatus]) -> Iterator[Metric]:
-    labels = ["image", "channel", "stream", "session", "source"]
-    position = CounterMetricFamily(
-        "penstock_image_position_bytes", "Received without a gap so far.", labels=labels
+def _images(rows: list[ImageStatus]) -> tuple[Family, ...]:
+    counter, gauge = makers("image", "channel", "stream", "session", "source")
+    position = counter("penstock_image_position_bytes", "Received without a gap so far.")
+    behind = gauge(
+        "penstock_image_backlog_bytes", "Received and not yet released by the slowest subscriber."
     )
-    behind = GaugeMetricFamily(
-        "penstock_image_backlog_bytes", "Received and not yet released by the slowest subscriber.",
-        labels=labels,
-    )
-    gaps = GaugeMetricFamily("penstock_image_gaps", "Gaps open now.", labels=labels)
-    lost = CounterMetricFamily(
-        "penstock_image_lost_bytes", "Bytes that were missing at first.", labels=labels
-    )
-    window = GaugeMetricFamily(
-        "penstock_image_window_bytes", "Receiver window.", labels=labels
-    )
-    buffer = GaugeMetricFamily(
+    gaps = gauge("penstock_image_gaps", "Gaps open now.")
+    lost = counter("penstock_image_lost_bytes", "Bytes that were missing at first.")
+    window = gauge("penstock_image_window_bytes", "Receiver window.")
+    buffer = gauge(
         "penstock_image_receive_buffer_bytes",
-        "Receive buffer of its socket; less than the window invites loss.", labels=labels,
+        "Receive buffer of its socket; less than the window invites loss.",
     )
-    failures = CounterMetricFamily(
+    failures = counter(
         "penstock_image_congestion_failures",
         "Calls of a congestion control in Python that raised, were late, or answered no window.",
-        labels=labels,
     )
     for row in rows:
-        values = [
-            str(row.image_id), row.channel, str(row.stream_id), str(row.session_id), row.source
-        ]
-        position.add_metric(values, row.position)
-        behind.add_metric(values, max(row.position - row.slowest_subscriber, 0))
-        gaps.add_metric(values, row.gaps)
-        lost.add_metric(values, row.lost_bytes)
-        window.add_metric(values, row.window_bytes)
-        buffer.add_metric(values, row.rcvbuf_bytes)
-        failures.add_metric(values, row.congestion_failures)
-    yield from (position, behind, gaps, lost, window, buffer, failures)
+        of = labels({
+            "image": row.image_id, "channel": row.channel, "stream": row.stream_id,
+            "session": row.session_id, "source": row.source,
+        })
+        position.add(of, row.position)
+        behind.add(of, max(row.position - row.slowest_subscriber, 0))
+        gaps.add(of, row.gaps)
+        lost.add(of, row.lost_bytes)
+        window.add(of, row.window_bytes)
+        buffer.add(of, row.rcvbuf_bytes)
+        failures.add(of, row.congestion_failures)
+    return (position, behind, gaps, lost, window, buffer, failures)
 
 
-def _groups(rows: list[GroupStatus]) -> Iterator[Metric]:
-    labels = ["group", "name", "channel", "stream"]
-    lag = GaugeMetricFamily(
-        "penstock_group_lag_bytes", "Received and not yet acknowledged.", labels=labels
+def _groups(rows: list[GroupStatus]) -> tuple[Family, ...]:
+    _, gauge = makers("group", "name", "channel", "stream")
+    lag = gauge("penstock_group_lag_bytes", "Received and not yet acknowledged.")
+    left = gauge(
+        "penstock_group_window_left_bytes",
+        "Bytes that senders may still send before the group holds them: the least of its streams.",
     )
-    credit = GaugeMetricFamily(
-        "penstock_group_credit_bytes",
-        "What senders may still send before the group holds them: the least of its streams.",
-        labels=labels,
-    )
-    expires = GaugeMetricFamily(
-        "penstock_group_expires_seconds", "Time to its expiry, unless it is heard of.",
-        labels=labels,
+    expires = gauge(
+        "penstock_group_expires_seconds", "Time to its expiry, if no request keeps it alive."
     )
     for row in rows:
-        values = [str(row.group_id), row.name, row.channel, str(row.stream_id)]
-        lag.add_metric(values, row.lag_bytes)
-        expires.add_metric(values, row.expires_s)
-        if row.credit_bytes >= 0:
-            credit.add_metric(values, row.credit_bytes)
-    yield from (lag, credit, expires)
+        of = labels({
+            "group": row.group_id, "name": row.name, "channel": row.channel,
+            "stream": row.stream_id,
+        })
+        lag.add(of, row.lag_bytes)
+        expires.add(of, row.expires_s)
+        if row.window_left_bytes >= 0:
+            left.add(of, row.window_left_bytes)
+    return (lag, left, expires)
 
 
-def make_app(collector: DaemonCollector, healthy: Callable[[], bool]) -> Starlette:
-    """/metrics and /healthz."""
-    registry = CollectorRegistry()
-    registry.register(collector)
+def make_app(reader: StatusReader, cnc: Cnc, healthy: Callable[[], bool]) -> Starlette:
+    """Return the application with /metrics, /flows, /flows/ID and /healthz."""
 
     async def metrics(request: Request) -> Response:
-        return Response(generate_latest(registry), media_type=_CONTENT_TYPE)
+        found = await reader.read(lambda status: text_of(status, cnc.counter), peers=False)
+        return Response(found, media_type=_CONTENT_TYPE)
+
+    async def all_flows(request: Request) -> Response:
+        def page(status: DaemonStatus) -> bytes:
+            return json.dumps(flows(to_dict(status))).encode()
+
+        return Response(await reader.read(page, peers=False), media_type=_JSON)
+
+    async def one_flow(request: Request) -> Response:
+        publication_id: int = request.path_params["publication_id"]
+        found = await reader.publication(publication_id)
+        if found is None:
+            why = f"no publication has the id {publication_id}; GET /flows lists all"
+            return JSONResponse({"error": why}, status_code=404)
+        return JSONResponse(found)
 
     async def health(request: Request) -> Response:
         if healthy():
             return PlainTextResponse("ok\n")
         return PlainTextResponse("the data plane stands still\n", status_code=503)
 
-    return Starlette(routes=[Route("/metrics", metrics), Route("/healthz", health)])
+    return Starlette(routes=[
+        Route("/metrics", metrics), Route("/flows", all_flows),
+        Route("/flows/{publication_id:int}", one_flow), Route("/healthz", health),
+    ])
 
 
 async def serve_metrics(app: Starlette, listener: socket.socket) -> None:
-    """Serve on a listening socket, which is taken over, until cancelled."""
+    """Serve on a listening socket until cancelled. Takes the socket over."""
     config = Config()
     config.bind = [f"fd://{listener.detach()}"]
     config.graceful_timeout = 0.5

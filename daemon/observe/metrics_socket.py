@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The socket of the metrics: bound when the daemon starts, served once somebody connects.
+"""The socket of the metrics: bound when the daemon starts, served from the first connection on.
 
 The first connection loads the web server and its libraries; until then it waits in the backlog of
 the socket.  A daemon without a scraper starts faster and needs less memory.
@@ -21,13 +21,13 @@ from penstock.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from penstock.core.admin import Cnc
-    from penstock.daemon.observe.status import DaemonStatus
+    from penstock.daemon.observe.reader import StatusReader
 
 _LOG = logging.getLogger("penstock.daemon")
 
 
 def open_listener(listen: str, *, directory: Path, file_mode: int) -> socket.socket:
-    """A bound socket for "unix:PATH" (in the directory when relative) or "host:port".
+    """Return a bound socket for "unix:PATH" (in the directory if relative) or "host:port".
 
     :raises ConfigurationError: the address cannot be bound.
     """
@@ -70,10 +70,10 @@ def _unix_listener(path: Path, file_mode: int) -> socket.socket:
 async def serve_on_demand(
     listener: socket.socket,
     cnc: Cnc,
-    snapshot: Callable[[], DaemonStatus],
+    reader: StatusReader,
     healthy: Callable[[], bool],
 ) -> None:
-    """Serve metrics on the listener, which is taken over, until cancelled."""
+    """Serve metrics on the listener until cancelled. Takes the listener over."""
     path = listener.getsockname() if listener.family == socket.AF_UNIX else ""
     try:
         with listener:
@@ -85,7 +85,7 @@ async def serve_on_demand(
             except ImportError as error:
                 _LOG.error("metrics are not served: %s: install penstock again", error)
                 return
-            app = metrics.make_app(metrics.DaemonCollector(cnc, snapshot), healthy)
+            app = metrics.make_app(reader, cnc, healthy)
             await metrics.serve_metrics(app, listener)
     finally:
         if path:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host's streams at one moment, for the trace: daemon and simulator take the same."""
+"""Samples of a host's streams for the trace, the same in daemon and simulator."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.core.driver import Driver
 from penstock.core.driver_types import Cause
 from penstock.daemon.conductor.snapshot import ImageSnapshot, PublicationSnapshot, Snapshot
 
-#: System counters that tell what the wire carried; each only grows.
+#: System counters of network traffic; each only grows.
 COUNTERS: Final = {
     "sent_bytes": 0, "received_bytes": 1, "naks_sent": 5, "naks_received": 6,
     "status_messages_sent": 7, "status_messages_received": 8, "heartbeats_sent": 9,
@@ -23,15 +23,12 @@ COUNTERS: Final = {
 def sample(
     snapshot: Snapshot, driver: Driver, shared: Shared, cnc: Cnc, *, now_ns: int
 ) -> dict[str, Any]:
-    """Fields of a ``sample``; positions in bytes.  Conductor thread."""
+    """Return the fields of a ``sample``; positions in bytes. Any thread."""
+    publications = (_publication(p, driver, shared, now_ns) for p in snapshot.publications)
+    images = (_image(image, driver) for image in snapshot.images if not image.released)
     return {
-        "publications": [
-            _publication(publication, driver, shared, now_ns)
-            for publication in snapshot.publications
-        ],
-        "images": [
-            _image(image, driver) for image in snapshot.images if not image.released
-        ],
+        "publications": [row for row in publications if row],
+        "images": [row for row in images if row],
         "counters": {name: cnc.counter(number) for name, number in COUNTERS.items()},
     }
 
@@ -39,7 +36,11 @@ def sample(
 def _publication(
     publication: PublicationSnapshot, driver: Driver, shared: Shared, now_ns: int
 ) -> dict[str, Any]:
-    live = driver.publication_status(publication.id)
+    """Return the fields of a publication; none if it has ended."""
+    try:
+        live = driver.publication_status(publication.id)
+    except KeyError:
+        return {}
     pressure = shared.read_pressure(publication.slot)
     blocked_ns = sum(pressure.blocked_ns)
     if pressure.cause != Cause.NONE:
@@ -58,7 +59,11 @@ def _publication(
 
 
 def _image(image: ImageSnapshot, driver: Driver) -> dict[str, Any]:
-    live = driver.image_status(image.id)
+    """Return the fields of an image; none if it has ended."""
+    try:
+        live = driver.image_status(image.id)
+    except KeyError:
+        return {}
     return {
         "image_id": image.id,
         "stream_id": image.stream_id,

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon's status: what GetStatus answers and ``penstock stat --json`` prints.
+"""The daemon's status: the reply to GetStatus, which ``penstock stat --json`` prints.
 
 The classes are the schema; :func:`to_dict` makes plain data of it.  Positions are bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 
 from penstock.core.admin import Cnc, Shared
 from penstock.core.driver import Driver
-from penstock.core.driver_types import Agent, ReceiverView
-from penstock.core.pressure import PressureView, cause_name
+from penstock.core.driver_types import Agent, ReceiverView, SlotKind
+from penstock.core.pressure import WATERMARKS, PressureView, cause_name
 from penstock.daemon.conductor.snapshot import (
     ClientSnapshot,
     EndpointSnapshot,
@@ -23,8 +23,7 @@ from penstock.daemon.conductor.snapshot import (
     Snapshot,
     SubscriptionSnapshot,
 )
-from penstock.daemon.groups.logs import GroupLogs
-from penstock.daemon.groups.status import GroupStatus, group_status
+from penstock.daemon.groups.status import GroupStatus
 from penstock.daemon.strategies import Running, StrategyHost
 
 
@@ -41,18 +40,18 @@ class ClientStatus:
 
 @attrs.frozen(kw_only=True)
 class ReceiverStatus:
-    """A receiver of a publication, as its last status message has it."""
+    """A receiver of a publication, from its last status message."""
 
     receiver_id: int
     address: str
     position: int
     window: int
     penstock: bool
-    reason: str                         # why it holds the stream by itself, "" it does not
-    reason_client: int                  # its client that is behind, 0 unknown
-    reason_name: str                    # of that client, "" not stated
-    reason_host: str                    # where it runs, "" not stated
-    backlog_bytes: int                  # what that client has not read
+    reason: str                         # its own reason to limit the stream, "" none
+    reason_client: int                  # its client that lags, 0 unknown
+    reason_name: str                    # name of that client, "" not stated
+    reason_host: str                    # host of that client, "" not stated
+    backlog_bytes: int                  # bytes that this client has not read
 
 
 @attrs.frozen(kw_only=True)
@@ -71,20 +70,29 @@ class PublicationStatus:
     consumer_position: int
     limit: int
     strategy: str                       # flow control, as written
-    rate_bytes_per_s: int               # ps-rate or NAK-strength, whichever is less; 0: none
+    rate_bytes_per_s: int               # the lower of ps-rate and the NAK-strength rate; 0: none
     pressure_signals: int               # PRESSURE frames heard
-    strategy_failures: int              # of a strategy in Python: raised, nonsense, late
-    cause: str                          # what holds it now
-    culprit: str                        # through whose fault, "" unknown
-    culprit_client: int                 # the client behind that: of this host or the receiver's
+    strategy_failures: int  # failures of a Python strategy: exception, invalid answer, late answer
+    cause: str                          # the cause that blocks it now
+    culprit: str                        # culprit of that cause, "" unknown
+    culprit_client: int                 # the client that lags: of this host, or of the receiver
     culprit_name: str                   # its name, "" unknown
-    backlog_bytes: int                  # what it has not read, 0 unknown
-    held_ns: int                        # since when that cause and culprit hold it
-    blocked_ns: dict[str, int]          # by cause, since the start, the running interval included
-    blocked_by_ns: dict[str, int]       # by culprit, in the same way: equal sums
-    refused: dict[str, int]             # offers, by the cause that bound then
-    refused_ns: int                     # from first refusals to next successes
+    backlog_bytes: int                  # bytes that this client has not read, 0 unknown
+    held_ns: int                        # since when that cause and culprit block it
+    blocked_ns: dict[str, int]          # time by cause since the start, with the running interval
+    blocked_by_ns: dict[str, int]       # time by culprit, with the same sum
+    refused: dict[str, int]             # refused offers, by the cause that bound
+    refused_ns: int                     # time from first refusals to next successes
     refused_episodes: int
+    queue_depth_bytes: int              # accepted and not sent; IPC: not read by the slowest reader
+    queue_peak_bytes: int               # the most of it
+    watermark: str                      # normal, high_watermark, paused or low_watermark
+    pressure_events: int                # times that publishers reached the depth
+    pressure_ns: int                    # from then until the log had drained
+    drained_messages: int               # in ended episodes
+    policy: str                         # when its log is full, "" as Aeron
+    dropped_messages: int               # by that policy
+    dropped_bytes: int
     peers: list[ReceiverStatus]         # live receivers
     log_bytes: int
 
@@ -105,12 +113,13 @@ class ImageStatus:
     gaps: int
     lost_bytes: int
     log_bytes: int
-    foreign_datagrams: int = 0          # of sources that are not followed: dropped
+    foreign_datagrams: int = 0          # dropped datagrams of sources that it does not follow
     window_bytes: int = 0               # receiver window
     rcvbuf_bytes: int = 0               # receive buffer of its socket, as SO_RCVBUF counts
-    rcvbuf_wanted_bytes: int = 0        # what its window asks for
+    rcvbuf_wanted_bytes: int = 0        # receive buffer for its window
     congestion: str = "static"          # congestion control, with its options
-    congestion_failures: int = 0        # of a class in Python: raised, nonsense, late
+    # failures of a Python class: exception, invalid answer, late answer
+    congestion_failures: int = 0
 
 
 @attrs.frozen(kw_only=True)
@@ -185,7 +194,8 @@ def _backlog(
     view: PressureView, publication: PublicationSnapshot, position: int,
     counter: Callable[[int], int],
 ) -> int:
-    """What the client that is behind has not read: of this host by its position, else as stated."""
+    """Return the unread bytes of the lagging client: from its position if it is local, else as
+    stated."""
     if view.culprit.address or not view.culprit.id:
         return view.backlog_bytes
     read = [
@@ -198,10 +208,21 @@ def _backlog(
 def publication_status(
     publication: PublicationSnapshot, driver: Driver, shared: Shared, *,
     counter: Callable[[int], int], now_ns: int, running: Running | None = None,
-) -> PublicationStatus:
-    live = driver.publication_status(publication.id)
+    peers: bool = True,
+) -> PublicationStatus | None:
+    """Return the status of a publication; None: it ended after the snapshot.  Any thread.
+
+    :param peers: read its receivers too.
+    """
+    try:
+        live = driver.publication_status(publication.id)
+        found = driver.publication_receivers(publication.id) if peers else ()
+    except KeyError:
+        return None
     view = shared.read_pressure(publication.slot)
-    peers = [_receiver(v) for v in driver.publication_receivers(publication.id)]
+    levels = view.levels_at(now_ns)
+    if shared.slot_id(SlotKind.PUBLICATION, publication.slot) != publication.id:
+        return None
     client, name = view.client
     return PublicationStatus(
         publication_id=publication.id,
@@ -232,13 +253,23 @@ def publication_status(
         refused=view.refusals(),
         refused_ns=view.refused_ns,
         refused_episodes=view.refused_episodes,
-        peers=peers,
+        queue_depth_bytes=max(0, live.producer_position - live.consumer_position),
+        queue_peak_bytes=levels.peak_bytes,
+        watermark=WATERMARKS.get(levels.watermark, "normal"),
+        pressure_events=levels.pressed_episodes,
+        pressure_ns=levels.pressed_ns,
+        drained_messages=levels.drained_messages,
+        policy=publication.plan.policy,
+        dropped_messages=view.dropped_messages,
+        dropped_bytes=view.dropped_bytes,
+        peers=[_receiver(receiver) for receiver in found],
         log_bytes=publication.log.reserved_bytes,
     )
 
 
 def _failures(owner: PublicationSnapshot | ImageSnapshot, running: Running | None) -> int:
-    """Calls of a class in Python that raised, answered nonsense, or were late."""
+    """Return the number of calls of a Python class that raised, gave an invalid answer or were
+    late."""
     answers = 0 if running is None else running.raised + running.nonsense
     return owner.late_limits + answers
 
@@ -246,10 +277,14 @@ def _failures(owner: PublicationSnapshot | ImageSnapshot, running: Running | Non
 def image_status(
     image: ImageSnapshot, driver: Driver, running: Running | None = None
 ) -> ImageStatus | None:
-    """None once the receiver has let go of it: what is left is a file for slow subscribers."""
+    """Return the status of an image; None after the receiver has released it, when only a file for
+    slow subscribers remains, and after its end.  Any thread."""
     if image.released:
         return None
-    live = driver.image_status(image.id)
+    try:
+        live = driver.image_status(image.id)
+    except KeyError:
+        return None
     return ImageStatus(
         image_id=image.id,
         channel=image.channel,
@@ -310,9 +345,20 @@ class DaemonFacts:
 
 def take(
     facts: DaemonFacts, snapshot: Snapshot, driver: Driver, cnc: Cnc, shared: Shared, *,
-    now_ns: int, malformed: int, strategies: StrategyHost, logs: GroupLogs,
+    now_ns: int, malformed: int, strategies: StrategyHost, groups: Sequence[GroupStatus],
+    peers: bool = True,
 ) -> DaemonStatus:
-    """Return the daemon's status: a snapshot and live positions.  Conductor thread."""
+    """Return the daemon's status: a snapshot and live positions.  Any thread.
+
+    :param peers: read the receivers of each publication too.
+    """
+    publications = (
+        publication_status(
+            publication, driver, shared, counter=cnc.counter, now_ns=now_ns,
+            running=strategies.get(publication.id), peers=peers,
+        )
+        for publication in snapshot.publications
+    )
     images = (
         image_status(image, driver, strategies.get(image.id)) for image in snapshot.images
     )
@@ -329,16 +375,10 @@ def take(
         malformed_messages=malformed,
         duty_cycles={agent.name.lower(): driver.duty_cycles(agent) for agent in Agent},
         clients=[client_status(client) for client in snapshot.clients],
-        publications=[
-            publication_status(
-                p, driver, shared, counter=cnc.counter, now_ns=now_ns,
-                running=strategies.get(p.id),
-            )
-            for p in snapshot.publications
-        ],
+        publications=[publication for publication in publications if publication is not None],
         images=[image for image in images if image is not None],
         subscriptions=[subscription_status(s) for s in snapshot.subscriptions],
         endpoints=[endpoint_status(e) for e in snapshot.endpoints],
-        groups=[group_status(group, logs, now_ns=now_ns) for group in snapshot.groups],
+        groups=list(groups),
         groups_expired=snapshot.groups_expired,
     )

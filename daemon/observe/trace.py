@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``penstock daemon --trace FILE``: what happened, as JSON lines: one object an event.
+"""``penstock daemon --trace FILE``: events as JSON lines, one object for each event.
 
-``{"t": ns, "host": name, "event": name, "fields": {...}}``: what the event feed tells, in its own
-words, and a ``sample`` of every stream (:mod:`penstock.daemon.observe.samples`) at a steady
-interval.  The simulator writes the same.
+``{"t": ns, "host": name, "event": name, "fields": {...}}``: the events of the event feed, and a
+``sample`` of every stream (:mod:`penstock.daemon.observe.samples`) at a constant interval.
 
-Callers only put entries into a bounded queue; a thread of the trace makes lines of them and writes
-them. A slow or full disk delays no caller. Entries without room are dropped and counted, and
-``trace_dropped`` marks the place.
+The simulator writes the same format. Callers put entries into a bounded queue, and the trace's
+thread formats and writes them, so a slow or full disk delays no caller. Entries without room are
+dropped and counted, and ``trace_dropped`` marks the place.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from penstock.core.errors import ConfigurationError
 
 _LOG = logging.getLogger("penstock.daemon")
 _BEGINNING: Final = b'{"t": '
-_TORN_BYTES: Final = 1 << 20            # a line that a killed daemon left is not longer
+_TORN_BYTES: Final = 1 << 20            # longest incomplete line of a killed daemon
 _CLOSE_S: Final = 2.0
 
 DROPPED: Final = "trace_dropped"
@@ -40,15 +39,15 @@ Entry = tuple[int, str, Mapping[str, Any]]
 
 
 def line(at_ns: int, host: str | None, name: str, fields: Mapping[str, Any]) -> str:
-    """One event, without a line's end."""
+    """Return one event as text, without a line end."""
     event = {"t": at_ns, "host": host, "event": name, "fields": fields}
     return json.dumps(event, default=str, skipkeys=True)
 
 
 class TraceFile:
     """Opened by :meth:`open`.  ``t`` is the wall clock of the moment when the trace was opened, and
-    from there on the monotonic clock: it never goes back, and traces of several hosts can be laid
-    side by side as well as their clocks agree."""
+    from there on the monotonic clock: the time never decreases, and traces of several hosts can be
+    compared as precisely as their clocks agree."""
 
     def __init__(self, path: Path, fd: int, *, host: str, file_bytes: int, queue: int) -> None:
         self._path = path
@@ -59,8 +58,8 @@ class TraceFile:
         self._bytes = os.fstat(fd).st_size
         self._epoch_ns = time.time_ns() - time.monotonic_ns()
         self._waiting: deque[Entry] = deque()
-        self._weight = 0                # streams and events in what waits
-        self._missing = 0               # not yet told
+        self._weight = 0                # number of waiting entries, by streams and events
+        self._missing = 0               # dropped entries that are not reported yet
         self._complained = False
         self._closing = False
         self._events = threading.Condition()
@@ -72,10 +71,10 @@ class TraceFile:
     def open(
         cls, name: str, *, directory: Path, host: str, file_bytes: int, queue: int = _QUEUE
     ) -> TraceFile:
-        """A new daemon continues the file of the old one.
+        """Open the file; a new daemon continues the file of the old one.
 
-        :raises ConfigurationError: it cannot be written, is something else, or lies in the
-            daemon's directory.
+        :raises ConfigurationError: the file cannot be written, is no trace, or lies in the daemon's
+            directory.
         """
         path = Path(name).absolute()
         if path.resolve().is_relative_to(directory.resolve()):
@@ -94,7 +93,8 @@ class TraceFile:
     # ---- who tells -------------------------------------------------------------------------------
 
     def put(self, name: str, fields: Mapping[str, Any], *, weight: int = 1) -> None:
-        """Told now; ``fields`` are not changed after.  Never waits for the disk."""
+        """Queue an event with the present time; ``fields`` must not change afterwards. Never waits
+        for the disk."""
         at_ns = time.monotonic_ns() + self._epoch_ns
         with self._events:
             if self._closing:
@@ -109,7 +109,7 @@ class TraceFile:
             self._events.notify()
 
     def _report_missing(self, at_ns: int) -> None:
-        """Under the lock."""
+        """Queue the number of dropped entries. Call it with the lock held."""
         if self._missing:
             self._waiting.append((at_ns, DROPPED, {"events": self._missing}))
             self._missing = 0
@@ -152,14 +152,15 @@ class TraceFile:
             self._on_failure(str(error), batch)
 
     def _begin_anew(self) -> None:
-        """The full file becomes FILE.1, in place of an older one."""
+        """Rename the full file to FILE.1, which replaces an older one, and begin a new file."""
         os.replace(self._path, f"{self._path}.1")
         fd = _open(self._path)
         os.close(self._fd)
         self._fd, self._bytes = fd, 0
 
     def _on_failure(self, why: str, batch: deque[Entry]) -> None:
-        """The batch is missing now, and what it told to be missing still is."""
+        """Count the failed batch as dropped, with the dropped entries that it would have
+        reported."""
         with contextlib.suppress(OSError):
             os.ftruncate(self._fd, self._bytes)         # no torn line
         untold = sum(int(fields["events"]) for _, name, fields in batch if name == DROPPED)
@@ -173,7 +174,7 @@ class TraceFile:
 
 
 def _open(path: Path) -> int:
-    """Open for appending whole lines, and ours alone."""
+    """Open the file for appending, with an exclusive lock."""
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
     fd = os.open(path, flags, 0o640)
     try:
@@ -193,7 +194,7 @@ def _open(path: Path) -> int:
 
 
 def _mend(fd: int, path: Path) -> None:
-    """Takes away a line that breaks off; a file that is no trace is not touched."""
+    """Remove an incomplete last line; do not touch a file that is no trace."""
     size = os.fstat(fd).st_size
     beginning = os.pread(fd, len(_BEGINNING), 0)
     if not _BEGINNING.startswith(beginning):

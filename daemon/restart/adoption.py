@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read a dead daemon's directory, and decide whether a new daemon can adopt it.
 
-It can when the journal is whole and of this version, ``cnc.dat`` and ``penstock.dat`` are valid,
-and somebody is left to go on for: a client whose process lives, a consumer group, or receivers of a
-publication whose end they have not confirmed. Otherwise the directory is wiped, and returning
-clients start over.
+It can if the journal is complete and of this version, if ``cnc.dat`` and ``penstock.dat`` are
+valid, and if the streams have a user: a client whose process lives, a consumer group, or receivers
+that have not confirmed the end of a publication. Otherwise the daemon deletes the directory's
+content, and returning clients add their objects again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SYSTEM_COUNTER: Final = 0
 
 @attrs.frozen(kw_only=True)
 class Adopted:
-    """A dead daemon's directory, open."""
+    """A dead daemon's directory, opened."""
 
     records: Mapping[journal.Key, Mapping[str, Any]]
     daemon_id: int
@@ -40,20 +40,22 @@ class Adopted:
 
 
 def _has_ended(fields: Mapping[str, Any]) -> bool:
-    """Whether a client's process is known to be gone.  One in another PID namespace is not."""
+    """Return whether a client's process is known to have ended; unknown in another PID
+    namespace."""
     pid, started = int(fields["pid"]), int(fields["started"])
     return pid > 0 and started > 0 and process_started(pid) != started
 
 
 def _is_owed(fields: Mapping[str, Any]) -> bool:
-    """Accepted data that receivers may still miss.  A client that ended while no daemon was there
-    left its publication active."""
+    """Return whether receivers may miss accepted data. A client that ended while no daemon ran left
+    its publication active."""
     unfinished = fields["state"] in ("active", "draining", "linger") and not fields["end_confirmed"]
     return bool(unfinished and fields["endpoint_id"] != 0)
 
 
 def adopt(directory: Path) -> Adopted | None:
-    """None when there is nothing to go on with; why goes to the log."""
+    """Open the directory for adoption. Return None, and log the reason, if there is nothing to
+    adopt."""
     try:
         records = journal.read(directory)
         if not records:
@@ -76,7 +78,7 @@ def adopt(directory: Path) -> Adopted | None:
             raise
     except (PenstockError, OSError, KeyError, TypeError) as error:
         _LOG.warning(
-            "%s: what the last daemon left cannot be adopted, streams start anew: %s",
+            "%s: what the last daemon left cannot be adopted, clients begin new sessions: %s",
             directory, error,
         )
         return None
@@ -84,8 +86,8 @@ def adopt(directory: Path) -> Adopted | None:
 
 
 def sweep(directory: Path, cnc: admin.Cnc, shared: admin.Shared, conductor: Conductor) -> None:
-    """Delete logs that no client has any more, and free counters and slots later: clients that were
-    not notified yet may still write to them."""
+    """Delete logs without a client. Free counters and slots later, because clients that were not
+    notified yet may still write to them."""
     used = conductor.in_use()
     for folder in ("publications", "images"):
         for entry in os.scandir(directory / folder):

@@ -2,9 +2,9 @@
 """How a daemon ends (docs/restart.md): it hands its streams over to the next daemon, or drains
 them.
 
-A hand-over changes nothing that the next daemon needs.  The clients' connections close, the data
-plane's threads finish the work at hand, and directory and journal stay as a kill would leave them.
-If no client and no group is left, nothing stays.  A drain ends every stream in order first.
+A hand-over changes nothing that the next daemon needs. The clients' connections close, the data
+plane's threads finish their work, and directory and journal stay as after a kill. If no client and
+no group is left, the daemon removes the directory. A drain ends every stream in order first.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from penstock.daemon.leases import LeaseSocket
 
 _LOG = logging.getLogger("penstock.daemon")
 _STEP_S: Final = 0.02
-_SEND_S: Final = 2.0                    # for what departed clients left to be sent
-_CONFIRM_S: Final = 0.5                 # for retransmits of what was sent: several NAK delays
-_LEAVE_S: Final = 0.5                   # for clients to leave by themselves before a drain
+_SEND_S: Final = 2.0                    # longest wait for unsent data of departed clients
+_CONFIRM_S: Final = 0.5                 # time for retransmits of sent data: several NAK delays
+_LEAVE_S: Final = 0.5                   # time for clients to leave before a drain
 _MAX_TEXTS: Final = 100
 
 Signals = AsyncIterator[int]
@@ -38,7 +38,7 @@ Signals = AsyncIterator[int]
 
 @attrs.define(eq=False, kw_only=True)
 class Ending:
-    """The end of one daemon; the trio thread uses it."""
+    """Ends a daemon by a drain or a hand-over. Only the trio thread uses it."""
 
     snapshot: Callable[[], Snapshot]
     """Of the conductor."""
@@ -47,15 +47,15 @@ class Ending:
     unsent_bytes: Callable[[int], int]
     """Of a publication."""
     last: contextlib.ExitStack
-    """Closed by its owner when the directory is let go."""
+    """The owner closes it when the directory is released."""
     _requested: trio.Event = attrs.field(factory=trio.Event)
     _hurry: trio.Event = attrs.field(factory=trio.Event)
     _drain: Drain | None = None
     _requesters: list[socket.socket] = attrs.field(factory=list)
 
     async def watch_signals(self, signals: Signals, config: StopConfig) -> None:
-        """Obeys the first.  A second one ends a drain early: what is not sent by then is handed
-        over."""
+        """Handle signals: the first begins the end, a second one ends a drain early and hands
+        unsent data over."""
         drain = Drain(timeout_ns=config.drain_timeout_ns) if config.drain else None
         async for number in signals:
             if self._requested.is_set():
@@ -70,14 +70,14 @@ class Ending:
             self._requested.set()
 
     def on_drain(self, connection: socket.socket, request: Drain) -> None:
-        """A request, answered at the end; its connection closes when the directory is let go, or at
-        once if the daemon hands over already."""
+        """Take a request to drain. It is answered at the end; its connection closes when the
+        directory is released, or at once if the daemon already hands over."""
         connection.setblocking(False)
         if self._requested.is_set() and self._drain is None:
             connection.close()
             return
         _LOG.info("draining, by request")
-        if self._drain is not None:     # what both allow is discarded
+        if self._drain is not None:     # data is discarded only if both requests allow it
             discard = self._drain.discard and request.discard
             request = attrs.evolve(self._drain, discard=discard)
         self._drain = request
@@ -86,8 +86,8 @@ class Ending:
         self._requested.set()
 
     async def run(self, leases: LeaseSocket) -> str:
-        """Waits for the first request and carries it out.  Returns what the next daemon needs in
-        the directory; empty: nothing, so that the directory can go."""
+        """Wait for the first request and execute it. Return the content that the next daemon needs;
+        empty: none, so that the directory can be removed."""
         await self._requested.wait()
         leases.stop_listening()
         if self._drain is None:
@@ -122,7 +122,7 @@ class Ending:
         ]
 
     def _unsent(self) -> list[str]:
-        """What departed clients left to the daemon and no receiver has yet."""
+        """Return the data of departed clients that no receiver has yet."""
         return [
             f"{self.unsent_bytes(p.id)} unsent bytes of stream {p.stream_id}, session "
             f"{p.session_id}, on {p.plan.channel}"
@@ -153,13 +153,13 @@ class Ending:
             _LOG.warning("drain: discarding %s", text)
         drained = Drained(kept=[] if discard else texts, discarded=texts if discard else [])
         for connection in self._requesters:
-            with contextlib.suppress(OSError):      # it did not wait
+            with contextlib.suppress(OSError):      # the daemon did not wait
                 connection.send(codec.encode(drained, 1))
         return "" if discard else "; ".join(texts)
 
     async def _until(self, done: Callable[[], bool], patience_s: float) -> None:
-        """Checks the state that others change, until it is as wanted, ``patience_s`` is over or
-        somebody is in a hurry."""
+        """Check a condition repeatedly until it is true, ``patience_s`` is over, or a second signal
+        arrives."""
         with trio.move_on_after(patience_s):
             while not done() and not self._hurry.is_set():
                 with trio.move_on_after(_STEP_S):

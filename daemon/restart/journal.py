@@ -6,9 +6,9 @@ without fields erases its key.  A record is
 
     length u32 | crc of length u32 | crc of body u32 | body (msgpack: [kind, key, fields])
 
-all little-endian. Each record is one write. A daemon that is killed leaves whole records and at
-most one incomplete record at the end of the file. Readers ignore it, since no client was notified
-of it. Everything else that does not fit is damage, and the journal is refused. The journal lives in
+all little-endian. Each record is one write. A killed daemon leaves whole records and at most one
+incomplete record at the end of the file. Readers ignore the incomplete record, because no client
+was notified of it. Any other error is damage, and the journal is refused. The journal lives in
 shared memory like the rest of the directory, so it is never synced to a disk.
 """
 
@@ -31,7 +31,7 @@ from penstock.core.errors import PenstockError
 from penstock.daemon.conductor.state import model
 
 NAME: Final = "registry.journal"
-FORMAT: Final = 7                       # to be raised when what records hold changes
+FORMAT: Final = 9                       # raise it when the content of records changes
 _HEAD: Final = b"PENSTOCK-REGISTRY %d\n" % FORMAT
 _ANY_HEAD: Final = re.compile(rb"PENSTOCK-REGISTRY (\d{1,9})\n")
 _HEAD_BYTES: Final = 64
@@ -60,7 +60,7 @@ _NAMES: Final[dict[type[Any], str]] = {cls: name for name, cls in _CLASSES.items
 
 
 class JournalDamaged(PenstockError):
-    """The journal is of another version or damaged; the text says what is wrong with it."""
+    """The journal has another version or is damaged; the text states the error."""
 
 
 # ---- values --------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ def _restored(code: int, data: bytes) -> Any:
 
 
 def encode(kind: str, key: tuple[int, ...], fields: Fields | None) -> bytes:
-    """One record; ``fields`` None erases the key."""
+    """Return one record; ``fields`` None erases the key."""
     body = _pack([kind, list(key), None if fields is None else dict(fields)])
     length = _LENGTH.pack(len(body))
     return _FRAME.pack(len(body), zlib.crc32(length), zlib.crc32(body)) + body
@@ -110,11 +110,11 @@ def decode(data: bytes) -> dict[Key, dict[str, Any]]:
     """Return the records that are valid at the end of the journal, in the order of first
     registration.
 
-    :raises JournalDamaged: it is not a journal of this version, or something in it was changed.
+    :raises JournalDamaged: the file has another format, or its content was changed.
     """
     if not data.startswith(_HEAD):
         if _HEAD.startswith(data):
-            return {}                   # its writer died over the first line
+            return {}                   # its writer died while it wrote the first line
         raise JournalDamaged(f"{NAME} is not of format {FORMAT}")
     found: dict[Key, dict[str, Any]] = {}
     at = len(_HEAD)
@@ -147,7 +147,8 @@ def _apply(found: dict[Key, dict[str, Any]], body: bytes, at: int) -> None:
 
 
 def format_of(directory: Path) -> int | None:
-    """The format of a dead daemon's journal; None: it left none, or no line that states one."""
+    """Return the format of a dead daemon's journal; None: there is no journal, or it states no
+    format."""
     try:
         with (directory / NAME).open("rb") as file:
             line = file.read(_HEAD_BYTES)
@@ -158,9 +159,9 @@ def format_of(directory: Path) -> int | None:
 
 
 def read(directory: Path) -> dict[Key, dict[str, Any]] | None:
-    """The registrations of a dead daemon, None when it left no journal.
+    """Return the registrations of a dead daemon, None if it left no journal.
 
-    :raises JournalDamaged: it is not a journal of this version, or something in it was changed.
+    :raises JournalDamaged: the file has another format, or its content was changed.
     """
     try:
         return decode((directory / NAME).read_bytes())
@@ -177,9 +178,9 @@ class Journal:
     def __init__(
         self, directory: Path, *, file_mode: int, on_failure: Callable[[str], None]
     ) -> None:
-        """Begins empty, beside an old one, which stays until :meth:`install`."""
+        """Begin an empty journal; an old journal stays until :meth:`install`."""
         self._path = directory / NAME
-        self._mode = file_mode & 0o700 | 0o600      # tokens are in it
+        self._mode = file_mode & 0o700 | 0o600      # it contains tokens
         self._on_failure = on_failure
         self._state: dict[Key, dict[str, Any]] = {}
         self._fd = -1
@@ -188,7 +189,7 @@ class Journal:
         self._broken = False
 
     def install(self) -> None:
-        """Writes what holds into a new file, which takes the place of the old one at once."""
+        """Write the present registrations to a new file, which replaces the old one atomically."""
         making = self._path.with_suffix(".new")
         blob = _HEAD + b"".join(
             encode(kind, key, fields) for (kind, key), fields in self._state.items()
@@ -207,8 +208,8 @@ class Journal:
         self._compact_at = 2 * len(blob) + _COMPACT_BYTES
 
     def record(self, kind: str, key: tuple[int, ...], fields: Fields | None) -> None:
-        """Remembers a change. Without room for the journal nothing can be adopted. The file is
-        removed, so that the next daemon does not believe an old one."""
+        """Record a change. If there is no room for it, no daemon can adopt the streams. The file is
+        then removed, so that the next daemon does not trust an outdated one."""
         if fields is None:
             self._state.pop((kind, key), None)
         else:
@@ -230,8 +231,8 @@ class Journal:
             )
 
     def settle(self) -> bool:
-        """Whether the file holds all registrations.  If there was no room for it before, tries
-        again."""
+        """Return whether the file holds all registrations; try again if there was no room
+        before."""
         if self._broken:
             try:
                 self.install()

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workloads of ``penstock bench``: daemons and clients as processes of their own, measured from
-outside. The peers below ``bench/`` speak the same protocol to the same harness."""
+"""Workloads of ``penstock bench``: daemons and clients in separate processes, measured by a
+harness. The peers below ``bench/`` use the same protocol with the harness."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a publisher and a subscriber, or a pinger and a ponger, and bills all processes.
+"""Run a publisher and a subscriber, or a pinger and a ponger, and measure all processes.
 
-Rates are the subscriber's: its count between two moments of its own clock.  Processor time is what
-all processes used between the two marks, divided by the same messages.
+A rate is the subscriber's count between two moments of its own clock. Processor time is the time of
+all processes between the two marks, divided by the same messages.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def many_streams(
     subscriber.expect("ready", READY_S)
     publisher.expect("ready", READY_S)
     subscriber.expect("connected", READY_S)
-    time.sleep(1.5)  # what follows an addition is over
+    time.sleep(1.5)  # the work after an addition has ended
     bill = _Bill([*others, publisher, subscriber])
     publisher.say("go")
     patience_s = warmup_s + seconds + _SLACK_S

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the two sides of a measurement live: both on loopback, or in two network namespaces."""
+"""The two sides of a measurement: both on loopback, or in two network namespaces."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class Network:
 
 @contextlib.contextmanager
 def network(*, veth: bool) -> Iterator[Network]:
-    """Loopback, or a veth pair between two namespaces that are gone afterwards (needs root)."""
+    """Provide loopback, or a veth pair between two namespaces that are removed afterwards (needs
+    root)."""
     if not veth:
         here = Side(address="127.0.0.1")
         yield Network(name="loopback", a=here, b=here)
@@ -70,7 +71,7 @@ def _ip(*arguments: str) -> None:
 
 
 def free_port() -> int:
-    """A port that no socket of this namespace has, for UDP and TCP."""
+    """Return a port that no socket of this namespace uses, for UDP and TCP."""
     with (
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams,
         socket.socket(socket.AF_INET, socket.SOCK_STREAM) as stream,

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measured processes: started with a death signal, spoken to by lines, billed by the kernel."""
+"""Measured processes: started with a death signal, controlled by lines of text, with CPU times from
+the kernel."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _CPU_CLOCK = 2  # CPUCLOCK_SCHED: what the scheduler charged to the process, in 
 
 
 class BenchError(PenstockError):
-    """A measured process failed; the text carries what it said."""
+    """A measured process failed; the text contains its output."""
 
 
 class Process:
@@ -67,7 +68,7 @@ class Process:
         self._lines.put(None)
 
     def expect(self, event: str, timeout_s: float) -> dict[str, Any]:
-        """The next line with that event; other lines are passed over."""
+        """Return the next line with that event; skip other lines."""
         deadline = time.monotonic() + timeout_s
         while True:
             try:
@@ -93,11 +94,11 @@ class Process:
             raise self._failure(f"does not hear {text!r}") from None
 
     def cpu_ns(self) -> int:
-        """Processor time of all threads so far, living and ended."""
+        """Return the processor time of all threads so far, living and ended."""
         return time.clock_gettime_ns((~self.pid << 3) | _CPU_CLOCK)
 
     def stop(self) -> None:
-        """Ends it: end of input, SIGTERM, SIGKILL."""
+        """End the process: by the end of its input, then SIGTERM, then SIGKILL."""
         process = self._process
         if process.stdin is not None:
             with contextlib.suppress(OSError):

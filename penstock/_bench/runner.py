@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""penstock measured: daemons and clients started, measured and removed."""
+"""Start, measure and remove the daemons and clients of penstock."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Settings:
 
 
 def run(work: str, settings: Settings) -> dict[str, Any]:
-    """One measurement of ``work``; nothing is left of it afterwards."""
+    """Run one measurement of ``work``, and remove its files afterwards."""
     with network(veth=settings.veth and work != "ipc") as where:
         result = _MEASUREMENTS[work](settings, where)
     facts = attrs.asdict(settings)
@@ -78,7 +78,7 @@ class Hosts:
 
 @contextlib.contextmanager
 def hosts(settings: Settings, where: Network, *, count: int = 2) -> Iterator[Hosts]:
-    """Starts the daemons; stops them and removes their directories."""
+    """Start the daemons; at the end stop them and remove their directories."""
     base = Path(tempfile.mkdtemp(prefix="penstock-bench-", dir=_MEMORY))
     try:
         with contextlib.ExitStack() as stack:
@@ -92,7 +92,7 @@ def hosts(settings: Settings, where: Network, *, count: int = 2) -> Iterator[Hos
                 for directory, side in zip(directories, sides, strict=True)
             )
             for daemon in daemons:
-                daemon.expect("text", 30.0)  # it says where it serves
+                daemon.expect("text", 30.0)  # it prints its address
             yield Hosts(daemons=daemons, directories=directories)
     finally:
         shutil.rmtree(base, ignore_errors=True)
@@ -207,7 +207,7 @@ def _many(
 
 
 def _streams(settings: Settings, where: Network) -> dict[str, Any]:
-    """1 000 open streams against as many as are busy, one after the other."""
+    """Measure with 1 000 open streams, then with only the busy streams."""
     few, many = (
         _streams_once(attrs.evolve(settings, streams=count), where)
         for count in (settings.busy, 1000)

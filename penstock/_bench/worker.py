@@ -133,7 +133,7 @@ def _receive_batches(
     while measure.tick(load.messages):
         batch: MessageBatch = subscription.poll_batch(_BUSY_BATCH)
         if len(batch):
-            # A consumer that takes the batch as columns: here the hash, in C.
+            # A consumer that reads the batch as columns: here the hash, in C.
             messages = batch._messages
             assert messages is not None
             load.fold_messages(messages.native, len(batch))
@@ -285,7 +285,7 @@ def _imaged(subscription: Subscription) -> None:
 
 
 def _linger(_orders: Orders) -> None:
-    """Stays, streams open, until the harness ends the input."""
+    """Keep the streams open until the harness ends the input."""
     while True:
         time.sleep(3600)
 

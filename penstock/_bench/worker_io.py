@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A measured client's side of the harness's protocol.
 
-Every client, of penstock or a peer, speaks lines. A publisher says ``ready``, hears ``go``, sends
-until it hears ``stop`` and says ``done`` with its count. A subscriber says ``ready`` and runs its
-clock from the first message. It says ``mark`` with its count after the warm-up and after the
-measured time. It hears the publisher's count, receives up to it and says ``done`` with its hash. A
-pinger says ``ready``, hears ``go``, says ``mark`` after its warm-up and ``done`` with percentiles.
-A ponger says ``ready`` and echoes. The end of the input ends everyone.
+Every client, of penstock or a peer, exchanges lines of text. A publisher says ``ready``, waits for
+``go``, sends until ``stop``, and says ``done`` with its count. A subscriber says ``ready`` and
+starts its clock at the first message. It says ``mark`` with its count after the warm-up and after
+the measured time. It gets the publisher's count, receives up to that count, and says ``done`` with
+its hash. A pinger says ``ready``, waits for ``go``, says ``mark`` after its warm-up and ``done``
+with percentiles. A ponger says ``ready`` and echoes. Every client ends at the end of its input.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ FOLD_BYTES: Final = 1 << 16
 
 
 def say(event: str, **facts: Any) -> None:
-    """One line to the harness."""
+    """Write one line to the harness."""
     sys.stdout.write(json.dumps({"event": event, **facts}) + "\n")
     sys.stdout.flush()
 
 
 class Orders:
-    """Words of the harness, read on a thread that sleeps in between."""
+    """Orders of the harness, read by a separate thread."""
 
     def __init__(self) -> None:
         self._go = threading.Event()
@@ -67,7 +67,8 @@ class Measure:
         self._drain_until_ns: int | None = None
 
     def tick(self, messages: int) -> bool:
-        """Called every few milliseconds with the count; False when everything is there."""
+        """Call it every few milliseconds with the count; returns False when all messages have
+        arrived."""
         now_ns = time.monotonic_ns()
         if self._next_ns is None:
             if messages:
@@ -84,7 +85,7 @@ class Measure:
 
     @property
     def slice_ns(self) -> int:
-        """When a loop that runs without the interpreter should look in again."""
+        """Return the time after which a loop in C should return to Python."""
         soon = time.monotonic_ns() + SLICE_NS
         return soon if self._next_ns is None else min(soon, self._next_ns)
 
@@ -97,9 +98,9 @@ def finish(load: Load, **facts: Any) -> None:
 
 
 class Collector:
-    """Counts and hashes what a Python receiver gets, at one append a message.
+    """Counts and hashes the messages of a Python receiver, at one append a message.
 
-    ``append`` is ``bytearray.extend``: bound, so that a handler can be as short as it gets.
+    ``append`` is the bound ``bytearray.extend``, so that a handler is as short as possible.
     """
 
     def __init__(self, size: int) -> None:
@@ -113,14 +114,14 @@ class Collector:
         return self.load.messages + len(self._bytes) // self._size
 
     def settle(self, *, at_least: int = FOLD_BYTES) -> None:
-        """Hashes what was collected when it is much."""
+        """Hash the collected messages if there are many."""
         if len(self._bytes) >= at_least:
             self.load.fold(self._bytes, self._size)
             self._bytes.clear()
 
 
 class Source:
-    """Messages in order, cut from blocks that are written natively."""
+    """Messages in order, from blocks that C code fills."""
 
     def __init__(self, size: int, block_messages: int = BLOCK_MESSAGES) -> None:
         self._size = size
@@ -129,13 +130,13 @@ class Source:
         self._next = 0
 
     def block(self) -> bytearray:
-        """The next block of messages, back to back; valid until the next one."""
+        """Return the next block of messages, back to back; valid until the next call."""
         fill(self._block, self._size, self._next)
         self._next += self._count
         return self._block
 
     def messages(self) -> list[bytes]:
-        """The next block as one bytes object a message."""
+        """Return the next block as one bytes object for each message."""
         block, size = bytes(self.block()), self._size
         return [block[at : at + size] for at in range(0, len(block), size)]
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line: ``penstock COMMAND``.
 
-Data goes to standard output, everything else to standard error; a terminal sees progress, a pipe
-sees none.  Trouble is one line on standard error and exit status 2.
+Data goes to standard output, everything else to standard error. Progress is shown on a terminal
+only. An error is one line on standard error and exit status 2.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import click
 import penstock
 from penstock.core.errors import PenstockError
 
-#: Command name to the module below ``penstock.cli`` that holds it as ``command``.
+#: Command name to the module below ``penstock.cli`` that has it as ``command``.
 COMMANDS: Final = {
     "up": "up",
     "down": "down",
@@ -28,15 +28,21 @@ COMMANDS: Final = {
     "config": "config",
     "pub": "pub",
     "sub": "sub",
+    "relay": "relay",
     "ping": "ping",
     "pong": "pong",
     "stat": "stat",
     "flows": "flows",
     "groups": "groups",
+    "withhold": "withhold",
+    "resume": "resume",
     "loss": "loss",
     "sim": "sim",
     "bench": "bench",
     "keygen": "keygen",
+    "service": "service",
+    "completion": "completion",
+    "attach": "attach",
 }
 EXIT_ERROR: Final = 2
 EXIT_INTERRUPTED: Final = 130
@@ -44,7 +50,7 @@ EXIT_BROKEN_PIPE: Final = 141
 
 
 class _LazyGroup(click.Group):
-    """Loads a command's module when it is requested, so that each starts fast."""
+    """Loads a command's module on request, so that each command starts fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for name in COMMANDS if self._module(name) is not None]
@@ -57,7 +63,7 @@ class _LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> object:
-        """Click has its own ideas about these two; users expect ours, and silence."""
+        """Handle Ctrl-C and a closed pipe without Click's messages."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -81,7 +87,7 @@ def cli() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command line; returns its exit status."""
+    """Run a command line; return its exit status."""
     try:
         result = cli.main(args=arguments, prog_name="penstock", standalone_mode=False)
         sys.stdout.flush()
@@ -121,5 +127,6 @@ def _complain(text: str) -> int:
 
 
 def _silence_stdout() -> None:
-    """Whoever read our output has gone; the interpreter's last flush must not complain."""
+    """Redirect standard output after its reader has gone, so that the interpreter's last flush
+    raises no error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -2,7 +2,8 @@
 """A daemon in the background: its process, its log, and the record of its start.
 
 ``penstock up`` writes a record of the daemon that it starts, and ``penstock down`` ends only that
-one.  Records and logs lie in ``$XDG_STATE_HOME/penstock``, so that they outlive the directory.
+one. Records and logs are in ``$XDG_STATE_HOME/penstock``, so that they outlive the daemon's
+directory.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Files(NamedTuple):
         """
         env = os.environ if environ is None else environ
         home = env.get("XDG_STATE_HOME", "")
-        # The specification has relative paths ignored.
+        # The XDG specification requires that relative paths are ignored.
         state = Path(home) if home.startswith("/") else Path.home() / ".local" / "state"
         folder = state / "penstock"
         try:
@@ -84,7 +85,7 @@ class Files(NamedTuple):
         self.record.unlink(missing_ok=True)
 
     def open_log(self) -> int:
-        """Return a descriptor to append to the log; one that has grown large is put aside."""
+        """Return a descriptor to append to the log; rename a large log first."""
         with contextlib.suppress(FileNotFoundError):
             if self.log.stat().st_size > _LOG_BYTES:
                 self.log.replace(self.log.with_suffix(".log.old"))
@@ -96,7 +97,7 @@ def answering(directory: Path) -> int | None:
 
     It is 0 when the process belongs to another PID namespace.
 
-    :raises ChannelRefused: this user may not reach the daemon; code ``permission``.
+    :raises ChannelRefused: this user may not access the daemon; code ``permission``.
     """
     path = directory / "control.sock"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as probe:
@@ -106,7 +107,7 @@ def answering(directory: Path) -> int | None:
         except PermissionError:
             raise not_allowed(path) from None
         except TimeoutError:
-            return owner(directory) or 0        # it is there, and busy
+            return owner(directory) or 0        # the daemon is there, and busy
         except OSError as error:
             return (owner(directory) or 0) if error.errno == errno.EAGAIN else None
         raw = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
@@ -114,8 +115,8 @@ def answering(directory: Path) -> int | None:
 
 
 def owner(directory: Path) -> int | None:
-    """Return the live process whose number stands in the directory's lock file: a daemon that may
-    still be starting.  None without one."""
+    """Return the id of the live process in the directory's lock file: a daemon that may still be
+    starting. None without one."""
     try:
         lines = (directory / "daemon.lock").read_text(encoding="ascii", errors="replace")
     except OSError:

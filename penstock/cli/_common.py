@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from penstock.client import Client, Publication
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-#: Waits that end sooner say nothing.
+#: A shorter wait is not reported.
 _SILENT_S: Final = 1.0
 _SCALES: Final = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 _QUANTITY: Final = re.compile(r"^\s*(\d+(?:\.\d*)?|\.\d+)\s*([kKmMgG]?)\s*(?:/s)?\s*$")
 
 
 def parse_rate(value: str) -> float:
-    """Messages a second: ``5000``, ``5k/s``, ``1.5M``."""
+    """Parse messages a second: ``5000``, ``5k/s``, ``1.5M``."""
     match = _QUANTITY.match(value)
     if match is None or float(match[1]) <= 0:
         raise click.BadParameter(
@@ -34,7 +34,7 @@ def parse_rate(value: str) -> float:
 
 
 def parse_count(value: str) -> int:
-    """A number of messages: ``1000``, ``10k``, ``2M``."""
+    """Parse a number of messages: ``1000``, ``10k``, ``2M``."""
     match = _QUANTITY.match(value)
     number = float(match[1]) * _SCALES[match[2].lower()] if match is not None else -1.0
     if number < 0 or number != int(number) or "/s" in value:
@@ -85,7 +85,7 @@ def connect_option(function: _F) -> _F:
 
 
 def connected(directory: str | None, name: str, connect_s: float, reattach_s: float) -> Client:
-    """Return a client; tell on standard error when no daemon has come after a second."""
+    """Return a client; report on standard error if no daemon was found after a second."""
     from penstock.client._connect import Attempt, wait_for
 
     return wait_for(
@@ -97,7 +97,8 @@ def connected(directory: str | None, name: str, connect_s: float, reattach_s: fl
 
 
 def wait_for_receiver(publication: Publication, timeout_s: float) -> bool:
-    """Wait for a receiver; tell after a second.  False: none came within ``timeout_s``."""
+    """Wait for a receiver; report the wait after a second. False: none came within
+    ``timeout_s``."""
     if publication.wait_connected(min(timeout_s, _SILENT_S)):
         return True
     if timeout_s <= _SILENT_S:
@@ -110,7 +111,7 @@ def wait_for_receiver(publication: Publication, timeout_s: float) -> bool:
 
 
 def tell(text: str) -> None:
-    """Print a line about what happens now, which is no result, on standard error."""
+    """Print a line about the progress, which is no result, on standard error."""
     print(f"penstock: {text}", file=sys.stderr, flush=True)
 
 
@@ -121,7 +122,7 @@ def json_option(function: _F) -> _F:
 
 
 def print_json(value: Any, *, indent: int | None = None) -> None:
-    """One JSON value and a line end on standard output."""
+    """Print one JSON value and a line end on standard output."""
     sys.stdout.write(json.dumps(value, indent=indent, default=_plain) + "\n")
     sys.stdout.flush()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where ``penstock ping`` and ``penstock pong`` meet: the options that both have."""
+"""Options of both ``penstock ping`` and ``penstock pong``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OPTIONS: Final = (
 
 
 def both_ways(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the channels and streams of the way there and of the way back."""
+    """Add the options for the channels and streams of both directions."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command

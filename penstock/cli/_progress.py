@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress on a terminal: a line that renews itself, then one with the totals.  Nothing in a pipe.
+"""Progress on a terminal: a line that is redrawn, then a line with the totals. Nothing in a pipe.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from types import TracebackType
 from typing import Any, Final, TextIO
 
 _INTERVAL_S: Final = 0.1
-#: A transfer that ends sooner shows its totals only.
+#: A shorter transfer shows only its totals.
 _SILENT_S: Final = 0.5
-#: The line shows the rate of so long a time, the totals that of all.
+#: Time over which the line shows the rate; the totals show the average rate.
 _RATE_S: Final = 2.0
-#: A rate of a shorter time says nothing.
+#: Shortest time over which a rate is shown.
 _LEAST_RATE_S: Final = 0.1
 _ERASE: Final = "\r\x1b[K"
 
@@ -59,11 +59,11 @@ class Progress:
             self._write(_ERASE)
 
     def begin(self) -> None:
-        """The transfer begins now; without this call it begins with the first message."""
+        """Start the transfer now; without this call it starts with the first message."""
         self._began = self._last = time.monotonic()
 
     def touch(self) -> None:
-        """The transfer lasts until now; without this call it ends with the last message."""
+        """Extend the transfer until now; without this call it ends with the last message."""
         self._last = time.monotonic()
 
     def add(self, messages: int, size: int) -> None:
@@ -89,7 +89,7 @@ class Progress:
         return 0.0 if self._began is None else self._last - self._began
 
     def summary(self) -> dict[str, Any]:
-        """Plain data for ``--json``; rates are 0 where the time is too short for one."""
+        """Return plain data for ``--json``; rates are 0 if the time is too short."""
         seconds = self.seconds
         return {
             "messages": self.messages,

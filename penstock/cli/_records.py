@@ -12,7 +12,7 @@ from penstock.core.errors import PenstockError
 
 LENGTH: Final = struct.Struct("<I")
 _READ_BYTES: Final = 256 * 1024
-#: A message is at most the largest term over eight, and never above 16 MiB.
+#: Longest message: an eighth of the largest term, at most 16 MiB.
 _RECORD_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
@@ -31,7 +31,7 @@ class Digest:
 
 
 def read_lines(source: BinaryIO) -> Iterator[list[bytes]]:
-    """Lines without their ends, in groups as they arrive; an unfinished last line counts."""
+    """Yield lines without their ends, in groups as they arrive; an unfinished last line counts."""
     rest = b""
     while chunk := _read_some(source):
         lines = (rest + chunk).split(b"\n")
@@ -43,9 +43,9 @@ def read_lines(source: BinaryIO) -> Iterator[list[bytes]]:
 
 
 def read_records(source: BinaryIO) -> Iterator[list[bytes]]:
-    """Length-prefixed records, in groups as they arrive.
+    """Yield length-prefixed records, in groups as they arrive.
 
-    :raises PenstockError: a record that is cut off or longer than any message may be.
+    :raises PenstockError: a record is cut off, or longer than the longest message.
     """
     buffer = bytearray()
     consumed = 0
@@ -87,7 +87,7 @@ def _read_some(source: BinaryIO) -> bytes:
 
 
 def generated(count: int, size: int, *, group: int = 256) -> Iterator[list[bytes]]:
-    """``count`` messages of ``size`` bytes: the number of the message, then a fixed pattern.
+    """Yield ``count`` messages of ``size`` bytes: the number of the message, then a fixed pattern.
 
     The content depends on number and size only, so that both ends can compute it.
     """
@@ -100,7 +100,7 @@ def generated(count: int, size: int, *, group: int = 256) -> Iterator[list[bytes
 
 
 def printable(message: bytes | memoryview) -> str:
-    """Return text that does no harm to a terminal: what is no printable text is escaped."""
+    """Return text that is safe for a terminal: characters that are not printable are escaped."""
     text = str(message, "utf-8", "backslashreplace")
     if text.isprintable():
         return text
@@ -111,7 +111,7 @@ def printable(message: bytes | memoryview) -> str:
 
 
 def terminal_writer(target: BinaryIO, encoding: str) -> Callable[[bytes | memoryview], None]:
-    """Return a function that writes one message as a line for a person."""
+    """Return a function that writes one message as a readable line."""
 
     def write_text(message: bytes | memoryview) -> None:
         target.write(printable(message).encode(encoding, "backslashreplace"))
@@ -121,7 +121,7 @@ def terminal_writer(target: BinaryIO, encoding: str) -> Callable[[bytes | memory
 
 
 def writer(target: BinaryIO, *, length_prefixed: bool) -> Callable[[bytes | memoryview], None]:
-    """A function that writes one message in the chosen form."""
+    """Return a function that writes one message in the chosen form."""
     write = target.write
     if length_prefixed:
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""View of ``penstock stat``: a line a stream, rates instead of positions, and who holds whom
-back."""
+"""View of ``penstock stat``: a line for each stream, rates instead of positions, and the culprit
+that blocks each publisher."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Cell = Callable[[Row, "Row | None", float], str]
 
 @attrs.frozen
 class Shown(Column):
-    """A column, and what stands in it."""
+    """A column and its content."""
 
     cell: Cell = attrs.field(kw_only=True)
 
@@ -38,7 +38,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def size(count: float) -> str:
-    """``count`` bytes with a binary unit, three digits or so."""
+    """Return ``count`` bytes with a binary unit and about three digits."""
     unit = 0
     while abs(count) >= 1024 and unit < len(_UNITS) - 1:
         count /= 1024
@@ -66,7 +66,7 @@ def _difference(ahead: str, behind: str) -> Callable[[Row, Row | None, float], s
 
 
 def _held(row: Row, before: Row | None, seconds: float) -> str:
-    """Causes by the share of the last interval, or the total since the start."""
+    """Return the causes by their share of the last interval, or the total since the start."""
     blocked: Mapping[str, int] = row["blocked_ns"]
     if before is None:
         shares = {cause: ns / 1e9 for cause, ns in blocked.items()}
@@ -79,7 +79,7 @@ def _held(row: Row, before: Row | None, seconds: float) -> str:
 
 
 def _short_buffer(row: Row, _before: Row | None, _seconds: float) -> str:
-    """The receive buffer and what the window asks for, where a window does not fit."""
+    """Return the receive buffer and the size that the window needs, if the window does not fit."""
     if row.get("rcvbuf_bytes", 0) >= row.get("window_bytes", 0):
         return ""
     return f"{size(row['rcvbuf_bytes'])} of {size(row['rcvbuf_wanted_bytes'])}"
@@ -159,7 +159,7 @@ def render(
                 table(title, [columns[i] for i in used], [[row[i] for i in used] for row in cells],
                       width)
             )
-    if now["errors"]:       # above the counters: a terminal of 24 rows shows no more than the first
+    if now["errors"]:  # above the counters, because a terminal of 24 rows shows only the first rows
         parts.append(Text("errors", style="bold"))      # whole, however long
         parts += [Text(f"{row['count']:,} times: {printable(row['text'].encode())}")
                   for row in now["errors"]]

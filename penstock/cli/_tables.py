@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables that fit the terminal: the least important columns go first, then channels are shortened
-in the middle.  A pipe gets everything."""
+"""Tables that fit the terminal: the least important columns are left out first, then channels are
+shortened in the middle. A pipe gets all columns."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-#: Columns between two columns of a table.
+#: Spaces between two columns of a table.
 _GAP: Final = 2
 _ELLIPSIS: Final = "…"
 
 
 @attrs.frozen
 class Column:
-    """A column of a table for people."""
+    """A column of a table."""
 
     name: str
     right: bool = False
@@ -33,7 +33,7 @@ class Column:
 
 
 def console(pipe_columns: int = 250) -> Console:
-    """Return where commands print their tables: the terminal's width, or room for everything."""
+    """Return the console for tables, with the terminal's width, or without a limit in a pipe."""
     from rich.console import Console
 
     made = Console()
@@ -55,8 +55,8 @@ def fit(
 ) -> tuple[list[int], list[int]]:
     """Return the indices of the columns that are shown in ``width`` characters, and their widths.
 
-    Columns leave by their ``drop`` until the others fit with their shrinking cells at the least
-    width; then these share the room that is left.
+    Columns are left out in the order of ``drop`` until the others fit with their shrinking cells at
+    the least width. The shrinking cells then share the remaining room.
     """
     natural = [
         max([len(column.name), *(len(row[i]) for row in rows)]) for i, column in enumerate(columns)
@@ -84,9 +84,9 @@ def fit(
 def table(
     title: str, columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int
 ) -> Table:
-    """Return a table of at most ``width`` characters, unless the columns that stay need more.
+    """Return a table of at most ``width`` characters, unless the remaining columns need more.
 
-    Names of other processes are in it: what is no text is escaped.
+    Names of other processes are escaped.
     """
     from rich.table import Table
     from rich.text import Text

@@ -16,7 +16,7 @@ _SIZES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 def parse_bytes(value: str) -> int:
-    """A length such as 1408, 64k or 16m."""
+    """Parse a length such as 1408, 64k or 16m."""
     match = re.fullmatch(r"(\d+)([kmg]?)", value.lower())
     if match is None:
         raise click.BadParameter(
@@ -59,9 +59,9 @@ def parse_bytes(value: str) -> int:
               "over loopback.")
 @json_option
 def command(work: str, as_json: bool, **options: Any) -> None:
-    """Measure WORK: udp or ipc throughput, rtt round trips, what idle daemons use, or what many
-    open streams cost.  Starts what it needs, checks that every message came in order, prints the
-    result and cleans up."""
+    """Measure WORK: udp or ipc throughput, rtt round trips, the cost of idle daemons, or the cost
+    of many open streams. The command starts daemons and clients, checks that every message arrives
+    in order, prints the result and removes its files."""
     from penstock._bench.runner import Settings, run  # loads the client only for this command
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

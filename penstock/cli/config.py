@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``penstock config``: checks and shows configuration files."""
+"""``penstock config``: check and show configuration files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def command() -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.pass_context
 def check(ctx: click.Context, file: Path) -> None:
-    """Report every mistake in FILE: key, what was found, what was expected."""
+    """Report every mistake in FILE: key, value found, value expected."""
     problems = check_file(file)
     for problem in problems:
         print(f"penstock: {problem}", file=sys.stderr)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``penstock daemon``: runs the media driver of this host."""
+"""``penstock daemon``: run the daemon of this host."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.client._directory import daemon_directory
 from penstock.config.settings.models import DaemonConfig, ImpairmentConfig
 from penstock.core.errors import ConfigurationError
 
-#: Word of --impair to keys of the configuration's [impairment] table.
+#: Name in --impair to keys of the configuration's [impairment] table.
 _IMPAIRMENTS: Final = {
     "loss": ("send_loss_percent", "recv_loss_percent"),
     "send-loss": ("send_loss_percent",),
@@ -80,7 +80,7 @@ def command(
         config = attrs.evolve(config, stop=attrs.evolve(config.stop, drain=True))
     if impair is not None:
         config = attrs.evolve(config, impairment=parse_impairment(impair))
-    # The control plane loads only for this command.  Meanwhile there is nothing to collect.
+    # Only this command imports the control plane. Garbage collection during the import is useless.
     gc.disable()
     from penstock.daemon.run import run
 
@@ -89,9 +89,9 @@ def command(
 
 
 def parse_impairment(words: str) -> ImpairmentConfig:
-    """The impairment that ``loss=5%,seed=1`` means.
+    """Return the impairment of a text such as ``loss=5%,seed=1``.
 
-    :raises ConfigurationError: names the word and what is accepted.
+    :raises ConfigurationError: a name or value is wrong; the text lists the accepted ones.
     """
     from penstock.config.settings.load import load_text
 

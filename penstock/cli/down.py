@@ -23,7 +23,7 @@ from penstock.core.errors import PenstockError, TimeoutExpired
 def command(directory: str | None, timeout_s: float) -> None:
     """End the daemon that 'penstock up' started, and return when it has ended.
 
-    A daemon that was started otherwise is left alone, and exit status 2 says so.
+    A daemon that was started in another way continues, and the exit status is 2.
     """
     path = daemon_directory(directory)
     files = Files.of(path)
@@ -44,16 +44,16 @@ def command(directory: str | None, timeout_s: float) -> None:
 
 
 def _end(record: Record, directory: Path, files: Files, timeout_s: float) -> None:
-    """SIGTERM, and wait for the end of the process.
+    """Send SIGTERM and wait for the end of the process.
 
-    :raises TimeoutExpired: it still runs.
+    :raises TimeoutExpired: the process still runs.
     """
     try:
         process = os.pidfd_open(record.pid)
     except ProcessLookupError:
         return
     try:
-        if not record.lives:        # the number went to another process meanwhile
+        if not record.lives:        # another process has this id meanwhile
             return
         signal.pidfd_send_signal(process, signal.SIGTERM)
         if not select.select([process], [], [], timeout_s)[0]:

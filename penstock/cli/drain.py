@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``penstock drain``: ends a daemon together with its streams."""
+"""``penstock drain``: ends a daemon together with its streams, or stops one stream."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from penstock.cli._common import directory_option
+from penstock.cli._common import directory_option, json_option
+from penstock.cli._credits import channel_option, drain
 from penstock.client._directory import daemon_directory
 from penstock.client._inspect import request_drain
 from penstock.core.errors import DaemonNotRunning
@@ -16,23 +17,33 @@ _INCOMPLETE = 1
 
 
 @click.command("drain")
+@click.argument("stream_id", metavar="[STREAM]", type=int, required=False)
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), default=10.0,
               show_default=True, metavar="SECONDS",
               help="Wait so long for receivers to get what was accepted.")
 @click.option("--discard", is_flag=True,
               help="Remove also what was not sent by then, what consumer groups hold, and what a "
               "daemon that runs no more left.")
+@channel_option
+@json_option
 @directory_option
 @click.pass_context
 def command(
-    context: click.Context, timeout_s: float, discard: bool, directory: str | None
+    context: click.Context, stream_id: int | None, timeout_s: float, discard: bool, channel: str,
+    as_json: bool, directory: str | None,
 ) -> None:
-    """End the daemon and all its streams, in order.
+    """End the daemon and all its streams.
 
-    Clients are told to leave, receivers get what was accepted and the end of each stream, and the
-    daemon's directory is removed.  Unsent data and the logs of consumer groups stay in it for the
-    next daemon, and the exit status is 1.  With --discard they are removed.
+    Clients are notified to leave, receivers get the accepted data and the end of each stream, and
+    the daemon's directory is removed. If unsent data or logs of consumer groups remain, they stay
+    in the directory for the next daemon, and the exit status is 1. With --discard they are removed.
+
+    With STREAM the daemon continues. It stops the publishers of that stream, which needs credits,
+    and waits until nothing is in flight. --channel and --json belong to STREAM.
     """
+    if stream_id is not None:
+        drain(stream_id, channel, timeout_s, as_json, directory)
+        return
     path = daemon_directory(directory)
     try:
         drained = request_drain(path, timeout_s, discard=discard)
@@ -48,7 +59,7 @@ def command(
 
 
 def _remove_left_behind(path: Path, error: DaemonNotRunning, *, discard: bool) -> None:
-    """No daemon runs: what the last one left is removed if that is wanted."""
+    """Handle the files of the last daemon if no daemon runs: remove them if requested."""
     from penstock.config.settings.models import DirectoryConfig
     from penstock.daemon.directory import claim_directory, is_left_behind
 
@@ -57,7 +68,7 @@ def _remove_left_behind(path: Path, error: DaemonNotRunning, *, discard: bool) -
     if not discard:
         raise DaemonNotRunning(
             f"no daemon is running in {path}, and the last one left streams there: start one with "
-            f"'penstock daemon --dir {path}' to go on with them, or remove them with --discard"
+            f"'penstock daemon --dir {path}' to continue them, or remove them with --discard"
         )
     claim_directory(DirectoryConfig(path=str(path)), keep=True, any_layout=True).release()
     click.echo(f"discarded: what a daemon left in {path}", err=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``penstock flows``: streams, and the consumer groups that hold them."""
+"""``penstock flows``: streams, their culprits, and consumer groups."""
 
 from __future__ import annotations
 
@@ -11,20 +11,19 @@ from penstock.cli._common import directory_option, json_option, print_json
 from penstock.cli._tables import Column, console, table
 from penstock.client._directory import daemon_directory
 from penstock.client._inspect import request_status
+from penstock.daemon.observe.flows import flows
 
 _TIMEOUT_S = 5.0
-_STREAM = ("publication_id", "channel", "stream_id", "session_id", "position", "limit",
-           "consumer_position", "cause", "culprit", "blocked_ns", "blocked_by_ns")
 
 
 @click.command("flows", short_help="Show what holds each stream, and the consumer groups.")
 @json_option
 @directory_option
 def command(as_json: bool, directory: str | None) -> None:
-    """Show what is sent, what holds it, and how far each consumer group is.
+    """Show the streams, their causes and culprits, and the position of each consumer group.
 
-    Lag is what a group has not acknowledged; credit is what the sender may still send before the
-    group holds it.
+    Lag is a group's unacknowledged data; left is the part of the window that the sender may still
+    use before it waits for the group.
     """
     found = flows(request_status(daemon_directory(directory), _TIMEOUT_S))
     if as_json:
@@ -38,19 +37,12 @@ def command(as_json: bool, directory: str | None) -> None:
         screen.print(table(title, columns, rows, screen.width) if rows else empty)
 
 
-def flows(status: dict[str, Any]) -> dict[str, Any]:
-    """The part of a status that is about flows, as plain data."""
-    return {
-        "streams": [{key: row[key] for key in _STREAM} for row in status["publications"]],
-        "groups": status["groups"],
-        "groups_expired": status["groups_expired"],
-    }
-
-
 _STREAMS: Final = (
     Column("publication", right=True, drop=4), Column("stream", right=True),
     Column("session", right=True, drop=1), Column("channel", shrink=36),
     Column("position", right=True, drop=3), Column("limit", right=True, drop=2),
+    Column("depth", right=True, drop=6), Column("peak", right=True, drop=5),
+    Column("state", drop=7),
     Column("held by", shrink=34),
 )  # fmt: skip
 _GROUPS: Final = (
@@ -58,7 +50,7 @@ _GROUPS: Final = (
     Column("session", right=True, drop=5), Column("channel", shrink=16),
     Column("committed", right=True, drop=7), Column("end", right=True, drop=6),
     Column("lag", right=True), Column("window", right=True, drop=4),
-    Column("credit", right=True), Column("flow control", drop=3), Column("state"),
+    Column("left", right=True), Column("flow control", drop=3), Column("state"),
     Column("expires in", right=True, drop=2),
 )  # fmt: skip
 
@@ -70,6 +62,8 @@ def _stream_rows(streams: list[dict[str, Any]]) -> list[list[str]]:
         rows.append([
             str(row["publication_id"]), str(row["stream_id"]), str(row["session_id"]),
             row["channel"], str(row["position"]), str(row["limit"]),
+            str(row["queue_depth_bytes"]), str(row["queue_peak_bytes"]),
+            row["watermark"].replace("_", " "),
             held if row["cause"] != "none" else "",
         ])  # fmt: skip
     return rows
@@ -86,7 +80,7 @@ def _group_rows(groups: list[dict[str, Any]]) -> list[list[str]]:
             rows.append([
                 name, stream, str(log["session_id"]), channel, str(log["committed"]),
                 str(log["end_position"]), str(log["lag_bytes"]), str(log["window_bytes"]),
-                str(log["credit_bytes"]), log["strategy"], "ended" if log["ended"] else "live",
+                str(log["window_left_bytes"]), log["strategy"], "ended" if log["ended"] else "live",
                 expires,
             ])  # fmt: skip
     return rows

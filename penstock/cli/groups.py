@@ -18,14 +18,14 @@ _COLUMNS = (
 
 @click.group("groups", short_help="List consumer groups, or end one.")
 def command() -> None:
-    """List the consumer groups of a daemon, or end one that no query reads any more."""
+    """List the consumer groups of a daemon, or end a group that is no longer read."""
 
 
 @command.command("list", short_help="List the groups with lag, reader and expiry.")
 @json_option
 @directory_option
 def show(as_json: bool, directory: str | None) -> None:
-    """List the groups: what each has not acknowledged, its reader, and its time to expiry."""
+    """List the groups with unacknowledged bytes, reader and time to expiry."""
     with GroupControl(directory=directory, timeout_s=5.0) as control:
         groups = sorted(control.groups(), key=lambda g: (g.name, g.channel, g.stream_id))
     if as_json:
@@ -50,7 +50,7 @@ def show(as_json: bool, directory: str | None) -> None:
 def end(
     name: str, channel: str | None, stream_id: int | None, force: bool, directory: str | None
 ) -> None:
-    """End the group NAME: the daemon drops what it has not acknowledged, and its senders go on.
+    """End the group NAME: the daemon drops its unacknowledged data, and its senders continue.
 
     A query whose group was ended loses that data.
     """

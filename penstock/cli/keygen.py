@@ -38,7 +38,7 @@ def command(directory: Path, name: str, force: bool) -> None:
             raise click.ClickException(f"{path} is there already: another --name, or --force")
     import zmq.auth
 
-    before = os.umask(0o077)            # no moment in which others could read the secret
+    before = os.umask(0o077)            # other users can never read the secret
     try:
         for path in (public, secret):
             path.unlink(missing_ok=True)

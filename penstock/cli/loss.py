@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``penstock loss``: where data was lost, and how its repair stands."""
+"""``penstock loss``: lost data by stream, and its retransmission."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _STREAM_KEY: Final = struct.Struct("<qii")   # image, session, stream
 @json_option
 @directory_option
 def command(as_json: bool, directory: str | None) -> None:
-    """Show where data was lost, and how its repair stands.
+    """Show where data was lost, and whether it was retransmitted.
 
-    The streams that arrive now come from the counters; the history comes from the daemon's loss
-    report, which a restart on the same directory keeps.  Every loss is counted once, when its gap
-    opens; on a reliable stream it was repaired unless gaps are open.
+    The counters show the streams that arrive now. The daemon's loss report has the history, which a
+    restart on the same directory keeps. Every loss is counted once, when its gap opens; on a
+    reliable stream it was retransmitted unless gaps are open.
     """
     path = daemon_directory(directory)
     found = {"live": live(path), "history": history(path)}
@@ -51,7 +51,7 @@ def command(as_json: bool, directory: str | None) -> None:
 
 
 def live(directory: Path) -> list[dict[str, Any]]:
-    """One row for each stream that arrives now."""
+    """Return one row for each arriving stream."""
     with open_counters(directory) as cnc:
         naks = {
             _STREAM_KEY.unpack_from(counter.key)[0]: counter.value
@@ -80,13 +80,13 @@ def live(directory: Path) -> list[dict[str, Any]]:
 
 
 def history(directory: Path) -> list[dict[str, Any]]:
-    """The loss report: one row for each stream that ever lost anything."""
+    """Return the loss report: one row for each stream that ever lost data."""
     file = directory / "loss-report.dat"
     return read_report(file.read_bytes()) if file.exists() else []
 
 
 def read_report(data: bytes) -> list[dict[str, Any]]:
-    """Rows of a loss report in Aeron's layout; ends at what is no record."""
+    """Return the rows of a loss report in Aeron's layout; the first invalid record ends it."""
     rows = []
     at = 0
     while at + _RECORD.size + 4 <= len(data):
@@ -112,7 +112,7 @@ def read_report(data: bytes) -> list[dict[str, Any]]:
 
 
 def _text(data: bytes, at: int) -> tuple[str, int]:
-    """The text at ``at`` and where it ends; beyond the data when it is no text."""
+    """Return the text at ``at`` and its end; an end beyond the data means that there is no text."""
     if at + 4 > len(data):
         return "", len(data) + 1
     (length,) = struct.unpack_from("<i", data, at)

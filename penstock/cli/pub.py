@@ -74,7 +74,7 @@ def command(
     """Publish to STREAM on CHANNEL: the lines of FILE or standard input, records, or --count
     generated messages.
 
-    Waits for a receiver first, and ends when everything was sent.
+    The command first waits for a receiver, and ends when all messages were sent.
     """
     groups = _source(file, length_prefixed=length_prefixed, count=count, size=size)
     digest = Digest() if sha256 else None
@@ -85,7 +85,7 @@ def command(
     ):
         if not wait_for_receiver(publication, timeout_s):
             raise TimeoutExpired(
-                f"nobody subscribed to stream {stream} on {channel} within {timeout_s:g} s"
+                f"no receiver subscribed to stream {stream} on {channel} within {timeout_s:g} s"
             )
         progress.begin()
         for group in _paced(groups, rate):
@@ -123,7 +123,7 @@ def _source(
 
 
 def _paced(groups: Iterable[list[bytes]], rate: float | None) -> Iterator[list[bytes]]:
-    """Groups of at most _GROUP messages; with a rate, of what is due at the moment."""
+    """Yield groups of at most _GROUP messages; with a rate, only messages that are due."""
     if rate is None:
         for group in groups:
             for first in range(0, len(group), _GROUP):
@@ -144,7 +144,7 @@ def _paced(groups: Iterable[list[bytes]], rate: float | None) -> Iterator[list[b
 
 
 def _drain(client: Client, publication: Publication, timeout_s: float) -> None:
-    """Waits until the daemon has put everything on the wire."""
+    """Wait until the daemon has sent everything."""
     deadline = time.monotonic() + timeout_s
     target = publication.position
     with open_counters(client.directory) as cnc:

@@ -43,7 +43,7 @@ def list_scenarios() -> None:
 
 
 def _picture(_ctx: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
-    """Check the file of a picture and what draws it, before a long run ends without one."""
+    """Check the picture's file and the plotting library before a long run."""
     if path is not None and path.suffix not in _PICTURES:
         raise click.BadParameter(f"{path}: ends in none of {', '.join(_PICTURES)}")
     if path is not None and not path.absolute().parent.is_dir():
@@ -68,7 +68,7 @@ def run_scenario(
 ) -> None:
     """Run the scenario in FILE (or one that comes with penstock, by name).
 
-    Exit status 1 when something did not hold."""
+    The exit status is 1 if an oracle found a violation."""
     from penstock.sim.trace import lines
     from penstock.sim.world import World
 
@@ -96,8 +96,8 @@ def run_scenario(
               default=Path("trace.png"), show_default=True, callback=_picture,
               help="Where the picture goes (png, svg, pdf).")
 def plot_traces(traces: tuple[Path, ...], output: Path) -> None:
-    """Draw traces: of 'penstock sim run --trace', or of 'penstock daemon --trace', one of each
-    host, laid over each other by their clocks."""
+    """Draw traces of 'penstock sim run --trace' or of 'penstock daemon --trace', one for each host,
+    on one time axis."""
     from penstock.sim.plots.trace import plot
 
     plot(traces, output)
@@ -153,8 +153,8 @@ def judge_grid(
 ) -> None:
     """Run a sample of cadences, rates, terms, round trips and groups under fc=LAW.
 
-    Exit status 1 when fewer than 95 % of the cells pass, or one reads less than 70 % of what it
-    could.  Each failing cell is listed with its cause."""
+    The exit status is 1 if fewer than 95 % of the cells pass, or if a reader gets less than 70 % of
+    its attainable rate. Each failing cell is listed with its cause."""
     from penstock.sim.generate import grid
 
     name = seed or _commit()
@@ -196,7 +196,7 @@ def _seed_of(text: str) -> int:
 
 
 def _commit() -> str:
-    """The first 8 digits of the hash of the commit that is judged."""
+    """Return the first 8 digits of the judged commit's hash."""
     try:
         done = subprocess.run(
             ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True,
@@ -222,9 +222,10 @@ def _commit() -> str:
 def fuzz(
     seeds: int, start: int, histogram: bool, shrunk: Path, keep_going: bool, as_json: bool
 ) -> None:
-    """Run generated scenarios.  The first that fails is made smaller and written down.
+    """Run generated scenarios.
 
-    Exit status 1 when one failed, with the command that reproduces it."""
+    The first failing scenario is reduced and written to a file. If a scenario failed, the exit
+    status is 1, and the command that reproduces the failure is printed."""
     from penstock.sim.runner import summarise, sweep
 
     results: list[Result] = []

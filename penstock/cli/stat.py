@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``penstock stat``: what a daemon is doing, read from outside."""
+"""``penstock stat``: show a daemon's streams and counters."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _TIMEOUT_S = 5.0
 def command(
     once: bool, interval_s: float, show_all: bool, as_json: bool, directory: str | None
 ) -> None:
-    """Show a daemon's streams and counters, again and again on a terminal.
+    """Show a daemon's streams and counters; on a terminal, update them repeatedly.
 
-    Needs no lease: shared memory is mapped read-only, and the daemon is requested its status.
+    The command needs no lease: it maps shared memory read-only and requests the daemon's status.
     """
     path = daemon_directory(directory)
     if as_json:
@@ -57,7 +57,7 @@ def command(
 
 
 def snapshot(directory: Path) -> dict[str, Any]:
-    """Everything at one moment, as plain data: ``status`` from the daemon, ``counters`` and
+    """Return the state at one moment as plain data: ``status`` from the daemon, ``counters`` and
     ``errors`` from ``cnc.dat``."""
     status = request_status(directory, _TIMEOUT_S)
     with open_counters(directory) as cnc:

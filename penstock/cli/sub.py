@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``penstock sub``: writes what a stream carries."""
+"""``penstock sub``: write the messages of a stream."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _STEP_S = 0.5
 
 
 class _Sink:
-    """Takes messages: counts, hashes and writes them as asked."""
+    """Counts, hashes and writes messages as the options request."""
 
     def __init__(
         self, progress: Progress, digest: Digest | None, write: Any, target: BinaryIO | None
@@ -90,8 +90,8 @@ def command(
 ) -> None:
     """Subscribe to STREAM on CHANNEL and write each message as a line, or as a record.
 
-    With --sha256 or --json the result is printed instead of the messages; --output writes both.
-    A terminal sees text; what is no text is escaped.
+    With --sha256 or --json the command prints the result instead of the messages; --output writes
+    both. On a terminal, bytes that are not printable text are escaped.
     """
     digest = Digest() if sha256 else None
     target = output
@@ -145,7 +145,7 @@ def _receive(
     until_end: bool,
     timeout_s: float | None,
 ) -> bool:
-    """Polls to the end that was requested.  True when Ctrl-C ended it."""
+    """Poll to the requested end. True: Ctrl-C ended the loop."""
     last = time.monotonic()
     try:
         while count is None or progress.messages < count:

@@ -37,8 +37,8 @@ _CHANNEL: Final = "aeron:udp?endpoint=127.0.0.1:40456"
 def command(directory: str | None, config_file: Path | None, timeout_s: float) -> None:
     """Start a daemon in the background, and return when it is ready.
 
-    Where a daemon serves the directory already, only say so.  The daemon outlives the shell; its
-    log goes into a file, whose name is printed.  'penstock down' ends it.
+    If a daemon already serves the directory, only report it. The daemon outlives the shell and
+    writes its log to a file, whose name is printed. 'penstock down' ends it.
     """
     path = _directory(directory, config_file)
     files = Files.of(path)
@@ -60,7 +60,7 @@ def _directory(directory: str | None, config_file: Path | None) -> Path:
 
 
 def _start(directory: Path, files: Files, arguments: list[str], deadline: float) -> int:
-    """Return the number of a daemon that is ready: one of ours, or one that came first."""
+    """Return the process id of a ready daemon: a new one, or one that was faster."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as ready:
         address = f"penstock-up-{secrets.token_hex(16)}"
         ready.bind(f"\0{address}")
@@ -74,12 +74,12 @@ def _start(directory: Path, files: Files, arguments: list[str], deadline: float)
                     f"the daemon in {directory} was not ready in time and was ended; its log: "
                     f"{files.log}"
                 )
-        except BaseException:           # Ctrl-C too: nothing is left behind
+        except BaseException:           # also on Ctrl-C: no daemon remains
             child.terminate()
             child.wait()
             raise
     while owner(directory) is not None and time.monotonic() < deadline:
-        pid = answering(directory)      # started by somebody else meanwhile
+        pid = answering(directory)      # another process has started a daemon meanwhile
         if pid is not None:
             return pid
         time.sleep(_STEP_S)
@@ -89,7 +89,8 @@ def _start(directory: Path, files: Files, arguments: list[str], deadline: float)
 def _spawn(
     directory: Path, files: Files, arguments: list[str], *, notify: str
 ) -> tuple[subprocess.Popen[bytes], int]:
-    """Start the daemon in a session of its own; return it, and where its part of the log begins."""
+    """Start the daemon in its own session; return the process and the beginning of its part of the
+    log."""
     environment = {**os.environ, "NOTIFY_SOCKET": notify}
     environment.pop("WATCHDOG_USEC", None)
     log = files.open_log()
@@ -108,7 +109,7 @@ def _spawn(
 def _becomes_ready(
     child: subprocess.Popen[bytes], ready: socket.socket, deadline: float
 ) -> bool:
-    """Sleep until the daemon says that it is ready; False when it ended, or the time is over."""
+    """Sleep until the daemon reports that it is ready; False if it ended or the time is over."""
     ended = os.pidfd_open(child.pid)
     try:
         while (left := deadline - time.monotonic()) > 0:
@@ -124,7 +125,7 @@ def _becomes_ready(
 
 
 def _last_words(log: Path, start: int) -> str:
-    """Return what the daemon wrote last before it ended."""
+    """Return the last lines that the daemon wrote before it ended."""
     with log.open("rb") as file:
         file.seek(start)
         lines = file.read().decode("utf-8", "replace").split("\n")

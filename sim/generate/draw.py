@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that all drawings of a generated scenario depend on."""
+"""Random values from which a generated scenario is made."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Final
 
 from penstock.sim.scenario import SECOND_NS
 
-#: No fault lasts longer, so that everything must arrive after all.
+#: End of all faults, after which everything must arrive.
 FAULTS_END_NS: Final = 6 * SECOND_NS
 CERTAIN_PPM: Final = 1_000_000
 
 
 class Draw:
-    """A generator of its own, and what was drawn of it.
+    """A random generator and the record of its results.
 
     :param weight: How likely each chance is, 0 to 1.
     """
@@ -25,7 +25,7 @@ class Draw:
         self.classes = classes
 
     def chance(self, name: str) -> bool:
-        """Whether the scenario has this in it; then it is so classified."""
+        """Return whether the scenario has a feature; if so, record its class."""
         if self.rng.random() < self.weight:
             self.classes.add(name)
             return True

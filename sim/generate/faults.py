@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Further faults for a generated scenario, and a witness.
+"""Further faults for a generated scenario, and an undisturbed stream (the witness).
 
-They are drawn from a generator of their own, so that a seed's scenario stays what it was but for
-them.
+They have their own random generator, so that the rest of a seed's scenario does not change.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from penstock.sim.scenario import (
     host_ip,
 )
 
-#: Its port, and what its messages take when nothing else is there but the two machines.
+#: Port of the witness, and the delay of its messages without other load.
 WITNESS_PORT: Final = 41000
 WITNESS_STREAM: Final = 1999
 _WITNESS_MESSAGES: Final = 600
@@ -57,14 +56,15 @@ class _Faults(Draw):
                     start = rng.randrange(FAULTS_END_NS - 2 * SECOND_NS)
                     spans.append((start, start + rng.choice([1, 20, 300, 1500]) * MS_NS))
                 self.change(host, full=tuple(sorted(spans)))
-            # Who sends to each destination by itself repeats to all what one did not take.
+            # A sender that sends to each destination separately repeats to all a datagram that one
+            # did not accept.
             if not (host == 0 and copies) and self.chance("short sends"):
                 self.change(host, short_send_ppm=rng.choice([10_000, 300_000]))
 
     # ---- the network -----------------------------------------------------------------------------
 
     def split(self) -> None:
-        """Some hosts are cut off from the others, and joined again, several times."""
+        """Cut some hosts off from the others and connect them again, several times."""
         rng = self.rng
         if self.scenario.hosts < 2 or not self.chance("splits and heals"):
             return
@@ -93,7 +93,7 @@ class _Faults(Draw):
         )
 
     def strangers(self) -> None:
-        """Somebody repeats frames of the senders under another address, falsified."""
+        """Repeat frames of the senders from another address, with changed content."""
         if not self.chance("strangers"):
             return
         share = self.rng.choice([1_000, 30_000, 300_000])
@@ -109,7 +109,7 @@ class _Faults(Draw):
     # ---- streams ---------------------------------------------------------------------------------
 
     def unreliable(self) -> None:
-        """Some readers would rather miss something than wait."""
+        """Make some readers unreliable."""
         found = []
         for subscriber in self.scenario.subscribers:
             if subscriber.channel.startswith("aeron:udp") and self.chance("unreliable"):
@@ -120,7 +120,7 @@ class _Faults(Draw):
         self.scenario = attrs.evolve(self.scenario, subscribers=tuple(found))
 
     def strategies(self) -> None:
-        """A strategy in Python, that may be late."""
+        """Use a Python strategy that may be late."""
         found = []
         for publisher in self.scenario.publishers:
             plain = publisher.channel.startswith("aeron:udp") and "fc=" not in publisher.channel
@@ -133,8 +133,8 @@ class _Faults(Draw):
         self.scenario = attrs.evolve(self.scenario, publishers=tuple(found))
 
     def companions(self) -> None:
-        """A second reader beside an untethered one: alone, the untethered reader is behind no
-        other."""
+        """Add a second reader to an untethered one, because a single reader is never behind
+        another."""
         more = []
         for subscriber in self.scenario.subscribers:
             if "tether=false" in subscriber.channel and self.rng.random() < 0.7:
@@ -157,8 +157,8 @@ class _Faults(Draw):
         return script.crash_ns is None and not script.full and script.short_send_ppm == 0
 
     def witness(self) -> None:
-        """A calm stream between machines that have other streams in trouble, on a way of its own:
-        nothing that befalls them may change it."""
+        """Add an undisturbed stream, with its own link, between machines whose other streams have
+        faults. The faults must not affect it."""
         readers = [host for host in range(1, self.scenario.hosts) if self._is_steady(host)]
         if not readers or not self._is_steady(0):
             return
@@ -187,7 +187,7 @@ class _Faults(Draw):
 
 
 def add(scenario: Scenario, seed: int) -> Scenario:
-    """The scenario with the further faults of the seed."""
+    """Return the scenario with the further faults of the seed."""
     faults = _Faults(scenario, seed)
     faults.fill_sockets()
     faults.split()

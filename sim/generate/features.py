@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Features of channels, applications and machines that a generated scenario may have besides.
+"""Further features of channels, applications and machines in a generated scenario.
 
-They are drawn from a generator of their own, so that a seed's scenario stays what it was but for
-them.
+They have their own random generator, so that the rest of a seed's scenario does not change.
 """
 
 from __future__ import annotations
@@ -26,8 +25,14 @@ from penstock.sim.scenario import (
     SubscriberScript,
 )
 
-#: Where a timestamp is written: at the start, unaligned, beyond most messages, beside the payload.
+#: Places of a timestamp: at the start, unaligned, beyond most messages, in the reserved value.
 _PLACES: Final = ("0", "8", "27", "536", "1336", "reserved", "reserved")
+
+
+def _with(channel: str, options: Sequence[str]) -> str:
+    if not options:
+        return channel
+    return f"{channel}{'|' if '?' in channel else '?'}{'|'.join(options)}"
 
 
 class _Features(Draw):
@@ -38,7 +43,7 @@ class _Features(Draw):
         self.scenario = scenario
 
     def _streams(self, suits: Callable[[PublisherScript], bool]) -> list[int]:
-        """Streams, but for the witness, all of whose publishers suit."""
+        """Return the streams, except the witness, whose publishers all match."""
         streams = {p.stream_id for p in self.scenario.publishers} - {WITNESS_STREAM}
         unfit = {p.stream_id for p in self.scenario.publishers if not suits(p)}
         return sorted(streams - unfit)
@@ -46,16 +51,16 @@ class _Features(Draw):
     def _extend(
         self, stream_id: int, outward: Sequence[str] = (), inward: Sequence[str] = ()
     ) -> None:
-        """Options for all channels of a stream: its publishers', its subscribers'."""
+        """Add options to all channels of a stream."""
         self.scenario = attrs.evolve(
             self.scenario,
             publishers=tuple(
-                attrs.evolve(p, channel="|".join((p.channel, *outward)))
+                attrs.evolve(p, channel=_with(p.channel, outward))
                 if p.stream_id == stream_id else p
                 for p in self.scenario.publishers
             ),
             subscribers=tuple(
-                attrs.evolve(s, channel="|".join((s.channel, *inward)))
+                attrs.evolve(s, channel=_with(s.channel, inward))
                 if s.stream_id == stream_id else s
                 for s in self.scenario.subscribers
             ),
@@ -80,7 +85,7 @@ class _Features(Draw):
     # ---- strategies in Python --------------------------------------------------------------------
 
     def moods(self) -> None:
-        """A strategy in Python that is wrong now and then."""
+        """Use a Python strategy that sometimes fails."""
         for stream in self._streams(lambda p: p.channel.startswith("aeron:udp")
                                     and "fc=" not in p.channel):
             if self.chance("moody strategy"):
@@ -90,7 +95,7 @@ class _Features(Draw):
     # ---- spies -----------------------------------------------------------------------------------
 
     def spies(self) -> None:
-        """Readers on the publisher's host, which may stand for receivers that are not there."""
+        """Add readers on the publisher's host, which may replace missing receivers."""
         rng = self.rng
         for stream in self._streams(lambda p: p.channel.startswith("aeron:udp")):
             if not self.chance("spies"):
@@ -115,7 +120,7 @@ class _Features(Draw):
                 self._stand_in(stream)
 
     def _stand_in(self, stream: int) -> None:
-        """What goes on without receivers they do not get."""
+        """Let spies replace receivers; subscribers miss the data that passed meanwhile."""
         self._extend(stream, ("ssc=true",))
         self.scenario = attrs.evolve(self.scenario, subscribers=tuple(
             attrs.evolve(s, may_join_late=True, may_miss=True) if s.stream_id == stream else s
@@ -126,7 +131,7 @@ class _Features(Draw):
     # ---- conductors ------------------------------------------------------------------------------
 
     def conductors(self) -> None:
-        """Some have room for few events, and some are slow to take them."""
+        """Make some conductors slow, and give some little room for events."""
         rng = self.rng
         machines = {machine.host: machine for machine in self.scenario.machines}
         for host in range(self.scenario.hosts):
@@ -141,13 +146,20 @@ class _Features(Draw):
             if script != HostScript(host=host):
                 machines[host] = script
         self.scenario = attrs.evolve(
-            self.scenario, machines=tuple(machines[host] for host in sorted(machines))
+            self.scenario,
+            machines=tuple(machines[host] for host in sorted(machines)),
+            # The first message of an image waits for the conductor that makes it available.
+            subscribers=tuple(
+                attrs.evolve(s, latency_ns=s.latency_ns + machines[s.host].conductor_ns)
+                if s.latency_ns is not None and s.host in machines else s
+                for s in self.scenario.subscribers
+            ),
         )
 
 
 class _Idle(Draw):
-    """Streams that rest for a while, on hosts that give their memory back meanwhile.  Drawn apart,
-    so that a seed keeps its other features."""
+    """Streams that are idle for a while, on hosts that release their memory meanwhile. A separate
+    generator keeps the other features of a seed."""
 
     def __init__(self, scenario: Scenario, seed: int) -> None:
         super().__init__(random.Random(f"idle {seed}"), 0.25, set(scenario.classes))
@@ -187,8 +199,8 @@ class _Idle(Draw):
 
 
 class _Misfits(Draw):
-    """Receivers that misbehave towards groups whose slowest receiver sets the pace.  Drawn apart,
-    so that a seed keeps its other features."""
+    """Receivers that misbehave towards groups whose slowest receiver sets the pace. A separate
+    generator keeps the other features of a seed."""
 
     def __init__(self, scenario: Scenario, seed: int) -> None:
         super().__init__(random.Random(f"misfits {seed}"), 0.8, set(scenario.classes))
@@ -241,6 +253,79 @@ class _Windows(Draw):
         return attrs.evolve(self.scenario, classes=tuple(sorted(self.classes)))
 
 
+class _Policies(_Features):
+    """Policies of publications, drawn from a generator of their own."""
+
+    def __init__(self, scenario: Scenario, seed: int) -> None:
+        super().__init__(scenario, seed)
+        self.rng = random.Random(f"policies {seed}")
+
+    def add(self) -> Scenario:
+        """The scenario with policies, depths and watermarks for some streams."""
+        for stream in self._streams(lambda p: "ps-policy" not in p.channel):
+            readers = [s for s in self.scenario.subscribers if s.stream_id == stream]
+            repaired = all("reliable=false" not in s.channel for s in readers)
+            if not self.chance("policy"):
+                continue
+            policy = self.rng.choice(["drop_newest", "drop_newest", "error", "block"])
+            if not repaired:
+                policy = "block"            # their gaps are of two kinds
+            depth = self.rng.choice(["", "", "4k", "24k"])
+            watermark = self.rng.choice(["", "", "0.05", "0.9", "1"])
+            outward = [f"ps-policy={policy}"]
+            outward += [f"ps-depth={depth}"] if depth else []
+            outward += [f"ps-low-watermark={watermark}"] if watermark else []
+            self.classes.add(f"policy: {policy}")
+            self._extend(stream, outward, [f"ps-policy={policy}"])
+        return attrs.evolve(self.scenario, classes=tuple(sorted(self.classes)))
+
+
+class _Priorities(_Features):
+    """Priorities of publications, drawn from a generator of their own."""
+
+    def __init__(self, scenario: Scenario, seed: int) -> None:
+        super().__init__(scenario, seed)
+        self.rng = random.Random(f"priorities {seed}")
+
+    def add(self) -> Scenario:
+        """The scenario with a priority for some streams."""
+        for stream in self._streams(lambda p: "ps-priority" not in p.channel):
+            if not self.chance("priority"):
+                continue
+            stated = self.rng.choice([-1000, -1, 0, 249, 500, 750, 1000, None])
+            self.classes.add("priority: none" if stated is None else
+                             f"priority: {'low' if stated < 0 else 'stated'}")
+            option = "ps-auto-priority=false" if stated is None else f"ps-priority={stated}"
+            self._extend(stream, [option], [])
+        return attrs.evolve(self.scenario, classes=tuple(sorted(self.classes)))
+
+
+class _Credits(_Features):
+    """Subscriptions that grant credits, drawn from a generator of their own."""
+
+    def __init__(self, scenario: Scenario, seed: int) -> None:
+        super().__init__(scenario, seed)
+        self.rng = random.Random(f"credits {seed}")
+
+    def _suits(self, subscriber: SubscriberScript) -> bool:
+        unfit = ("reliable=false", "tether=false", "aeron-spy", "rcv-wnd")
+        return not any(text in subscriber.channel for text in unfit)
+
+    def add(self) -> Scenario:
+        """The scenario with credits on some streams."""
+        for stream in self._streams(lambda p: "fc=nak" not in p.channel and "py:" not in p.channel):
+            readers = [s for s in self.scenario.subscribers if s.stream_id == stream]
+            if not readers or not all(map(self._suits, readers)) or not self.chance("credits"):
+                continue
+            messages = sum(p.count for p in self.scenario.publishers if p.stream_id == stream)
+            number = self.rng.choice([1, 2, 5, 20] if messages <= 300 else [20, 64, 500])
+            inward = [f"ps-credits={number}"]
+            if self.rng.random() < 0.3:
+                inward.append(f"ps-credit-burst={number * self.rng.choice([2, 10])}")
+            self._extend(stream, (), inward)
+        return attrs.evolve(self.scenario, classes=tuple(sorted(self.classes)))
+
+
 def _address(channel: str) -> str:
     """Of a channel only where it goes."""
     base, _, options = channel.partition("?")
@@ -256,4 +341,6 @@ def add(scenario: Scenario, seed: int) -> Scenario:
     features.spies()
     features.conductors()
     scenario = attrs.evolve(features.scenario, classes=tuple(sorted(features.classes)))
-    return _Windows(_Misfits(_Idle(scenario, seed).add(), seed).add(), seed).add()
+    scenario = _Windows(_Misfits(_Idle(scenario, seed).add(), seed).add(), seed).add()
+    scenario = _Priorities(_Policies(scenario, seed).add(), seed).add()
+    return _Credits(scenario, seed).add()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenarios out of a seed: topologies, loads and faults; every fault ends, so that everything must
-arrive after all.
+"""Make scenarios from a seed: topologies, loads and faults. Every fault ends, so all data must
+arrive in the end.
 
-Each run has its own weights, so that rare mixes happen (swarm testing); ``classes`` names what a
-scenario has in it.
+Each run has its own weights, so that rare combinations happen (swarm testing); ``classes`` names
+the features of a scenario.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 import attrs
 
 from penstock.sim.core import Link
-from penstock.sim.generate import faults, features
+from penstock.sim.generate import faults, features, rules
 from penstock.sim.generate.draw import CERTAIN_PPM, FAULTS_END_NS, Draw
 from penstock.sim.scenario import (
     CYCLE_NS,
@@ -245,7 +245,7 @@ class _Maker(Draw):
         return datagrams * round_trip_ns * len(readers)
 
     def _press(self, receivers: int) -> None:
-        """The last stream is faster than one of its readers, for seconds."""
+        """Make the last stream faster than one of its readers, for seconds."""
         rng = self.rng
         self.classes.add("pressed")
         low, high = rng.choice([(500, 1000), (1344, 1344), (100, 3000)])
@@ -306,16 +306,18 @@ def _with(channel: str, option: str) -> str:
 
 
 def generate(seed: int, *, plain: bool = False) -> Scenario:
-    """The scenario of a seed; plain: without the further faults, features and the witness."""
+    """Return the scenario of a seed; plain: without further faults, features and witness."""
     scenario = _Maker(seed).make(seed)
-    return scenario if plain else features.add(faults.add(scenario, seed), seed)
+    if plain:
+        return scenario
+    return rules.add(features.add(faults.add(scenario, seed), seed), seed)
 
 
 # ---- making a failing scenario smaller -----------------------------------------------------------
 
 
 def simpler(scenario: Scenario) -> list[Scenario]:
-    """Scenarios that are a step simpler, boldest first."""
+    """Yield scenarios that are a step simpler, the largest steps first."""
     found = []
     for name in ("publishers", "subscribers", "links", "drops", "machines"):
         items = getattr(scenario, name)
@@ -366,6 +368,6 @@ def simpler(scenario: Scenario) -> list[Scenario]:
 
 
 def _is_whole(scenario: Scenario) -> bool:
-    """Every publisher has a subscriber, and the other way round."""
+    """Return whether every publisher has a subscriber, and every subscriber a publisher."""
     published = {publisher.stream_id for publisher in scenario.publishers}
     return published == {subscriber.stream_id for subscriber in scenario.subscribers}

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sample of conditions under ``fc=nak``, and what each must reach (``penstock sim grid nak``).
+"""A sample of conditions under ``fc=nak``, with the required result of each (``penstock sim grid
+nak``).
 
 A cell is one publisher, a group of readers, and among them slow ones that take whole batches at a
 fixed cadence.  The sample is a Sobol sequence over six axes (:mod:`penstock.sim.generate.sobol`);
@@ -30,7 +31,7 @@ from penstock.sim.world import World
 
 #: Bytes a second below which the rate is never cut; ``PS_PRESSURE_FLOOR``.
 FLOOR: Final = 128 * 1024
-#: Bytes a second that all readers of a cell together are offered, at most.
+#: Most bytes a second that the readers of a cell are offered together.
 MOST_OFFERED: Final = 200_000_000
 _START_NS: Final = SECOND_NS // 2
 _MTUS: Final = (1408, 4096, 8192, 16384, 32768)
@@ -63,23 +64,23 @@ class Cell:
 
     @property
     def offer(self) -> int:
-        """o*: what can be offered at this round trip."""
+        """Return o*: the rate that can be offered at this round trip."""
         return min(self.offered, self._per_rtt())
 
     @property
     def attainable(self) -> int:
-        """r*: what a slow reader can get."""
+        """Return r*: the rate that a slow reader can get."""
         held = (self.window - self.mtu) * SECOND_NS // self.cadence_ns
         return min(self.nominal, self.offered, held, self._per_rtt())
 
     @property
     def floor(self) -> int:
-        """The least rate of a sender with this MTU: two datagrams in 50 ms."""
+        """Return the lowest rate of a sender with this MTU: two datagrams in 50 ms."""
         return max(FLOOR, 40 * self.mtu)
 
     @property
     def warm_ns(self) -> int:
-        """From the first message until nothing may be missed."""
+        """Return the time from the first message until no message may be missed."""
         return max(SECOND_NS, 5 * self.cadence_ns, 10 * self.rtt_ns)
 
     @property
@@ -88,14 +89,14 @@ class Cell:
 
     @property
     def peak_ppm(self) -> int:
-        """Fraction of half a term that a reader holds at the end of a cadence."""
+        """Return the share of half a term that a reader has unread at the end of a cadence."""
         return self.offer * self.cadence_ns // SECOND_NS * 1_000_000 // self.window
 
     def _per_rtt(self) -> int:
         return self.window * SECOND_NS // self.rtt_ns if self.rtt_ns else 1 << 62
 
     def kind(self) -> str:
-        """Which criterion it is judged by."""
+        """Return the criterion by which the cell is judged."""
         if self.nominal >= self.offer and self.offered * 5 <= self._per_rtt() * 4:
             if self.peak_ppm < 500_000:
                 return "healthy"
@@ -127,7 +128,8 @@ def _cell(number: int, point: tuple[float, ...], *, copes: bool) -> Cell | None:
     mtu = min((m for m in _MTUS if wanted <= m <= most), default=max(m for m in _MTUS if m <= most))
     each = nominal * cadence_ns // SECOND_NS
     frame = max(_LEAST_FRAME, min(mtu, each) // 32 * 32)
-    # A whole number of messages each cadence.  What does not fit into half a term is never there.
+    # A whole number of messages each cadence. Messages that do not fit into half a term are never
+    # available.
     batch = max(1, round(each / frame))
     cadence_ns = batch * frame * SECOND_NS // nominal
     batch = min(batch, term // frame)
@@ -140,8 +142,8 @@ def _cell(number: int, point: tuple[float, ...], *, copes: bool) -> Cell | None:
 
 
 def sample(seed: int, cells: int) -> list[Cell]:
-    """The cells of a seed: the first ``cells`` that are admissible.  Of every ten one has readers
-    that cope: they take whole batches, but as many as are offered."""
+    """The cells of a seed: the first ``cells`` that are admissible. In every tenth cell the readers
+    keep up: they read whole batches at the offered rate."""
     found: list[Cell] = []
     for point in points(6, seed):
         if len(found) == cells:
@@ -205,11 +207,11 @@ class Outcome:
 
     @property
     def share(self) -> float:
-        """Of r*, what was read."""
+        """Return the share of r* that was read."""
         return self.read / max(1, self.cell.attainable)
 
     def cause(self) -> str:
-        """Why it failed; empty: it passed."""
+        """Return the reason of a failure; empty: the cell passed."""
         kind = self.cell.kind()
         if self.error:
             return self.error
@@ -264,7 +266,7 @@ class _Readers:
 
 
 def run_cell(cell: Cell, seed: int) -> Outcome:
-    """One run; whatever it raises is its cause of failure."""
+    """Run a cell once; an exception is its cause of failure."""
     began_s = time.process_time()
     try:
         return _run(cell, seed, began_s)
@@ -295,7 +297,7 @@ def _run(cell: Cell, seed: int, began_s: float) -> Outcome:
             gap
             for subscriber in world.subscribers
             for gap in subscriber.gaps
-            # One that is told before the next message is read is not counted as missed yet.
+            # A gap that is reported before the next message is read is not counted as missed yet.
             if (gap.to_position or 0) < subscriber.reader(world.publishers[0].ledgers[0]).position
         ]
         known = all(gap.messages is not None for gap in gaps)
@@ -330,7 +332,8 @@ def _signals(world: World) -> int:
 
 
 def judge(cells: Iterable[Cell], seeds: int, workers: int) -> Iterator[Outcome]:
-    """Runs every cell with each seed in worker processes; in the order in which they end."""
+    """Run every cell with each seed in worker processes; yield results in the order of
+    completion."""
     jobs = [(cell, seed) for seed in range(1, 1 + seeds) for cell in cells]
     if workers == 1:
         for cell, seed in jobs:
@@ -345,7 +348,8 @@ def judge(cells: Iterable[Cell], seeds: int, workers: int) -> Iterator[Outcome]:
 
 @attrs.frozen(kw_only=True)
 class Verdict:
-    """Of all runs.  A cell passes when all its seeds do; its share is that of the worst seed."""
+    """Verdict of all runs. A cell passes if all its seeds pass; its share is that of the worst
+    seed."""
 
     cells: int
     passed: int
@@ -359,7 +363,7 @@ class Verdict:
 
 
 def verdict(outcomes: list[Outcome]) -> Verdict:
-    """Sums up the runs."""
+    """Return the verdict of the runs."""
     causes: dict[int, tuple[Cell, str]] = {}
     worst = 1.0
     for outcome in sorted(outcomes, key=lambda o: (o.cell.number, o.seed)):
@@ -377,7 +381,7 @@ def verdict(outcomes: list[Outcome]) -> Verdict:
 
 
 def describe(cell: Cell) -> str:
-    """A cell in one line."""
+    """Return a cell as one line."""
     return (
         f"cell {cell.number:3} {cell.kind():7} {cell.batch} x {cell.frame} B each "
         f"{cell.cadence_ns / MS_NS:.1f} ms of {cell.offered / 1e6:.1f} MB/s, "
@@ -387,7 +391,7 @@ def describe(cell: Cell) -> str:
 
 
 def report(outcome: Outcome) -> str:
-    """A run in one line."""
+    """Return a run as one line."""
     o = outcome
     return (
         f"{describe(o.cell)} | read {o.share:.1%} of r*, sent {o.sent / o.cell.offer:.1%} of o*, "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rates between two moments of a run: what every reader got of every stream, and how alike."""
+"""Rates between two moments of a run: bytes of each stream at each reader, and their fairness."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PPM: Final = 1_000_000
 
 
 def delivered(world: World) -> tuple[int, ...]:
-    """Bytes of messages that each reader has of each stream so far."""
+    """Return the bytes of messages of each stream that each reader has so far."""
     from penstock.sim.oracles.oracle import pairs
 
     return tuple(
@@ -25,7 +25,8 @@ def delivered(world: World) -> tuple[int, ...]:
 
 
 def jain_ppm(values: Sequence[int]) -> int:
-    """Jain's index of fairness: one million when all are equal, that over n when one has all."""
+    """Return Jain's index of fairness in ppm: one million if all are equal, one million / n if one
+    has all."""
     squares = len(values) * sum(value * value for value in values)
     return sum(values) ** 2 * _PPM // squares if squares else 0
 
@@ -45,7 +46,7 @@ class Meter:
         self._readings.append((self._world.now_ns, delivered(self._world)))
 
     def rates(self) -> tuple[int, ...]:
-        """Bytes a second, by reader; nothing before the second moment."""
+        """Return bytes a second by reader; empty before the second moment."""
         if len(self._readings) < 2:
             return ()
         (from_ns, before), (until_ns, after) = self._readings

@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 _OFTEN_NS: Final = 20 * SECOND_NS
 _SELDOM: Final = 100
 _BLOCK: Final = 512
-#: Of a log beside its terms: metadata, and the page that the last of it begins.
+#: Bytes of a log in addition to its terms: metadata, and the page in which it begins.
 _LOG_EXTRA: Final = 12 * 1024
-#: An image that has ended is kept for its slow readers; a reader rejoins no sooner than that.
+#: Time for which an ended image is kept for slow readers; a reader rejoins no sooner.
 _IMAGES_EACH: Final = 2
 _TIMERS_EACH: Final = 16
-#: Between the end of the idle time-out and the last step of giving back; conductors may be slow.
+#: Time from the idle time-out to the last step of a release; conductors may be slow.
 _SLACK_NS: Final = SECOND_NS // 2
 
 
 @attrs.define
 class _Stand:
-    """Where a stream stood, and since when."""
+    """Position of a stream, and since when."""
 
     where: tuple[Any, ...]
     since_ns: int
@@ -75,8 +75,11 @@ class Memory:
             stand = self._stands.setdefault((host.index, owner.id), _Stand(where, now_ns))
             if stand.where != where:
                 self._stands[host.index, owner.id] = _Stand(where, now_ns)
-            elif isinstance(status, ImageStatus) and status.gaps > 0:
-                continue                # what is still missing may need another term
+            elif isinstance(status, ImageStatus) and (
+                status.gaps > 0 or status.subscribers == 0
+            ):
+                # Missing data may need another term; an image without a reader ends soon.
+                continue
             elif not unblocked and \
                     now_ns - stand.since_ns > 2 * host.script.idle_ns + _SLACK_NS:
                 known = (*readers, *host.indexed(owner))

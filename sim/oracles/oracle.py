@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conditions that a run must meet.
 
-Order, content and unannounced gaps are checked message by message in C while the run goes on; here
-is what only the end can tell: that everything arrived, and that it did not cost too much.
+C code checks order, content and unreported gaps message by message during the run. This module
+checks the end of a run: all data arrived, and the costs were within the budget.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.core.driver_types import SystemCounter
 from penstock.daemon.conductor.sagas.custom import DEADLINE_NS
 from penstock.sim.congestion import MoodyWindow
+from penstock.sim.core import ReaderStatistics
 from penstock.sim.oracles.measure import jain_ppm
 from penstock.sim.scenario import SECOND_NS
 from penstock.sim.strategies import Moody
@@ -23,14 +24,14 @@ if TYPE_CHECKING:
     from penstock.sim.world import World
 
 PPM: Final = 1_000_000
-#: Whatever the scenario: so many NAKs for each datagram that the network lost or displaced.
+#: Most NAKs for each datagram that the network lost or displaced, in every scenario.
 _NAKS_PER_LOSS: Final = 60
 #: An image whose gap cannot be repaired any more (``max``) asks until its liveness ends, 10 s.
 _NAKS_PER_IMAGE: Final = 600
 
 
 def pairs(world: World) -> Iterator[tuple[Publisher, Subscriber]]:
-    """Publishers with the subscribers that are to get the end of what they sent."""
+    """Return pairs of publishers and the subscribers that must reach their end."""
     for subscriber in world.subscribers:
         for publisher in world.publishers:
             if subscriber.is_open and same_stream(publisher.script, subscriber.script):
@@ -46,7 +47,7 @@ def _is_behind(world: World, publisher: Publisher, subscriber: Subscriber) -> bo
 
 
 def caught_up(world: World) -> bool:
-    """Whether everything is sent and every subscriber has come to the end of it."""
+    """Return whether all data is sent and every subscriber has reached its end."""
     return all(
         publisher.finished or not publisher.host.running for publisher in world.publishers
     ) and not any(_is_behind(world, *pair) for pair in pairs(world))
@@ -87,17 +88,30 @@ def _missing(world: World, publisher: Publisher, subscriber: Subscriber) -> Iter
             )
         elif subscriber.takes_gaps and got.first >= 0 and is_last and got.untold > 0:
             yield f"subscriber {number} was not told of {got.untold} messages of session {ledger}"
+        elif _saw_all(subscriber, got) and got.dropped != world.native.ledger_dropped(ledger):
+            yield (
+                f"subscriber {number} was told of {got.dropped} dropped messages of session "
+                f"{ledger}, its publishers of {world.native.ledger_dropped(ledger)}"
+            )
         elif not subscriber.script.may_miss and got.missed > 0:
             yield f"subscriber {number} missed {got.missed} messages of session {ledger}"
         elif not (subscriber.script.may_join_late or subscriber.script.may_miss) and got.first > 0:
             yield f"subscriber {number} joined session {ledger} at message {got.first}"
 
 
+def _saw_all(subscriber: Subscriber, got: ReaderStatistics) -> bool:
+    """Whether it has read a stream whose publication may drop from its start."""
+    return (
+        "ps-policy=drop" in subscriber.script.channel and got.first == 0 and got.missed == 0
+        and not subscriber.unavailable and len(subscriber.available) == 1
+    )
+
+
 # ---- streams apart -------------------------------------------------------------------------------
 
 
 def _apart(world: World) -> Iterator[str]:
-    """What applications have been promised for themselves, whatever befalls others."""
+    """Check the promises to single applications."""
     for number, publisher in enumerate(world.publishers):
         held_ns = sum(statistics.blocked_ns for statistics in publisher.statistics())
         most_ns = publisher.script.blocked_ns
@@ -138,7 +152,7 @@ def _wire(world: World) -> Iterator[str]:
     hopeless = sum(len(subscriber.unavailable) for subscriber in world.subscribers)
     allowed = 20 + _NAKS_PER_IMAGE * hopeless + _NAKS_PER_LOSS * harm
     allowed += network.delivered if jitters else 0  # late looks like lost
-    # What came beyond the edge is requested when there is room.
+    # Data beyond the edge is requested when there is room.
     allowed += sum(
         host.counters(SystemCounter.OVER_RUNS)[SystemCounter.OVER_RUNS]
         for host in world.hosts if host.running
@@ -149,23 +163,30 @@ def _wire(world: World) -> Iterator[str]:
         if host.running:
             # A second source of a session is one entry in the error log, once a followed source.
             moody = any(MoodyWindow.__name__ in s.channel for s in world.scenario.subscribers)
-            yield from _counted(host, more=network.forged > 0, moody_windows=moody)
+            moved = any(other.script.adopt for other in world.hosts)
+            yield from _counted(
+                host, more=network.forged > 0, moody_windows=moody, moved=moved
+            )
             yield from host.untold()
 
 
-def _counted(host: Host, *, more: bool, moody_windows: bool) -> Iterator[str]:
+def _counted(
+    host: Host, *, more: bool, moody_windows: bool, moved: bool
+) -> Iterator[str]:
     counters = host.counters(SystemCounter.ERRORS, SystemCounter.SHORT_SENDS)
     full = bool(host.script.full) or host.script.short_send_ppm > 0
     late = host.script.strategy_delay_ns > DEADLINE_NS
     # Reported, though maybe by a daemon that has died since.
     before = sum(
-        name in ("reader_outrun", "receive_buffer_short")
+        name in ("reader_outrun", "receive_buffer_short", "strategy_silent", "congestion_silent")
         or (name == "refused" and "dead daemon" in fields)
         for _, name, fields in host.events
     )
     # Each image has an object of its own, which may have complained before the image ended.
     ended = sum(name == "image_state" for _, name, _ in host.events)
     before += 2 * ended * moody_windows
+    # Datagrams of a daemon that died may arrive behind those of the new daemon.
+    before += moved * sum(name == "second_source" for _, name, _ in host.events)
     errors = counters[SystemCounter.ERRORS]
     complaints = 0
     for running in host.strategies():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Heat maps of a judged grid: of what each cell could read, how much it did, by pairs of axes."""
+"""Heat maps of a judged grid: the share of the attainable rate, by pairs of axes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _PAIRS: Final = (
     (_CADENCE, _SHARE), (_CADENCE, _TERM), (_RTT, _TERM),
     (_RTT, _CADENCE), (_READERS, _OFFERED), (_OFFERED, _SHARE),
 )
-_LEAST: Final = 0.7                     # of r*: what no cell may go below
+_LEAST: Final = 0.7                     # least share of r* of each cell
 _INCHES: Final = (13.0, 8.2)
 
 

@@ -33,7 +33,10 @@ def pyplot() -> Any:
 
 
 def save(draw: Any, figure: Any, path: Path) -> None:
-    """:raises PenstockError: it cannot be written."""
+    """Write ``figure`` to ``path`` and close it.
+
+    :raises PenstockError: the file cannot be written.
+    """
     try:
         # Without a date a picture changes with its content only.
         metadata = {"Date": None} if path.suffix == ".svg" else None

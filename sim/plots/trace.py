@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of traces, the daemon's (``penstock daemon --trace``) and the simulator's alike."""
+"""Pictures of traces of the daemon (``penstock daemon --trace``) and of the simulator."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.sim.plots.run import per_second, pyplot, save
 
 _INCHES: Final = (10.0, 11.0)
 _KIB: Final = 1024
-#: Of the counters: what the last panel shows.
+#: Counters in the last panel.
 _REPAIRS: Final = {
     "naks_sent": "NAKs sent", "retransmits_sent": "sent again", "under_runs": "received again",
     "back_pressure_events": "met a receiver's window",
@@ -46,9 +46,9 @@ class Picture:
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
-    """The events of a file.
+    """Return the events of a trace file.
 
-    :raises InvalidArgument: it cannot be read, or a line is no event.
+    :raises InvalidArgument: the file cannot be read, or a line is no event.
     """
     try:
         with path.open(encoding="utf-8") as file:
@@ -68,7 +68,7 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
 def collect(paths: Sequence[Path]) -> Picture:
     """Lays traces side by side, by their clocks.
 
-    :raises InvalidArgument: there are no samples in them.
+    :raises InvalidArgument: the events contain no samples.
     """
     events = [event for path in paths for event in read(path)]
     picture = Picture(begin_ns=min((event["t"] for event in events), default=0))

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver port of a simulated client: its requests go to the host's conductor in a call."""
+"""The driver port of a simulated client: it calls the host's conductor directly."""
 
 from __future__ import annotations
 
 import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import attrs
 
 from penstock.client._port import Lease, Listener, Notice, PortState, Request
 from penstock.config.protocol import control
@@ -33,6 +35,10 @@ class SimPort:
     @property
     def lease(self) -> Lease:
         return self._lease
+
+    def take_watch(self, fd: int) -> None:
+        """Give the client an eventfd, which it then owns.  Before the client is made."""
+        self._lease = attrs.evolve(self._lease, watch_fd=fd)
 
     @property
     def state(self) -> PortState:

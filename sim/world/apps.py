@@ -11,13 +11,21 @@ from penstock.client._image import Image
 from penstock.client._publication import Publication
 from penstock.client._restart import Gap
 from penstock.client._subscription import Subscription
+from penstock.config import uri
+from penstock.core.credits import CreditView, img_credits
 from penstock.sim.core import PublisherStatistics, ReaderStatistics, SimWorld
 from penstock.sim.scenario import PublisherScript, SubscriberScript
 from penstock.sim.world.host import Host
 
 
+def parse_credits(channel: str) -> tuple[int, int]:
+    """The credits and the burst of a subscription; 0: it grants none."""
+    parsed = uri.parse(channel)
+    return parsed.ps_credits or 0, parsed.ps_credit_burst or 0
+
+
 class Publisher:
-    """One application, or after crashes several, one after the other."""
+    """A publishing application; after a crash, its successive replacements."""
 
     def __init__(
         self, script: PublisherScript, host: Host, native: SimWorld, rng: random.Random
@@ -43,12 +51,12 @@ class Publisher:
 
     @property
     def sent(self) -> int:
-        """Messages accepted, in all sessions."""
+        """Number of accepted messages in all sessions."""
         return sum(self._native.publisher(app).messages for app in self._apps)
 
     @property
     def at_end(self) -> bool:
-        """Is its stream at the maximum position?"""
+        """Whether its stream is at the maximum position."""
         return bool(self._apps) and self._native.publisher(self._apps[-1]).at_end != 0
 
     @property
@@ -57,12 +65,12 @@ class Publisher:
 
     @property
     def position(self) -> int:
-        """Of the session it has."""
+        """Position of its present session."""
         return self._native.ledger_position(self.ledgers[-1]) if self.ledgers else 0
 
     @property
     def limit(self) -> int:
-        """Up to where it may publish now."""
+        """Position up to which it may publish now."""
         return 0 if self._publication is None else self._publication.position_limit
 
     @property
@@ -73,7 +81,7 @@ class Publisher:
         return [self._native.publisher(app) for app in self._apps]
 
     def open(self, now_ns: int) -> None:
-        """Connects and starts, or goes on with what is left to send."""
+        """Connect and start, or continue with the remaining messages."""
         left = self.script.count - self.sent
         self._client = self._host.connect("publisher")
         add = (
@@ -105,7 +113,7 @@ class Publisher:
             self._native.pause_publisher(self._apps[-1], paused)
 
     def resume(self) -> None:
-        """The daemon is back: what was refused is tried again."""
+        """Retry refused offers after the daemon's return."""
         if self._apps and self._publication is not None:
             self._native.pause_publisher(self._apps[-1], False)
 
@@ -124,7 +132,8 @@ class Publisher:
 
 
 class Subscriber:
-    """Polls after each event of its host; what came is checked by session."""
+    """A receiving application: polls after each event of its host; its messages are checked by
+    session."""
 
     def __init__(self, script: SubscriberScript, host: Host, native: SimWorld) -> None:
         self.script = script
@@ -148,7 +157,7 @@ class Subscriber:
 
     @property
     def app(self) -> int | None:
-        """The application that there is, or was last."""
+        """The present application, or the last one."""
         return self._apps[-1] if self._apps else None
 
     def reader(self, ledger: int) -> ReaderStatistics:
@@ -156,16 +165,20 @@ class Subscriber:
         return self._native.reader(self._apps[-1], ledger)
 
     def readers(self, ledger: int) -> list[ReaderStatistics]:
-        """The same of all that it was, one after the other."""
+        """Progress of the present and all earlier applications, in order."""
         return [self._native.reader(app, ledger) for app in self._apps]
 
     @property
     def takes_gaps(self) -> bool:
-        """Whether no receiver repairs its stream, and the application gets gaps."""
-        return "reliable=false" in self.script.channel
+        """Whether its stream may lose messages: the application gets gaps.
+
+        A subscription ignores ``ps-policy``; a script states it there so that this is known.
+        """
+        channel = self.script.channel
+        return "reliable=false" in channel or "ps-policy=drop" in channel
 
     def is_at_end(self, session_id: int, ledger: int) -> bool:
-        """Whether it joined the session and has come to the end of what was sent."""
+        """Return whether it joined the session and has reached the end of the sent data."""
         if self._subscription is None:
             return False
         end = self._native.ledger_position(ledger)
@@ -177,7 +190,7 @@ class Subscriber:
         )
 
     def digest(self) -> bytes:
-        """Over everything received, and when."""
+        """Hash over all received messages and their times."""
         return b"".join(self._native.digest(app).to_bytes(8, "little") for app in self._apps)
 
     def open(self) -> None:
@@ -198,6 +211,7 @@ class Subscriber:
                 poll_limit=self.script.poll_limit,
                 poll_interval_ns=self.script.interval_ns,
                 batch=self.script.batch,
+                outstanding=max(parse_credits(self.script.channel)),
             )
         )
         if self.takes_gaps:
@@ -205,11 +219,11 @@ class Subscriber:
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
-        """The newest gaps that the present application was told."""
+        """The newest gaps reported to the present application."""
         return () if self._subscription is None else self._subscription.gaps
 
     def refresh(self) -> None:
-        """Hears what the daemon has to tell."""
+        """Process the daemon's notices."""
         if self._subscription is not None:
             _ = self._subscription.images
 
@@ -217,12 +231,28 @@ class Subscriber:
         if self._apps and not self._dead:
             self._native.pause_subscriber(self._apps[-1], paused)
 
+    def withhold(self, frozen: bool) -> None:
+        """Withhold the credits of all images, or grant them again. The driver is called directly:
+        how the control plane does it is no matter of the simulator."""
+        if self._subscription is None or self._dead or not self._host.running:
+            return
+        for image in self._subscription.images:
+            self._host.set_credits(
+                image._notice, parse_credits(self.script.channel), frozen=frozen
+            )
+
+    def credits(self) -> tuple[CreditView, ...]:
+        """The credits of each image."""
+        if self._subscription is None:
+            return ()
+        return tuple(img_credits(image._handle) for image in self._subscription.images)
+
     def resume(self) -> None:
-        """The daemon is back: what it has to tell is heard."""
+        """Process the daemon's notices after its return."""
         self.refresh()
 
     def crash(self) -> None:
-        """Dies: the kernel hangs up for it, unless the host is told to hear of it later."""
+        """Die: the kernel hangs up for the application, unless the host delays the notice."""
         if self._host.script.hangup_ns == 0:
             self.close()
         elif self._subscription is not None:
@@ -248,5 +278,5 @@ class Subscriber:
 
 
 def same_stream(publisher: PublisherScript, subscriber: SubscriberScript) -> bool:
-    """Whether the subscriber is to receive what the publisher sends."""
+    """Return whether the subscriber reads the publisher's stream."""
     return publisher.stream_id == subscriber.stream_id

@@ -15,7 +15,7 @@ import attrs
 
 from penstock.client._client import Client
 from penstock.client._port import Lease
-from penstock.config.protocol.control import LeaseRequest, Message
+from penstock.config.protocol.control import ImageAvailable, LeaseRequest, Message
 from penstock.core import admin
 from penstock.core.driver import Driver
 from penstock.core.driver_types import (
@@ -26,6 +26,7 @@ from penstock.core.driver_types import (
     ImageStatus,
     ImageView,
     LossRecovery,
+    ObjectKind,
     PublicationStatus,
     SharedParams,
     SlotKind,
@@ -51,7 +52,7 @@ EPOCH_MS: Final = 1_700_000_000_000
 _MS_NS: Final = 1_000_000
 _MIB: Final = 1024 * 1024
 _SLOTS: Final = 64
-#: A host that still finds work at one moment after so many rounds will never stop.
+#: Rounds at one moment after which a host that still finds work counts as livelocked.
 _MAX_ROUNDS: Final = 100_000
 
 
@@ -60,7 +61,7 @@ class LivelockError(AssertionError):
 
 
 class Host:
-    """Owns a directory with real files.  Time comes from the caller alone."""
+    """A simulated host. It has a directory with real files, and gets the time from the caller."""
 
     def __init__(
         self,
@@ -107,6 +108,19 @@ class Host:
             self._shared_params(receiver_id_base), library=SIM
         )
         self._make_driver(receiver_id_base)
+
+    def set_credits(
+        self, notice: ImageAvailable, numbers: tuple[int, int], *, frozen: bool
+    ) -> None:
+        """Change what a reader of this host grants."""
+        network = notice.image_slot >= 0
+        self.driver.call(
+            "ps_image_set_credits" if network else "ps_publication_set_credits",
+            ObjectKind.IMAGE if network else ObjectKind.PUBLICATION,
+            notice.correlation_id, notice.position_counter_id, *numbers, int(frozen),
+            operation="change credits",
+        )
+        self._native.touch(self.index)
 
     def _make_driver(self, receiver_id_base: int) -> None:
         rng = self._rng
@@ -174,7 +188,7 @@ class Host:
     def status_of(
         self, owner: ImageSnapshot | PublicationSnapshot
     ) -> ImageStatus | PublicationStatus:
-        """Where a stream stands."""
+        """Return the state of a stream."""
         if isinstance(owner, ImageSnapshot):
             return self.driver.image_status(owner.id)
         return self.driver.publication_status(owner.id)
@@ -188,7 +202,7 @@ class Host:
         return [at for at in newest if end - at < owner.log.term_length // 2]
 
     def sample(self) -> None:
-        """Keeps what the daemon's own trace would say of its streams now."""
+        """Take a sample, as the daemon's own trace does."""
         if self.running:
             fields = sample(
                 self.conductor.snapshot(), self.driver, self._shared, self._cnc,
@@ -228,7 +242,7 @@ class Host:
         )
 
     def die(self) -> None:
-        """The daemon dies alone: its clients live, files stay, and so does its journal."""
+        """Kill only the daemon: its clients live, and files and journal stay."""
         self.running = False
         self._answers.clear()
         for port in self._ports.values():
@@ -298,15 +312,15 @@ class Host:
         return {number: self._cnc.counter(number) for number in ids}
 
     def strategies(self) -> list[Running]:
-        """Those in Python that are at work, and what became of their answers."""
+        """Python strategies that run, and the results of their answers."""
         ids = [owner.id for owner in self.publications()]
         ids += [image.id for image in self.conductor.snapshot().images]
         found = map(self._executor.strategies.get, ids)
         return [running for running in found if running is not None]
 
     def untold(self) -> list[str]:
-        """Publications that the event feed told to be connected, or not, and that are otherwise.
-        A new daemon adopts connections without a message."""
+        """Publications whose connected state differs from the last event. A new daemon adopts
+        connections without a message."""
         self.settle()
         notified: dict[int, bool] = {}
         for _, name, fields in self.events:
@@ -325,6 +339,14 @@ class Host:
 
     def connect(self, name: str) -> Client:
         """A client of this host's daemon: the production class on a port in this process."""
+        return Client(self.attach(name), library=SIM)
+
+    def watch(self, port: SimPort, fd: int) -> None:
+        """Let the agents write to an eventfd when they wake the client of a port."""
+        self._shared.watch_client(port.lease.client_slot, fd)
+
+    def attach(self, name: str) -> SimPort:
+        """Return a new client's port."""
         self._connections += 1
         number = self._connections
         self._perform(
@@ -336,7 +358,7 @@ class Host:
         self.settle()
         port = SimPort(self, self._granted.pop(number))
         self._ports[port.lease.client_id] = port
-        return Client(port, library=SIM)
+        return port
 
     def command(self, client_id: int, correlation_id: int, message: Message) -> None:
         """A request of a client; its reply comes during the call."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Receivers that misbehave towards a group: what they say, datagram by datagram.
+"""Receivers that misbehave in a group: the datagrams that they send.
 
-They know where a stream stands, as a receiver would from what it hears; they keep nothing and
-request nothing else.  A sender whose slowest receiver sets the pace must not be stopped by them.
+Like a real receiver, they know the position of a stream from the datagrams they receive; they store
+no data and send no other requests.  They must not stop a sender that follows its slowest receiver.
 """
 
 from __future__ import annotations
@@ -74,6 +74,8 @@ class Misfit:
                 self._id = self._rng.randrange(1, 2**62)
                 self._port = _PORT + self._rng.randrange(_PORTS)
                 self._send(found[0], target, at, _SETUP_FLAG)
+            case "plain":
+                self._send(found[0], target, at, 0)
             case "silent":
                 self._silent(found[0], target, at, turn % _AWAY)
             case "leaves":

@@ -49,7 +49,8 @@ def _memory() -> str | None:
 
 @attrs.frozen(kw_only=True)
 class Report:
-    """How a run went.  ``trace`` is the same whenever scenario and seed are."""
+    """How a run went.  ``trace`` is the same whenever scenario and seed are; ``rules`` names the
+    rules that the run met, as far as the probe looks for them."""
 
     scenario: str
     seed: int
@@ -61,6 +62,7 @@ class Report:
     missed: int
     gaps: int
     violations: tuple[str, ...]
+    rules: tuple[str, ...]
     network: NetworkStatistics
     wire: WireStatistics
 
@@ -173,6 +175,9 @@ class World:
             for from_ns, until_ns in script.pauses:
                 self.at(from_ns, lambda s=subscriber: s.pause(True))  # type: ignore[misc]
                 self.at(until_ns, lambda s=subscriber: s.pause(False))  # type: ignore[misc]
+            for from_ns, until_ns in script.withholds:
+                self.at(from_ns, lambda s=subscriber: s.withhold(True))  # type: ignore[misc]
+                self.at(until_ns, lambda s=subscriber: s.withhold(False))  # type: ignore[misc]
             if script.crash_ns is not None:
                 self.at(script.crash_ns, subscriber.crash)
                 if subscriber.host.script.hangup_ns > 0:
@@ -385,6 +390,7 @@ class World:
             missed=sum(reader.missed for reader in readers),
             gaps=sum(reader.gaps for reader in readers),
             violations=tuple(complaints),
+            rules=tuple(self.native.rules()),
             network=self.network.statistics(),
             wire=self.network.wire(),
         )

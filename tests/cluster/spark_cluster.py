@@ -15,7 +15,6 @@ import re
 import shutil
 import signal
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -23,6 +22,7 @@ from typing import Any, Self
 import pyspark
 import zmq.auth
 from support.hosts import TESTS, PenstockHost, penstock_host
+from support.patience import Patience
 from support.processes import Peer, PeerError
 
 from cluster.network import Network
@@ -181,9 +181,9 @@ class SparkCluster:
         return peer
 
     def _await(self, peer: Peer, text: str) -> None:
-        deadline = time.monotonic() + START_S
+        patience = Patience(START_S)
         while True:
-            line = peer.next(max(0.0, deadline - time.monotonic()))
+            line = peer.next(patience.left_s)
             if text in str(line.get("text", "")):
                 return
 
@@ -209,10 +209,10 @@ class Driver:
 
     def wait(self, event: str, timeout_s: float = PATIENCE_S) -> dict[str, Any]:
         """The next such event; a failure that comes before it is raised."""
-        deadline = time.monotonic() + timeout_s
+        patience = Patience(timeout_s)
         while True:
             try:
-                line = self.peer.next(max(0.0, deadline - time.monotonic()))
+                line = self.peer.next(patience.left_s)
             except PeerError as error:
                 raise PeerError(f"{error}\n{''.join(self.log[-60:])}") from None
             if line["event"] == "text":

@@ -12,6 +12,7 @@ import itertools
 import json
 import os
 import socket
+import struct
 import sys
 import threading
 import time
@@ -19,15 +20,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from support.spark import begun
 
 from cluster.spark_publisher import HEAD
 from penstock.spark_bridge import publish, read_local, register, tuned_settings
 
 _LOCK = threading.Lock()
+TIME = "<q"
 
 
 def say(event: str, **values: Any) -> None:
@@ -65,9 +69,9 @@ class Jobs:
     ) -> dict[str, Any]:
         """From a stream into a stream."""
         df = with_place(self._read(source, local=local), work_s).select("value")
-        self.queries[query] = (
+        self.queries[query] = begun(
             df.writeStream.format("penstock").options(**sink)
-            .option("checkpointLocation", checkpoint).start()
+            .option("checkpointLocation", checkpoint).start
         )
         return {"id": str(self.queries[query].id)}
 
@@ -101,6 +105,46 @@ class Jobs:
 
         df = self._read(source, local=local)
         df = df if plain else with_place(df, work_s)
+        self.queries[query] = begun(
+            df.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint)
+            .queryName(query).start
+        )
+        return {"id": str(self.queries[query].id)}
+
+    def relay(
+        self, *, query: str, source: dict[str, str], sink: dict[str, str], checkpoint: str
+    ) -> dict[str, Any]:
+        """From a stream into a stream; the time of each message goes with it."""
+        df = self._read(source, local=False).mapInArrow(with_time, "value binary")
+        self.queries[query] = (
+            df.writeStream.format("penstock").options(**sink)
+            .option("checkpointLocation", checkpoint).queryName(query).start()
+        )
+        return {"id": str(self.queries[query].id)}
+
+    def keep(
+        self, *, query: str, source: dict[str, str], folder: str, checkpoint: str
+    ) -> dict[str, Any]:
+        """A file for each batch, with all that is known of its rows; a batch that comes again has
+        to be the same."""
+        target = Path(folder)
+        target.mkdir(exist_ok=True)
+
+        def take(df: DataFrame, batch: int) -> None:
+            table = df.select("value", "session_id", "position", "timestamp").toArrow()
+            rows = kept(table)
+            path = target / f"{batch}.npy"
+            if path.exists():
+                before = np.load(path)
+                same = before.shape == rows.shape and bool((before == rows).all())
+                with (target / "again").open("a") as again:
+                    again.write(f"{batch} {'same' if same else 'another'}\n")
+            fresh = target / f".{batch}.npy"
+            np.save(fresh, rows)
+            os.replace(fresh, path)
+            say("kept", batch=batch, rows=len(rows))
+
+        df = self._read(source, local=False)
         self.queries[query] = (
             df.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint)
             .queryName(query).start()
@@ -119,9 +163,9 @@ class Jobs:
             took.append(time.monotonic())
 
         self.spark.dataSource.register(_empty_source())
-        query = (
+        query = begun(
             self.spark.readStream.format("empty_batches").load().writeStream.foreachBatch(take)
-            .option("checkpointLocation", checkpoint).start()
+            .option("checkpointLocation", checkpoint).start
         )
         done.wait(120)
         query.stop()
@@ -177,6 +221,31 @@ class Jobs:
 
     def _near(self, df: DataFrame, local: bool) -> DataFrame:
         return read_local(df) if local else df
+
+
+def with_time(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Appends the time of each message, in microseconds, to its value."""
+    for batch in batches:
+        times = batch.column("timestamp").cast(pa.int64()).to_pylist()
+        values = batch.column("value").to_pylist()
+        joined = [v + struct.pack(TIME, t) for v, t in zip(values, times, strict=True)]
+        yield pa.RecordBatch.from_arrays([pa.array(joined, pa.binary())], names=["value"])
+
+
+def kept(table: Any) -> Any:
+    """Number, time of offering (ns), time in the first stream (us), and session, position and time
+    (us) in the second one; a row for each."""
+    heads = [
+        (*HEAD.unpack_from(value), *struct.unpack(TIME, value[-8:]))
+        for value in table["value"].to_pylist()
+    ]
+    rows = np.zeros((len(heads), 6), np.int64)
+    if heads:
+        rows[:, :3] = heads
+        rows[:, 3] = table["session_id"].to_numpy()
+        rows[:, 4] = table["position"].to_numpy()
+        rows[:, 5] = table["timestamp"].cast(pa.int64()).to_numpy()
+    return rows
 
 
 def places_of(table: Any) -> list[tuple[str, str]]:

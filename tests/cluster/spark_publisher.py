@@ -37,7 +37,9 @@ def main() -> None:
     parser.add_argument("--timeout", type=float, default=120.0, help="longest wait for room")
     parser.add_argument("--until-told", action="store_true", help="stop when the input ends")
     parser.add_argument("--linger", action="store_true", help="keep the session until told")
+    parser.add_argument("--log", help="a file: when each message was offered, and accepted")
     args = parser.parse_args()
+    log = open(args.log, "wb") if args.log else None  # noqa: SIM115
     notified = threading.Event()
     if args.until_told:
         threading.Thread(target=lambda: (sys.stdin.read(), notified.set()), daemon=True).start()
@@ -62,11 +64,16 @@ def main() -> None:
                 if due > now:
                     time.sleep(due - now)
             try:
-                pub.send(HEAD.pack(number, time.time_ns()) + padding, args.timeout)
+                offered = time.time_ns()
+                pub.send(HEAD.pack(number, offered) + padding, args.timeout)
             except TimeoutExpired as error:
                 say("timeout", what=str(error), number=number)
                 sys.exit(1)
             number += 1
+            if log is not None:
+                log.write(HEAD.pack(offered, time.time_ns()))
+        if log is not None:
+            log.close()
         say(
             "done", count=number - args.first, seconds=time.monotonic() - begun,
             blocked_ns=pub.pressure().total_ns, culprits=dict(pub.pressure().blocked_by_ns),

@@ -41,7 +41,7 @@ def impairment(request: pytest.FixtureRequest) -> list[str]:
     return ["--impair", request.param] if request.param else []
 
 
-def test_unicast_between_two_hosts(lan: Network, start: Start, impairment: list[str]) -> None:
+def test_unicast_crosses_two_hosts(lan: Network, start: Start, impairment: list[str]) -> None:
     sender, receiver = start(0, *impairment), start(1, *impairment)
     channel = f"aeron:udp?endpoint={lan.address(1)}:40456"
     count, sizes = 2000, "1-4000"
@@ -53,7 +53,7 @@ def test_unicast_between_two_hosts(lan: Network, start: Start, impairment: list[
         assert pub.finish() == 0
 
 
-def test_multicast_to_two_receivers(lan: Network, start: Start, impairment: list[str]) -> None:
+def test_multicast_reaches_two_receivers(lan: Network, start: Start, impairment: list[str]) -> None:
     hosts = [start(number, *impairment) for number in range(3)]
     channel = "aeron:udp?endpoint=239.20.0.1:40456|interface=10.77.0.0/24"
     count, sizes = 300, "1-2000"

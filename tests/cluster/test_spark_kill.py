@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.patience import Patience
 from support.processes import Peer
 
 from cluster.spark_cluster import Driver, Drivers, SparkCluster, children
@@ -130,8 +131,8 @@ class Flow:
 
     def left_parts(self, before: int) -> bool:
         """The dead were in the middle of their parts."""
-        end = time.monotonic() + NOTIFIED_S
-        while self.partial <= before and time.monotonic() < end:
+        patience = Patience(NOTIFIED_S)
+        while self.partial <= before and not patience.is_over:
             self.hear()
         return self.partial > before
 

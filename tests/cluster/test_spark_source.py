@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(600)
 SLOTS = 4
 _STREAMS = count(500)
 COUNT = 20_000
+ROUNDS = 3
 
 
 @pytest.fixture
@@ -114,7 +115,7 @@ def test_read_local_keeps_a_stream_of_one_host_there(
     assert places == [(name_of(2), name_of(2))]
 
 
-def test_from_stream_to_stream(
+def test_a_query_carries_a_stream_to_a_stream(
     spark: SparkCluster, running: Driver, stream: int, tmp_path: Path
 ) -> None:
     """Source and sink of one query: what a receiver makes of it is what was published."""
@@ -153,29 +154,41 @@ def test_a_row_arrives_within_one_and_a_half_empty_batches(
     record_property: pytest.RecordProperty,
 ) -> None:
     """From ``offer`` on one host to the row in ``foreachBatch`` on another, beside what Spark takes
-    for a batch without rows.  The machine's load moves both, so both are measured in turn."""
-    floor = running.request("floor", batches=20, checkpoint=str(tmp_path / "floor"))["batch_ms"][3:]
+    for a batch without rows.  Other programs make both longer, and seldom by the same factor: the
+    median of three rounds counts."""
     channel = f"aeron:udp?endpoint={spark.lan.address(1)}:24025|term-length=1m"
-    source = spark.source(
-        1, channel=channel, streamId=str(stream), subscription=f"latency-{stream}",
-        minPartitions="2",
-    )
-    running.request(
-        "collect", query="q", source=source, folder=str(tmp_path / "out"),
-        checkpoint=str(tmp_path / "checkpoint"), plain=True,
-    )
-    took: list[float] = []
-    with publish(spark, channel, stream, "--count=60", "--rate=4") as publisher:
-        rows = 0
-        while rows < 40:
-            batch = running.wait("batch")
-            rows += batch["rows"]
-            took += batch["latency_ms"]
-        publisher.stop()
-    again = running.request("floor", batches=20, checkpoint=str(tmp_path / "floor2"))
-    floor += again["batch_ms"][3:]
-    found, lowest = median(took[5:]), median(floor)
-    record_property("latency_ms", found)
-    record_property("floor_ms", lowest)
-    print(f"offer to foreachBatch {found:.0f} ms, an empty batch {lowest:.0f} ms")
-    assert found <= 1.5 * lowest
+
+    def floor(name: str) -> list[float]:
+        answer = running.request("floor", batches=20, checkpoint=str(tmp_path / name))
+        batches: list[float] = answer["batch_ms"][3:]
+        return batches
+
+    def latencies(name: str) -> list[float]:
+        source = spark.source(
+            1, channel=channel, streamId=str(stream), subscription=f"latency-{stream}-{name}",
+            minPartitions="2",
+        )
+        running.request(
+            "collect", query=name, source=source, folder=str(tmp_path / name),
+            checkpoint=str(tmp_path / f"checkpoint-{name}"), plain=True,
+        )
+        took: list[float] = []
+        with publish(spark, channel, stream, "--count=60", "--rate=4") as publisher:
+            rows = 0
+            while rows < 40:
+                batch = running.wait("batch")
+                rows += batch["rows"]
+                took += batch["latency_ms"]
+            publisher.stop()
+        running.request("stop", query=name)
+        return took[5:]
+
+    rounds: list[tuple[float, float]] = []
+    for number in range(ROUNDS):
+        before = floor(f"before-{number}")
+        found = median(latencies(f"rows-{number}"))
+        rounds.append((found, median(before + floor(f"after-{number}"))))
+    record_property("latency_and_floor_ms", rounds)
+    for found, lowest in rounds:
+        print(f"offer to foreachBatch {found:.0f} ms, an empty batch {lowest:.0f} ms")
+    assert median(found / lowest for found, lowest in rounds) <= 1.5, rounds

@@ -10,14 +10,16 @@ from penstock.spark_bridge._assembler import Assembler, RepeatDiffers
 from penstock.spark_bridge.markers import MAGIC, MarkerError, decode, encode
 
 WORDS = [
-    MAGIC, MAGIC + b"\x01\x01", MAGIC + b"\x01\x02", b"\x01\x01\x00\x00", b"\x01\x02\x00\x00",
+    MAGIC, MAGIC + b"\x02\x01", MAGIC + b"\x02\x02", MAGIC + b"\x02\x03", MAGIC + b"\x02\x04",
+    MAGIC + b"\x01\x01", b"\x01\x01\x00\x00", b"\x01\x02\x00\x00", b"\x01\x00\x00\x00",
     bytes(16), b"\xff" * 8, b"\x00" * 48, b"|", b"|r", b"|m",
 ]
 
 
 def target(data: bytes) -> None:
     try:
-        assert encode(decode(data)) == data
+        marker = decode(data)
+        assert decode(encode(marker)) == marker
     except MarkerError as error:
         assert "\n" not in str(error)
     reader = Assembler(remember=2, max_pending_bytes=1 << 20)
@@ -28,17 +30,18 @@ def target(data: bytes) -> None:
             reader.rows(b"m", [message])
             continue
         try:
-            part = reader.marked(kind, message)
+            parts = reader.marked(kind, message)
         except RepeatDiffers:
             continue
-        if part is not None:
+        for part in parts:
             place = (part.query, part.epoch, part.partition, part.key)
             assert place not in seen
             seen.add(place)
     assert reader.statistics.pending_bytes >= 0
     for name in reader.sessions:
         reader.ended(name)
-    assert reader.statistics.pending_bytes == 0
+    held = sum(part.messages for part in reader.partial if part.reason == "job")
+    assert held or reader.statistics.pending_bytes == 0
 
 
 if __name__ == "__main__":

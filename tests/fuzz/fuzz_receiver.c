@@ -6,6 +6,7 @@
 #include "penstock.h"
 #include "ps_log.h"
 #include "sequence.h"
+#include "setup_image.h"
 #include "stream.h"
 
 enum { MOST_ANSWERS = 64, POLL = 16 };
@@ -45,26 +46,15 @@ static void make_image(world_t *world, const ps_event_t *event)
 {
     fuzz_world_t *base = world->base;
     fuzz_make_log(base, event->setup.active_term_id, event->setup.term_offset, PS_LOG_IMAGE);
-    ps_image_params_t params;
-    memset(&params, 0, sizeof params);
-    params.id = 11;
+    ps_image_params_t params = setup_image_params(event, 11);
     params.log_path = base->log_path;
     params.endpoint = world->endpoint;
     params.slot = ps_slot_allocate(base->shared, PS_SLOT_IMAGE, 11);
     params.high_water_counter_id = fuzz_counter(base, 0);
     params.position_counter_id = fuzz_counter(base, 0);
     params.naks_counter_id = fuzz_counter(base, 0);
-    params.session_id = event->session_id;
-    params.stream_id = event->stream_id;
-    params.initial_term_id = event->setup.initial_term_id;
-    params.active_term_id = event->setup.active_term_id;
-    params.term_offset = event->setup.term_offset;
     params.window_bytes = 32 * 1024;
-    params.destination = event->setup.destination;
-    params.source = event->setup.source;
-    params.nak_delay_ns = -1;
-    params.reserved_position = INT64_MAX;
-    params.join_ordinal = event->setup.peer_ordinal;
+    params.peer_capabilities = 0;
     params.reliable = (uint8_t)(event->setup.ttl != 1);
     CHECK_EQ(ps_image_add(base->driver, &params, &world->image), PS_OK);
     world->position = ps_image_join_position(world->image);

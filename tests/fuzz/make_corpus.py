@@ -28,6 +28,7 @@ CORPUS = Path(__file__).resolve().parent / "corpus"
 _NAMED: dict[str, Any] = {
     "channel": "aeron:udp?endpoint=10.0.0.1:40456", "starting": "earliest", "sessions": [-7],
     "initial_term_ids": [5], "positions": [4096], "credit": 4, "pieces": 4, "code": "storage",
+    "action": "withhold",
 }
 _TYPED: dict[Any, Any] = {
     int: 96, bool: True, str: "text", bytes: b"\1\2", list[str]: ["127.0.0.1:7"],

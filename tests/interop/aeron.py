@@ -111,6 +111,14 @@ class AeronHost:
     def sub(self, *args: str) -> Peer:
         return self._run("Sub", *args)
 
+    def asker(self, *args: str) -> Peer:
+        """A requester by the rule of ``docs/request-reply.md``."""
+        return self._run("Asker", *args)
+
+    def answerer(self, *args: str) -> Peer:
+        """A server by the rule of ``docs/request-reply.md``."""
+        return self._run("Answerer", *args)
+
     def reader(self, *args: str) -> Peer:
         return self._run("Reader", *args)
 

@@ -24,6 +24,7 @@ from typing import Final
 
 import attrs
 from support.hosts import PenstockHost, memory_directory, penstock_host
+from support.patience import Patience
 
 from interop import aeron, frames
 
@@ -96,8 +97,8 @@ class Relay:
     def wait_for(self, count: int, what: str) -> None:
         """Until so many more such frames have passed."""
         first = len(self.seen)
-        deadline = time.monotonic() + _PATIENCE_S
-        while time.monotonic() < deadline:
+        patience = Patience(_PATIENCE_S)
+        while not patience.is_over:
             passed = [frames.decode(each.data)[0].what for each in self.seen[first:]]
             if passed.count(what) >= count:
                 return

@@ -15,7 +15,7 @@ import pytest
 from support.hosts import memory_directory
 from support.not_run import not_run
 
-from interop import aeron
+from interop import aeron, aeron_c
 
 
 @pytest.fixture(scope="session")
@@ -25,6 +25,15 @@ def aeron_built() -> None:
         aeron.build()
     except aeron.NotBuiltError as error:
         not_run(f"interoperability with the real Aeron: {error}")
+
+
+@pytest.fixture(scope="session")
+def aeron_c_built() -> None:
+    """Builds Aeron's C driver; without it the tests are not run, and CI fails."""
+    try:
+        aeron_c.build()
+    except aeron.NotBuiltError as error:
+        not_run(f"interoperability with Aeron's C driver: {error}")
 
 
 @pytest.fixture

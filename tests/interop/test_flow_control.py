@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from support.hosts import PenstockHost, penstock_host
 from support.messages import digest, messages
+from support.patience import Patience
 from support.processes import Peer
 
 import penstock
@@ -39,20 +40,21 @@ def ours(directories: Callable[[str], Path]) -> Iterator[PenstockHost]:
 
 
 def eventually(happened: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 30
+    patience = Patience(30)
     while not happened():
-        assert time.monotonic() < deadline, what
+        assert not patience.is_over, what
         time.sleep(0.01)
 
 
 def offer(publication: penstock.Publication, pending: list[bytes], quiet_s: float) -> None:
     """Offers what is pending until all is taken, or nothing was for a while."""
-    last_s = time.monotonic()
-    while pending and time.monotonic() - last_s < quiet_s:
+    quiet: Patience | None = None
+    while pending and (quiet is None or not quiet.is_over):
         if publication.offer(pending[0]) > 0:
             pending.pop(0)
-            last_s = time.monotonic()
+            quiet = None
         else:
+            quiet = quiet or Patience(quiet_s, exact=True)
             time.sleep(0.002)
 
 

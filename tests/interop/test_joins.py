@@ -19,7 +19,7 @@ from support.hosts import PenstockHost, penstock_host
 from support.messages import digest, messages
 
 import penstock
-from interop import aeron
+from interop import aeron, aeron_c
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("aeron_built")]
 
@@ -70,9 +70,16 @@ class ForgedJoins:
             due_s = max(due_s + TICK_S, time.monotonic())
 
 
-@pytest.fixture
-def theirs(directories: Callable[[str], Path]) -> Iterator[aeron.AeronHost]:
-    with aeron.aeron_host(directories("aeron")) as made:
+@pytest.fixture(params=["java", "c"])
+def theirs(
+    request: pytest.FixtureRequest, directories: Callable[[str], Path]
+) -> Iterator[aeron.AeronHost]:
+    if request.param == "java":
+        host = aeron.aeron_host(directories("aeron"))
+    else:
+        request.getfixturevalue("aeron_c_built")
+        host = aeron_c.aeron_c_host(directories("aeron"))
+    with host as made:
         yield made
 
 

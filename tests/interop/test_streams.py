@@ -102,7 +102,7 @@ def test_unicast_messages_of_every_size_over_many_terms(
 
 
 @both_ways
-def test_exclusive_publication(pair: Pair, ports: Ports) -> None:
+def test_an_exclusive_publication_arrives_whole(pair: Pair, ports: Ports) -> None:
     transfer(
         pair.sender,
         pair.receiver,
@@ -126,7 +126,7 @@ def test_aeron_finds_nothing_wrong_with_our_frames(pair: Pair, ports: Ports) -> 
 
 
 @both_ways
-def test_ipv6(pair: Pair, ports: Ports) -> None:
+def test_a_stream_over_ipv6_arrives_whole(pair: Pair, ports: Ports) -> None:
     transfer(
         pair.sender,
         pair.receiver,
@@ -161,13 +161,13 @@ def to_two_receivers(
 
 
 @both_ways
-def test_multicast(pair: Pair, ports: Ports) -> None:
+def test_two_receivers_get_a_multicast_stream(pair: Pair, ports: Ports) -> None:
     channel = f"aeron:udp?endpoint=239.20.0.1:{ports()}|interface=127.0.0.1"
     to_two_receivers(pair, [channel, channel], channel)
 
 
 @both_ways
-def test_dynamic_multi_destination_cast(pair: Pair, ports: Ports) -> None:
+def test_two_receivers_join_a_dynamic_destination_list(pair: Pair, ports: Ports) -> None:
     control = f"control=127.0.0.1:{ports()}"
     channels = [
         f"aeron:udp?{control}|control-mode=dynamic|endpoint=127.0.0.1:{ports()}" for _ in range(2)
@@ -176,7 +176,7 @@ def test_dynamic_multi_destination_cast(pair: Pair, ports: Ports) -> None:
 
 
 @both_ways
-def test_manual_multi_destination_cast(pair: Pair, ports: Ports) -> None:
+def test_two_receivers_get_a_manual_destination_list(pair: Pair, ports: Ports) -> None:
     channels = [f"aeron:udp?endpoint=127.0.0.1:{ports()}" for _ in range(2)]
     to_two_receivers(
         pair,

@@ -40,7 +40,7 @@ def restart(host: PenstockHost, *args: str) -> None:
 
 @pytest.mark.alone
 @pytest.mark.timeout(900)
-def test_fifty_deaths_under_load(
+def test_streams_survive_fifty_deaths_under_load(
     new_host: NewHost, port: Callable[[], int], tmp_path: Path
 ) -> None:
     """Sending and receiving daemon, in turn and together; a shared and an exclusive session with

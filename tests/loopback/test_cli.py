@@ -90,12 +90,12 @@ def test_records_go_from_stdin_to_a_file(host: PenstockHost, tmp_path: Path) -> 
     assert target.read_bytes() == records
 
 
-def test_nobody_receives(host: PenstockHost) -> None:
+def test_pub_says_that_there_is_no_subscriber(host: PenstockHost) -> None:
     sender = start(host, "pub", "aeron:ipc", "7", "--count", "1", "--timeout", "0.2")
     out, err = sender.communicate(timeout=TIMEOUT_S)
     assert sender.returncode == 2
     assert out == b""
-    assert err.startswith(b"penstock: nobody subscribed")
+    assert err.startswith(b"penstock: no receiver subscribed")
     assert err.count(b"\n") == 1
 
 
@@ -139,7 +139,9 @@ def test_stat_shows_daemon_and_counters(host: PenstockHost) -> None:
     assert f"{mapped['value']:,} " in text
 
 
-def test_ping_and_pong(host: PenstockHost, peer: PenstockHost, port: Port) -> None:
+def test_ping_measures_what_pong_returns(
+    host: PenstockHost, peer: PenstockHost, port: Port
+) -> None:
     channels = [
         "--ping-channel", f"aeron:udp?endpoint=127.0.0.1:{port()}",
         "--pong-channel", f"aeron:udp?endpoint=127.0.0.1:{port()}",

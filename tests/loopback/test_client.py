@@ -6,13 +6,13 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support.hosts import PenstockHost
 from support.not_run import module, not_run
+from support.patience import Patience
 
 import penstock
 from loopback.streams import (
@@ -33,7 +33,7 @@ STREAM = 1001
 # ---- channels ------------------------------------------------------------------------------------
 
 
-def test_ipc(client: Client) -> None:
+def test_ipc_delivers_every_message(client: Client) -> None:
     with (
         client.add_subscription("aeron:ipc?term-length=64k", STREAM) as subscription,
         client.add_publication("aeron:ipc?term-length=64k", STREAM) as publication,
@@ -58,7 +58,7 @@ def test_ipc_with_many_subscribers_and_a_shared_publication(client: Client) -> N
         resource.close()
 
 
-def test_unicast_over_many_terms(client: Client, remote: Client, port: Port) -> None:
+def test_unicast_continues_over_many_terms(client: Client, remote: Client, port: Port) -> None:
     channel = f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k"
     with (
         remote.add_subscription(channel, STREAM) as subscription,
@@ -82,7 +82,7 @@ def test_unicast_ipv6_with_a_port_that_the_daemon_chooses(client: Client, remote
             assert pump(publication, [b"six"], [subscription]) == [[b"six"]]
 
 
-def test_multicast(client: Client, remote: Client, port: Port) -> None:
+def test_multicast_reaches_near_and_far(client: Client, remote: Client, port: Port) -> None:
     channel = f"aeron:udp?endpoint=224.20.30.39:{port()}|interface=127.0.0.1|term-length=64k"
     with (
         remote.add_subscription(channel, STREAM) as far,
@@ -177,7 +177,9 @@ def test_loss_is_repaired(new_host: Callable[..., PenstockHost], port: Port) -> 
 # ---- ways to send and receive --------------------------------------------------------------------
 
 
-def test_messages_of_many_fragments(client: Client, remote: Client, port: Port) -> None:
+def test_messages_of_many_fragments_arrive_whole(
+    client: Client, remote: Client, port: Port
+) -> None:
     channel = f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=4m"
     with (
         remote.add_subscription(channel, STREAM) as subscription,
@@ -191,7 +193,7 @@ def test_messages_of_many_fragments(client: Client, remote: Client, port: Port) 
             publication.offer(bytes(longest + 1))
 
 
-def test_claims(client: Client, remote: Client, port: Port) -> None:
+def test_claims_are_committed_and_aborted(client: Client, remote: Client, port: Port) -> None:
     channel = f"aeron:udp?endpoint=127.0.0.1:{port()}"
     with (
         remote.add_subscription(channel, STREAM) as subscription,
@@ -207,7 +209,7 @@ def test_claims(client: Client, remote: Client, port: Port) -> None:
         assert receive(subscription, 2) == [b"first", b"second"]
 
 
-def test_batches(client: Client, remote: Client, port: Port) -> None:
+def test_batches_carry_rows_and_columns(client: Client, remote: Client, port: Port) -> None:
     np = module("numpy")
     module("pyarrow")
     channel = f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k"
@@ -383,9 +385,9 @@ def test_a_publisher_that_closes_at_once_loses_nothing(
             connected(publication, subscription)
             publication.send_batch(sent, TIMEOUT_S)
         received: list[bytes] = []
-        deadline = time.monotonic() + TIMEOUT_S
+        patience = Patience(TIMEOUT_S)
         while subscription.images:
-            assert time.monotonic() < deadline, "the image did not end"
+            assert not patience.is_over, "the image did not end"
             if not subscription.poll(lambda m, _h: received.append(bytes(m)), 7):
                 subscription.wait(0.1)
         assert received == sent

@@ -133,7 +133,9 @@ def test_refusals_are_counted_until_the_next_success(new_host: NewHost) -> None:
 
 def test_an_older_penstock_states_an_id_alone() -> None:
     view = attrs.evolve(
-        NO_PRESSURE, culprit=Party(id=7, address="10.0.0.2:40456"), reason_client=9,
+        NO_PRESSURE, culprit=Party(
+            id=7, address="10.0.0.2:40456", text="receiver 7 at 10.0.0.2:40456"
+        ), reason_client=9,
     )
     assert view.culprit_text == "receiver 7 at 10.0.0.2:40456: client 9"
     assert view.client == (9, "")

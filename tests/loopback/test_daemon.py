@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ import msgpack
 import pytest
 import zmq
 from support.hosts import PenstockHost
+from support.patience import Patience
 
 import penstock
 from penstock.client._inspect import request_status
@@ -44,9 +46,9 @@ def status(host: PenstockHost) -> dict[str, Any]:
 
 def until(condition: Callable[[], bool], what: str) -> None:
     """Asks again and again: the daemon tells nobody when it has finished something."""
-    deadline = time.monotonic() + TIMEOUT_S
+    patience = Patience(TIMEOUT_S)
     while not condition():
-        assert time.monotonic() < deadline, f"not within {TIMEOUT_S} s: {what}"
+        assert not patience.is_over, f"not within {TIMEOUT_S} s: {what}"
         time.sleep(0.02)
 
 
@@ -277,7 +279,7 @@ def get(host: PenstockHost, path: str) -> tuple[int, str]:
     return response.status, text
 
 
-def test_metrics_and_health(host: PenstockHost) -> None:
+def test_the_metrics_socket_serves_metrics_and_health(host: PenstockHost) -> None:
     with penstock.connect(host.directory) as client:
         publication = client.add_publication("aeron:ipc?term-length=64k", stream_id=104)
         client.add_subscription("aeron:ipc", 104)
@@ -287,6 +289,25 @@ def test_metrics_and_health(host: PenstockHost) -> None:
     (line,) = [x for x in text.splitlines() if 'stream="104"' in x and "position_bytes" in x]
     assert line.endswith(" 64.0")
     until(lambda: get(host, "/healthz") == (200, "ok\n"), "healthy")
+
+
+def test_the_metrics_socket_serves_the_flows(host: PenstockHost) -> None:
+    with penstock.connect(host.directory) as client:
+        publication = client.add_publication("aeron:ipc?term-length=64k", stream_id=105)
+        client.add_subscription("aeron:ipc", 105)
+        until(lambda: publication.offer(b"x" * 32) > 0, "offered")
+        code, text = get(host, "/flows")
+        (row,) = [x for x in json.loads(text)["streams"] if x["stream_id"] == 105]
+        one_code, one_text = get(host, f"/flows/{row['publication_id']}")
+    assert (code, one_code) == (200, 200)
+    assert (row["position"], row["queue_depth_bytes"], row["cause"]) == (64, 64, "none")
+    one = json.loads(one_text)
+    assert {key: one[key] for key in row} == row
+    assert (one["peers"], one["local_subscribers"]) == ([], 1)
+    code, text = get(host, "/flows/1")
+    assert code == 404
+    assert "no publication has the id 1" in json.loads(text)["error"]
+    assert get(host, "/flows/x")[0] == 404
 
 
 def test_the_event_feed_is_numbered(host: PenstockHost) -> None:

@@ -16,7 +16,8 @@ from support.hosts import PenstockHost
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = (
     "../README.md", "getting-started.md", "client.md", "consumer-groups.md", "restart.md",
-    "loss-recovery.md", "flow-control.md", "operating.md",
+    "loss-recovery.md", "flow-control.md", "operating.md", "request-reply.md",
+    "typed-streams.md", "back-pressure.md", "congestion-control.md", "relay.md",
 )
 TIMEOUT_S = 30.0
 

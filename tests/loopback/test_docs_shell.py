@@ -11,11 +11,11 @@ import select
 import signal
 import sys
 import termios
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.patience import Patience
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -27,18 +27,23 @@ _COMMANDS = "penstock|make|pip|python3?|printf|sudo|systemctl|systemd-sysusers|e
 ENDLESS = {
     "getting-started.md-5": "per second",
     "command-line.md-3": "ready in",
-    "operating.md-2": "ready in",
+    "operating.md-3": "ready in",
+    "relay.md-1": "runs",
 }
 #: Blocks for one terminal while the next block is pasted into another.
-BESIDE = {"command-line.md-1"}
+BESIDE = {"command-line.md-1", "two-hosts.md-1"}
 #: Pages that expect a daemon.
-NEED_DAEMON = {"command-line.md"}
+NEED_DAEMON = {"command-line.md", "relay.md"}
 #: Blocks of `make`: their targets are expanded, not run.
-MAKE = {"README.md-1"}
+MAKE = {"README.md-1", "c-client.md-1"}
 #: Blocks that run elsewhere, or change the host.
 ELSEWHERE = {
+    "c-client.md-2": "compiles the page's example; tests/loopback/test_c_client.py does",
     "getting-started.md-1": "installs; test_extras.py does it with the wheel",
-    "operating.md-1": "installs a service; tests/unit/test_systemd.py verifies the unit",
+    "operating.md-1": "installs a service; tests/unit/cli/test_systemd.py verifies the unit",
+    "operating.md-2": "changes a limit of the kernel",
+    "simulator.md-2": "minutes of processor time; tests/sim/test_grid.py runs cells",
+    "strategy-comparison.md-1": "minutes of processor time; tests/sim/test_compare.py runs it",
     "spark.md-1": "installs from the package index; test_extras.py installs from the wheel",
 }
 
@@ -81,11 +86,10 @@ class Terminal:
         os.write(self._fd, b"\x03")
 
     def wait_for(self, pattern: str, since: int = 0) -> None:
-        deadline = time.monotonic() + TIMEOUT_S
+        patience = Patience(TIMEOUT_S)
         while not re.search(pattern, self.seen[since:]):
-            left = deadline - time.monotonic()
-            assert left > 0, f"{pattern} does not come:\n{self.seen[since:]}"
-            if select.select([self._fd], [], [], left)[0]:
+            assert not patience.is_over, f"{pattern} does not come:\n{self.seen[since:]}"
+            if select.select([self._fd], [], [], min(1.0, patience.left_s))[0]:
                 part = os.read(self._fd, 65536).decode("utf-8", "replace")
                 self.seen += part.replace("\r\n", "\n")
 
@@ -128,10 +132,10 @@ def terminal(env: dict[str, str], tmp_path: Path) -> Iterator[Terminal]:
 
 
 def adapted(block: str, home: Path) -> str:
-    """Addresses and files of this host."""
+    """Addresses and files of this host, and fewer seeds."""
     for written, here in (
         ("10.0.0.2", "127.0.0.1"), ("/etc/penstock", f"{home}/etc"), ("/var/tmp", str(home)),
-        ("/dev/shm/lossy", f"/dev/shm/lossy-{os.getpid()}"),
+        ("/dev/shm/lossy", f"/dev/shm/lossy-{os.getpid()}"), ("--seeds 1000", "--seeds 5"),
     ):
         block = block.replace(written, here)
     return block

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from support.hosts import PenstockHost
 from support.java import needs_java
+from support.late_worker import run_spark
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TIMEOUT_S = 500.0
@@ -19,8 +19,8 @@ pytestmark = [needs_java, pytest.mark.slow, pytest.mark.timeout(540)]
 
 
 def run(host: PenstockHost, *argv: str) -> str:
-    done = subprocess.run(
-        [sys.executable, *argv], capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+    done = run_spark(
+        [sys.executable, *argv], timeout=TIMEOUT_S,
         env={**os.environ, "PENSTOCK_DIR": str(host.directory)},
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -70,7 +70,7 @@ assert len(flights.lines()) == flights.RECORDS + 1
 """,
     "test": """
 import pytest
-assert pytest.main(["-q", "-p", "no:cacheprovider", "{root}/tests/unit/test_uri.py"]) == 0
+assert pytest.main(["-q", "-p", "no:cacheprovider", "{root}/tests/unit/config/test_uri.py"]) == 0
 """,
     "docs": """
 import material, mkdocstrings, mkdocstrings_handlers.python, pymdownx

@@ -175,7 +175,7 @@ def test_pub_says_that_it_waits_for_a_receiver(host: PenstockHost) -> None:
     )
     waits, fails = shown.stderr.splitlines()
     assert waits == "penstock: waiting for a receiver of stream 77 on aeron:ipc, 1.5 s at most"
-    assert fails.startswith("penstock: nobody subscribed to stream 77")
+    assert fails.startswith("penstock: no receiver subscribed to stream 77")
     assert shown.returncode == 2
 
 

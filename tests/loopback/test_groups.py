@@ -127,7 +127,7 @@ def test_a_group_holds_a_sender_on_another_host_at_the_window(
             "an acknowledgement did not open the window by as much",
         )
         [status] = [g for g in _flows(host)["groups"] if g["group_id"] == group.state().group_id]
-        assert status["credit_bytes"] == 0
+        assert status["window_left_bytes"] == 0
         assert status["lag_bytes"] == TERM // 2
     group.close()
 
@@ -187,7 +187,7 @@ def test_flows_show_a_group_to_people_and_programs(
         assert 0 < row["expires_s"] <= EXPIRY_NS / SECOND_NS
         [log] = row["logs"]
         assert (log["committed"], log["end_position"], log["lag_bytes"]) == (0, 3072, 3072)
-        assert log["credit_bytes"] == log["window_bytes"] - 3072
+        assert log["window_left_bytes"] == log["window_bytes"] - 3072
         with host.command("flows", "--dir", str(host.directory)) as shown:
             text = shown.output()
         assert "query" in text
@@ -195,7 +195,7 @@ def test_flows_show_a_group_to_people_and_programs(
     group.close()
 
 
-def test_metrics_count_lag_and_credit(
+def test_metrics_count_lag_and_what_is_left_of_the_window(
     host: PenstockHost, client: Client, control: GroupControl
 ) -> None:
     group = Group(control, "aeron:ipc", 2013)
@@ -205,7 +205,7 @@ def test_metrics_count_lag_and_credit(
         page = metrics(host)
         labels = r'channel="aeron:ipc",group="\d+",name="query",stream="2013"'
         assert re.search(rf"penstock_group_lag_bytes{{{labels}}} 1024.0", page)
-        assert re.search(rf"penstock_group_credit_bytes{{{labels}}} \d+", page)
+        assert re.search(rf"penstock_group_window_left_bytes{{{labels}}} \d+", page)
         assert re.search(rf"penstock_group_expires_seconds{{{labels}}} \d+", page)
         assert "penstock_groups_expired_total" in page
     group.close()

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from support.hosts import PenstockHost
+from support.patience import Patience
 
 import penstock
 from loopback.load import FIRST_S, PAUSE_S, REPEAT, Receiver
@@ -42,10 +43,10 @@ class Talker:
         message = (b"%016d" % self.count) + bytes([self.count % 251]) * self._random.choice(
             self._sizes
         )
-        deadline = time.monotonic() + FIRST_S
+        patience = Patience(FIRST_S)
         while (code := self.publication.offer(message)) <= 0:
             assert code in REPEAT, Offer(code).name
-            assert time.monotonic() < deadline, Offer(code).name
+            assert not patience.is_over, Offer(code).name
             time.sleep(PAUSE_S)
         self.hash.update(message)
         self.count += 1

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from support.patience import Patience
 
 import penstock
 from loopback.conftest import NewHost
@@ -113,9 +114,9 @@ def remote(new_host: NewHost, tmp_path: Path) -> Iterator[penstock.Client]:
 
 def until(happened: Callable[[], bool], meanwhile: Callable[[], object], what: str) -> None:
     """Wait, while senders that are alive say so."""
-    deadline = time.monotonic() + TIMEOUT_S
+    patience = Patience(TIMEOUT_S)
     while not happened():
-        assert time.monotonic() < deadline, what
+        assert not patience.is_over, what
         meanwhile()
         time.sleep(0.02)
 

@@ -16,8 +16,10 @@ from pathlib import Path
 import pytest
 from support.hosts import PenstockHost
 from support.java import needs_java
+from support.late_worker import LATE_WORKER, run_spark
+from support.patience import Patience
 
-from penstock.spark_bridge._decode import METADATA
+from penstock.spark_bridge._decode import HEADERS, METADATA
 from penstock.spark_bridge._options import NAMES
 
 pytestmark = [needs_java, pytest.mark.slow, pytest.mark.timeout(400)]
@@ -43,7 +45,8 @@ def first_cells(text: str) -> set[str]:
 
 def test_the_tables_have_every_option_and_column() -> None:
     assert first_cells(section("Options of the source")) == set(NAMES.values())
-    assert first_cells(section("Columns")) == {"value", *(name for name, *_ in METADATA)}
+    columns = {"value", HEADERS[0], *(name for name, *_ in METADATA)}
+    assert first_cells(section("Columns")) == columns
 
 
 def test_the_tutorial_runs(
@@ -60,20 +63,26 @@ def test_the_tutorial_runs(
     (tmp_path / "query.py").write_text(query)
     output = tmp_path / "out"
     with contextlib.ExitStack() as stack:
-        file = stack.enter_context(output.open("w"))
-        reader = subprocess.Popen(
-            [sys.executable, "query.py"], cwd=tmp_path, env=env, stdout=file,
-            stderr=subprocess.STDOUT, text=True,
-        )
-        stack.callback(end, reader)
+        def read() -> subprocess.Popen[str]:
+            file = stack.enter_context(output.open("w"))
+            process = subprocess.Popen(
+                [sys.executable, "query.py"], cwd=tmp_path, env=env, stdout=file,
+                stderr=subprocess.STDOUT, text=True,
+            )
+            stack.callback(end, process)
+            return process
+
+        reader = read()
         writer = subprocess.Popen(
             [sys.executable, "-c", publish], env=env, text=True, stdout=subprocess.PIPE,
         )
         stack.callback(end, writer)
-        deadline = time.monotonic() + TIMEOUT_S
+        patience = Patience(TIMEOUT_S)
         while not (counted(output.read_text()) and writer.poll() is not None):
-            assert time.monotonic() < deadline, output.read_text()
-            assert reader.poll() is None, output.read_text()
+            assert not patience.is_over, output.read_text()
+            if reader.poll() is not None:
+                assert LATE_WORKER in output.read_text(), output.read_text()
+                reader = read()
             time.sleep(0.1)
         assert writer.stdout is not None
         lines = writer.stdout.read().splitlines()
@@ -100,9 +109,8 @@ options = {"channel": "aeron:ipc", "streamId": 1, "subscription": "found"}
 print(spark.read.format("penstock").options(**options).load().count())
 spark.stop()
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True,
-        timeout=TIMEOUT_S, check=False,
+    done = run_spark(
+        [sys.executable, "-c", program], cwd=tmp_path, timeout=TIMEOUT_S,
         env={**os.environ, "PENSTOCK_DIR": str(host.directory), "PYSPARK_PYTHON": sys.executable,
              "PYTHONPATH": str(ROOT),     # as site-packages would have it
              "PYSPARK_SUBMIT_ARGS": ARGUMENTS},

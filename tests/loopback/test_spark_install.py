@@ -8,13 +8,13 @@ Shown with a source of a few lines in a zip, since penstock is installed where t
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 from support.java import needs_java
+from support.late_worker import run_spark
 
 pytestmark = [needs_java, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -67,9 +67,9 @@ def test_add_py_file_does_not_reach_the_planner(tmp_path: Path) -> None:
     archive = tmp_path / "source.zip"
     with zipfile.ZipFile(archive, "w") as made:
         made.writestr("zipped_source.py", SOURCE)
-    done = subprocess.run(
-        [sys.executable, "-c", QUERY, str(archive)], capture_output=True, text=True, timeout=500,
-        check=False, env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+    done = run_spark(
+        [sys.executable, "-c", QUERY, str(archive)], timeout=500,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
     )
     assert done.returncode != 0
     assert "No module named 'zipped_source'" in done.stdout + done.stderr

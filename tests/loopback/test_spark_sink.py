@@ -102,10 +102,37 @@ def test_arrow_batches_are_cut_to_what_a_message_holds(
     df = spark.range(0, 20_000, 1, 1).selectExpr("id", "id * 0.5 as half")
     with client.add_subscription(channel, 7) as sub:
         (part,), _reader = save_and_take(df, sub, channel, 1, payload="arrow")
-    schema = pa.schema([("id", pa.int64()), ("half", pa.decimal128(22, 1))])
-    tables = [pa.ipc.read_record_batch(pa.py_buffer(m), schema) for m in part.messages]
-    assert len(tables) > 2      # a message of this channel has at most 128 KiB
-    assert [n for table in tables for n in table.column("id").to_pylist()] == list(range(20_000))
+    assert len(part.messages) > 3       # a message of this channel has at most 128 KiB
+    table = pa.ipc.open_stream(b"".join(part.messages)).read_all()      # the schema is the first
+    assert table.schema.types == [pa.int64(), pa.decimal128(22, 1)]
+    assert table.column("id").to_pylist() == list(range(20_000))
+
+
+def test_a_job_that_fails_is_not_handed_out_and_its_repeat_is_once(
+    spark: SparkSession, client: penstock.Client, channel: str, tmp_path: Path
+) -> None:
+    """One of its two tasks fails, each time that it is tried."""
+    flag = tmp_path / "fixed"
+
+    def fail(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if not flag.exists() and batch.column(0)[0].as_py() != "0":
+                raise ValueError("the second task fails")
+            yield batch
+
+    df = numbers(spark, 100).mapInArrow(fail, "value string")
+    with client.add_subscription(channel, 7) as sub:
+        with pytest.raises(PythonException, match="the second task fails"):
+            save(df, channel, jobId="daily 2026-11-22")
+        flag.touch()
+        for _ in range(2):
+            save(df, channel, jobId="daily 2026-11-22")
+        save(numbers(spark, 1, 1), channel)
+        reader = committed(sub, timeout_s=WAIT_S)
+        found = [next(reader) for _ in range(3)]
+    assert [len(part.messages) for part in found] == [50, 50, 1]
+    assert sorted(int(m) for part in found[:2] for m in part.messages) == list(range(100))
+    assert reader.statistics.parts == 3
 
 
 def test_a_task_that_is_tried_again_repeats_nothing(
@@ -170,7 +197,37 @@ def test_a_stream_of_batches_and_its_restart(
             assert len(part.messages) == 50
 
 
-def test_publish_counts(spark: SparkSession, client: penstock.Client, channel: str) -> None:
+def test_in_complete_mode_each_batch_publishes_its_whole_result(
+    spark: SparkSession, client: penstock.Client, channel: str, tmp_path: Path
+) -> None:
+    """A part a task, the latest epoch is the answer; nothing of it is marked as a repeat."""
+    counts = (
+        spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 100).load()
+        .selectExpr("value % 5 as k").groupBy("k").count()
+        .selectExpr("concat(k, '=', count) as value")
+    )
+    epochs: dict[int, list[bytes]] = {}
+    with client.add_subscription(channel, 7) as sub:
+        reader = committed(sub, timeout_s=WAIT_S)
+        query = (
+            counts.writeStream.format("penstock").outputMode("complete")
+            .option("channel", channel).option("streamId", 7)
+            .option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        )
+        try:
+            while len(epochs) < 4:      # then three are whole: a task takes its turn an epoch
+                part = next(reader)
+                epochs.setdefault(part.epoch, []).extend(bytes(m) for m in part.messages)
+        finally:
+            query.stop()
+        assert reader.statistics.repeats == 0
+    for epoch in sorted(epochs)[:3]:
+        assert sorted(epochs[epoch]) == [b"%d=%d" % (k, 20 * (epoch + 1)) for k in range(5)]
+
+
+def test_publish_counts_what_each_task_sent(
+    spark: SparkSession, client: penstock.Client, channel: str
+) -> None:
     with client.add_subscription(channel, 7) as sub:
         rows = publish(numbers(spark, 200), channel=channel, stream_id=7, timeout="20s").collect()
         take(sub, 2)
@@ -199,8 +256,8 @@ def test_drain_consumed_waits_for_the_readers(
         save(numbers(spark, 10, 1), channel)
         with pytest.raises(PythonException, match="was not consumed to its end within 3 s: posit"):
             save(numbers(spark, 20, 1), channel, drain="consumed", timeout="3s")
-        found, reader = save_and_take(numbers(spark, 30, 1), sub, channel, 3, drain="consumed")
-    assert [len(part.messages) for part in found] == [10, 20, 30]
+        found, reader = save_and_take(numbers(spark, 30, 1), sub, channel, 2, drain="consumed")
+    assert [len(part.messages) for part in found] == [10, 30]
     assert reader.statistics.repeats == 1       # the second attempt that failed for the same reason
 
 
@@ -233,8 +290,11 @@ def test_a_bad_option_is_named_before_anything_runs(
 
 
 def test_no_daemon_is_named(spark: SparkSession, channel: str, tmp_path: Path) -> None:
+    away = {"daemonDir": str(tmp_path / "none"), "timeout": "300ms"}
+    with pytest.raises(AnalysisException, match="no penstock daemon for the sink in"):
+        save(numbers(spark, 10, 1), channel, **away)
     with pytest.raises(PythonException, match="no penstock daemon for the sink in"):
-        save(numbers(spark, 10, 1), channel, daemonDir=str(tmp_path / "none"), timeout="300ms")
+        save(numbers(spark, 10, 1), channel, **away, jobCommit="false")
 
 
 PAGE = (Path(__file__).parents[2] / "docs" / "spark-sink.md").read_text(encoding="utf-8")

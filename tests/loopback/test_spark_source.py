@@ -152,7 +152,7 @@ def test_what_was_sent_is_what_comes(spark: SparkSession, stream: Stream, tmp_pa
     assert {row.host for row in rows} == {stream.state().host}
     times = [row.timestamp for row in rows]
     assert times == sorted(times)
-    assert {"lagBytes", "creditBytes", "lostBytes"} <= set(latest_of(progress))
+    assert {"lagBytes", "windowLeftBytes", "lostBytes"} <= set(latest_of(progress))
 
 
 def test_a_query_goes_on_from_its_checkpoint(

@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("flavour", ["release", "asan", "tsan"])
-def test_native(flavour: str) -> None:
+def test_native_programs_pass(flavour: str) -> None:
     if shutil.which("make") is None or shutil.which("cc") is None:
         pytest.fail("the native tests need make and a C compiler")
     result = subprocess.run(

@@ -197,12 +197,12 @@ def test_many_seeds_have_a_witness_and_each_further_fault() -> None:
 
 #: The probe sees most of these too, and first: what it says is left out, that others are heard.
 DEAF = Patch(
-    file="ps_sim_probe.c",
+    file="ps_sim_probe_model.c",
     now='    ps_sim_violate(probe->world, "host %d, session',
     old='    if (0) ps_sim_violate(probe->world, "host %d, session',
 )
 #: Of complaints that the probe alone makes.
-BY_PROBE = ("cause", "a way to the sender", "believed")
+BY_PROBE = ("pressure", "cause", "a way to the sender", "believed")
 WRONG = (
     (
         "a full socket is taken for a shut window",
@@ -213,6 +213,16 @@ WRONG = (
             old="",
         ),
         "the cause is the one that holds",
+    ),
+    (
+        "pressure is not told to be over before the stream ends",
+        paused(),
+        Patch(
+            file="ps_publication_watermark.c",
+            now="    if (!above) {\n",
+            old="    if (!active) {\n",
+        ),
+        "the end of pressure is told",
     ),
     (
         "a gap is told shorter than it is",
@@ -249,8 +259,8 @@ WRONG = (
         files.load(library.path_of("paused-unicast")),
         Patch(
             file="ps_publication_limit.c",
-            now="consumer + ps_publication_rate_window(pub, pub->window_bytes);",
-            old="consumer + ps_publication_rate_window(pub, pub->window_bytes) + 8192;",
+            now="    int64_t want = consumer + pub->window_bytes;\n",
+            old="    int64_t want = consumer + pub->window_bytes + 8192;\n",
         ),
         "the windows of the receiver furthest on end at",
     ),
@@ -279,7 +289,7 @@ WRONG = (
         strangers(),
         Patch(
             file="ps_image_source.c",
-            now="    return is_source(connection, from) || !is_held(image, connection, false);",
+            now="    return is_source(connection, from) || !is_held(image, connection);",
             old="    (void)connection;\n    (void)from;\n    (void)is_held;\n    return true;",
         ),
         "a way to the sender was heard at another time",

@@ -135,6 +135,29 @@ def test_many_seeds_have_each_feature() -> None:
         assert found.count(name) >= 15, name
 
 
+#: The rules that the further stream of each kind is there to meet.
+MEANT = {
+    "slow": {"nak: cut by strength", "nak: overrun cuts", "nak: probes"},
+    "pauses": {"nak: paused"},
+    "windowed": {"nak: congestion window"},
+    "plain": {"nak: plain receiver"},
+    "joins": {"join: held", "join: expired"},
+    "late max": {"late: max"},
+    "late min": {"late: min"},
+    "silent": {"late: hold", "strategy silent", "cc=py: window", "cc=py: silent"},
+}
+
+
+@pytest.mark.parametrize("kind", MEANT)
+def test_a_further_stream_meets_the_rules_that_it_is_for(kind: str) -> None:
+    """In most of its scenarios: in some a host dies before."""
+    seeds = [n for n in range(1, 301) if f"rules: {kind}" in generate(n).classes]
+    assert len(seeds) >= 12
+    met = [run(generate(n), n).rules for n in seeds[:4]]
+    for rule in MEANT[kind]:
+        assert sum(rule in rules for rules in met) >= 2, (rule, seeds[:4])
+
+
 # ---- what the oracles say when it is not ---------------------------------------------------------
 
 WRONG = (

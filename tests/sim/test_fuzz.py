@@ -23,6 +23,7 @@ from penstock.sim.world import run
 SEEDS = int(os.environ.get("PENSTOCK_FUZZ_SEEDS", "300"))
 START = int(os.environ.get("PENSTOCK_FUZZ_START", "1"))
 _CHUNK = 50
+FOUND = Path(__file__).parent / "found"
 
 
 @pytest.mark.parametrize("start", range(START, START + SEEDS, _CHUNK))
@@ -42,10 +43,20 @@ def test_generated_scenarios_hold(start: int) -> None:
                                   1405, 1461, 2221, 3270, 1551, 3441, 3503, 4369, 4445,
                                   6606, 6718, 3688, 1023, 2062, 2262, 1316, 2406, 3675, 8214,
                                   8658, 9696, 12246, 12251, 12951, 13208,
-                                  5683, 7993, 3601, 3907, 7591, 2669])
+                                  5683, 7993, 3601, 3907, 7591, 2669,
+                                  918, 1321, 1471, 1494, 1561, 1786, 1863, 2041, 2050, 2058, 2073,
+                                  2076, 2101, 6097, 6151, 6278, 6381, 6499, 7121, 8121,
+                                  2431, 6103, 7613, 8070, 8171, 8360,
+                                  2879, 3017, 3173, 6616, 6723, 6726, 6763, 7253])
 def test_seeds_beyond_the_range_that_failed_once_hold(seed: int, plain: bool) -> None:
     """Plain: without the faults that the generator has learned since."""
     assert attempt(generate(seed, plain=plain), seed).violations == ()
+
+
+@pytest.mark.parametrize("path", sorted(FOUND.glob("*.toml")), ids=lambda path: path.stem)
+def test_a_reduced_scenario_that_failed_once_holds(path: Path) -> None:
+    """The number at the end of the file's name is the seed."""
+    assert run(files.load(path), int(path.stem.rpartition("-")[2])).violations == ()
 
 
 def test_cubic_under_much_loss_has_the_time_it_takes() -> None:

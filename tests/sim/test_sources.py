@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lines of the source lists 003 and 001 that speak of the network, each over it, in virtual time.
-``docs/flow-control.md`` says which test is for which line."""
+``docs/tests-by-rule.md`` says which test is for which line."""
 
 from __future__ import annotations
 

@@ -31,6 +31,14 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "core/src/client": ("base", "wire", "memory"),
     "penstock/_bench/native": ("client/ps_fast.h",),
     "core/fast": ("client/ps_fast.h",),
+    "sim/native/network": ("base", "wire", "transport"),
+    "sim/native/world": (
+        "base", "wire", "memory", "transport", "agent", "driver", "client", "sim/native/network"
+    ),
+    "sim/native/oracle": (
+        "base", "wire", "memory", "transport", "protocol", "agent", "sender", "receiver", "driver",
+        "client", "sim/native/network", "sim/native/world"
+    ),
 }
 
 

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -28,6 +28,24 @@ from penstock.sim import files
 from penstock.sim.world import run
 for violation in run(files.parse(sys.stdin.read(), "scenario"), 1).violations:
     print(violation)
+"""
+_SEARCH: Final = """
+import sys
+from penstock.sim.generate.fuzz import generate
+from penstock.sim.scenario import SECOND_NS
+from penstock.sim.world import World
+
+def first(seed):
+    with World(generate(seed), seed) as world:
+        for second in range(1, 21):
+            world.run_until(second * SECOND_NS)
+            if violations := world.native.violations():
+                return violations[0]
+
+for seed in map(int, sys.stdin.read().split()):
+    if found := first(seed):
+        print(seed, found)
+        break
 """
 
 
@@ -87,21 +105,34 @@ class OldCore:
 
     def violations(self, scenario: Scenario, patches: Sequence[Patch]) -> list[str]:
         """What the oracles find in a scenario with the patches in place."""
+        return self._with(patches, _RUN, files.dump(scenario))
+
+    def first_seed(self, seeds: Iterable[int], patches: Sequence[Patch]) -> str | None:
+        """The first seed in which the probe complains, with the patches in place, within 20 s."""
+        try:
+            found = self._with(patches, _SEARCH, " ".join(map(str, seeds)))
+        except subprocess.CalledProcessError as error:
+            if error.returncode >= 0:
+                raise
+            return f"the core died of signal {-error.returncode}"
+        return found[0] if found else None
+
+    def _with(self, patches: Sequence[Patch], program: str, text: str) -> list[str]:
         paths = [self._sources[patch.file] for patch in patches]
         saved = {path: path.read_text(encoding="utf-8") for path in paths}
         try:
             for patch, path in zip(patches, paths, strict=True):
-                text = path.read_text(encoding="utf-8")
-                assert text.count(patch.now) == 1, f"{patch.file} has changed: {patch.now!r}"
-                path.write_text(text.replace(patch.now, patch.old), encoding="utf-8")
+                source = path.read_text(encoding="utf-8")
+                assert source.count(patch.now) == 1, f"{patch.file} has changed: {patch.now!r}"
+                path.write_text(source.replace(patch.now, patch.old), encoding="utf-8")
                 self._compile(path)
-            return self._run(scenario)
+            return self._run(program, text)
         finally:
-            for path, text in saved.items():
-                path.write_text(text, encoding="utf-8")
+            for path, before in saved.items():
+                path.write_text(before, encoding="utf-8")
                 self._compile(path)
 
-    def _run(self, scenario: Scenario) -> list[str]:
+    def _run(self, program: str, text: str) -> list[str]:
         library = self._package / "_core_sim.abi3.so"
         library.unlink(missing_ok=True)
         objects = sorted(map(str, self._objects.glob("*.o")))
@@ -111,8 +142,8 @@ class OldCore:
             check=True,
         )
         done = subprocess.run(
-            [sys.executable, "-c", _RUN], check=True, capture_output=True, text=True,
-            input=files.dump(scenario), cwd=self._core.parent, timeout=120,
+            [sys.executable, "-c", program], check=True, capture_output=True, text=True,
+            input=text, cwd=self._core.parent, timeout=300,
             env={**os.environ, "PYTHONPATH": str(self._package.parent), "PYTHONSAFEPATH": "1"},
         )
         return done.stdout.splitlines()

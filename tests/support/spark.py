@@ -11,22 +11,28 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.spark_bridge import register, tuned_settings
+from support.late_worker import LATE_WORKER
 from support.patience import Patience
 
 Rows = list[Any]
 WAIT_S = 120.0
 SETTLE_S = 30.0
-LATE_WORKER = "Python worker failed to connect back"
 
 
 @contextlib.contextmanager
 def local_session(**environment: str) -> Iterator[SparkSession]:
-    """Two task slots, and one more attempt for a task that fails."""
+    """Two task slots, and one more attempt for a task that fails.
+
+    :param environment: of the Python workers, which have it from the JVM that starts them.
+    """
     before = dict(os.environ)
+    if environment:
+        end_jvm()
     os.environ.update(PYSPARK_PYTHON=sys.executable, **environment)
     settings = {
         **tuned_settings(), "spark.master": "local[2,2]", "spark.ui.enabled": "false",
@@ -40,8 +46,21 @@ def local_session(**environment: str) -> Iterator[SparkSession]:
         yield session
     finally:
         session.stop()
+        if environment:
+            end_jvm()
         os.environ.clear()
         os.environ.update(before)
+
+
+def end_jvm() -> None:
+    """Ends the JVM of this process: the next session starts one with the environment of then."""
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    gateway.shutdown()
+    gateway.proc.stdin.close()      # it ends with its input
+    gateway.proc.wait(WAIT_S)
+    SparkContext._gateway = SparkContext._jvm = None
 
 
 class Sink:
@@ -72,10 +91,8 @@ class Sink:
         return [bytes(row.value) for row in self.rows]
 
 
-def _begun(start: Callable[[], StreamingQuery]) -> StreamingQuery:
-    """The query, past the start of its source's Python worker.  Spark gives that process 10 s to
-    connect, which no setting changes, and a busy machine may take longer to start it.  The query
-    has done nothing by then, and is started again."""
+def begun(start: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """The query, past the start of its source's Python worker (``support.late_worker``)."""
     patience = Patience(WAIT_S)
     while True:
         query = start()
@@ -109,7 +126,7 @@ class Query:
             return writer.start()
 
         self.sink = sink
-        self.query = _begun(start)
+        self.query = begun(start)
 
     def __enter__(self) -> Query:
         return self

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
-from typing import assert_type
+from typing import Any, assert_type
 
 import numpy as np
 import pyarrow as pa
@@ -91,6 +92,46 @@ def subscribe(client: Client) -> None:
             image.reject("not wanted")
 
 
+@dataclasses.dataclass
+class Trade:
+    symbol: str
+    size: int
+
+
+def typed(client: Client) -> None:
+    trades = client.add_publication("aeron:ipc", 20, schema=Trade)
+    assert_type(trades, penstock.TypedPublication[Trade])
+    trades.send(Trade("A", 1))
+    trades.send(b"bytes")  # type: ignore[arg-type]
+    for trade in client.add_subscription("aeron:ipc", 20, schema=Trade):
+        assert_type(trade, Trade)
+    batch = client.add_subscription("aeron:ipc", 20, schema=Trade).recv_batch(10)
+    assert_type(batch, penstock.TypedBatch[Trade])
+    assert_type(batch.to_numpy(), NDArray[Any])
+    client.add_publication("aeron:ipc", 20, schema=np.dtype("i4")).send(np.int32(1))
+    client.add_exclusive_publication("aeron:ipc", 20, schema=pa.schema([]))
+    client.add_subscription("aeron:ipc", 20, schema="msgpack")
+
+
+def ask(client: Client) -> None:
+    @client.serve("aeron:ipc", 10, concurrency=2)
+    def upper(request: Message) -> bytes:
+        return request.upper()
+
+    with upper, client.requester("aeron:ipc", 10) as requester:
+        assert_type(requester.request(b"hello", timeout_s=1.0), Message)
+        requester.request("text")  # type: ignore[arg-type]
+        for reply in requester.request_many([b"a", b"b"], 1.0, count=2):
+            assert_type(reply, Message | penstock.RemoteError)
+        assert_type(requester.statistics().late, int)
+
+    @client.serve("aeron:ipc", 10)  # type: ignore[arg-type]
+    def wrong(request: Message) -> str:
+        return "text"
+
+    print(wrong)
+
+
 def count(client: Client) -> None:
     with client.add_counter("requests") as counter:
         assert_type(counter.increment(), int)
@@ -110,6 +151,13 @@ async def in_a_loop(directory: Path) -> None:
         assert_type(await subscription.recv_batch(64, timeout_s=1), MessageBatch)
         assert_type(await subscription.wait(1), bool)
         assert_type(await publication.send_batch([b"a"]), int)
+
+        @client.serve("aeron:ipc", 10)
+        async def upper(request: Message) -> bytes:
+            return request.upper()
+
+        async with upper, await client.requester("aeron:ipc", 10) as requester:
+            assert_type(await requester.request(b"hello", 1.0), Message)
 
 
 def in_groups(keys: CurveKeys) -> None:

@@ -74,9 +74,14 @@ class Rig:
         """Answers the oldest held action."""
         self._answer(self.held.popleft())
 
-    def client(self, name: str = "c") -> int:
-        request = control.LeaseRequest(name=name)
-        self._run(self.conductor.on_lease(1, request, pid=10, uid=20, now_ns=self.now_ns))
+    def client(self, name: str = "c", **fields: Any) -> int:
+        token = bytes([next(self._numbers) % 256])
+        request = control.LeaseRequest(name=name, **fields)
+        self._run(
+            self.conductor.on_lease(
+                1, request, pid=10, uid=20, now_ns=self.now_ns, token=token
+            )
+        )
         return self.last(a.GrantLease).client_id
 
     def lose(self, client_id: int) -> None:

@@ -266,7 +266,10 @@ class LocalPort:
             limit=self.cnc.counter(self.limits[identity]), strategy="", rate_bytes_per_s=0,
             pressure_signals=0, strategy_failures=0, cause="none", culprit="",
             culprit_client=0, culprit_name="", backlog_bytes=0, held_ns=0,
-            blocked_ns={}, blocked_by_ns={}, refused={}, refused_ns=0, refused_episodes=0, peers=[],
+            blocked_ns={}, blocked_by_ns={}, refused={}, refused_ns=0, refused_episodes=0,
+            queue_depth_bytes=0, queue_peak_bytes=0,
+            watermark="normal", pressure_events=0, pressure_ns=0, drained_messages=0,
+            policy="", dropped_messages=0, dropped_bytes=0, peers=[],
             log_bytes=0,
         )
 

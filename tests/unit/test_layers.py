@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The layers of the C core: each folder includes and links only the folders its rule names, and
-calls between files have no cycles (``tests/support/layers.py``, ``core/README.md``)."""
+"""The layers of the C core and of the simulator: each folder includes and links only the folders
+its rule names, and calls between files have no cycles (``tests/support/layers.py``,
+``core/README.md``)."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ from support.layers import (
 )
 
 CORE: Final = tuple(folder for folder in ALLOWED if folder.startswith("core/src"))
+SIMULATOR: Final = tuple(folder for folder in ALLOWED if folder.startswith("sim/native"))
 # Two files of one folder may call each other; more may not.
 MOST_IN_A_CYCLE: Final = 2
 
@@ -27,14 +29,15 @@ MOST_IN_A_CYCLE: Final = 2
 
 @pytest.fixture(scope="module")
 def linked(tmp_path_factory: pytest.TempPathFactory) -> set[tuple[Path, Path]]:
-    """(source, source that defines what it calls) of the core."""
-    sources = c_files(*CORE, pattern="*.c")
+    """(source, source that defines what it calls) of the core and of the simulator."""
+    sources = c_files(*CORE, *SIMULATOR, pattern="*.c")
     return set(links(compiled(sources, tmp_path_factory.mktemp("objects"))))
 
 
 def test_every_folder_with_c_has_a_rule() -> None:
-    folders = {f"core/src/{path.name}" for path in Path(__file__).parents[2].glob("core/src/*")}
-    assert folders == set(CORE)
+    for below, ruled in (("core/src", CORE), ("sim/native", SIMULATOR)):
+        found = (Path(__file__).parents[2] / below).iterdir()
+        assert {f"{below}/{path.name}" for path in found} == set(ruled)
 
 
 def test_a_folder_includes_what_its_rule_allows() -> None:
@@ -56,7 +59,7 @@ def test_a_folder_links_what_its_rule_allows(linked: set[tuple[Path, Path]]) -> 
 def test_calls_between_files_have_no_cycles(linked: set[tuple[Path, Path]]) -> None:
     found = cycles((name(source), name(target)) for source, target in linked)
     assert [files for files in found if len(files) > MOST_IN_A_CYCLE] == []
-    assert [files for files in found if len({path.split("/")[0] for path in files}) > 1] == []
+    assert [files for files in found if len({path.rpartition("/")[0] for path in files}) > 1] == []
 
 
 def test_sender_and_receiver_do_not_know_each_other(linked: set[tuple[Path, Path]]) -> None:

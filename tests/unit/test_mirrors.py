@@ -28,7 +28,7 @@ PREFIXES: Final[dict[type[enum.IntEnum], str]] = {
     types.JoinVerdict: "PS_JOIN_", types.TetherState: "PS_TETHER_", types.Mdc: "PS_MDC_",
     types.FlowControl: "PS_FC_", types.StrategyLate: "PS_FC_LATE_", types.Cause: "PS_CAUSE_",
     types.CongestionControl: "PS_CC_", types.LossRecovery: "PS_LOSS_",
-    types.SystemCounter: "PS_SYS_",
+    types.SystemCounter: "PS_SYS_", types.Policy: "PS_POLICY_", types.Watermark: "PS_WATERMARK_",
 }
 # Names that differ: a channel says fc=nak; the header does not say END twice.
 OTHER_NAMES: Final[dict[tuple[type[enum.IntEnum], str], str]] = {

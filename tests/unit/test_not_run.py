@@ -36,7 +36,7 @@ def run_without(command: str, ci: str, tmp_path: Path, *tests: str) -> tuple[int
         ("java", "tests/loopback/test_demo.py::test_the_demo_is_equal_to_the_last_row_and_leaves"
                  "_nothing"),
         ("java", "tests/loopback/test_spark_install.py"),
-        ("systemd-analyze", "tests/unit/test_systemd.py::test_the_unit_is_clean"),
+        ("systemd-analyze", "tests/unit/cli/test_systemd.py::test_the_unit_is_clean"),
     ],
 )
 def test_a_missing_command_fails_ci_and_only_ci(command: str, test: str, tmp_path: Path) -> None:

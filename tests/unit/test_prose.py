@@ -21,6 +21,11 @@ import prose  # noqa: E402
         ("Who leaves the group is forgotten.", "opens with 'Who'"),
         ("It is late. What was lost is sent.", "opens with 'What'"),
         ("One that leaves is forgotten.", "opens with 'One that'"),
+        ("How long the receiver waits.", "opens with 'How long'"),
+        ("Where a new record goes.", "opens with 'Where'"),
+        ("Of one receiver: its position.", "opens with 'Of one'"),
+        ("The stream goes on.", "'goes on'"),
+        ("The receiver lets go of it.", "'lets go'"),
         ("The receiver asks anew.", "'anew'"),
         ("The term is given back.", "'given back'"),
         (" ".join(["word"] * 26) + ".", "26 words"),
@@ -53,6 +58,30 @@ def test_each_kind_of_file_is_read() -> None:
     assert list(prose.of_markdown("| Who waits | 1 |\n")) == [(1, "Who waits")]
     assert [part for _, part in prose.of_python('"""Return it."""\n')] == ["Return it."]
     assert [p.strip() for _, p in prose.of_header("/* Bytes. */\n")] == ["Bytes."]
+    assert list(prose.of_comments("x = 1  # One.\n# Two\n# lines.\n")) == [
+        (1, "One."), (2, "Two lines.")
+    ]
+
+
+def test_log_lines_and_error_texts_are_read() -> None:
+    text = 'log.warning("nobody is in")\nraise E(f"who {x} is")\nraise E("the port is in use")\n'
+    found = [c for _, part in prose.of_messages(text) for c in prose.message_complaints(part)]
+    assert sorted(c.split(":")[0] for c in found) == [
+        "'nobody' (write", "opens with 'nobody'", "opens with 'who'"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "good"),
+    [
+        ("test_what_is_lost_is_requested", False),
+        ("nobody_waits", False),
+        ("test_the_stream_goes_on", False),
+        ("test_the_sender_retransmits_the_range", True),
+    ],
+)
+def test_names_of_tests_are_read(name: str, good: bool) -> None:
+    assert (list(prose.name_complaints(name)) == []) == good
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("penstock", "core", "daemon", "client", "config", "sim", "spark_bridge")
+PACKAGES = ("penstock", "core", "daemon", "client", "config", "sim", "spark_bridge", "systemd")
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 70
 MAX_COLUMNS = 100

@@ -3,7 +3,8 @@
 
     python tools/plots/grid.py OUT_DIR PAGE [--seed HEX] [--seeds N] [--cells N]
 
-Half an hour of processor time for each seed; the seed of the sample is by default the commit's.
+Two to three minutes of processor time for each seed; the seed of the sample is by default the
+commit's.
 """
 
 from __future__ import annotations

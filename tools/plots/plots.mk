@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # make docs-plots   the pictures of the guide, from runs in virtual time: the same on every machine
-# make docs-grid    heat maps and failing cells of the nak grid, into the guide (half an hour);
+# make docs-grid    heat maps and failing cells of the nak grid, into the guide (3 min a seed);
 #                   GRID_ARGS="--seed f2c10be9 --seeds 5"
 
 .PHONY: docs-plots docs-grid

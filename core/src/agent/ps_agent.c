@@ -45,7 +45,7 @@ void ps_agent_fini(ps_agent_t *agent)
 void ps_agent_wake(const ps_agent_t *agent)
 {
     const uint64_t one = 1;
-    /* EAGAIN: the counter is at its end, so the descriptor is readable anyway. */
+    /* EAGAIN: the counter is at its maximum, so the descriptor is readable already. */
     if (agent->wake_fd >= 0 && write(agent->wake_fd, &one, sizeof one) < 0) {
         PS_ASSERT(errno == EAGAIN || errno == EINTR);
     }
@@ -74,7 +74,7 @@ int ps_agent_command(ps_agent_t *agent, const ps_command_t *command)
 
 bool ps_agent_emit(ps_agent_t *agent, const ps_event_t *event)
 {
-    PS_ASSERT(event->type > PS_EV_NONE && event->type <= PS_EV_JOIN);
+    PS_ASSERT(event->type > PS_EV_NONE && event->type <= PS_EV_PRESSURE_RELIEVED);
     if (!ps_ring_push(&agent->events, event)) {
         return false;
     }
@@ -89,7 +89,7 @@ void ps_agent_watch(ps_agent_t *agent, int fd)
     }
     struct epoll_event interest = { .events = EPOLLIN, .data = { .fd = fd } };
     if (epoll_ctl(agent->epoll_fd, EPOLL_CTL_ADD, fd, &interest) != 0 && errno != EEXIST) {
-        /* Unwatched, the socket is still polled by every duty cycle: once a second at least. */
+        /* Every duty cycle polls an unwatched socket too, at least once a second. */
         ps_system_add(agent->context, PS_SYS_ERRORS, 1);
     }
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_agent.h: the queues and descriptors of one agent: commands come in, events go out, sockets and
- * eventfd wake its thread.
- */
+ * ps_agent.h: the queues and descriptors of one agent: the ring of its commands, the ring of its
+ * events, and the descriptors that wake its thread. */
 #ifndef PS_AGENT_H
 #define PS_AGENT_H
 
@@ -22,30 +21,32 @@ typedef struct ps_agent {
     ps_ring_t events;   /* agent -> conductor */
     /* line: agent's thread */
     alignas(PS_LINE) _Atomic uint64_t duty_cycles;
-    uint64_t emitted;              /* events since the conductor was last told */
+    uint64_t emitted;              /* events since the conductor was last woken */
     _Atomic int64_t *max_cycle_ns; /* counter cells */
     _Atomic int64_t *slow_cycles;
     _Atomic uint32_t *parked; /* in penstock.dat, read by every thread that makes work */
     const ps_context_t *context;
     int32_t id;      /* ps_agent_id */
-    int epoll_fd;    /* of its thread's park set; -1 in INVOKER mode */
+    int epoll_fd;    /* the descriptors for which its thread sleeps; -1 in INVOKER mode */
     int wake_fd;     /* eventfd that ends its thread's sleep; -1 in INVOKER mode */
-    bool has_thread; /* conductor: its thread runs */
+    bool has_thread; /* written by the conductor: the agent has a thread that runs */
 } ps_agent_t;
 
-/* Makes the rings and finds the counters.  parked: where the agent says that it sleeps.
- * PS_E_NO_MEMORY, PS_E_INVALID. */
+/* Makes the rings and finds the counters. parked: the word in which the agent states that it
+ * sleeps. PS_E_NO_MEMORY, PS_E_INVALID. */
 int ps_agent_init(ps_agent_t *agent, int32_t id, const ps_context_t *context,
                   _Atomic uint32_t *parked);
 void ps_agent_fini(ps_agent_t *agent);
-/* Conductor -> agent.  Waits (bounded, yielding) for room; PS_E_AGAIN after that.  In INVOKER mode
- * the command is taken by the next step. */
+/* Sends a command. Conductor thread. If the ring is full, yields a bounded number of times, then
+ * returns PS_E_AGAIN. In INVOKER mode the next step executes the command. */
 int ps_agent_command(ps_agent_t *agent, const ps_command_t *command);
 /* Ends the sleep of the agent's thread, if it has one.  Any thread. */
 void ps_agent_wake(const ps_agent_t *agent);
-/* Agent -> conductor.  false = ring full: the agent keeps the condition and emits again later. */
+/* Sends an event. Agent thread. False: the ring is full; the agent keeps the condition and emits
+ * the event later. */
 bool ps_agent_emit(ps_agent_t *agent, const ps_event_t *event);
-/* Adds or removes a descriptor of the agent's park set.  Agent thread.  fd -1 is ignored. */
+/* Add and remove a descriptor that ends the sleep of the agent's thread. Agent thread. fd -1 is
+ * ignored. */
 void ps_agent_watch(ps_agent_t *agent, int fd);
 void ps_agent_unwatch(ps_agent_t *agent, int fd);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_command.h: an order of the conductor to an agent, as it lies in the agent's ring.
- */
+ * ps_command.h: a command of the conductor to an agent, a record of the agent's ring. */
 #ifndef PS_COMMAND_H
 #define PS_COMMAND_H
 
@@ -10,14 +9,15 @@
 #include "ps_driver_params.h"
 #include "ps_types.h"
 
-/* The tag of a command to the sender; the member of the second union behind each, if it has one. */
+/* Types of commands to the sender. Each comment names the member of the second union, if the
+ * command uses one. */
 enum ps_sender_command {
     PS_SC_ADD_ENDPOINT = 1,
     PS_SC_REMOVE_ENDPOINT,
     PS_SC_ADD_DESTINATION,    /* destination */
     PS_SC_REMOVE_DESTINATION, /* destination */
     PS_SC_SET_ADDRESS,        /* destination; id -1: the unicast peer */
-    PS_SC_ADD_PUBLICATION,    /* from here on for a publication */
+    PS_SC_ADD_PUBLICATION,    /* the commands from here on are for a publication */
     PS_SC_REMOVE_PUBLICATION,
     PS_SC_ADD_SUBSCRIBER,    /* subscriber */
     PS_SC_REMOVE_SUBSCRIBER, /* position_counter_id */
@@ -25,13 +25,14 @@ enum ps_sender_command {
     PS_SC_REMOVE_CLIENT,     /* client_slot */
     PS_SC_DRAIN,
     PS_SC_REVOKE,
-    PS_SC_UNBLOCK,      /* client_slot; -1: any claim that blocks */
-    PS_SC_RESERVED,     /* reserved_position */
-    PS_SC_SET_LIMIT,    /* limit */
-    PS_SC_RELEASE_TERMS /* least_terms */
+    PS_SC_UNBLOCK,       /* client_slot; -1: any claim that blocks */
+    PS_SC_RESERVED,      /* reserved_position */
+    PS_SC_SET_LIMIT,     /* limit */
+    PS_SC_RELEASE_TERMS, /* least_terms */
+    PS_SC_SET_CREDITS    /* credits */
 };
 
-/* The tag of a command to the receiver. */
+/* Types of commands to the receiver, with the member of the second union. */
 enum ps_receiver_command {
     PS_RCMD_ADD_ENDPOINT = 1,
     PS_RCMD_REMOVE_ENDPOINT,
@@ -42,7 +43,7 @@ enum ps_receiver_command {
     PS_RCMD_REMOVE_INTEREST,    /* interest */
     PS_RCMD_FORGET_SESSION,     /* forget */
     PS_RCMD_REFUSE_SESSION,     /* refuse */
-    PS_RCMD_ADD_IMAGE,          /* from here on for an image */
+    PS_RCMD_ADD_IMAGE,          /* the commands from here on are for an image */
     PS_RCMD_REMOVE_IMAGE,       /* keep_session */
     PS_RCMD_ADD_SUBSCRIBER,     /* subscriber */
     PS_RCMD_REMOVE_SUBSCRIBER,  /* position_counter_id */
@@ -50,12 +51,13 @@ enum ps_receiver_command {
     PS_RCMD_REJECT_IMAGE,  /* reason */
     PS_RCMD_RESERVED,      /* reserved_position */
     PS_RCMD_RELEASE_TERMS, /* least_terms */
-    PS_RCMD_SET_WINDOW     /* window_bytes */
+    PS_RCMD_SET_WINDOW,    /* window_bytes */
+    PS_RCMD_SET_CREDITS    /* credits */
 };
 
 typedef struct ps_command {
-    int32_t type; /* ps_sender_command or ps_receiver_command, by the agent whose ring it lies in */
-    union {       /* the object it is for; handed over by _ADD_ */
+    int32_t type; /* ps_sender_command or ps_receiver_command, depending on the agent */
+    union {       /* the object of the command; an _ADD_ command hands it over */
         struct ps_send_endpoint *send_endpoint;
         struct ps_publication *publication;
         struct ps_recv_endpoint *recv_endpoint;
@@ -67,6 +69,7 @@ typedef struct ps_command {
             ps_addr_t address;
         } destination;
         ps_subscriber_params_t subscriber;
+        ps_credit_change_t credits;
         int32_t position_counter_id;
         int32_t client_slot;
         int64_t reserved_position;
@@ -84,12 +87,12 @@ typedef struct ps_command {
         struct {
             int32_t stream_id;
             int32_t session_id;
-            bool any_session; /* session_id does not count */
+            bool any_session; /* all sessions; session_id is ignored */
         } interest;
         struct {
             int32_t stream_id;
             int32_t session_id;
-            bool keep; /* remember that no subscription wants it */
+            bool keep; /* remember that no subscription reads the session */
         } forget;
         struct {
             int32_t stream_id;

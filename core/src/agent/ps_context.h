@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_context.h: the surroundings of both agents: parameters, network, counters, shared slots,
- * clock.  Constant while the driver lives, but for the epoch offset.
- */
+ * clock. Constant while the driver exists, except the epoch offset. */
 #ifndef PS_CONTEXT_H
 #define PS_CONTEXT_H
 
@@ -17,7 +16,8 @@ typedef struct ps_context {
     _Atomic int64_t epoch_offset_ns; /* written by the loops once a second */
 } ps_context_t;
 
-/* Add to a monotonic now_ns to get epoch ns.  Constant in the simulator.  Any thread. */
+/* Returns the value that added to a monotonic now_ns gives ns since 1970. Constant in the
+ * simulator. Any thread. */
 static inline int64_t ps_context_epoch_offset_ns(const ps_context_t *context)
 {
     return atomic_load_explicit(&((ps_context_t *)(uintptr_t)context)->epoch_offset_ns,

@@ -44,21 +44,34 @@ typedef struct ps_driver_params {
     int64_t nak_multicast_max_backoff_ns; /* 10 ms */
     int64_t pending_setup_timeout_ns;     /* 1 s */
     int32_t nak_multicast_group_size;     /* 10 */
-    int32_t max_gaps;                     /* gap list bound per image, 1..16384; 1024 */
+    int32_t max_gaps;                     /* most gaps of an image, 1..16384; 1024 */
     int32_t loss_recovery;                /* ps_loss_recovery; single-gap: as Aeron, to compare */
-    int32_t retransmit_percent;           /* of the bytes sent for the first time, at most; 100 */
-    int64_t retransmit_bytes_per_s;       /* beside that, so that an idle stream is repaired */
+    int32_t retransmit_percent;           /* most bytes to retransmit for 100 bytes sent for the
+                                           * first time; 100 */
+    int64_t retransmit_bytes_per_s;       /* in addition, so that an idle stream can retransmit */
     int32_t event_capacity;               /* per agent, power of two; 4096 */
     int32_t command_capacity;             /* per agent, power of two; 1024 */
     uint8_t advertise;                    /* send trailers (capabilities) */
+    uint8_t governor;                     /* delay new data under pressure; 0 */
 } ps_driver_params_t;
 
 typedef struct ps_subscriber_params {
     int32_t position_counter_id; /* sub-pos, preset to the join position */
     int32_t slot;                /* subscriber slot in penstock.dat */
     int32_t client_slot;         /* to wake */
+    int64_t credits;             /* messages that may be outstanding; 0: it grants no credits */
+    int64_t credit_burst;        /* the same while nothing is outstanding; 0: credits */
     uint8_t tether;
     uint8_t rejoin;
+    uint8_t frozen; /* it joins with its credits withheld */
 } ps_subscriber_params_t;
+
+/* A change of the credits that a reader grants. */
+typedef struct ps_credit_change {
+    int32_t position_counter_id; /* of the reader */
+    int64_t credits;             /* as above */
+    int64_t credit_burst;
+    uint8_t frozen;
+} ps_credit_change_t;
 
 #endif

@@ -9,32 +9,38 @@
 
 #include "ps_types.h"
 
-/* The tag of ps_event_t; the member of its union that holds the rest stands behind each. */
+/* Types of events. Each comment names the member of the union that the event uses. */
 enum ps_event_type {
     PS_EV_NONE = 0,
-    PS_EV_SETUP = 1,          /* setup: an unknown session of a wanted stream: make an image */
+    PS_EV_SETUP = 1,          /* setup: an unknown session of a subscribed stream; the conductor
+                               * makes an image */
     PS_EV_IMAGE_INACTIVE = 2, /* ended */
-    /* ended: all subscribers are at the end and 5 SM timeouts passed */
+    /* ended: all subscribers are at the end, and five status message time-outs have passed */
     PS_EV_IMAGE_DRAINED = 3,
     PS_EV_PUB_CONNECTED = 4,   /* connection */
-    PS_EV_PUB_DRAINED = 5,     /* drained: closing and everything sent (spies done) */
-    PS_EV_PUB_EOS_ACK = 6,     /* the unicast receiver said EOS */
-    PS_EV_PUB_BLOCKED = 7,     /* blocked: a claim is not committed */
-    PS_EV_PUB_UNBLOCKED = 8,   /* unblocked: padding took its place */
+    PS_EV_PUB_DRAINED = 5,     /* drained: a closing publication has sent everything, and its spies
+                                * have read it */
+    PS_EV_PUB_EOS_ACK = 6,     /* the unicast receiver stated that it has finished */
+    PS_EV_PUB_BLOCKED = 7,     /* blocked: a claim is still not committed */
+    PS_EV_PUB_UNBLOCKED = 8,   /* unblocked: the sender padded over the claim */
     PS_EV_TERM_NEEDED = 9,     /* term; of a publication or an image */
     PS_EV_RELEASED = 10,       /* released: the conductor may destroy the object */
     PS_EV_ENDPOINT_ERROR = 11, /* error; of an endpoint, or of a publication whose log is damaged */
     PS_EV_DESTINATION = 12,    /* destination; of a send endpoint */
     PS_EV_REMOTE_ERROR = 13,   /* remote_error: an ERR frame for a publication */
-    PS_EV_SILENT = 14,         /* silent; of an endpoint: resolve the name again */
+    PS_EV_SILENT = 14,         /* silent; of an endpoint: the conductor resolves its name again */
     PS_EV_LOSS = 15,           /* loss; of an image */
     PS_EV_SUBSCRIBER = 16,     /* subscriber; of an image or a publication */
-    PS_EV_SESSION_LEFT = 17,   /* a session that cooled down or was refused may come back */
-    /* terms; the answer to _release_terms, of a publication or an image */
+    PS_EV_SESSION_LEFT = 17,   /* an ignored or refused session can be reported again */
+    /* terms; answers _release_terms, of a publication or an image */
     PS_EV_TERMS_RELEASED = 18,
-    PS_EV_SECOND_SOURCE = 19,     /* second_source; of an image, once a source that is followed */
-    PS_EV_IMAGE_ESTABLISHED = 20, /* the first frame of the image's stream was accepted */
-    PS_EV_JOIN = 21               /* join; of a publication */
+    PS_EV_SECOND_SOURCE = 19,     /* second_source; of an image, once for each followed source */
+    PS_EV_IMAGE_ESTABLISHED = 20, /* the receiver accepted the first frame of the image's stream */
+    PS_EV_JOIN = 21,              /* join; of a publication */
+    /* pressure; of a publication: its publishers reached the depth. At most one a second; each is
+     * followed by one PS_EV_PRESSURE_RELIEVED. */
+    PS_EV_PRESSURE_TRIGGERED = 22,
+    PS_EV_PRESSURE_RELIEVED = 23 /* pressure; the log drained to the low watermark */
 };
 
 enum ps_object_kind {
@@ -50,8 +56,8 @@ enum ps_image_end {
     PS_END_REVOKED = 3,
     PS_END_NO_SUBSCRIBER = 4,
     PS_END_REJECTED = 5,
-    PS_END_EVICTED = 6, /* no frame of its stream came, and another session needed the place */
-    PS_END_OUTRUN = 7   /* what is missing is beyond retransmission */
+    PS_END_EVICTED = 6, /* no frame of its stream arrived, and another session needed its place */
+    PS_END_OUTRUN = 7   /* the missing data is too old to be retransmitted */
 };
 typedef struct ps_event {
     int32_t type; /* ps_event_type */
@@ -64,8 +70,9 @@ typedef struct ps_event {
         struct {
             ps_addr_t source;
             int64_t peer_ordinal;   /* -1 unknown */
-            int64_t peer_group_tag; /* of the receivers that count, for PS_FC_TAGGED */
-            int32_t destination;    /* index of the receive destination it came by */
+            int64_t peer_group_tag; /* tag of the receivers that the sender follows, for
+                                     * PS_FC_TAGGED */
+            int32_t destination;    /* index of the receive destination at which it arrived */
             int32_t initial_term_id;
             int32_t active_term_id;
             int32_t term_offset;
@@ -78,7 +85,7 @@ typedef struct ps_event {
         } setup;
         struct {
             int64_t position;
-            int64_t messages; /* of the session below the position, -1 unknown */
+            int64_t messages; /* number of messages of the session below the position, -1 unknown */
             int32_t reason;   /* ps_image_end */
         } ended;
         struct {
@@ -86,7 +93,7 @@ typedef struct ps_event {
         } connection;
         struct {
             int64_t position;
-            int64_t unsent; /* bytes that are in the log and stay there */
+            int64_t unsent; /* bytes that remain unsent in the log */
         } drained;
         struct {
             int64_t position;
@@ -98,7 +105,7 @@ typedef struct ps_event {
         } unblocked;
         struct {
             int64_t reserved; /* position reserved so far */
-            int64_t wanted;   /* position to reserve up to at least, 0: the next term's end */
+            int64_t wanted;   /* least position to reserve to, 0: the end of the next term */
         } term;
         struct {
             int64_t destination_id; /* of a PS_KIND_RECV_DESTINATION; id is the endpoint's */
@@ -110,7 +117,7 @@ typedef struct ps_event {
         } error;
         struct {
             ps_addr_t source;
-            int64_t refused; /* how often no place was left so far */
+            int64_t refused; /* number of receivers refused so far because all places were taken */
             int32_t change;  /* 1 added, 0 timed out, -1 refused: at most one event a second */
         } destination;
         struct {
@@ -120,25 +127,27 @@ typedef struct ps_event {
             char text[128]; /* NUL-terminated */
         } remote_error;
         struct {
-            ps_addr_t source; /* nothing came from it for 5 s */
+            ps_addr_t source; /* no datagram came from this address for 5 s */
             int64_t destination_id;
         } silent;
         struct {
             int64_t bytes; /* newly lost */
             int64_t position;
-            int32_t gaps; /* newly lost; 0 when known ones grew alone */
+            int32_t gaps; /* newly lost gaps; 0 if only known gaps grew */
         } loss;
         struct {
             int32_t position_counter_id;
             int32_t state; /* ps_tether_state */
         } subscriber;
         struct {
-            int64_t kept_to; /* the agent touches only [kept_from, kept_to); -1: needs all it has */
+            int64_t kept_to; /* the agent uses only [kept_from, kept_to); -1: it needs all its
+                              * terms */
             int64_t kept_from;
         } terms;
         struct {
-            ps_addr_t source;  /* sends frames of the session too, and is not followed */
-            int64_t datagrams; /* so far */
+            ps_addr_t source;  /* address that also sends frames of the session and is not
+                                * followed */
+            int64_t datagrams; /* from that address so far */
             int32_t destination;
         } second_source;
         struct {
@@ -147,6 +156,17 @@ typedef struct ps_event {
             int64_t refused; /* requests refused since the last such event */
             int32_t verdict; /* ps_join_verdict */
         } join;
+        struct {
+            ps_addr_t source;    /* of a receiver that is the culprit */
+            int64_t culprit;     /* receiver id or client id; 0 unknown */
+            int64_t peak_bytes;  /* the most that publishers were ahead in this episode */
+            int64_t depth_bytes; /* now */
+            int64_t duration_ns; /* since the depth was reached */
+            int64_t drained;     /* messages sent or, on IPC, read since then; -1 unknown */
+            int32_t episodes;    /* number since the last such event, with this one */
+            int32_t cause;       /* ps_cause that bound last */
+            int32_t client_slot; /* of a client on this host that is the culprit, -1 */
+        } pressure;
     };
 } ps_event_t;
 

@@ -9,7 +9,8 @@
 
 #include "ps_types.h"
 
-/* The same IP address and port; scope_id does not count.  Once a datagram run on the data path. */
+/* Returns true if IP address and port are equal; ignores scope_id. Called once for each run of
+ * datagrams. */
 static inline bool ps_addr_equal(const ps_addr_t *a, const ps_addr_t *b)
 {
     return a->family == b->family && a->port == b->port &&

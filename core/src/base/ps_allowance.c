@@ -21,8 +21,9 @@ void ps_allowance_init(ps_allowance_t *allowance, int64_t rate, int64_t burst)
     };
 }
 
-/* Up to now, by what had been taken at the last look: for all that is known, what was taken since
- * then came at the end of a silence, whose savings must not replace it. */
+/* Raises the limit up to now, relative to the count at the last call. Units taken since then may
+ * have been taken at the end of an idle time, and that idle time's savings must not replace
+ * them. */
 static void raise(ps_allowance_t *allowance, int64_t now_ns)
 {
     const int64_t most = allowance->taken + allowance->burst;

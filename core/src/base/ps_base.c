@@ -59,3 +59,20 @@ int64_t ps_epoch_ns(void)
 {
     return ps_clock_ns(CLOCK_REALTIME);
 }
+
+enum { OFFSET_TRIES = 8, OFFSET_NARROW_NS = 500 };
+
+int64_t ps_epoch_offset_ns(void)
+{
+    int64_t least = INT64_MAX, offset = 0;
+    for (int i = 0; i < OFFSET_TRIES && least > OFFSET_NARROW_NS; i++) {
+        const int64_t before = ps_monotonic_ns();
+        const int64_t epoch = ps_epoch_ns();
+        const int64_t took = ps_monotonic_ns() - before;
+        if (took < least) {
+            least = took;
+            offset = epoch - before;
+        }
+    }
+    return offset;
+}

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ps_cause.h: why a stream does not go on.  Also a cffi declaration.
- */
+ * ps_cause.h: the causes that can block a stream. Also a cffi declaration. */
 #ifndef PS_CAUSE_H
 #define PS_CAUSE_H
 

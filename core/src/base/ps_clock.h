@@ -5,8 +5,13 @@
 
 #include <stdint.h>
 
-/* Clock of the caller's thread for code outside agents. */
+/* Returns CLOCK_MONOTONIC in ns. For code outside the agents, which get their time as an
+ * argument. */
 int64_t ps_monotonic_ns(void);
 int64_t ps_epoch_ns(void);
+/* Returns the distance in ns from CLOCK_MONOTONIC to the time of day. Never less than it is: a
+ * thread that loses the processor between two looks makes it larger by that time, so the narrowest
+ * of a few pairs counts. */
+int64_t ps_epoch_offset_ns(void);
 
 #endif

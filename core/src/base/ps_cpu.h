@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_cpu.h: hints to the processor.  They change when something is done, never what.
- */
+ * ps_cpu.h: hints to the processor. They change timing, never results. */
 #ifndef PS_CPU_H
 #define PS_CPU_H
 
-/* Fetches a line to be written: the other processors give it up now.  The compiler's own hint is
- * one for reading on x86-64 unless it compiles for a newer processor; then the store would have to
- * ask a second time.  Processors that do not know this instruction do nothing. */
+/* Fetches a cache line for writing, so that other processors release it now. On x86-64 the
+ * compiler's own hint fetches it for reading unless the target is a newer processor; the store
+ * would then fetch the line a second time. Processors without this instruction ignore it. */
 static inline void ps_cpu_prefetch_write(const void *at)
 {
 #if defined(__x86_64__)
@@ -17,7 +16,7 @@ static inline void ps_cpu_prefetch_write(const void *at)
 #endif
 }
 
-/* Somebody waits in a loop. */
+/* For the body of a loop that waits. */
 static inline void ps_cpu_relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)

@@ -16,22 +16,22 @@ int ps_file_create(const char *path, int64_t length, int32_t mode);
 int ps_file_reserve(int fd, const char *path, int64_t offset, int64_t length);
 /* Writes zeroes over a range.  PS_E_SYSTEM. */
 int ps_file_zero(int fd, const char *path, int64_t offset, int64_t length);
-/* Gives a range's blocks back to the file system, so that it reads as zeroes; where that cannot be
- * done it is zeroed.  PS_E_SYSTEM. */
+/* Releases a range's blocks to the file system, so that the range reads as zeroes. Writes zeroes if
+ * the file system cannot release blocks. PS_E_SYSTEM. */
 int ps_file_release(int fd, const char *path, int64_t offset, int64_t length);
 /* Opens and maps the whole file; length must be at least `least`.  PS_E_SYSTEM, PS_E_CORRUPT. */
 int ps_file_map(const char *path, int32_t read_only, int64_t least, uint8_t **map,
                 uint64_t *length);
-/* ps_file_reserve of a file that is not open. */
+/* As ps_file_reserve, for a file that is not open. */
 int ps_file_reserve_in(const char *path, int64_t offset, int64_t length);
 /* Bytes [from, to) of a file. */
 typedef struct ps_file_range {
     int64_t from;
     int64_t to;
 } ps_file_range_t;
-/* ps_file_create + ps_file_reserve of all but `holes` (in order, apart) + mapping; the file is
- * removed on failure.  A hole takes no memory until it is reserved, and is not to be touched
- * before: where the file system is full that would be a SIGBUS. */
+/* Creates the file, reserves all of it but `holes` (ascending, not adjacent), and maps it; removes
+ * the file on failure. A hole takes no memory until it is reserved. Do not touch a hole before: on
+ * a full file system that raises SIGBUS. */
 int ps_file_make(const char *path, int64_t length, int32_t mode, const ps_file_range_t *holes,
                  int32_t hole_count, uint8_t **map);
 void ps_file_unmap(uint8_t *map, uint64_t length);

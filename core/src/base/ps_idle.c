@@ -8,8 +8,8 @@
 
 enum {
     LEARN_SHIFT = 2,               /* average over about four waits */
-    LEARN_CLAMP_NS = 1000 * 1000,  /* a long silence is forgotten within a dozen short waits */
-    WORTH_WAITING_NS = 100 * 1000, /* expected work nearer than this: stay awake for it */
+    LEARN_CLAMP_NS = 1000 * 1000,  /* a dozen short waits outweigh a long silence */
+    WORTH_WAITING_NS = 100 * 1000, /* the thread stays awake for work expected within this time */
     SPIN_NS = 10 * 1000,
     AWAKE_NS = 150 * 1000,
     BACKOFF_SPINS = 10,

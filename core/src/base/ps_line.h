@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ps_line.h: bytes of a cache line: what two threads write lies on two. */
+ * ps_line.h: size of a cache line. Fields that different threads write lie on different lines. */
 #ifndef PS_LINE_H
 #define PS_LINE_H
 

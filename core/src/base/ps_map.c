@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_map.c: see ps_map.h.  Removal shifts the following run back, so that
- * look-ups never walk over graves.
- */
+ * ps_map.c: see ps_map.h. Removal shifts the following run back, so that no tombstones are
+ * needed. */
 
 #include "ps_map.h"
 

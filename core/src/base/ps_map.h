@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_map.h: a fixed-size hash map from a 64-bit key to a positive 32-bit value, open
- * addressing with linear probing and no tombstones.  Sized once; refuses beyond its limit, so that
- * strangers' session ids cannot grow it.  One owner thread.
- */
+ * addressing with linear probing and no tombstones. Its size is fixed at init, and it refuses
+ * entries beyond its limit, so that session ids of forged datagrams cannot grow it. One owner
+ * thread. */
 #ifndef PS_MAP_H
 #define PS_MAP_H
 
@@ -16,7 +16,7 @@ typedef struct ps_map {
     uint32_t mask;   /* capacity - 1; capacity >= 2 * limit */
     int32_t count;
     int32_t limit;
-    uint64_t salt; /* strangers choose keys: they must not know where these go */
+    uint64_t salt; /* peers choose keys and must not be able to predict their places */
 } ps_map_t;
 
 static inline uint64_t ps_map_key(int32_t stream_id, int32_t session_id)

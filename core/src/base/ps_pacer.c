@@ -87,6 +87,6 @@ int64_t ps_pacer_ready_ns(ps_pacer_t *pacer, int64_t units, int64_t now_ns)
     if (pacer->level >= wanted) {
         return now_ns;
     }
-    /* rounded up: at that time it is there */
+    /* rounded up, so that the units are available at that time */
     return now_ns + (wanted - pacer->level + pacer->rate - 1) / pacer->rate;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ps_random.h: the generator of random delays; a run of the same seed repeats. */
+ * ps_random.h: the generator of random delays; the same seed gives the same delays. */
 #ifndef PS_RANDOM_H
 #define PS_RANDOM_H
 

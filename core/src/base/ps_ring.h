@@ -3,7 +3,7 @@
  * ps_ring.h: bounded queue of fixed-size records between exactly one producer and one consumer.
  *
  * Each side keeps a copy of the other's index and re-reads the real one only when the copy says
- * full or empty. A busy queue thus moves few cache lines (Lamport 1983; FastForward 2008). */
+ * full or empty. A busy queue therefore moves few cache lines (Lamport 1983; FastForward 2008). */
 #ifndef PS_RING_H
 #define PS_RING_H
 
@@ -34,7 +34,7 @@ void ps_ring_free(ps_ring_t *ring);
 bool ps_ring_push(ps_ring_t *ring, const void *record);
 /* Consumer.  Copies the oldest out; false = empty. */
 bool ps_ring_pop(ps_ring_t *ring, void *record);
-/* Consumer.  Nothing waits (always checks the real index). */
+/* Consumer. Returns true if no record waits (reads the producer's index). */
 bool ps_ring_is_empty(const ps_ring_t *ring);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ps_set_up.h: included by files whose code only creates, opens and removes objects.  They run on
- * the conductor's thread, not once a message, so the compiler optimises them for size.
- */
+ * ps_set_up.h: included by files whose code only creates, opens and removes objects. The
+ * conductor's thread runs it, never for each message, so the compiler optimises it for size. */
 #ifndef PS_SET_UP_H
 #define PS_SET_UP_H
 

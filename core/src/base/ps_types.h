@@ -14,8 +14,12 @@ typedef struct ps_addr {
     uint8_t ip[16];
 } ps_addr_t;
 
+/* Which agent a socket serves; the driver states it when it opens one. */
+enum ps_socket_role { PS_SOCKET_ANY = 0, PS_SOCKET_SENDER = 1, PS_SOCKET_RECEIVER = 2 };
+
 typedef struct ps_socket_params {
-    ps_addr_t bind;           /* local address; port 0: chosen by the kernel or the range */
+    ps_addr_t bind;           /* local address; port 0: the kernel chooses, or
+                               * port_low..port_high */
     ps_addr_t connect;        /* family 0: unconnected */
     ps_addr_t group;          /* multicast group to join, family 0: none */
     ps_addr_t interface_addr; /* IPv4 interface address for multicast, family 0: default */
@@ -25,10 +29,12 @@ typedef struct ps_socket_params {
     int32_t rcvbuf_bytes;     /* 0: OS default */
     uint16_t port_low;        /* range for port 0; 0: kernel chooses */
     uint16_t port_high;
-    uint8_t reuse;      /* SO_REUSEADDR: many members of a group (multicast) */
+    uint8_t reuse;      /* SO_REUSEADDR: several sockets of this host may join a group
+                         * (multicast) */
     uint8_t timestamps; /* SO_TIMESTAMPNS */
     uint8_t gso;        /* 1: try UDP_SEGMENT on sends */
     uint8_t gro;        /* 1: try UDP_GRO on receives */
+    uint8_t role;       /* ps_socket_role */
 } ps_socket_params_t;
 
 /* How a thread of the driver waits for work. */

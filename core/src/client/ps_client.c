@@ -15,8 +15,9 @@
 
 enum {
     LEARN_PARTS = 4,
-    LEARN_CLAMP_NS = 1000 * 1000,  /* a long silence is forgotten within a dozen short waits */
-    WORTH_WAITING_NS = 100 * 1000, /* news expected nearer than this: stay awake for it */
+    LEARN_CLAMP_NS = 1000 * 1000,  /* a dozen short waits outweigh a long silence */
+    WORTH_WAITING_NS = 100 * 1000, /* the thread stays awake for a wake-up expected within this
+                                    * time */
     AWAKE_NS = 150 * 1000
 };
 
@@ -95,18 +96,19 @@ uint32_t ps_client_ticket(ps_client_t *client)
                                 memory_order_seq_cst);
 }
 
-/* How long waits last, on average over about four of them. */
+/* Updates the average duration of about the last four waits. */
 static void learn(ps_client_t *client, int64_t waited_ns)
 {
     const int64_t waited = waited_ns < LEARN_CLAMP_NS ? waited_ns : LEARN_CLAMP_NS;
     const int64_t before = atomic_load_explicit(&client->learned_ns, memory_order_relaxed);
-    /* Threads that wait at once may overwrite each other's sample: an average all the same. */
+    /* Threads that wait at the same time may overwrite each other's sample; the average stays
+     * useful. */
     atomic_store_explicit(&client->learned_ns, before + (waited - before) / LEARN_PARTS,
                           memory_order_relaxed);
 }
 
-/* Work that comes soon is waited for without the kernel's sleep, which costs both sides more than
- * such a wait.  The processor is offered to others all along.  True: the word moved. */
+/* Waits awake for work that comes soon, because a sleep in the kernel costs both sides more. Yields
+ * the processor meanwhile. True: the word moved. */
 static bool stay_awake(ps_client_t *client, uint32_t ticket, int64_t began_ns, int64_t timeout_ns)
 {
     const _Atomic uint32_t *word = &client->shared->clients[client->slot].futex_word;
@@ -131,7 +133,7 @@ int32_t ps_client_await(ps_client_t *client, uint32_t ticket)
         return 0;
     }
     const bool moved = stay_awake(client, ticket, ps_monotonic_ns(), -1);
-    if (!moved) { /* the sleep that follows is not to begin with the same again */
+    if (!moved) { /* the next sleep must not begin with the same wait */
         atomic_store_explicit(&client->awaited, (uint64_t)ticket + 1, memory_order_relaxed);
     }
     return moved;

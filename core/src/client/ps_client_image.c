@@ -4,10 +4,10 @@
  * delivered runs ahead of released.  The log is read-only here and hostile: each frame's first word
  * is loaded once, checked against the term, and only the checked copy is used. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "ps_client_internal.h"
 #include "ps_cpu.h"
+#include "ps_inline.h"
 
 enum {
     PS_PREFETCH_BYTES = 768, /* ahead of the frame that is read */
@@ -82,6 +82,11 @@ int ps_img_open(ps_client_t *client, const ps_img_params_t *params, ps_img_t **o
         return code;
     }
     image->join_position = join;
+    image->credit_mode = image->subscriber != NULL ? params->credit_mode : PS_CREDIT_PLAIN;
+    if (image->credit_mode != 0) { /* opened again: counting continues */
+        image->passed =
+            atomic_load_explicit(&image->subscriber->credit_passed, memory_order_relaxed);
+    }
     image->delivered = join;
     image->released = join;
     if (image->subscriber != NULL) {
@@ -170,11 +175,17 @@ int32_t ps_img_has_data(const ps_img_t *image)
 
 static void ps_img_wake_daemon(const ps_img_t *image)
 {
-    const ps_client_t *client = image->client;
     if (image->wake_position == NULL ||
-        image->released < atomic_load_explicit(image->wake_position, memory_order_seq_cst)) {
+        (image->released < atomic_load_explicit(image->wake_position, memory_order_seq_cst) &&
+         !(image->credit_mode != 0 && ps_img_credit_awaited(image)))) {
         return;
     }
+    ps_img_wake_agent(image);
+}
+
+void ps_img_wake_agent(const ps_img_t *image)
+{
+    const ps_client_t *client = image->client;
     if (image->publication_slot >= 0) {
         ps_client_request_to_check(client, image->publication_slot);
     } else if (atomic_load_explicit(&client->shared->driver->receiver_parked,
@@ -192,6 +203,9 @@ static void ps_img_release_to(ps_img_t *image, int64_t position)
     if (image->subscriber != NULL) {
         atomic_store_explicit(&image->subscriber->released, position, memory_order_release);
     }
+    if (image->credit_mode == PS_CREDIT_AUTOMATIC) {
+        ps_img_credit_released(image);
+    }
     /* Sequentially consistent: the store comes before the checks wake_position and parked; the
      * daemon stores these first and then checks the position. */
     atomic_store_explicit(image->position_cell, position, memory_order_seq_cst);
@@ -200,7 +214,7 @@ static void ps_img_release_to(ps_img_t *image, int64_t position)
 
 void ps_img_release(ps_img_t *image)
 {
-    /* A message that will be handed out again is not done with. */
+    /* A message that is to be delivered again is not released. */
     ps_img_release_to(image, image->redeliver ? image->assembled.start_position : image->delivered);
 }
 
@@ -208,7 +222,10 @@ int ps_img_rewind(ps_img_t *image, int64_t position)
 {
     if (position == image->assembled.start_position && image->assembled.position > 0 &&
         image->assembled.position == image->delivered && !image->assembling) {
-        image->redeliver = 1; /* its first fragments may be released: hand out the copy again */
+        image->redeliver = 1; /* its first fragments may be released: deliver the copy again */
+        if (image->credit_mode != 0) {
+            ps_img_credit_redelivered(image, 1);
+        }
         return PS_OK;
     }
     if (position < image->released || position > image->delivered ||
@@ -220,6 +237,9 @@ int ps_img_rewind(ps_img_t *image, int64_t position)
     if (position == image->delivered) {
         return PS_OK;
     }
+    if (image->credit_mode != 0) {
+        ps_img_credit_rewound(image, position);
+    }
     image->delivered = position;
     image->assembling = 0;
     image->redeliver = 0;
@@ -228,68 +248,6 @@ int ps_img_rewind(ps_img_t *image, int64_t position)
         atomic_store_explicit(&image->subscriber->delivered, position, memory_order_release);
     }
     return PS_OK;
-}
-
-/* ---- assembling ------------------------------------------------------------------------------ */
-
-static int ps_img_grow(ps_img_t *image, int64_t needed)
-{
-    if (needed <= image->capacity) {
-        return PS_OK;
-    }
-    int64_t capacity = image->capacity > 0 ? image->capacity : 8192;
-    while (capacity < needed) {
-        capacity *= 2;
-    }
-    uint8_t *grown = realloc(image->buffer, (size_t)capacity);
-    if (grown == NULL) {
-        return ps_fail(PS_E_NO_MEMORY, "no memory for a message of %lld bytes", (long long)needed);
-    }
-    image->buffer = grown;
-    image->capacity = capacity;
-    return PS_OK;
-}
-
-/* Takes a fragment.  1: `assembled` is complete, 0: not yet (or skipped), or a code. */
-static int ps_img_assemble(ps_img_t *image, const ps_message_t *fragment)
-{
-    if (fragment->flags & PS_FLAG_BEGIN) {
-        image->assembling = 1;
-        image->used = 0;
-        image->assembled = *fragment;
-        image->assembled.position = 0; /* not complete */
-    } else if (!image->assembling) {
-        return 0; /* joined in the middle of this message */
-    }
-    if (fragment->length > image->max_message_bytes - image->used) {
-        image->stopped = ps_fail(PS_E_CORRUPT,
-                                 "session %d stream %d: message at position %lld is "
-                                 "longer than %lld bytes: the image is stopped",
-                                 fragment->session_id, fragment->stream_id,
-                                 (long long)image->assembled.start_position,
-                                 (long long)image->max_message_bytes);
-        return image->stopped;
-    }
-    const int code = ps_img_grow(image, image->used + fragment->length);
-    if (code != PS_OK) {
-        image->stopped = code; /* stops with an error rather than lose the message in silence */
-        return code;
-    }
-    if (fragment->length > 0) {
-        memcpy(image->buffer + image->used, fragment->data, (size_t)fragment->length);
-    }
-    image->used += fragment->length;
-    if (!(fragment->flags & PS_FLAG_END)) {
-        return 0;
-    }
-    image->assembling = 0;
-    image->assembled.data = image->buffer;
-    image->assembled.length = image->used;
-    image->assembled.log_offset = -1;
-    image->assembled.position = fragment->position;
-    image->assembled.flags = PS_FLAG_UNFRAGMENTED;
-    image->assembled.assembled = 1;
-    return 1;
 }
 
 /* ---- polling --------------------------------------------------------------------------------- */
@@ -303,7 +261,7 @@ static int ps_img_corrupt(ps_img_t *image, int64_t position, int32_t frame_lengt
                    image->log.session_id, image->log.stream_id, (long long)position, frame_length);
 }
 
-/* What a poll of one image goes through: a stretch of one term. */
+/* The range of one term that a poll walks. */
 typedef struct ps_stretch {
     uint8_t *term;
     int64_t log_base; /* of the term in the file */
@@ -311,12 +269,12 @@ typedef struct ps_stretch {
     int32_t term_id;
     int32_t offset;
     int32_t step;  /* aligned length of the latest frame */
-    bool prefetch; /* what lies ahead is not being written just now */
+    bool prefetch; /* no publisher writes ahead of the reader just now */
 } ps_stretch_t;
 
 /* Reads the frame at the stretch's offset into out.  1: data, 0: nothing there, 2: padding, or
  * PS_E_CORRUPT.  Moves the offset on 1 and 2. */
-static inline int ps_img_frame(ps_img_t *image, ps_stretch_t *at, ps_message_t *out)
+static PS_ALWAYS_INLINE int ps_img_frame(ps_img_t *image, ps_stretch_t *at, ps_message_t *out)
 {
     ps_frame_t *frame = (ps_frame_t *)(void *)(at->term + at->offset);
     /* One acquire load of length, flags and type together: pairs with the commit. */
@@ -403,6 +361,14 @@ static void ps_img_note_gap(ps_img_t *image, ps_stretch_t *at, int32_t offset)
     image->gap_messages = messages;
 }
 
+void ps_img_relay_to(ps_img_t *image, int32_t publication_slot)
+{
+    if (image->subscriber != NULL) {
+        atomic_store_explicit(&image->subscriber->relayed_to, publication_slot + 1,
+                              memory_order_relaxed);
+    }
+}
+
 void ps_img_report_gaps(ps_img_t *image)
 {
     image->report_gaps = 1;
@@ -446,7 +412,7 @@ int64_t ps_img_count(const ps_img_t *image, int64_t from, int64_t to)
     return from == to ? messages : -1;
 }
 
-/* What is there up to the end of one term. */
+/* Collects the messages up to the end of one term. */
 static int32_t ps_img_scan_term(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t flags)
 {
     ps_stretch_t at;
@@ -463,7 +429,7 @@ static int32_t ps_img_scan_term(ps_img_t *image, ps_message_t *out, int32_t limi
             image->assembling = 0; /* padding never lies in a message that is whole */
             if (PS_UNLIKELY(image->report_gaps) && ps_img_is_gap(&at, before)) {
                 if (count > 0) {
-                    at.offset = before; /* what is before it is handed out first */
+                    at.offset = before; /* the messages before the gap are delivered first */
                     break;
                 }
                 ps_img_note_gap(image, &at, before);
@@ -491,8 +457,8 @@ static int32_t ps_img_scan_term(ps_img_t *image, ps_message_t *out, int32_t limi
     return result < 0 && count == 0 ? result : count;
 }
 
-/* Nothing but padding up to a term's end is no answer: what lies behind it was announced already,
- * perhaps for the last time.  What may be read never spans more terms than there are partitions. */
+/* If a term ends with padding only, the scan continues in the next term: the wake-up for that data
+ * may already have happened. The readable range never spans more terms than partitions. */
 static int32_t ps_img_scan(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t flags)
 {
     int32_t count = 0;
@@ -506,9 +472,9 @@ static int32_t ps_img_scan(ps_img_t *image, ps_message_t *out, int32_t limit, in
     return count;
 }
 
-/* A reader at a busy publisher's heels takes each line away while the next is written, and both
- * wait for lines rather than for each other.  After a few short polls without an empty one between
- * it lets some messages come together. */
+/* A reader directly behind a busy publisher takes each cache line while the publisher writes the
+ * next, so both wait for lines. After a few short polls in a row the reader pauses until several
+ * messages have arrived. */
 static void ps_img_stay_back(const ps_img_t *image)
 {
     for (int32_t i = 0; image->short_polls >= PS_SHORT_POLLS && i < PS_PAUSES; i++) {
@@ -541,6 +507,9 @@ int32_t ps_img_poll(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t f
         image->redeliver = 0;
         image->assembled.image_index = image->index;
         out[0] = image->assembled;
+        if (image->credit_mode != 0) {
+            ps_img_credit_redelivered(image, -1);
+        }
         return 1;
     }
     if (PS_UNLIKELY(image->stopped != 0)) {
@@ -555,6 +524,9 @@ int32_t ps_img_poll(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t f
     ps_img_stay_back(image);
     const int32_t count = ps_img_scan(image, out, limit, flags);
     ps_img_note_poll(image, count, limit);
+    if (PS_UNLIKELY(image->credit_mode != 0)) {
+        ps_img_credit_polled(image, before, out, count);
+    }
     if (image->delivered != before && image->subscriber != NULL) {
         atomic_store_explicit(&image->subscriber->delivered, image->delivered,
                               memory_order_release);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ps_client_internal.h: what the files of the client share.
- */
+ * ps_client_internal.h: declarations that the files of the client share. */
 #ifndef PS_CLIENT_INTERNAL_H
 #define PS_CLIENT_INTERNAL_H
 
@@ -20,7 +19,7 @@
 #define PS_LIKELY(x)   __builtin_expect(!!(x), 1)
 #define PS_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-/* Raised in the child of every fork; a handle remembers the value it was opened under. */
+/* Increased in the child of every fork; a handle keeps the value at its opening. */
 extern _Atomic uint32_t ps_fork_generation;
 
 struct ps_client {
@@ -32,10 +31,11 @@ struct ps_client {
     int32_t receiver_wake_fd;
     uint32_t generation;
     int32_t counters;
-    bool barriers; /* the sender's barriers reach us: no fence while a stream is hot */
+    bool barriers; /* the sender's barriers reach this process, so a hot stream needs no fence */
     _Atomic int32_t daemon_away;
-    _Atomic int64_t learned_ns; /* how long a sleep is likely to last */
-    _Atomic uint64_t awaited;   /* ticket + 1 that ps_client_await waited for in vain */
+    _Atomic int64_t learned_ns; /* average time of recent sleeps */
+    _Atomic uint64_t awaited;   /* ticket + 1 of the last ps_client_await that ended without a
+                                 * wake-up */
 };
 
 static inline bool ps_client_forked(const ps_client_t *client)
@@ -44,14 +44,15 @@ static inline bool ps_client_forked(const ps_client_t *client)
                        atomic_load_explicit(&ps_fork_generation, memory_order_relaxed));
 }
 
-/* PS_E_FORKED with its text. */
+/* Sets the error text and returns PS_E_FORKED. */
 int ps_client_fail_forked(void);
 /* Writes 1 to an eventfd; a full or missing one is no failure. */
 void ps_client_kick(int32_t fd);
 /* Puts a publication into the sender's ready set and wakes the sender if it sleeps.  `dirty` is set
  * before the bitmap: the sender clears the bit, then dirty, then checks the log. */
 void ps_client_mark_dirty(const ps_client_t *client, int32_t publication_slot);
-/* The same where nothing was published: the sender checks positions and wakes no reader. */
+/* As ps_client_mark_dirty, if no message was published: the sender checks positions and wakes no
+ * reader. */
 void ps_client_request_to_check(const ps_client_t *client, int32_t publication_slot);
 
 struct ps_img {
@@ -65,22 +66,47 @@ struct ps_img {
     int64_t join_position;
     int64_t delivered;
     int64_t released;
-    /* Logs that a publisher on this host writes: */
-    int32_t short_polls; /* in a row that found little */
-    int32_t behind;      /* the last poll found all that it may take */
+    /* For logs that a publisher on this host writes: */
+    int32_t short_polls; /* polls in a row with few messages */
+    int32_t behind;      /* the last poll reached its limit */
     int32_t index;       /* in the subscription's list */
-    int32_t stopped;     /* PS_E_CORRUPT once seen */
+    int32_t stopped;     /* set to PS_E_CORRUPT at the first damaged frame */
     /* Assembly. */
     uint8_t *buffer;
     int64_t capacity;
     int64_t used;
     int64_t max_message_bytes;
     int32_t assembling;
-    int32_t redeliver; /* hand out `assembled` again */
+    int32_t redeliver; /* the next poll delivers `assembled` again */
     int32_t report_gaps;
-    int64_t gap_from, gap_to; /* not yet taken; equal: none */
+    int64_t gap_from, gap_to; /* gap not yet taken; equal: none */
     int64_t gap_messages;     /* -1 not known */
-    ps_message_t assembled;   /* position 0: none */
+    /* Credits (ps_client_image_credit.c): counts of messages since the join. */
+    int32_t credit_mode;  /* ps_credit_mode */
+    int64_t passed;       /* up to the delivered position */
+    _Atomic int64_t held; /* of these, credits that handles hold (PS_CREDIT_HANDLES) */
+    _Atomic int64_t leaked;
+    ps_message_t assembled; /* position 0: none */
 };
+
+/* Adds a fragment to `assembled`.  Returns 1 when the message is complete, and 0 when it is not yet
+ * or the fragment is skipped.  A negative code has stopped the image: PS_E_CORRUPT (message longer
+ * than max_message_bytes), PS_E_NO_MEMORY. */
+int ps_img_assemble(ps_img_t *image, const ps_message_t *fragment);
+
+/* ---- ps_client_image_credit.c: images whose reader grants credits ---------------------------- */
+
+/* A poll moved from `from` to the delivered position and delivered count messages. */
+void ps_img_credit_polled(ps_img_t *image, int64_t from, const ps_message_t *out, int32_t count);
+/* Messages from the delivered position back to `to` will be delivered again. */
+void ps_img_credit_rewound(ps_img_t *image, int64_t to);
+/* The last message, an assembled one, will be delivered again (1), or was (-1). */
+void ps_img_credit_redelivered(ps_img_t *image, int64_t messages);
+/* Returns the credits of all messages that were passed. Call it before the position is stored. */
+void ps_img_credit_released(ps_img_t *image);
+/* Returns true if the agent waits for what was returned. */
+bool ps_img_credit_awaited(const ps_img_t *image);
+/* Wakes the agent of the image. */
+void ps_img_wake_agent(const ps_img_t *image);
 
 #endif

@@ -7,31 +7,13 @@
  * failed claim means that nothing of it was published, and a dead claimer leaves no holes behind.
  * Exclusive: the tail is stored first, frames appear by release stores. */
 #include "ps_cpu.h"
+#include "ps_inline.h"
 #include "ps_client_publication.h"
 
-/* AHEAD is beyond what is zeroed at a time. */
+/* AHEAD is more than the bytes zeroed at a time. */
 enum { PS_SMALL_BYTES = 256, PS_ZERO_BYTES = 2048, PS_AHEAD_BYTES = PS_ZERO_BYTES + 512 };
 
 /* ---- refusals -------------------------------------------------------------------------------- */
-
-int64_t ps_pub_refuse(ps_pub_t *pub, int64_t position)
-{
-    if (atomic_load_explicit(&pub->log.meta->is_connected, memory_order_acquire) != 1) {
-        return ps_pub_refused(pub, PS_CAUSE_NO_RECEIVER, PS_NOT_CONNECTED);
-    }
-    if (position >= pub->max_position) {
-        return PS_MAX_POSITION_EXCEEDED;
-    }
-    /* The sender checks again: what held it back may be gone, and it accounts for the time. */
-    ps_client_request_to_check(pub->client, pub->slot_index);
-    const int32_t cause = atomic_load_explicit(&pub->slot->cause, memory_order_relaxed);
-    switch (cause) {
-    case PS_CAUSE_STORAGE: return ps_pub_refused(pub, cause, PS_STORAGE);
-    case PS_CAUSE_NAK_RATE:
-    case PS_CAUSE_RATE_LIMIT: return ps_pub_refused(pub, cause, PS_RATE_LIMITED);
-    default: return ps_pub_refused(pub, cause, PS_BACK_PRESSURED);
-    }
-}
 
 int64_t ps_pub_fail_length(const ps_pub_t *pub, int64_t length, int32_t limit)
 {
@@ -53,7 +35,7 @@ int64_t ps_pub_fail_unblocked(const ps_pub_t *pub, int64_t position)
 
 /* ---- end of term ----------------------------------------------------------------------------- */
 
-/* Pads [offset, T) of a term that this thread tripped over. */
+/* Pads [offset, T) after this thread's reservation passed the end of the term. */
 static void ps_pub_pad_rest(const ps_pub_t *pub, int32_t term_count, int32_t offset)
 {
     const ps_log_t *log = &pub->log;
@@ -61,7 +43,8 @@ static void ps_pub_pad_rest(const ps_pub_t *pub, int32_t term_count, int32_t off
     const int64_t position = ((int64_t)term_count << log->shift) + offset;
     uint8_t *at = ps_log_at(log, position);
     if (ps_pub_claim(pub, at, length)) {
-        /* What an earlier lap left there might say that messages were dropped. */
+        /* Clear the reserved value: data of an earlier lap could look like a mark for dropped
+         * messages. */
         ps_frame_reserved(ps_frame_at(log, position), 0);
         /* Failure: the unblocker padded it already, with the same effect. */
         ps_log_pad(log, position, length, ps_pub_claim_word(pub, length));
@@ -78,8 +61,8 @@ static int64_t ps_pub_end_of_stream(const ps_pub_t *pub, bool padded)
     return PS_MAX_POSITION_EXCEEDED;
 }
 
-static int64_t ps_pub_end_of_term(ps_pub_t *pub, int32_t term_count, int32_t term_id,
-                                  uint32_t offset)
+static PS_NOINLINE int64_t ps_pub_end_of_term(ps_pub_t *pub, int32_t term_count, int32_t term_id,
+                                              uint32_t offset)
 {
     const ps_log_t *log = &pub->log;
     const bool padded = offset < (uint32_t)log->term_length;
@@ -98,7 +81,7 @@ static int64_t ps_pub_tail_word(int32_t term_id, int32_t offset)
     return (int64_t)ps_pair(offset, term_id);
 }
 
-static int64_t ps_pub_exclusive_end_of_term(ps_pub_t *pub)
+static PS_NOINLINE int64_t ps_pub_exclusive_end_of_term(ps_pub_t *pub)
 {
     const ps_log_t *log = &pub->log;
     ps_log_meta_t *meta = log->meta;
@@ -133,7 +116,7 @@ typedef struct ps_tail {
     uint32_t offset; /* may be past T */
 } ps_tail_t;
 
-/* Where the shared tail stands; false while a rotation is half done. */
+/* Reads the shared tail; false while a rotation is in progress. */
 static inline bool ps_pub_tail(const ps_pub_t *pub, ps_tail_t *tail)
 {
     const ps_log_t *log = &pub->log;
@@ -154,7 +137,7 @@ static inline bool ps_pub_tail(const ps_pub_t *pub, ps_tail_t *tail)
 
 int64_t ps_pub_check_offer(ps_pub_t *pub, int64_t *position, int32_t *room, int64_t *budget)
 {
-    const int64_t limit = atomic_load_explicit(pub->limit, memory_order_acquire);
+    const int64_t limit = ps_pub_limit_now(pub);
     if (pub->exclusive) {
         *position = ((int64_t)pub->term_count << pub->log.shift) + pub->term_offset;
         *room = pub->log.term_length - pub->term_offset;
@@ -172,16 +155,13 @@ int64_t ps_pub_check_offer(ps_pub_t *pub, int64_t *position, int32_t *room, int6
     return *budget > 0 ? 0 : ps_pub_refuse(pub, *position);
 }
 
-/* Seals the end of what is about to be reserved.  Small messages would touch the line that a reader
- * at the tail waits for once more each: a stretch is zeroed for many of them. */
-static inline void ps_pub_seal_end(ps_pub_t *pub, int32_t end, int32_t required)
+/* Seals the end of the space to be reserved. Small messages would each write once more to the line
+ * that a reader at the tail waits for. A larger range is therefore zeroed for many messages. */
+static PS_NOINLINE void ps_pub_seal_range(ps_pub_t *pub, int32_t end, int32_t required)
 {
-    if (end < pub->zeroed_to) {
-        return;
-    }
     const int64_t begin = (int64_t)pub->term_count << pub->log.shift;
     const int32_t room = pub->log.term_length - end;
-    if (pub->log.type != PS_LOG_SEALED || required > PS_SMALL_BYTES || room == 0) {
+    if (required > PS_SMALL_BYTES || room == 0) {
         ps_pub_seal(pub, end);
         return;
     }
@@ -189,19 +169,26 @@ static inline void ps_pub_seal_end(ps_pub_t *pub, int32_t end, int32_t required)
     ps_log_clean(&pub->log, begin + end, begin + pub->zeroed_to);
 }
 
-static inline int64_t ps_pub_reserve_exclusive(ps_pub_t *pub, int32_t required, ps_space_t *space)
+/* Both reserve as ps_pub_reserve does, without a call on the path of a message.  false: *code has
+ * the reason, which is never 0. */
+static PS_ALWAYS_INLINE bool ps_pub_reserve_exclusive(ps_pub_t *pub, int32_t required,
+                                                      ps_space_t *space, int64_t *code)
 {
     const ps_log_t *log = &pub->log;
     const int32_t offset = pub->term_offset;
     const int64_t position = ((int64_t)pub->term_count << log->shift) + offset;
-    if (PS_UNLIKELY(position >= atomic_load_explicit(pub->limit, memory_order_acquire))) {
-        return ps_pub_refuse(pub, position);
+    if (PS_UNLIKELY(position >= ps_pub_limit_now(pub))) {
+        *code = ps_pub_refuse(pub, position);
+        return false;
     }
     if (PS_UNLIKELY(required > log->term_length - offset)) {
-        return ps_pub_exclusive_end_of_term(pub);
+        *code = ps_pub_exclusive_end_of_term(pub);
+        return false;
     }
-    const int32_t index = pub->term_count % PS_PARTITIONS;
-    ps_pub_seal_end(pub, offset + required, required);
+    const uint32_t index = (uint32_t)pub->term_count % PS_PARTITIONS;
+    if (offset + required >= pub->zeroed_to && log->type == PS_LOG_SEALED) {
+        ps_pub_seal_range(pub, offset + required, required);
+    }
     /* Release: the daemon must not see frames of a term whose tail it has not seen. */
     atomic_store_explicit(&log->meta->tail[index],
                           ps_pub_tail_word(pub->term_id, offset + required), memory_order_release);
@@ -210,41 +197,51 @@ static inline int64_t ps_pub_reserve_exclusive(ps_pub_t *pub, int32_t required, 
     space->offset = offset;
     space->term_id = pub->term_id;
     space->at = log->term[index] + offset;
-    return 0;
+    return true;
 }
 
-int64_t ps_pub_reserve(ps_pub_t *pub, int32_t required, ps_space_t *space)
+static PS_ALWAYS_INLINE bool ps_pub_reserve_shared(ps_pub_t *pub, int32_t required,
+                                                   ps_space_t *space, int64_t *code)
 {
-    if (pub->exclusive) {
-        return ps_pub_reserve_exclusive(pub, required, space);
-    }
     const ps_log_t *log = &pub->log;
-    const int64_t limit = atomic_load_explicit(pub->limit, memory_order_acquire);
+    const int64_t limit = ps_pub_limit_now(pub);
     ps_tail_t tail;
     if (PS_UNLIKELY(!ps_pub_tail(pub, &tail))) {
-        return PS_ADMIN_ACTION;
+        *code = PS_ADMIN_ACTION;
+        return false;
     }
     if (PS_UNLIKELY(tail.position >= limit)) {
-        return ps_pub_refuse(pub, tail.position);
+        *code = ps_pub_refuse(pub, tail.position);
+        return false;
     }
     if (PS_UNLIKELY(tail.offset >= (uint32_t)log->term_length)) {
-        return ps_pub_end_of_term(pub, tail.term_count, tail.term_id, tail.offset);
+        *code = ps_pub_end_of_term(pub, tail.term_count, tail.term_id, tail.offset);
+        return false;
     }
     const int32_t index = (int32_t)((uint32_t)tail.term_count % PS_PARTITIONS);
     const int64_t raw =
         atomic_fetch_add_explicit(&log->meta->tail[index], required, memory_order_acq_rel);
-    /* The term may have turned meanwhile: what was returned counts. */
+    /* The log may have rotated meanwhile: the returned value counts. */
     const int32_t term_id = (int32_t)(raw >> 32);
     const uint32_t offset = (uint32_t)raw;
     const int32_t term_count = ps_wrap_sub(term_id, log->initial_term_id);
     if (PS_UNLIKELY((int64_t)offset + required > log->term_length)) {
-        return ps_pub_end_of_term(pub, term_count, term_id, offset);
+        *code = ps_pub_end_of_term(pub, term_count, term_id, offset);
+        return false;
     }
     space->position = ((int64_t)term_count << log->shift) + offset;
     space->offset = (int32_t)offset;
     space->term_id = term_id;
     space->at = log->term[index] + offset;
-    return 0;
+    return true;
+}
+
+int64_t ps_pub_reserve(ps_pub_t *pub, int32_t required, ps_space_t *space)
+{
+    int64_t code = 0;
+    const bool reserved = pub->exclusive ? ps_pub_reserve_exclusive(pub, required, space, &code)
+                                         : ps_pub_reserve_shared(pub, required, space, &code);
+    return reserved ? 0 : code;
 }
 
 /* ---- one message ----------------------------------------------------------------------------- */
@@ -267,24 +264,25 @@ static void ps_cursor_copy(ps_cursor_t *cursor, uint8_t *to, size_t length)
     }
 }
 
-/* Inlined twice: a stream without a message rate must not pay for a call. */
-__attribute__((always_inline)) static inline int64_t ps_pub_publish_single(ps_pub_t *pub,
-                                                                           const ps_iov_t *pieces,
-                                                                           int32_t length,
-                                                                           int64_t reserved_value)
+static PS_ALWAYS_INLINE int64_t ps_pub_publish_single(ps_pub_t *pub, const ps_iov_t *pieces,
+                                                      int32_t length, int64_t reserved_value,
+                                                      bool special)
 {
     const int32_t frame_length = length + PS_HEADER_BYTES;
     const int32_t required = ps_align32(frame_length);
     ps_space_t space;
-    const int64_t code = ps_pub_reserve(pub, required, &space);
-    if (PS_UNLIKELY(code != 0)) {
+    const bool exclusive = pub->exclusive;
+    int64_t code;
+    if (PS_UNLIKELY(!(exclusive ? ps_pub_reserve_exclusive(pub, required, &space, &code)
+                                : ps_pub_reserve_shared(pub, required, &space, &code)))) {
         return code;
     }
-    if (!pub->exclusive && PS_UNLIKELY(!ps_pub_claim(pub, space.at, frame_length))) {
-        return PS_ADMIN_ACTION; /* padded over before it was ours: nothing was published */
+    if (!exclusive && PS_UNLIKELY(!ps_pub_claim(pub, space.at, frame_length))) {
+        return PS_ADMIN_ACTION; /* the daemon padded over it before this claim: no message was
+                                 * published */
     }
-    /* Readers hold the lines that come next, from a lap ago or because they are at the tail: asked
-     * for before they are needed.  May point beyond the term; then it does nothing. */
+    /* Fetches the next lines early, because readers hold them from a lap ago or wait at the tail.
+     * The address may lie beyond the term; the hint then does nothing. */
     ps_cpu_prefetch_write(space.at + PS_AHEAD_BYTES);
     ps_pub_header(pub, &space, 0, reserved_value);
     if (PS_LIKELY((int64_t)pieces->length == length)) {
@@ -295,7 +293,7 @@ __attribute__((always_inline)) static inline int64_t ps_pub_publish_single(ps_pu
         ps_cursor_t cursor = { pieces, 0 };
         ps_cursor_copy(&cursor, space.at + PS_HEADER_BYTES, (size_t)length);
     }
-    if (pub->exclusive) {
+    if (exclusive) {
         /* release: a reader that sees the length sees the rest */
         atomic_store_explicit(ps_frame_word((ps_frame_t *)(void *)space.at),
                               ps_frame_word_of(frame_length, PS_FLAG_UNFRAGMENTED, PS_TYPE_DATA),
@@ -304,7 +302,11 @@ __attribute__((always_inline)) static inline int64_t ps_pub_publish_single(ps_pu
                                           PS_FLAG_UNFRAGMENTED, PS_TYPE_DATA))) {
         return ps_pub_fail_unblocked(pub, space.position);
     }
-    ps_pub_count(pub, 1);
+    if (special) {
+        ps_pub_count_metered(pub, 1);
+    } else {
+        ps_pub_count(pub, 1);
+    }
     return space.position + required;
 }
 
@@ -314,7 +316,7 @@ static int32_t ps_fragment_payload(const ps_pub_t *pub, int64_t left)
     return left < pub->max_payload ? (int32_t)left : pub->max_payload;
 }
 
-/* Makes PADs of what this client claimed in [from, to) and had not committed. */
+/* Turns this client's uncommitted claims in [from, to) into PADs. */
 static void ps_pub_give_up(const ps_pub_t *pub, const ps_space_t *space, int64_t length,
                            int32_t from, int32_t to)
 {
@@ -384,7 +386,7 @@ static int64_t ps_pub_publish_fragments(ps_pub_t *pub, const ps_iov_t *pieces, i
         left -= payload;
         flags = 0;
     }
-    ps_pub_count(pub, 1);
+    ps_pub_count_metered(pub, 1);
     return space.position + required;
 }
 
@@ -392,7 +394,7 @@ int64_t ps_pub_publish_admitted(ps_pub_t *pub, const ps_iov_t *pieces, int64_t l
                                 int64_t reserved_value)
 {
     if (length <= pub->max_payload) {
-        return ps_pub_publish_single(pub, pieces, (int32_t)length, reserved_value);
+        return ps_pub_publish_single(pub, pieces, (int32_t)length, reserved_value, true);
     }
     if (PS_UNLIKELY(length > pub->max_message)) {
         return ps_pub_fail_length(pub, length, pub->max_message);
@@ -403,11 +405,42 @@ int64_t ps_pub_publish_admitted(ps_pub_t *pub, const ps_iov_t *pieces, int64_t l
 int64_t ps_pub_publish(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
                        int64_t reserved_value)
 {
-    if (PS_LIKELY(length <= pub->single_max)) {
-        return ps_pub_publish_single(pub, pieces, (int32_t)length, reserved_value);
+    if (PS_LIKELY(length <= ps_pub_single_max(pub))) {
+        return ps_pub_publish_single(pub, pieces, (int32_t)length, reserved_value, false);
     }
-    return pub->metered ? ps_pub_publish_metered(pub, pieces, length, reserved_value)
-                        : ps_pub_publish_admitted(pub, pieces, length, reserved_value);
+    return pub->policy != 0 ? ps_pub_publish_policed(pub, pieces, length, reserved_value)
+                            : ps_pub_publish_open(pub, pieces, length, reserved_value);
+}
+
+int64_t ps_pub_publish_policed(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
+                               int64_t reserved_value)
+{
+    int64_t position = ps_pub_policy_gate(pub);
+    if (position == 0) {
+        position = ps_pub_publish_open(pub, pieces, length, reserved_value);
+    }
+    return position > 0 ? position : ps_pub_policy_refused(pub, position, 1, length);
+}
+
+int64_t ps_pub_publish_open(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
+                            int64_t reserved_value)
+{
+    if (ps_pub_metered(pub) != 0) {
+        (void)ps_pub_follow_metering(pub);
+    }
+    return ps_pub_metered(pub) != 0 ? ps_pub_publish_metered(pub, pieces, length, reserved_value)
+                                    : ps_pub_publish_admitted(pub, pieces, length, reserved_value);
+}
+
+/* Publishes one piece that is fragmented, metered or under a policy, or is too long. */
+static PS_NOINLINE int64_t ps_pub_offer_long(ps_pub_t *pub, const ps_iov_t *piece,
+                                             int64_t reserved_value)
+{
+    if (piece->length > (size_t)pub->max_message) {
+        return ps_pub_fail_length(
+            pub, piece->length > INT64_MAX ? INT64_MAX : (int64_t)piece->length, pub->max_message);
+    }
+    return ps_pub_publish(pub, piece, (int64_t)piece->length, reserved_value);
 }
 
 int64_t ps_pub_offer(ps_pub_t *pub, const void *data, size_t length, int64_t reserved_value)
@@ -416,12 +449,12 @@ int64_t ps_pub_offer(ps_pub_t *pub, const void *data, size_t length, int64_t res
     if (PS_UNLIKELY(gate != 0)) {
         return gate;
     }
-    if (PS_UNLIKELY(length > (size_t)pub->max_message)) {
-        return ps_pub_fail_length(pub, length > INT64_MAX ? INT64_MAX : (int64_t)length,
-                                  pub->max_message);
-    }
     const ps_iov_t piece = { data, length };
-    const int64_t position = ps_pub_publish(pub, &piece, (int64_t)length, reserved_value);
+    const int32_t single_max = ps_pub_single_max(pub);
+    const int64_t position =
+        PS_LIKELY(single_max >= 0 && length <= (size_t)single_max)
+            ? ps_pub_publish_single(pub, &piece, (int32_t)length, reserved_value, false)
+            : ps_pub_offer_long(pub, &piece, reserved_value);
     if (PS_LIKELY(position > 0 || position == PS_ADMIN_ACTION || position == PS_E_UNBLOCKED)) {
         ps_pub_dirty(pub);
     }

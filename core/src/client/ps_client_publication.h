@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ps_client_publication.h: a publication as its source files see it.
- */
+ * ps_client_publication.h: the state of a client's publication, private to its source files. */
 #ifndef PS_CLIENT_PUBLICATION_H
 #define PS_CLIENT_PUBLICATION_H
 
@@ -11,7 +10,9 @@
 struct ps_pub {
     ps_client_t *client;
     ps_log_t log;
-    _Atomic int64_t *limit;
+    /* Place of the publisher limit: pub-lmt, or with credits the slot. */
+    _Atomic(_Atomic int64_t *) limit;
+    _Atomic int64_t *plain_limit; /* pub-lmt */
     ps_publication_slot_t *slot;
     int64_t registration_id;
     int64_t max_position;
@@ -19,19 +20,23 @@ struct ps_pub {
     int32_t max_payload;
     int32_t max_message;
     int32_t exclusive;
-    int32_t metered;    /* each message takes an ordinal (ps_pub_admit.c) */
-    int32_t single_max; /* max_payload; metered: -1, so that nothing takes the short way */
+    /* ps_metered: each message takes an ordinal (ps_client_publication_admit.c). A thread that is
+     * refused, and each call of a metered stream, compare it with the slot's. */
+    _Atomic int32_t metered;
+    int32_t policy;             /* ps_policy (ps_client_publication_policy.c) */
+    _Atomic int32_t single_max; /* longest message for the short path: max_payload; metered or with
+                                 * a policy: -1 */
     _Atomic int32_t closed;
-    /* The account of refusals: since when this publisher is refused (0: it is not), and how many
-     * times before the sender had bound a cause. */
+    /* The account of refusals: start of this publisher's refusals (0: none), and their number
+     * before the sender stated a cause. */
     _Atomic int64_t refused_since_ns;
     _Atomic int64_t refused_early;
     const int64_t *clock_ns; /* the simulator's; NULL: CLOCK_MONOTONIC */
-    /* Exclusive: where the next frame goes; owned by the one publishing thread. */
+    /* Exclusive: place of the next frame; owned by the one publishing thread. */
     int32_t term_count;
     int32_t term_id;
     int32_t term_offset;
-    int32_t zeroed_to; /* sealed logs: zero from term_offset to here, if that is ahead */
+    int32_t zeroed_to; /* sealed logs: memory from term_offset up to here is zero */
     int64_t ordinal;
 };
 
@@ -46,7 +51,7 @@ typedef struct ps_space {
 /* Reads from a list of pieces in order. */
 typedef struct ps_cursor {
     const ps_iov_t *piece;
-    size_t used; /* bytes of *piece already taken */
+    size_t used; /* bytes of *piece already read */
 } ps_cursor_t;
 
 enum { PS_COPY_BLOCK = 32, PS_COPY_BLOCKS_MAX = 256 };
@@ -63,14 +68,39 @@ static inline void ps_pub_copy(uint8_t *to, const uint8_t *from, size_t length)
     }
 }
 
-/* Measures episodes of refusals by *now_ns, not by the host's clock.  Before the first offer. */
+static inline int64_t ps_pub_limit_now(const ps_pub_t *pub)
+{
+    _Atomic int64_t *cell = atomic_load_explicit(&pub->limit, memory_order_relaxed);
+    return atomic_load_explicit(cell, memory_order_acquire);
+}
+
+static inline int32_t ps_pub_metered(const ps_pub_t *pub)
+{
+    return atomic_load_explicit(&pub->metered, memory_order_relaxed);
+}
+
+static inline int32_t ps_pub_single_max(const ps_pub_t *pub)
+{
+    return atomic_load_explicit(&pub->single_max, memory_order_relaxed);
+}
+
+/* Follows the slot: the stream got credits or lost them. True: something changed. */
+bool ps_pub_follow_metering(ps_pub_t *pub);
+
+/* Sets the clock for the times of refusals, in place of CLOCK_MONOTONIC. Call it before the first
+ * offer. */
 void ps_pub_set_clock(ps_pub_t *pub, const int64_t *now_ns);
 /* Counts a refusal; returns code. */
 int64_t ps_pub_refused(ps_pub_t *pub, int32_t cause, int64_t code);
-/* The first message accepted after a refusal. */
+/* Ends an episode of refusals: call at the first message accepted after a refusal. */
 void ps_pub_accepted(ps_pub_t *pub);
 
-/* 0 when offers are possible at all, else the code. */
+/* ps-policy=error: offers fail until a reset. */
+bool ps_pub_has_failed(const ps_pub_t *pub);
+/* Counts the refusal; returns PS_FAILED. */
+int64_t ps_pub_refuse_failed(ps_pub_t *pub);
+
+/* Returns 0 if the publication is open, connected and has a daemon, else the code. */
 static inline int64_t ps_pub_gate(ps_pub_t *pub)
 {
     if (ps_client_forked(pub->client)) {
@@ -80,14 +110,17 @@ static inline int64_t ps_pub_gate(ps_pub_t *pub)
         return PS_CLOSED;
     }
     if (PS_UNLIKELY(atomic_load_explicit(&pub->client->daemon_away, memory_order_relaxed))) {
+        if (ps_pub_has_failed(pub)) {
+            return ps_pub_refuse_failed(pub);
+        }
         return ps_pub_refused(pub, PS_CAUSE_DAEMON_AWAY, PS_DAEMON_AWAY);
     }
     return 0;
 }
 
-/* After a commit: the sender must come to look, unless it looks by itself.  A store (commit) that
- * must not pass a load (dirty): while the stream is hot, the sender makes us take the barrier when
- * it ends that (docs/decisions/0020), so the compiler alone must be told; else we fence. */
+/* Notifies the sender after a commit, unless the stream is hot. The store of the commit must not
+ * pass the load of `dirty`. For hot streams the sender's process-wide barrier provides that order
+ * (docs/decisions/0020), and a compiler barrier is enough; otherwise this function fences. */
 static inline void ps_pub_dirty(const ps_pub_t *pub)
 {
     atomic_signal_fence(memory_order_seq_cst);
@@ -116,32 +149,60 @@ static inline void ps_pub_count(ps_pub_t *pub, int64_t messages)
     }
 }
 
-/* Why position may not be published at: precedence of docs/spec/rules.md section 5. */
+/* As ps_pub_count. The spent word counts the messages of a stream with credits. */
+static inline void ps_pub_count_metered(ps_pub_t *pub, int64_t messages)
+{
+    if ((ps_pub_metered(pub) & PS_METERED_CREDITS) == 0) {
+        ps_pub_count(pub, messages);
+    } else if (PS_UNLIKELY(atomic_load_explicit(&pub->refused_since_ns, memory_order_relaxed) !=
+                           0)) {
+        ps_pub_accepted(pub);
+    }
+}
+
+/* Returns the code for which position cannot be published at, by the order of docs/spec/rules.md
+ * section 5. */
 int64_t ps_pub_refuse(ps_pub_t *pub, int64_t position);
-/* Bytes that may be reserved as one run at the end of the stream: room in the term and *budget, how
- * far below the limit a message may begin.  Returns 0 or a code. */
+/* Computes the bytes that can be reserved as one run: *room in the term, and *budget, the distance
+ * from position to the limit. Returns 0 or a code. */
 int64_t ps_pub_check_offer(ps_pub_t *pub, int64_t *position, int32_t *room, int64_t *budget);
-/* Takes `required` (aligned) bytes below the limit: 0, or a code (term rotated: ADMIN_ACTION). */
+/* Reserves `required` (aligned) bytes below the limit. Returns 0 or a code (ADMIN_ACTION: the term
+ * was rotated). */
 int64_t ps_pub_reserve(ps_pub_t *pub, int32_t required, ps_space_t *space);
-/* One message; does not mark dirty.  Returns the position after it or a code. */
+/* Publishes one message; does not mark the stream dirty. Returns the position after it or a
+ * code. */
 int64_t ps_pub_publish(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
                        int64_t reserved_value);
-/* The same of a message whose ordinal is taken already, and of one whose ordinal is not. */
+/* Both publish one message. The first ignores the stream's policy; the second applies it. */
+int64_t ps_pub_publish_open(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
+                            int64_t reserved_value);
+int64_t ps_pub_publish_policed(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
+                               int64_t reserved_value);
+/* Returns 0 if the policy of the stream admits publishers now, else the code of the refusal. */
+int64_t ps_pub_policy_gate(ps_pub_t *pub);
+/* Requests a turn of the sender, unless the stream is paused by its watermarks. */
+void ps_pub_request_unless_paused(const ps_pub_t *pub);
+/* Applies the policy to a refusal of these messages.  Returns the code for the caller. */
+int64_t ps_pub_policy_refused(ps_pub_t *pub, int64_t code, int64_t messages, int64_t bytes);
+/* Both publish as ps_pub_publish_open does. For the first, the message's ordinal is already taken,
+ * or the stream is not metered. The second takes the ordinal. */
 int64_t ps_pub_publish_admitted(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
                                 int64_t reserved_value);
 int64_t ps_pub_publish_metered(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
                                int64_t reserved_value);
-/* Metered streams: takes up to `wanted` (> 0) ordinals: how many, or a code. */
+/* Metered streams: takes up to `wanted` (> 0) ordinals. Returns their number or a code. Call
+ * ps_pub_taken when their frames are claimed or the ordinals were returned. */
 int64_t ps_pub_take(ps_pub_t *pub, int64_t wanted, uint32_t *epoch);
+void ps_pub_taken(ps_pub_t *pub, uint32_t epoch);
 /* Returns ordinals whose messages were not published. */
 void ps_pub_untake(ps_pub_t *pub, int64_t count, uint32_t epoch);
-/* PS_E_TOO_LONG with its text. */
+/* Sets the error text and returns PS_E_TOO_LONG. */
 int64_t ps_pub_fail_length(const ps_pub_t *pub, int64_t length, int32_t limit);
-/* PS_E_UNBLOCKED: counts it in the client's slot. */
+/* Counts a lost claim in the client's slot and returns PS_E_UNBLOCKED. */
 int64_t ps_pub_fail_unblocked(const ps_pub_t *pub, int64_t position);
 
-/* In a sealed log: what lies at offset of this publisher's term (the term's end: of the next) is no
- * frame.  To be called before a frame that ends there can be seen. */
+/* In a sealed log: zeroes the word at offset of this publisher's term (at the term's end: of the
+ * next term). Call it before a frame that ends there becomes visible. */
 static inline void ps_pub_seal(const ps_pub_t *pub, int32_t offset)
 {
     if (pub->log.type == PS_LOG_SEALED) {
@@ -157,7 +218,7 @@ static inline uint64_t ps_pub_claim_word(const ps_pub_t *pub, int32_t frame_leng
     return ps_claim_word_of(frame_length, pub->client->slot);
 }
 
-/* Claims a zero word for this client: false when the daemon padded over it. */
+/* Claims a zero word for this client; false: the daemon has padded over it. */
 static inline bool ps_pub_claim(const ps_pub_t *pub, uint8_t *at, int32_t frame_length)
 {
     _Atomic uint64_t *word = ps_frame_word((ps_frame_t *)(void *)at);
@@ -181,7 +242,7 @@ static inline bool ps_pub_settle(const ps_pub_t *pub, uint8_t *at, int32_t claim
         ps_frame_word_of(frame_length, flags, type), memory_order_acq_rel, memory_order_relaxed);
 }
 
-/* Header fields behind the first word. */
+/* Writes the header fields after the first word. */
 static inline void ps_pub_header(const ps_pub_t *pub, const ps_space_t *space, int32_t ahead,
                                  int64_t reserved_value)
 {

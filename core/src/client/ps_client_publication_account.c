@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ps_client_publication_account.c: the account of refusals (docs/spec/rules.md section 6).
  *
- * The sender binds a cause after it has looked, so the first refusal of an episode usually comes
- * before.  Such refusals are kept in the handle and charged to the cause that the sender bound
- * next. */
+ * The sender states a cause only after it has checked the stream, so the first refusal of an
+ * episode usually comes earlier. The handle counts such refusals and adds them to the next stated
+ * cause. */
 #include "ps_set_up.h"
 
 #include "ps_client_publication.h"
@@ -66,4 +66,69 @@ void ps_pub_accepted(ps_pub_t *pub)
         atomic_fetch_add_explicit(&pub->slot->refused_ns, now_ns - since_ns, memory_order_relaxed);
     }
     atomic_fetch_add_explicit(&pub->slot->refused_episodes, 1, memory_order_relaxed);
+}
+
+/* The word of another process: a time that makes no sense counts as none. */
+int64_t ps_pub_retry_after_ns(const ps_pub_t *pub)
+{
+    const ps_driver_slot_t *driver = pub->client->shared->driver;
+    const int64_t retry_ns = atomic_load_explicit(&driver->retry_after_ns, memory_order_relaxed);
+    if (retry_ns <= 0 || retry_ns > PS_RETRY_MOST_NS ||
+        atomic_load_explicit(&pub->slot->never_throttle, memory_order_relaxed) != 0) {
+        return 0;
+    }
+    const int64_t age_ns =
+        now(pub) - atomic_load_explicit(&driver->pressure_ns, memory_order_acquire);
+    return age_ns >= 0 && age_ns < PS_PRESSURE_STALE_NS ? retry_ns : 0;
+}
+
+bool ps_pub_follow_metering(ps_pub_t *pub)
+{
+    const int32_t metered =
+        (int32_t)atomic_load_explicit(&pub->slot->metered, memory_order_acquire);
+    if (metered == ps_pub_metered(pub)) {
+        return false;
+    }
+    const bool credits = (metered & PS_METERED_CREDITS) != 0;
+    if (pub->exclusive && !credits) { /* the sender added what the word had counted */
+        pub->ordinal = atomic_load_explicit(&pub->slot->published_ordinal, memory_order_relaxed);
+    }
+    atomic_store_explicit(&pub->metered, metered, memory_order_relaxed);
+    atomic_store_explicit(&pub->single_max,
+                          metered != 0 || pub->policy != 0 ? -1 : pub->max_payload,
+                          memory_order_relaxed);
+    atomic_store_explicit(&pub->limit, credits ? &pub->slot->credited_limit : pub->plain_limit,
+                          memory_order_relaxed);
+    return true;
+}
+
+int64_t ps_pub_refuse(ps_pub_t *pub, int64_t position)
+{
+    if (atomic_load_explicit(&pub->log.meta->is_connected, memory_order_acquire) != 1) {
+        return ps_pub_refused(pub, PS_CAUSE_NO_RECEIVER, PS_NOT_CONNECTED);
+    }
+    if (position >= pub->max_position) {
+        return PS_MAX_POSITION_EXCEEDED;
+    }
+    if (ps_pub_follow_metering(pub)) {
+        return PS_ADMIN_ACTION; /* the limit is in another place */
+    }
+    /* The sender checks the limit again: the cause may have passed, and the sender accounts for the
+     * time. */
+    if (pub->policy == 0) {
+        ps_client_request_to_check(pub->client, pub->slot_index);
+    } else {
+        ps_pub_request_unless_paused(pub);
+    }
+    const int32_t cause = atomic_load_explicit(&pub->slot->cause, memory_order_relaxed);
+    if (cause != PS_CAUSE_STORAGE && ps_pub_retry_after_ns(pub) > 0) {
+        return ps_pub_refused(pub, PS_CAUSE_GOVERNOR, PS_THROTTLED);
+    }
+    switch (cause) {
+    case PS_CAUSE_CREDIT: return ps_pub_refused(pub, cause, PS_NO_CREDIT);
+    case PS_CAUSE_STORAGE: return ps_pub_refused(pub, cause, PS_STORAGE);
+    case PS_CAUSE_NAK_RATE:
+    case PS_CAUSE_RATE_LIMIT: return ps_pub_refused(pub, cause, PS_RATE_LIMITED);
+    default: return ps_pub_refused(pub, cause, PS_BACK_PRESSURED);
+    }
 }

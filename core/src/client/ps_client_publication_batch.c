@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ps_client_publication_batch.c: publishing many messages with one reservation.
  *
- * A run is as many unfragmented messages as fit the term, the limit and PS_RUN_BYTES.  A shared
- * publisher claims the whole run with the first frame's word (length = all of it), writes the
- * frames behind it, and commits all by one compare-and-swap of that word: if the daemon pads over
- * the claim, it pads over the whole run, and nothing of it counts as accepted.  An exclusive
+ * A run is as many unfragmented messages as fit the term, the limit and PS_RUN_BYTES. A shared
+ * publisher claims the whole run with the first frame's word (length = the run). It writes the
+ * frames after it, and commits the run by one compare-and-swap of that word. If the daemon pads
+ * over the claim, it pads over the whole run, and no message of the run is accepted. An exclusive
  * publisher lets the frames appear as they are written. */
 #include "ps_cpu.h"
 #include "ps_client_publication.h"
@@ -52,8 +52,8 @@ static int32_t ps_batch_strided_run(const ps_pub_t *pub, int64_t length, int32_t
     return (int32_t)run;
 }
 
-/* How many messages from `from` on make one run, and its bytes.  0: the next one is fragmented, too
- * long, negative, or does not fit the term. */
+/* Returns the number of messages from `from` on that make one run, and its bytes. 0: the next one
+ * is fragmented, too long, negative, or does not fit the term. */
 static int32_t ps_batch_run(const ps_pub_t *pub, const ps_batch_t *batch, int32_t from,
                             int32_t count, int32_t room, int64_t budget, int32_t *bytes)
 {
@@ -81,8 +81,8 @@ static int32_t ps_batch_run(const ps_pub_t *pub, const ps_batch_t *batch, int32_
 static inline void ps_batch_fields(const ps_pub_t *pub, const ps_space_t *space, int32_t ahead,
                                    const uint8_t *data, size_t length)
 {
-    /* Last touched a lap ago, or by another processor: fetched ahead, to be written.  May point
-     * beyond the term; then it does nothing. */
+    /* Fetches lines ahead for writing, because another processor may hold them. The address may lie
+     * beyond the term; the hint then does nothing. */
     ps_cpu_prefetch_write(space->at + ahead + PS_PREFETCH_BYTES);
     ps_pub_header(pub, space, ahead, 0);
     ps_pub_copy(space->at + ahead + PS_HEADER_BYTES, data, length);
@@ -96,8 +96,8 @@ static inline void ps_batch_word(const ps_space_t *space, int32_t ahead, size_t 
         memory_order_release);
 }
 
-/* Writes frames from `ahead` on, up to count of them or until `most` bytes are passed, all but the
- * first one's word.  *ahead goes on.  Returns how many. */
+/* Writes frames from `ahead` on, up to count frames or until `most` bytes are passed, all but the
+ * first frame's word. Advances *ahead. Returns the number of frames. */
 static int32_t ps_batch_group(const ps_pub_t *pub, const ps_batch_t *batch, int32_t from,
                               int32_t count, int32_t most, const ps_space_t *space, int32_t *ahead)
 {
@@ -116,8 +116,9 @@ static int32_t ps_batch_group(const ps_pub_t *pub, const ps_batch_t *batch, int3
     return i;
 }
 
-/* Writes the frames of a run.  An exclusive publisher's appear in groups: a reader at the tail
- * would take each line away while the next is written.  The first of a shared one's is left. */
+/* Writes the frames of a run. An exclusive publisher makes frames visible in groups, because a
+ * reader at the tail would otherwise take each line while the next is written. For a shared
+ * publisher the first word stays a claim. */
 static void ps_batch_write(const ps_pub_t *pub, const ps_batch_t *batch, int32_t from, int32_t run,
                            const ps_space_t *space)
 {
@@ -169,7 +170,7 @@ static int64_t ps_batch_admitted_run(ps_pub_t *pub, const ps_batch_t *batch, int
             return ps_pub_fail_unblocked(pub, space.position);
         }
     }
-    ps_pub_count(pub, run);
+    ps_pub_count_metered(pub, run);
     *position = space.position + bytes;
     return run;
 }
@@ -185,14 +186,19 @@ static int64_t ps_batch_metered_run(ps_pub_t *pub, const ps_batch_t *batch, int3
     }
     const int64_t run = ps_batch_admitted_run(pub, batch, from, from + (int32_t)taken, position);
     ps_pub_untake(pub, run > 0 ? taken - run : taken, epoch);
+    ps_pub_taken(pub, epoch);
     return run;
 }
 
 static inline int64_t ps_batch_publish_run(ps_pub_t *pub, const ps_batch_t *batch, int32_t from,
                                            int32_t count, int64_t *position)
 {
-    return PS_UNLIKELY(pub->metered) ? ps_batch_metered_run(pub, batch, from, count, position)
-                                     : ps_batch_admitted_run(pub, batch, from, count, position);
+    if (PS_UNLIKELY(ps_pub_metered(pub) != 0)) {
+        (void)ps_pub_follow_metering(pub);
+    }
+    return PS_UNLIKELY(ps_pub_metered(pub) != 0)
+               ? ps_batch_metered_run(pub, batch, from, count, position)
+               : ps_batch_admitted_run(pub, batch, from, count, position);
 }
 
 static int64_t ps_batch_one(ps_pub_t *pub, const ps_batch_t *batch, int32_t index,
@@ -207,7 +213,7 @@ static int64_t ps_batch_one(ps_pub_t *pub, const ps_batch_t *batch, int32_t inde
         return ps_pub_fail_length(pub, length, pub->max_message);
     }
     const ps_iov_t piece = { batch->base + ps_batch_start(batch, index), (size_t)length };
-    const int64_t result = ps_pub_publish(pub, &piece, length, 0);
+    const int64_t result = ps_pub_publish_open(pub, &piece, length, 0);
     if (result <= 0) {
         return result;
     }
@@ -215,7 +221,14 @@ static int64_t ps_batch_one(ps_pub_t *pub, const ps_batch_t *batch, int32_t inde
     return 1;
 }
 
-/* Bound: count messages, and a few turns of the term without progress. */
+/* Applies the policy to a refusal of the whole batch. */
+static int64_t ps_batch_refused(ps_pub_t *pub, const ps_batch_t *batch, int32_t count, int64_t code)
+{
+    const int64_t bytes = ps_batch_start(batch, count) - ps_batch_start(batch, 0);
+    return pub->policy != 0 ? ps_pub_policy_refused(pub, code, count, bytes) : code;
+}
+
+/* Bound: count messages, and a few term rotations without progress. */
 static int64_t ps_batch_publish(ps_pub_t *pub, const ps_batch_t *batch, int32_t count,
                                 int32_t *accepted)
 {
@@ -229,7 +242,10 @@ static int64_t ps_batch_publish(ps_pub_t *pub, const ps_batch_t *batch, int32_t 
                        (long long)batch->stride);
     }
     int64_t position = 0;
-    int64_t code = 0;
+    int64_t code = PS_UNLIKELY(pub->policy != 0) ? ps_pub_policy_gate(pub) : 0;
+    if (PS_UNLIKELY(code != 0)) {
+        return ps_batch_refused(pub, batch, count, code);
+    }
     int32_t turns = 0;
     int32_t done = 0;
     while (done < count && turns < PS_BATCH_TURNS) {
@@ -251,7 +267,7 @@ static int64_t ps_batch_publish(ps_pub_t *pub, const ps_batch_t *batch, int32_t 
         atomic_store_explicit(&pub->slot->published_ordinal, pub->ordinal, memory_order_relaxed);
     }
     ps_pub_dirty(pub);
-    return done > 0 ? position : code;
+    return done > 0 ? position : ps_batch_refused(pub, batch, count, code);
 }
 
 int64_t ps_pub_offer_batch(ps_pub_t *pub, const uint8_t *base, const int64_t *offsets,

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "ps_client_publication.h"
+#include "ps_policy.h"
 
 static int ps_pub_check(ps_pub_t *pub, const ps_pub_params_t *params)
 {
@@ -33,7 +34,16 @@ static int ps_pub_check(ps_pub_t *pub, const ps_pub_params_t *params)
     return PS_OK;
 }
 
-/* An exclusive publisher goes on where the log's tail is. */
+/* Returns the policy if publishers must apply it themselves, else PS_POLICY_NONE. */
+static int32_t policy_of(const ps_pub_t *pub)
+{
+    const int32_t policy = atomic_load_explicit(&pub->slot->policy, memory_order_acquire);
+    return policy == PS_POLICY_ERROR || (policy == PS_POLICY_DROP_NEWEST && !pub->exclusive)
+               ? policy
+               : PS_POLICY_NONE;
+}
+
+/* An exclusive publisher continues at the log's tail. */
 static int ps_pub_resume(ps_pub_t *pub, const char *path)
 {
     const ps_log_t *log = &pub->log;
@@ -72,13 +82,15 @@ int ps_pub_open(ps_client_t *client, const ps_pub_params_t *params, ps_pub_t **o
     }
     code = ps_pub_check(pub, params);
     if (code == PS_OK) {
-        pub->limit = ps_counter_cell(client->cnc, params->limit_counter_id);
+        pub->plain_limit = ps_counter_cell(client->cnc, params->limit_counter_id);
+        atomic_init(&pub->limit, pub->plain_limit);
         pub->slot = &client->shared->publications[params->publication_slot];
         pub->slot_index = params->publication_slot;
         pub->registration_id = params->registration_id;
         pub->exclusive = params->exclusive != 0;
-        pub->metered = atomic_load_explicit(&pub->slot->metered, memory_order_acquire) != 0;
-        pub->single_max = pub->metered ? -1 : pub->max_payload;
+        pub->policy = policy_of(pub);
+        atomic_init(&pub->single_max, pub->policy != 0 ? -1 : pub->max_payload);
+        (void)ps_pub_follow_metering(pub);
         pub->max_position = (int64_t)pub->log.term_length << 31;
         if (pub->exclusive) {
             code = ps_pub_resume(pub, params->log_path);
@@ -141,8 +153,7 @@ int64_t ps_pub_position(const ps_pub_t *pub)
 
 int64_t ps_pub_limit(const ps_pub_t *pub)
 {
-    return ps_pub_is_closed(pub) ? PS_CLOSED
-                                 : atomic_load_explicit(pub->limit, memory_order_acquire);
+    return ps_pub_is_closed(pub) ? PS_CLOSED : ps_pub_limit_now(pub);
 }
 
 int64_t ps_pub_available_window(const ps_pub_t *pub)
@@ -150,8 +161,7 @@ int64_t ps_pub_available_window(const ps_pub_t *pub)
     if (ps_pub_is_closed(pub)) {
         return PS_CLOSED;
     }
-    const int64_t window =
-        atomic_load_explicit(pub->limit, memory_order_acquire) - ps_pub_position_now(pub);
+    const int64_t window = ps_pub_limit_now(pub) - ps_pub_position_now(pub);
     return window > 0 ? window : 0;
 }
 
@@ -192,21 +202,14 @@ void ps_pub_want_room(ps_pub_t *pub)
 
 /* ---- claims ---------------------------------------------------------------------------------- */
 
-int64_t ps_pub_try_claim(ps_pub_t *pub, size_t length, ps_claim_t *claim)
+/* Inlined twice: a stream without a message rate and a policy must not pay for them. */
+__attribute__((always_inline)) static inline int64_t ps_pub_claim_open(ps_pub_t *pub, size_t length,
+                                                                       bool metered,
+                                                                       ps_claim_t *claim)
 {
-    memset(claim, 0, sizeof *claim);
-    const int64_t gate = ps_pub_gate(pub);
-    if (PS_UNLIKELY(gate != 0)) {
-        return gate;
-    }
-    const int32_t longest =
-        pub->max_payload < pub->max_message ? pub->max_payload : pub->max_message;
-    if (PS_UNLIKELY(length > (size_t)longest)) {
-        return ps_pub_fail_length(pub, length > INT64_MAX ? INT64_MAX : (int64_t)length, longest);
-    }
     const int32_t frame_length = (int32_t)length + PS_HEADER_BYTES;
     const int32_t required = ps_align32(frame_length);
-    const int64_t taken = PS_UNLIKELY(pub->metered) ? ps_pub_take(pub, 1, &claim->epoch) : 1;
+    const int64_t taken = metered ? ps_pub_take(pub, 1, &claim->epoch) : 1;
     if (PS_UNLIKELY(taken <= 0)) {
         return taken;
     }
@@ -219,8 +222,11 @@ int64_t ps_pub_try_claim(ps_pub_t *pub, size_t length, ps_claim_t *claim)
     } else if (PS_UNLIKELY(!ps_pub_claim(pub, space.at, frame_length))) {
         code = PS_ADMIN_ACTION;
     }
+    if (metered) {
+        ps_pub_untake(pub, code != 0, claim->epoch);
+        ps_pub_taken(pub, claim->epoch);
+    }
     if (PS_UNLIKELY(code != 0)) {
-        ps_pub_untake(pub, pub->metered != 0, claim->epoch);
         return code;
     }
     ps_pub_header(pub, &space, 0, 0);
@@ -229,6 +235,37 @@ int64_t ps_pub_try_claim(ps_pub_t *pub, size_t length, ps_claim_t *claim)
     claim->position = space.position + required;
     claim->frame = space.at;
     return claim->position;
+}
+
+__attribute__((noinline)) static int64_t ps_pub_claim_special(ps_pub_t *pub, size_t length,
+                                                              ps_claim_t *claim)
+{
+    int64_t position = pub->policy != 0 ? ps_pub_policy_gate(pub) : 0;
+    if (ps_pub_metered(pub) != 0) {
+        (void)ps_pub_follow_metering(pub);
+    }
+    if (position == 0) {
+        position = ps_pub_claim_open(pub, length, ps_pub_metered(pub) != 0, claim);
+    }
+    return position > 0 || pub->policy == 0
+               ? position
+               : ps_pub_policy_refused(pub, position, 1, (int64_t)length);
+}
+
+int64_t ps_pub_try_claim(ps_pub_t *pub, size_t length, ps_claim_t *claim)
+{
+    memset(claim, 0, sizeof *claim);
+    const int64_t gate = ps_pub_gate(pub);
+    if (PS_UNLIKELY(gate != 0)) {
+        return gate;
+    }
+    const int32_t longest =
+        pub->max_payload < pub->max_message ? pub->max_payload : pub->max_message;
+    if (PS_UNLIKELY(length > (size_t)longest)) {
+        return ps_pub_fail_length(pub, length > INT64_MAX ? INT64_MAX : (int64_t)length, longest);
+    }
+    return PS_LIKELY(ps_pub_single_max(pub) >= 0) ? ps_pub_claim_open(pub, length, false, claim)
+                                                  : ps_pub_claim_special(pub, length, claim);
 }
 
 /* Checks a claim and takes it away from the caller, so that it is used once. */
@@ -258,10 +295,10 @@ int ps_pub_commit(ps_pub_t *pub, ps_claim_t *claim, int64_t reserved_value)
     }
     ps_frame_reserved((ps_frame_t *)(void *)at, reserved_value);
     if (!ps_pub_settle(pub, at, frame_length, frame_length, PS_FLAG_UNFRAGMENTED, PS_TYPE_DATA)) {
-        ps_pub_untake(pub, pub->metered != 0, claim->epoch);
+        ps_pub_untake(pub, 1, claim->epoch);
         return (int)ps_pub_fail_unblocked(pub, claim->position - ps_align32(frame_length));
     }
-    ps_pub_count(pub, 1);
+    ps_pub_count_metered(pub, 1);
     ps_pub_dirty(pub);
     return PS_OK;
 }
@@ -278,7 +315,7 @@ int ps_pub_abort(ps_pub_t *pub, ps_claim_t *claim)
     }
     /* Failure: the daemon made the same PAD of it. */
     ps_pub_settle(pub, at, frame_length, frame_length, PS_FLAG_UNFRAGMENTED, PS_TYPE_PAD);
-    ps_pub_untake(pub, pub->metered != 0, claim->epoch);
+    ps_pub_untake(pub, 1, claim->epoch);
     ps_pub_dirty(pub);
     return PS_OK;
 }

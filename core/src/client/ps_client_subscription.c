@@ -80,9 +80,10 @@ ps_img_t *ps_sub_image(const ps_sub_t *sub, int32_t index)
     return index >= 0 && index < sub->count ? sub->images[index] : NULL;
 }
 
-/* An image that fails does not hold back the others: its code is returned once nothing else came.
- * Only a gap must not wait for that, since its image goes no further until it is taken: it is told
- * as soon as its image is the first in turn, and what the others have comes with the next poll. */
+/* An image that fails does not delay the others: its code is returned only if no image has
+ * messages. A gap is reported earlier, because its image makes no progress until the gap is taken:
+ * it is returned as soon as its image is first in turn. The next poll delivers the messages of the
+ * others. */
 int32_t ps_sub_poll(ps_sub_t *sub, ps_message_t *out, int32_t limit, int32_t flags)
 {
     if (ps_client_forked(sub->client)) {
@@ -99,7 +100,8 @@ int32_t ps_sub_poll(ps_sub_t *sub, ps_message_t *out, int32_t limit, int32_t fla
     int32_t total = 0;
     int32_t failure = 0;
     for (int32_t i = 0; i < sub->count; i++) {
-        /* What the images that follow had delivered is released also when they get no more room. */
+        /* The earlier messages of the remaining images are released even if there is no room for
+         * new ones. */
         const int32_t room = total == 0 && failure == PS_E_GAP ? 0 : limit - total;
         const int32_t got = ps_img_poll(sub->images[index], out + total, room, flags);
         if (got > 0) {

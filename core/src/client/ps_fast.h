@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_fast.h: the functions of the core that other extensions call: the Python fast path
- * (core/fast, `penstock._fast`) and the load loops (`penstock._core_bench`).  The core's symbols
- * are hidden in `penstock._core`, so each is handed this table when it is loaded, and checks
- * version and size of it.
- */
+ * (core/fast, `penstock._fast`) and the load loops (`penstock._core_bench`). The core's symbols are
+ * hidden in `penstock._core`, so each extension gets this table when it is loaded, and checks its
+ * version and size. */
 #ifndef PS_FAST_H
 #define PS_FAST_H
 
@@ -13,7 +12,7 @@
 
 #include "penstock.h"
 
-/* Grows at the end; version changes when a signature does. */
+/* New entries go to the end; version changes if a signature changes. */
 typedef struct ps_fast_table {
     uint32_t version;
     uint32_t size; /* sizeof(ps_fast_table_t) */
@@ -40,13 +39,13 @@ typedef struct ps_fast_table {
     int32_t (*client_await)(ps_client_t *client, uint32_t ticket);
     void (*pub_want_room)(ps_pub_t *pub);
     int64_t (*pub_available_window)(const ps_pub_t *pub);
-    /* Keeps the text for ps_last_error of this thread; returns code. */
+    /* Stores the text for ps_last_error of this thread; returns code. */
     int (*fail)(int code, const char *format, ...);
 } ps_fast_table_t;
 
 enum ps_fast_version { PS_FAST_VERSION = 1 };
 
-/* Never NULL; lives as long as the core is loaded. */
+/* Returns the table; never NULL, valid while the core is loaded. */
 const ps_fast_table_t *ps_fast_table(void);
 
 #endif

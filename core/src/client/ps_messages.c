@@ -20,7 +20,7 @@ void ps_messages_gather(const ps_message_t *messages, int32_t count, int64_t *of
     for (int32_t i = 0; i < count; i++) {
         const size_t length = (size_t)messages[i].length;
         offsets[i] = used;
-        if (length == 32) { /* small fixed sizes are what batches are for: no call */
+        if (length == 32) { /* small fixed sizes are frequent in batches: no call */
             memcpy(data + used, messages[i].data, 32);
         } else if (length > 0) {
             memcpy(data + used, messages[i].data, length);

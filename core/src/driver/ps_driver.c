@@ -21,7 +21,7 @@
 #define NS_MS INT64_C(1000000)
 #define NS_S  INT64_C(1000000000)
 
-/* Epoch of a driver that is stepped: the simulator's runs must not depend on the day. */
+/* Epoch offset in INVOKER mode: a simulated run must not depend on the date. */
 #define INVOKER_EPOCH_OFFSET_NS (INT64_C(1700000000) * NS_S)
 
 void ps_driver_params_default(ps_driver_params_t *params)
@@ -209,7 +209,7 @@ int ps_driver_create(const ps_driver_params_t *params, ps_driver_t **out)
     }
     atomic_store_explicit(&driver->context.epoch_offset_ns,
                           params->threading == PS_INVOKER ? INVOKER_EPOCH_OFFSET_NS
-                                                          : ps_epoch_ns() - ps_monotonic_ns(),
+                                                          : ps_epoch_offset_ns(),
                           memory_order_relaxed);
     result = build(driver);
     if (result != PS_OK) {
@@ -242,17 +242,23 @@ void ps_driver_stop(ps_driver_t *driver)
     }
 }
 
-/* What was handed over but never taken must reach its agent to be freed with the rest. */
+/* Delivers the commands that no agent has taken, so that their objects are freed with the
+ * others.  Objects that a command removes stay: no conductor would destroy them. */
 static void deliver_commands(ps_driver_t *driver)
 {
     ps_command_t command;
     while (driver->sender != NULL &&
            ps_ring_pop(&driver->agents[PS_AGENT_SENDER].commands, &command)) {
-        ps_sender_on_command(driver->sender, &command);
+        if (command.type != PS_SC_REMOVE_ENDPOINT && command.type != PS_SC_REMOVE_PUBLICATION) {
+            ps_sender_on_command(driver->sender, &command);
+        }
     }
     while (driver->receiver != NULL &&
            ps_ring_pop(&driver->agents[PS_AGENT_RECEIVER].commands, &command)) {
-        ps_receiver_on_command(driver->receiver, &command);
+        if (command.type != PS_RCMD_REMOVE_ENDPOINT && command.type != PS_RCMD_REMOVE_IMAGE &&
+            command.type != PS_RCMD_REMOVE_DESTINATION) {
+            ps_receiver_on_command(driver->receiver, &command);
+        }
     }
 }
 

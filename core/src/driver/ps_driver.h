@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_driver.h: what the control plane (conductor) says to the data plane, and hears from it.
+ * ps_driver.h: the calls by which the conductor controls the data plane, and the events that it
+ * gets.
  *
- * Two agents, sender and receiver, own publications and images.  The conductor creates objects,
- * hands them over with a command (single-producer ring), and hears back through events (one
- * single-consumer ring per agent, drained by ps_driver_poll_event).  An object is owned by its
- * agent from _add_ until the event PS_EV_RELEASED for it; then the conductor may _destroy_ it.
- * All functions here: conductor thread only, unless said otherwise.
+ * Two agents, sender and receiver, own publications and images. The conductor creates objects,
+ * hands them over with a command (single-producer ring), and gets events (one single-consumer ring
+ * per agent, read by ps_driver_poll_event). An object is owned by its agent from _add_ until the
+ * event PS_EV_RELEASED for it; then the conductor may _destroy_ it. All functions here: conductor
+ * thread only, unless said otherwise.
  *
  * The same objects run in the simulator (threading PS_INVOKER, ps_driver_step, a simulated ps_net).
  * This header is also the cffi declaration (plain types and enums only).
@@ -34,7 +35,7 @@ int ps_driver_create(const ps_driver_params_t *params, ps_driver_t **out);
 int ps_driver_start(ps_driver_t *driver);
 /* Stops and joins threads; objects stay valid.  Idempotent. */
 void ps_driver_stop(ps_driver_t *driver);
-/* Stops, then frees everything that is left. */
+/* Stops the threads, then frees all remaining objects. */
 void ps_driver_destroy(ps_driver_t *driver);
 /* INVOKER: one duty cycle of both agents at now_ns.  Returns the work done (0: nothing). */
 int32_t ps_driver_step(ps_driver_t *driver, int64_t now_ns);
@@ -60,7 +61,7 @@ int32_t ps_driver_poll_event(ps_driver_t *driver, ps_event_t *out);
 
 /* ---- send endpoints -------------------------------------------------------------------------- */
 
-/* Opens the sockets (errors as ps_net_ops.open) and hands the endpoint to the sender. */
+/* Opens the sockets (errors as ps_net_ops.open) and hands the endpoint over to the sender. */
 int ps_send_endpoint_open(ps_driver_t *driver, const ps_send_endpoint_params_t *params,
                           ps_send_endpoint_t **out);
 void ps_send_endpoint_local(const ps_send_endpoint_t *endpoint, ps_addr_t *out);
@@ -73,7 +74,8 @@ int ps_send_endpoint_remove_destination(ps_driver_t *driver, ps_send_endpoint_t 
 /* New address after re-resolution.  destination_id -1: the unicast peer. */
 int ps_send_endpoint_set_address(ps_driver_t *driver, ps_send_endpoint_t *endpoint,
                                  int64_t destination_id, const ps_addr_t *address);
-/* Asks the sender to let go; PS_EV_RELEASED follows.  No publication may use it any more. */
+/* Requests the sender to release the endpoint; PS_EV_RELEASED follows. No publication may use it
+ * any more. */
 int ps_send_endpoint_remove(ps_driver_t *driver, ps_send_endpoint_t *endpoint);
 void ps_send_endpoint_destroy(ps_driver_t *driver, ps_send_endpoint_t *endpoint);
 
@@ -83,6 +85,11 @@ void ps_send_endpoint_destroy(ps_driver_t *driver, ps_send_endpoint_t *endpoint)
  * PS_E_SYSTEM, PS_E_VERSION (log metadata), PS_E_NO_MEMORY, PS_E_AGAIN. */
 int ps_publication_add(ps_driver_t *driver, const ps_publication_params_t *params,
                        ps_publication_t **out);
+/* Changes what a local reader grants. A lower number, a freeze and its end begin a new epoch: see
+ * ps_slot_read_credit. The reader must have joined with credits. PS_E_AGAIN. */
+int ps_publication_set_credits(ps_driver_t *driver, ps_publication_t *publication,
+                               int32_t position_counter_id, int64_t credits, int64_t burst,
+                               int32_t frozen);
 /* Spy or IPC subscriber. */
 int ps_publication_add_subscriber(ps_driver_t *driver, ps_publication_t *publication,
                                   const ps_subscriber_params_t *params);
@@ -93,47 +100,50 @@ int ps_publication_add_client(ps_driver_t *driver, ps_publication_t *publication
                               int32_t client_slot);
 int ps_publication_remove_client(ps_driver_t *driver, ps_publication_t *publication,
                                  int32_t client_slot);
-/* No client holds it any more: stop the producers, send what is there, then PS_EV_PUB_DRAINED. */
+/* For a publication without clients: stops producers, sends the remaining data, then emits
+ * PS_EV_PUB_DRAINED. */
 int ps_publication_drain(ps_driver_t *driver, ps_publication_t *publication);
 int ps_publication_revoke(ps_driver_t *driver, ps_publication_t *publication);
-/* The claimer in client_slot is dead: pad over its claims now. -1: over any blocking claim. */
+/* Pads over the claims of the dead client in client_slot; -1: over any blocking claim. */
 int ps_publication_unblock(ps_driver_t *driver, ps_publication_t *publication, int32_t client_slot);
-/* Storage is there below position (INT64_MAX: all three terms). */
+/* Notifies the sender that storage is reserved below position (INT64_MAX: all three terms). */
 int ps_publication_reserved(ps_driver_t *driver, ps_publication_t *publication, int64_t position);
-/* Asks the sender to release the terms that are not in use; PS_EV_TERMS_RELEASED follows. Until
- * that the memory stays, and of a term requested before it nothing is known any more: if it is
- * still wanted it is requested again. least_terms: to keep, from the one in use on; 1 or 2. */
+/* Requests the sender to release the terms that are not in use; PS_EV_TERMS_RELEASED follows. The
+ * memory stays reserved until that event. A term that was requested before the event may be
+ * missing; the sender requests it again if it needs it. least_terms: number of terms to keep, from
+ * the one in use on; 1 or 2. */
 int ps_publication_release_terms(ps_driver_t *driver, ps_publication_t *publication,
                                  int32_t least_terms);
 void ps_publication_get_status(const ps_publication_t *publication, ps_publication_status_t *out);
 
-/* Fills out with the live receivers, at most capacity; returns how many.  Any one thread. */
+/* Copies the live receivers to out, at most capacity; returns their number. Any one thread. */
 int32_t ps_publication_receivers(const ps_publication_t *publication, ps_receiver_view_t *out,
                                  int32_t capacity);
-/* The receiver for which a group was held last, while it asked to join: id and address.  1 = out
- * filled, 0 = none. */
+/* Copies id and address of the receiver that had the last join hold. 1: out is filled, 0: there was
+ * none. */
 int32_t ps_publication_joiner(const ps_publication_t *publication, ps_receiver_view_t *out);
-/* PS_FC_CUSTOM: the limit that a strategy computed; counts until until_ns (driver's clock). */
+/* PS_FC_CUSTOM: sets the limit that a strategy computed, valid until until_ns (driver's clock). */
 int ps_publication_set_limit(ps_driver_t *driver, ps_publication_t *publication, int64_t limit,
                              int64_t until_ns);
-/* Lets the sender forget it; PS_EV_RELEASED follows. */
+/* Removes the publication from the sender; PS_EV_RELEASED follows. */
 int ps_publication_remove(ps_driver_t *driver, ps_publication_t *publication);
 void ps_publication_destroy(ps_driver_t *driver, ps_publication_t *publication);
 
 /* ---- receive endpoints ----------------------------------------------------------------------- */
 
-/* Hands an endpoint without sockets to the receiver; add destinations next (one for a plain
- * channel, several for multi-destination subscriptions). */
+/* Hands an endpoint without sockets over to the receiver. Then add destinations: one for a plain
+ * channel, several for a multi-destination subscription. */
 int ps_recv_endpoint_open(ps_driver_t *driver, const ps_recv_endpoint_params_t *params,
                           ps_recv_endpoint_t **out);
 /* Opens the socket (errors as ps_net_ops.open); *local gets its bound address. */
 int ps_recv_endpoint_add_destination(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                      const ps_recv_destination_params_t *params, ps_addr_t *local);
-/* Asks the receiver to read the socket no more; PS_EV_RELEASED (PS_KIND_RECV_DESTINATION) follows,
- * and _destroy_destination closes the socket. */
+/* Requests the receiver to stop reading the socket. PS_EV_RELEASED (PS_KIND_RECV_DESTINATION)
+ * follows; then _destroy_destination closes the socket. */
 int ps_recv_endpoint_remove_destination(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                         int64_t destination_id);
-/* Closes and frees a destination that the receiver released.  PS_E_INVALID: it did not. */
+/* Closes and frees a destination that the receiver released. PS_E_INVALID: the receiver has not
+ * released it. */
 int ps_recv_endpoint_destroy_destination(ps_recv_endpoint_t *endpoint, int64_t destination_id);
 /* Enlarges the socket's receive buffer to `bytes` (1..PS_RECV_BUFFER_MAX) as far as the kernel
  * allows; *got: its size afterwards, in the unit of SO_RCVBUF.  PS_E_INVALID, PS_E_SYSTEM. */
@@ -142,18 +152,19 @@ int ps_recv_endpoint_fit_buffer(ps_driver_t *driver, ps_recv_endpoint_t *endpoin
 /* New control address after re-resolution. */
 int ps_recv_endpoint_set_control(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                  int64_t destination_id, const ps_addr_t *control);
-/* Interest: DATA and SETUP of (stream, session) are wanted.  any_session = 1: of every session. */
+/* Adds interest in DATA and SETUP of (stream, session). any_session = 1: of every session. */
 int ps_recv_endpoint_add_interest(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                   int32_t stream_id, int32_t session_id, int32_t any_session);
 int ps_recv_endpoint_remove_interest(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                      int32_t stream_id, int32_t session_id, int32_t any_session);
-/* The conductor refuses a SETUP (reported by PS_EV_SETUP) or wants it reported again.
- * keep = 1: ignore the session until its interest goes; 0: the next SETUP is reported again. */
+/* Answers a SETUP that PS_EV_SETUP reported, without an image. keep = 1: the receiver ignores the
+ * session until its interest ends; 0: it reports the next SETUP again. */
 int ps_recv_endpoint_forget_session(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                     int32_t stream_id, int32_t session_id, int32_t keep);
-/* As keep = 0, for a SETUP that can never become an image. The sender at `source`, heard by the
- * destination of that index, gets an ERR frame with the reason (at most 127 bytes). The session is
- * ignored for PS_REFUSED_NS, so that repeated SETUPs cost nothing more. */
+/* As keep = 0, for a SETUP that can never become an image. The sender at `source`, whose SETUP
+ * arrived at the destination with that index, gets an ERR frame with the reason (at most 127
+ * bytes). The receiver ignores the session for PS_REFUSED_NS, so that repeated SETUPs cost
+ * little. */
 int ps_recv_endpoint_refuse_session(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                     int32_t stream_id, int32_t session_id, int32_t destination,
                                     const ps_addr_t *source, const char *reason);
@@ -163,25 +174,31 @@ void ps_recv_endpoint_destroy(ps_driver_t *driver, ps_recv_endpoint_t *endpoint)
 /* ---- images ---------------------------------------------------------------------------------- */
 
 int ps_image_add(ps_driver_t *driver, const ps_image_params_t *params, ps_image_t **out);
+/* As ps_publication_set_credits. */
+int ps_image_set_credits(ps_driver_t *driver, ps_image_t *image, int32_t position_counter_id,
+                         int64_t credits, int64_t burst, int32_t frozen);
 int ps_image_add_subscriber(ps_driver_t *driver, ps_image_t *image,
                             const ps_subscriber_params_t *params);
 int ps_image_remove_subscriber(ps_driver_t *driver, ps_image_t *image, int32_t position_counter_id);
-/* Join position for a subscriber that comes later: min(rcv-pos, all subscriber positions). */
+/* Returns the join position of a further subscriber: min(rcv-pos, all subscriber positions). */
 int64_t ps_image_join_position(const ps_image_t *image);
-/* SMs carry EOS from now on; PS_EV_IMAGE_DRAINED follows when subscribers are at the end. */
+/* Starts draining: status messages carry EOS from now on, and PS_EV_IMAGE_DRAINED follows when all
+ * subscribers are at the end. */
 int ps_image_drain(ps_driver_t *driver, ps_image_t *image);
-/* Application rejects it: ERR frames instead of SMs until liveness ends it. */
+/* Rejects the image for an application: the receiver sends ERR frames instead of status messages
+ * until the image ends by liveness. */
 int ps_image_reject(ps_driver_t *driver, ps_image_t *image, const char *reason);
 int ps_image_reserved(ps_driver_t *driver, ps_image_t *image, int64_t position);
-/* As ps_publication_release_terms, of the receiver. */
+/* As ps_publication_release_terms, for an image of the receiver. */
 int ps_image_release_terms(ps_driver_t *driver, ps_image_t *image, int32_t least_terms);
 void ps_image_get_status(const ps_image_t *image, ps_image_status_t *out);
-/* PS_CC_CUSTOM: the window that the class answered, bytes; clipped to two datagrams and the
- * receiver window.  It counts until the next one, at most PS_CC_SILENT_NS. */
+/* PS_CC_CUSTOM: sets the window that the class answered, in bytes, clipped to two datagrams and the
+ * receiver window. It is valid until the next one, at most PS_CC_SILENT_NS. */
 int ps_image_set_congestion_window(ps_driver_t *driver, ps_image_t *image, int64_t window);
-/* PS_CC_CUSTOM: what the class decides from; all 0 before the receiver's first pass. */
+/* PS_CC_CUSTOM: copies the input of the class; all 0 before the receiver's first pass. */
 void ps_image_get_congestion(const ps_image_t *image, ps_congestion_view_t *out);
-/* keep_session = 1: (rejoin=false) the session is ignored while interest stays. */
+/* Removes the image. keep_session = 1 (rejoin=false): the receiver ignores the session while
+ * interest stays. */
 int ps_image_remove(ps_driver_t *driver, ps_image_t *image, int32_t keep_session);
 void ps_image_destroy(ps_driver_t *driver, ps_image_t *image);
 

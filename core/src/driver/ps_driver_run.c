@@ -2,10 +2,9 @@
  *
  * ps_driver_run.c: threads that run agents, and how they sleep.
  *
- * No wake-up is lost: the thread stores parked = 1 (seq_cst), then looks for work once more;
- * whoever makes work stores it, fences (seq_cst), then loads parked.  One of the two sees the
- * other. Sockets need no such pair: epoll is level-triggered.
- */
+ * No wake-up is lost: the thread stores parked = 1 (seq_cst), then checks for work once more; the
+ * thread that makes work stores it, fences (seq_cst), then loads parked. One of the two sees the
+ * other's store. Sockets need no such pair: epoll is level-triggered. */
 #define _GNU_SOURCE 1
 
 #include "ps_clock.h"
@@ -108,8 +107,10 @@ static int32_t run_agents(ps_loop_t *loop, int64_t *now_ns)
 {
     int32_t work = 0;
     bool notify = false;
+    /* A paused publisher waits for consumers: what they state is read before more is sent. */
+    const int32_t last = ps_sender_is_paused(loop->driver->sender) ? loop->agent_count - 1 : 0;
     for (int32_t i = 0; i < loop->agent_count; i++) {
-        ps_agent_t *agent = loop->agents[i];
+        ps_agent_t *agent = loop->agents[last > 0 ? last - i : i];
         work += ps_agent_cycle(loop->driver, agent, *now_ns);
         const int64_t end_ns = ps_monotonic_ns();
         const int64_t took_ns = end_ns - *now_ns;
@@ -132,7 +133,7 @@ static int32_t run_agents(ps_loop_t *loop, int64_t *now_ns)
     return work;
 }
 
-/* seq_cst: before our last look for work, see above. */
+/* seq_cst: before the last check for work, see above. */
 static void announce_parked(ps_loop_t *loop, uint32_t parked)
 {
     for (int32_t i = 0; i < loop->agent_count; i++) {
@@ -195,7 +196,7 @@ static void wait_for_descriptors(ps_loop_t *loop, int64_t wait_ns)
     }
 }
 
-/* Announces, looks once more (a whole duty cycle: it sees everything an agent can see), sleeps. */
+/* Announces that the thread parks, runs one more duty cycle, which finds any work, and sleeps. */
 static void park(ps_loop_t *loop, int64_t *now_ns)
 {
     for (int32_t i = 0; i < loop->agent_count; i++) {
@@ -222,7 +223,7 @@ static void park(ps_loop_t *loop, int64_t *now_ns)
     announce_parked(loop, 0);
 }
 
-/* How long the loop's agents can do without a look. */
+/* Returns the time for which the loop's agents need no duty cycle. */
 static int64_t nap_length_ns(const ps_loop_t *loop, int64_t now_ns)
 {
     int64_t nap_ns = 0;
@@ -241,8 +242,9 @@ static int64_t nap_length_ns(const ps_loop_t *loop, int64_t now_ns)
     return nap_ns >= TOO_SHORT_TO_SLEEP_NS ? nap_ns : 0;
 }
 
-/* Busy publisher and reader of one host need nobody but each other for a while: with few CPUs they
- * shall have them.  Hot streams stay hot; everything else wakes the thread as if it were parked. */
+/* With few CPUs, leaves the processors for a while to a busy publisher and reader of this host,
+ * which do not need the agents meanwhile. Hot streams stay hot; all other work wakes the thread as
+ * if it were parked. */
 static bool nap(ps_loop_t *loop, int64_t now_ns)
 {
     const int64_t nap_ns = ps_idle_may_nap(&loop->idle) ? nap_length_ns(loop, now_ns) : 0;
@@ -258,7 +260,7 @@ static bool nap(ps_loop_t *loop, int64_t now_ns)
     return nothing;
 }
 
-/* A message or its answer, rather than a stretch of many. */
+/* Returns true if a cycle found a single message or its answer, not many messages. */
 static bool is_light(const ps_loop_t *loop, int32_t work)
 {
     for (int32_t i = 0; i < loop->agent_count; i++) {
@@ -295,8 +297,8 @@ static void *run(void *argument)
     int64_t now_ns = ps_monotonic_ns();
     while (!atomic_load_explicit(&driver->stop, memory_order_acquire)) {
         if (now_ns >= loop->next_epoch_ns) { /* follow steps of the wall clock */
-            atomic_store_explicit(&driver->context.epoch_offset_ns,
-                                  ps_epoch_ns() - ps_monotonic_ns(), memory_order_relaxed);
+            atomic_store_explicit(&driver->context.epoch_offset_ns, ps_epoch_offset_ns(),
+                                  memory_order_relaxed);
             loop->next_epoch_ns = now_ns + NS_PER_S;
         }
         const int32_t work = run_agents(loop, &now_ns);
@@ -308,8 +310,8 @@ static void *run(void *argument)
             run_idle(loop, &now_ns);
         }
     }
-    /* What was accepted leaves as far as the windows are open, and what the sockets hold reaches
-     * the logs: closing a socket would lose it. */
+    /* Before the threads end, the sender sends accepted data as far as windows are open. The
+     * receiver reads the sockets, because closing a socket would lose its data. */
     for (int32_t i = 0; i < LAST_CYCLES && run_agents(loop, &now_ns) > 0; i++) {
     }
     return NULL;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_driver_state.h: the inside of a driver, for the files of this folder.
- */
+ * ps_driver_state.h: the state of a driver, private to this folder. */
 #ifndef PS_DRIVER_STATE_H
 #define PS_DRIVER_STATE_H
 
@@ -33,7 +32,7 @@ typedef struct ps_loop {
     int wake_fd;
     bool running;
     bool coarse_timeout;   /* no epoll_pwait2 on this kernel */
-    int64_t next_epoch_ns; /* when the epoch offset is taken again */
+    int64_t next_epoch_ns; /* when the epoch offset is next updated */
     ps_idle_state_t idle;
     const char *name;
 } ps_loop_t;
@@ -46,10 +45,10 @@ struct ps_driver {
     ps_agent_t agents[PS_AGENTS];
     ps_loop_t loops[PS_AGENTS];
     int32_t loop_count;
-    int32_t poll_turn; /* conductor: whose events come first */
+    int32_t poll_turn; /* conductor: the agent whose events are read first */
     int event_fd;
     _Atomic bool stop;
-    /* used when there is no penstock.dat */
+    /* used if there is no penstock.dat */
     alignas(PS_LINE) _Atomic uint32_t own_parked[PS_AGENTS];
 };
 
@@ -59,7 +58,7 @@ void ps_loop_close(ps_loop_t *loop);
 /* Starts the thread, pinned and named, with all signals blocked.  PS_E_SYSTEM. */
 int ps_loop_start(ps_loop_t *loop);
 void ps_loop_join(ps_loop_t *loop);
-/* Commands (bounded), then one duty cycle.  Returns the work done. */
+/* Executes commands (bounded), then one duty cycle. Returns the work done. */
 int32_t ps_agent_cycle(ps_driver_t *driver, ps_agent_t *agent, int64_t now_ns);
 
 #endif

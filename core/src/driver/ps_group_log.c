@@ -131,7 +131,8 @@ int32_t ps_slot_read_index(const ps_shared_t *shared, int32_t kind, int32_t slot
     if ((!image && kind != PS_SLOT_PUBLICATION) || slot < 0 || slot >= slots || capacity < 0) {
         return ps_fail(PS_E_INVALID, "no index ring of slot %d, kind %d", slot, kind);
     }
-    ps_index_ring_t *ring = image ? &shared->image_rings[slot] : &shared->publication_rings[slot];
+    ps_index_ring_t *ring =
+        image ? &shared->image_histories[slot].ring : &shared->publication_histories[slot].ring;
     const uint64_t count = atomic_load_explicit(&ring->count, memory_order_acquire);
     uint64_t room = capacity < PS_INDEX_ENTRIES ? (uint64_t)capacity : PS_INDEX_ENTRIES;
     room = room < count ? room : count;
@@ -143,10 +144,10 @@ int32_t ps_slot_read_index(const ps_shared_t *shared, int32_t kind, int32_t slot
             .time_ns = atomic_load_explicit(&entry->time_ns, memory_order_relaxed)
         };
     }
-    /* What was written over while we copied is left out: the oldest ones. */
+    /* Entries that the writer overwrote during the copy are left out; they are the oldest. */
     atomic_thread_fence(memory_order_acquire);
     const uint64_t now = atomic_load_explicit(&ring->count, memory_order_relaxed);
-    /* The entry of `now` itself may be under way. */
+    /* The writer may be writing entry `now`. */
     const uint64_t intact = now + 1 > PS_INDEX_ENTRIES ? now + 1 - PS_INDEX_ENTRIES : 0;
     const uint64_t first = count - room;
     const uint64_t torn = intact > first ? intact - first : 0;
@@ -165,7 +166,8 @@ int32_t ps_slot_read_times(const ps_shared_t *shared, int32_t kind, int32_t slot
     if ((!image && kind != PS_SLOT_PUBLICATION) || slot < 0 || slot >= slots) {
         return ps_fail(PS_E_INVALID, "no times of slot %d, kind %d", slot, kind);
     }
-    const ps_time_table_t *table = (image ? shared->image_times : shared->publication_times) + slot;
+    const ps_time_table_t *table =
+        image ? &shared->image_histories[slot].times : &shared->publication_histories[slot].times;
     ps_time_point_t *points = malloc(PS_TIMES_MOST * sizeof *points);
     if (points == NULL) {
         return ps_fail(PS_E_NO_MEMORY, "no memory for the times of a stream");
@@ -193,7 +195,7 @@ int ps_slot_describe_group(ps_shared_t *shared, int32_t index, int64_t committed
 
 /* ---- releasing ------------------------------------------------------------------------------- */
 
-/* As a client asks the sender to check readers' positions (ps_client.c). */
+/* Requests the sender to check readers' positions, as a client does (ps_client.c). */
 static void request_sender(ps_shared_t *shared, int32_t publication_slot)
 {
     ps_publication_slot_t *slot = &shared->publications[publication_slot];
@@ -225,7 +227,7 @@ int ps_driver_release(ps_driver_t *driver, const ps_release_params_t *params)
     ps_subscriber_slot_t *slot = &shared->subscribers[params->subscriber_slot];
     atomic_store_explicit(&slot->delivered, params->position, memory_order_relaxed);
     atomic_store_explicit(&slot->released, params->position, memory_order_release);
-    /* seq_cst: before the agents are asked to look; they are always woken, as this is rare. */
+    /* seq_cst: before the agents are woken, which always happens because releases are rare. */
     atomic_store_explicit(cell, params->position, memory_order_seq_cst);
     if (params->publication_slot >= 0) {
         request_sender(shared, params->publication_slot);

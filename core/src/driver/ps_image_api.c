@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_image_api.c: the conductor's half of images: mapping, allocation, hand-over, and what it may
- * read while the receiver owns the object.
- */
+ * ps_image_api.c: the conductor's half of images: mapping, allocation, hand-over, and the fields
+ * that it may read while the receiver owns the object. */
 #include "ps_set_up.h"
 
 #include "ps_assert.h"
@@ -43,9 +42,9 @@ static int prepare_timing(ps_image_t *image)
                               image->log.mtu, image->params.cubic_only == 0);
 }
 
-/* Where the log is complete from position on: whole frames of this stream, one after the other.  A
- * frame is visible only once everything of it is there, so what a subscriber may have read is below
- * the result.  Bound: a term, which is as far as the dead receiver accepted. */
+/* Returns the end of the contiguous whole frames of this stream from position on. A frame becomes
+ * visible only when it is complete, so no subscriber has read beyond the result. Bound: a term,
+ * which is as far as the dead receiver accepted. */
 static int64_t contiguous_from(const ps_image_t *image, int64_t position)
 {
     const ps_log_t *log = &image->log;
@@ -66,7 +65,7 @@ static int64_t contiguous_from(const ps_image_t *image, int64_t position)
     return position;
 }
 
-/* Finds where a dead daemon's image stands and drops what lies above. */
+/* Finds the contiguous end of a dead daemon's image and drops the data above. */
 static int take_over(ps_image_t *image)
 {
     const ps_image_params_t *params = &image->params;
@@ -89,7 +88,7 @@ static int take_over(ps_image_t *image)
     image->fastest = image->consumption;
     image->sm_position = image->consumption;
     image->moved_position = image->position + image->consumption;
-    /* What lies above is out of reach then. */
+    /* No reader can then reach the data above. */
     ps_log_clean(log, image->position, image->position + PS_FRAME_ALIGNMENT);
     /* The dead receiver accepted at most a term beyond the consumed position. */
     end = image->position + log->term_length - INT64_C(3) * log->term_length;
@@ -97,7 +96,7 @@ static int take_over(ps_image_t *image)
     return PS_OK;
 }
 
-/* The newest index entry whose position is complete says where counting goes on. */
+/* Counting continues at the newest index entry within the contiguous data. */
 static void adopt_ordinal(ps_image_t *image)
 {
     uint64_t count = atomic_load_explicit(&image->ring->count, memory_order_relaxed);
@@ -162,20 +161,16 @@ static void prepare_slot(ps_image_t *image)
     ps_shared_t *shared = image->context->params.shared;
 
     image->slot = &shared->images[params->slot];
-    image->ring = &shared->image_rings[params->slot];
-    image->times = &shared->image_times[params->slot];
+    image->ring = &shared->image_histories[params->slot].ring;
+    image->times = &shared->image_histories[params->slot].times;
     image->slot->join_position = image->join_position;
     image->slot->join_ordinal = image->ordinal;
     image->slot->session_id = params->session_id;
     image->slot->stream_id = params->stream_id;
     if (params->adopted) {
         adopt_ordinal(image);
-    } else {
-        atomic_store_explicit(&image->ring->count, 0, memory_order_release);
     }
     atomic_store_explicit(&image->slot->ordinal, image->ordinal, memory_order_relaxed);
-    atomic_store_explicit(&image->slot->window_bytes, image->congestion.window_max,
-                          memory_order_relaxed);
     atomic_store_explicit(&image->slot->wake_position, INT64_MAX, memory_order_relaxed);
 }
 
@@ -227,6 +222,7 @@ static int prepare(ps_image_t *image)
         image->window = image->congestion.ops->initial_window(&image->congestion);
         ps_image_bound_window(image);
         image->sent_window = image->window;
+        atomic_store_explicit(&image->slot->window_bytes, image->window, memory_order_relaxed);
     }
     return code;
 }
@@ -315,8 +311,9 @@ int64_t ps_image_join_position(const ps_image_t *image)
     int64_t slowest = atomic_load_explicit(&held->shown_slowest, memory_order_acquire);
     int64_t position;
 
-    /* Nothing is given up while we look; pairs with the acquire load in ps_image_reclaim.  What is
-     * being given up stays a term behind every position read below. */
+    /* While the hold is set, the receiver releases no memory; pairs with the acquire load in
+     * ps_image_reclaim. A release already in progress stays a term below every position read
+     * here. */
     atomic_store_explicit(&held->join_hold, INT64_MIN, memory_order_seq_cst);
     position = atomic_load_explicit(held->position_cell, memory_order_acquire);
     for (int32_t i = 0; i < image->n_joined; i++) {
@@ -326,7 +323,8 @@ int64_t ps_image_join_position(const ps_image_t *image)
         position = other < position ? other : position;
     }
     if (position < slowest) {
-        position = slowest; /* a resting or lying subscriber does not hold the others */
+        position = slowest; /* a resting subscriber, or one with a false position, does not hold the
+                             * others */
     }
     position &= ~(int64_t)(PS_FRAME_ALIGNMENT - 1);
     atomic_store_explicit(&held->join_hold, position, memory_order_release);
@@ -404,6 +402,18 @@ void ps_image_get_congestion(const ps_image_t *image, ps_congestion_view_t *out)
 #undef LOAD
 }
 
+int ps_image_set_credits(ps_driver_t *driver, ps_image_t *image, int32_t position_counter_id,
+                         int64_t credits, int64_t burst, int32_t frozen)
+{
+    const ps_credit_change_t change = { .position_counter_id = position_counter_id,
+                                        .credits = credits,
+                                        .credit_burst = burst,
+                                        .frozen = frozen != 0 };
+    const ps_command_t command = { .type = PS_RCMD_SET_CREDITS, .image = image, .credits = change };
+
+    return ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
+}
+
 int ps_image_remove(ps_driver_t *driver, ps_image_t *image, int32_t keep_session)
 {
     ps_command_t command = { .type = PS_RCMD_REMOVE_IMAGE,
@@ -413,7 +423,8 @@ int ps_image_remove(ps_driver_t *driver, ps_image_t *image, int32_t keep_session
     return ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
 }
 
-/* Releases the memory of many images that have gone: the allocator would keep it. */
+/* Returns the memory of many removed images to the system, which the allocator would otherwise
+ * keep. */
 static void trim(ps_receiver_t *receiver)
 {
     if (receiver->most_images - receiver->opened_images >= TRIM_IMAGES) {

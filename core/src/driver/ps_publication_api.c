@@ -35,7 +35,14 @@ static void bind_cells(ps_publication_t *pub)
     pub->receivers_cell = cell_or_unused(pub, params->receivers_counter_id);
 }
 
-/* Positions of an adopted publication are believed when they fit each other: another program wrote
+/* Returns where publishers find their limit. */
+static const _Atomic int64_t *shown_limit(const ps_publication_t *pub)
+{
+    const uint32_t metered = atomic_load_explicit(&pub->slot->metered, memory_order_acquire);
+    return (metered & PS_METERED_CREDITS) != 0 ? &pub->slot->credited_limit : pub->limit_cell;
+}
+
+/* Checks the positions of an adopted publication against each other, because another process wrote
  * them. */
 static int check_adopted(const ps_publication_t *pub, int64_t sent, int64_t limit, int64_t producer)
 {
@@ -56,7 +63,8 @@ static int check_adopted(const ps_publication_t *pub, int64_t sent, int64_t limi
     return PS_OK;
 }
 
-/* Messages below position, from the newest index entry that is not beyond it; -1 unknown. */
+/* Returns the number of messages below position, counted from the newest index entry at or below
+ * it; -1 unknown. */
 static int64_t count_from_index(const ps_publication_t *pub, int64_t position)
 {
     const uint64_t count = atomic_load_explicit(&pub->ring->count, memory_order_relaxed);
@@ -79,7 +87,7 @@ static int64_t count_from_index(const ps_publication_t *pub, int64_t position)
                 length > ps_publication_term(pub) - (at & pub->log.term_mask)) {
                 return -1;
             }
-            ordinal += frame->type == PS_TYPE_DATA && (frame->flags & PS_FLAG_END) != 0;
+            ordinal += ps_frame_messages(frame);
             at += ps_align32(length);
         }
         return at == position ? ordinal : -1;
@@ -87,16 +95,16 @@ static int64_t count_from_index(const ps_publication_t *pub, int64_t position)
     return -1;
 }
 
-/* Goes on where a dead daemon stood.  What it zeroed is not recorded, but what it let producers do
- * is: they may write in the term of the limit, so everything up to that term's end was zero.  A
- * producer that stands at a term's very beginning turned to it, but the limit may have held it
- * there: that term says nothing.
- * Zeroing starts again with the term after it, whose partition holds the term two before: nobody
- * can have written there, and the same rule as ever (a term behind the consumers) says when. */
+/* Continues at a dead daemon's positions. The zeroed range is not recorded, but the publisher limit
+ * is: producers may write in the limit's term, so all memory up to that term's end was zeroed. A
+ * producer at the first position of a term may have rotated to it without room to write, so that
+ * term proves nothing. Zeroing continues with the next term, whose partition holds the term two
+ * before: no producer can have written there, and the usual rule (a term behind the consumers)
+ * decides when to zero it. */
 static int take_over(ps_publication_t *pub, int64_t producer)
 {
     const int64_t sent = atomic_load_explicit(pub->sender_position_cell, memory_order_acquire);
-    const int64_t limit = atomic_load_explicit(pub->limit_cell, memory_order_acquire);
+    const int64_t limit = atomic_load_explicit(shown_limit(pub), memory_order_acquire);
     const int64_t furthest = (limit > producer ? limit : producer) - 1; /* -1: nothing, ever */
     ps_account_adopt(pub->slot);
     const int result = check_adopted(pub, sent, limit, producer);
@@ -109,14 +117,16 @@ static int take_over(ps_publication_t *pub, int64_t producer)
     pub->receivers_shown = (int32_t)atomic_load_explicit(pub->receivers_cell, memory_order_relaxed);
     pub->publisher_limit = limit;
     pub->sender_position = sent;
-    if (pub->endpoint == NULL) { /* readers tell; without any, the limit was pulled back to them */
+    if (pub->endpoint == NULL) { /* the readers' positions decide; without readers, the limit was
+                                  * lowered to them */
         pub->sender_position = pub->connected || limit > producer ? producer : limit;
     }
     pub->clean_position = ((furthest >> pub->log.shift) - 2) * ps_publication_term(pub);
     if (pub->clean_position < pub->params.start_position) {
         pub->clean_position = pub->params.start_position;
     }
-    if (pub->clean_position < pub->params.kept_position) { /* zeroing would bring back holes */
+    if (pub->clean_position < pub->params.kept_position) { /* zeroing would allocate the released
+                                                            * memory again */
         pub->clean_position = pub->params.kept_position;
     }
     const int64_t counted =
@@ -130,7 +140,7 @@ static int take_over(ps_publication_t *pub, int64_t producer)
 static int set_start(ps_publication_t *pub)
 {
     const int64_t producer = ps_log_producer_position(&pub->log);
-    /* Clients can write the tails as soon as the file is there. */
+    /* Clients can write the tails as soon as the file exists. */
     if (producer < 0 || (producer & (PS_FRAME_ALIGNMENT - 1)) != 0) {
         return ps_fail(PS_E_CORRUPT, "publication %lld: the log's tail states position %lld",
                        (long long)pub->id, (long long)producer);
@@ -159,6 +169,8 @@ static int set_start(ps_publication_t *pub)
     }
     pub->rests_at = -1;
     pub->setup_sent_ns = NEVER_NS;
+    pub->priority_until_ns = NEVER_NS;
+    pub->partial_since_ns = -1;
     pub->join_notified_ns = NEVER_NS;
     pub->data_sent_ns = NEVER_NS;
     pub->heartbeat_sent_ns = NEVER_NS;
@@ -166,7 +178,10 @@ static int set_start(ps_publication_t *pub)
     atomic_store_explicit(pub->sender_position_cell, start, memory_order_release);
     atomic_store_explicit(pub->sender_limit_cell, start, memory_order_release);
     atomic_store_explicit(pub->position_cell, producer, memory_order_release);
-    atomic_store_explicit(pub->limit_cell, pub->publisher_limit, memory_order_release);
+    ps_publication_credit_init(pub);
+    if (!pub->credits.on) {
+        atomic_store_explicit(pub->limit_cell, pub->publisher_limit, memory_order_release);
+    }
     atomic_store_explicit(&pub->status_consumer, start, memory_order_relaxed);
     atomic_store_explicit(&pub->slot->wake_position, INT64_MAX, memory_order_relaxed);
     return PS_OK;
@@ -250,8 +265,8 @@ int ps_publication_add(ps_driver_t *driver, const ps_publication_params_t *param
     pub->slot = &driver->context.params.shared->publications[params->slot];
     snprintf(pub->slot->strategy, sizeof(pub->slot->strategy), "%s",
              params->strategy != NULL ? params->strategy : "");
-    pub->ring = &driver->context.params.shared->publication_rings[params->slot];
-    pub->times = &driver->context.params.shared->publication_times[params->slot];
+    pub->ring = &driver->context.params.shared->publication_histories[params->slot].ring;
+    pub->times = &driver->context.params.shared->publication_histories[params->slot].times;
     pub->window_bytes = params->window_bytes;
     if (pub->window_bytes <= 0 || pub->window_bytes > pub->log.term_length) {
         pub->window_bytes = pub->log.term_length / 2;
@@ -314,6 +329,19 @@ int ps_publication_remove_subscriber(ps_driver_t *driver, ps_publication_t *publ
                                          .position_counter_id = position_counter_id });
     publication->subscribers_requested -= result == PS_OK && publication->subscribers_requested > 0;
     return result;
+}
+
+int ps_publication_set_credits(ps_driver_t *driver, ps_publication_t *publication,
+                               int32_t position_counter_id, int64_t credits, int64_t burst,
+                               int32_t frozen)
+{
+    const ps_credit_change_t change = { .position_counter_id = position_counter_id,
+                                        .credits = credits,
+                                        .credit_burst = burst,
+                                        .frozen = frozen != 0 };
+    return command(driver, &(ps_command_t){ .type = PS_SC_SET_CREDITS,
+                                            .publication = publication,
+                                            .credits = change });
 }
 
 int ps_publication_add_client(ps_driver_t *driver, ps_publication_t *publication,
@@ -394,7 +422,7 @@ void ps_publication_get_status(const ps_publication_t *publication, ps_publicati
     ps_publication_t *pub = (ps_publication_t *)(uintptr_t)publication;
     out->producer_position = ps_log_producer_position(&pub->log);
     out->consumer_position = atomic_load_explicit(&pub->status_consumer, memory_order_acquire);
-    out->publisher_limit = atomic_load_explicit(pub->limit_cell, memory_order_acquire);
+    out->publisher_limit = atomic_load_explicit(shown_limit(pub), memory_order_acquire);
     out->is_connected = atomic_load_explicit(&pub->status_connected, memory_order_acquire);
     out->receivers = atomic_load_explicit(&pub->status_receivers, memory_order_acquire);
     out->rate_bytes_per_s =

@@ -107,6 +107,7 @@ int ps_recv_endpoint_add_destination(ps_driver_t *driver, ps_recv_endpoint_t *en
 {
     const ps_net_ops_t *ops = driver->context.params.net->ops;
     ps_command_t command = { .type = PS_RCMD_ADD_DESTINATION, .recv_endpoint = endpoint };
+    ps_socket_params_t socket = params->socket;
     ps_recv_destination_t *destination;
     int32_t index = free_index(endpoint, params->id);
     int code;
@@ -125,7 +126,8 @@ int ps_recv_endpoint_add_destination(ps_driver_t *driver, ps_recv_endpoint_t *en
                                             .index = index,
                                             .ttl = params->socket.multicast_ttl,
                                             .multicast = params->multicast };
-    code = ops->open(driver->context.params.net->state, &params->socket, &destination->socket);
+    socket.role = PS_SOCKET_RECEIVER;
+    code = ops->open(driver->context.params.net->state, &socket, &destination->socket);
     if (code != PS_OK) {
         free(destination);
         return code;

@@ -15,6 +15,13 @@ static _Atomic int64_t *cell_or_null(const ps_context_t *context, int32_t counte
     return counter_id < 0 ? NULL : ps_counter_cell(context->params.cnc, counter_id);
 }
 
+static int open_socket(const ps_net_t *net, const ps_socket_params_t *params, ps_socket_t **out)
+{
+    ps_socket_params_t of_sender = *params;
+    of_sender.role = PS_SOCKET_SENDER;
+    return net->ops->open(net->state, &of_sender, out);
+}
+
 int ps_send_endpoint_open(ps_driver_t *driver, const ps_send_endpoint_params_t *params,
                           ps_send_endpoint_t **out)
 {
@@ -38,10 +45,10 @@ int ps_send_endpoint_open(ps_driver_t *driver, const ps_send_endpoint_params_t *
                                       driver->context.params.seed ^ (uint64_t)params->id);
     }
     if (result == PS_OK) {
-        result = net->ops->open(net->state, &params->data, &endpoint->data);
+        result = open_socket(net, &params->data, &endpoint->data);
     }
     if (result == PS_OK && params->control.bind.family != 0) {
-        result = net->ops->open(net->state, &params->control, &endpoint->control);
+        result = open_socket(net, &params->control, &endpoint->control);
     }
     if (result == PS_OK) {
         const ps_command_t command = { .type = PS_SC_ADD_ENDPOINT, .send_endpoint = endpoint };

@@ -2,16 +2,17 @@
  *
  * ps_account.c: the account of time held of a publication slot.  Culprits are kept in a
  * space-saving sketch (Metwally, Agrawal, El Abbadi: Efficient Computation of Frequent and Top-k
- * Elements in Data Streams, 2005): a newcomer takes the entry with the least time and its time with
- * it, which is the newcomer's error.  So the entries sum to the time held, each is at most error_ns
- * too large, no error exceeds an eighth of that sum, and whoever held longer than that is listed.
- */
+ * Elements in Data Streams, 2005): a new culprit takes the entry with the least time and keeps that
+ * time as its error. The entries therefore add up to the time blocked. Each exceeds the true time
+ * by at most error_ns, and no error exceeds an eighth of the sum. A culprit of more than an eighth
+ * is always listed. */
 #include "ps_set_up.h"
 
 #include <stdbool.h>
 #include <string.h>
 
 #include "ps_account.h"
+#include "ps_policy.h"
 
 enum { WHO_WORDS = 4 };
 
@@ -129,6 +130,23 @@ void ps_account_bind(ps_publication_slot_t *slot, int32_t cause, int64_t culprit
         store(&slot->last_cause_ns, now_ns);
     }
     atomic_store_explicit(&slot->cause, cause, memory_order_release);
+    end(slot);
+}
+
+void ps_account_press(ps_publication_slot_t *slot, int32_t state, int64_t drained, int64_t now_ns)
+{
+    const int64_t since_ns = load(&slot->pressed_since_ns);
+    const bool ends = state == PS_WATERMARK_LOW || state == PS_WATERMARK_NORMAL;
+    begin(slot);
+    if (state == PS_WATERMARK_HIGH) {
+        store(&slot->pressed_since_ns, now_ns);
+        add(&slot->episodes, 1);
+    } else if (ends && since_ns != 0) {
+        add(&slot->pressed_ns, now_ns > since_ns ? now_ns - since_ns : 0);
+        add(&slot->drained, drained);
+        store(&slot->pressed_since_ns, 0);
+    }
+    atomic_store_explicit(&slot->watermark_state, state, memory_order_release);
     end(slot);
 }
 

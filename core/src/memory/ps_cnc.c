@@ -268,7 +268,7 @@ int ps_cnc_open(const char *directory, int32_t read_only, ps_cnc_t **out)
         return code != PS_OK ? code : PS_E_NO_MEMORY;
     }
     snprintf(cnc->path, sizeof cnc->path, "%s", path);
-    /* The loss report is for people; a directory without it still works. */
+    /* The loss report is only for tools; a directory works without it. */
     if (ps_file_map(loss_path, read_only, 64, &cnc->loss_report, &cnc->loss_report_length) !=
         PS_OK) {
         cnc->loss_report = NULL;

@@ -4,8 +4,7 @@
  *   0    128            +                +                 +                +
  *   | header | to-driver ring | to-clients broadcast | counter metadata | values | error log |
  *
- * All lengths here were checked when the file was mapped; the file's own are not read again.
- */
+ * ps_cnc_open checked all lengths in this structure; the lengths in the file are not read again. */
 #ifndef PS_CNC_INTERNAL_H
 #define PS_CNC_INTERNAL_H
 
@@ -82,9 +81,9 @@ struct ps_cnc {
     int32_t freed_head;
     int32_t freed_count;
     int32_t high_water;
-    int32_t backed;          /* counters with memory, as far as we know */
+    int32_t backed;          /* counters that this process knows to have memory */
     char path[4096];         /* of cnc.dat */
-    _Atomic int64_t nowhere; /* cell of ids out of range */
+    _Atomic int64_t nowhere; /* used in place of the cell if an id is out of range */
 };
 
 static inline int64_t ps_cnc_align(int64_t value, int64_t to)

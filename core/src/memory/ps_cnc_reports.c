@@ -3,6 +3,7 @@
  * One writer: the conductor thread.  Readers: tools. */
 #include "ps_set_up.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "ps_cnc_internal.h"
@@ -34,7 +35,7 @@ static ps_error_record_t *ps_error_at(const ps_cnc_t *cnc, int64_t at, int32_t *
     return record;
 }
 
-int ps_cnc_log_error(ps_cnc_t *cnc, int64_t epoch_ms, const char *text)
+int ps_cnc_log_error(ps_cnc_t *cnc, int64_t epoch_ms, int32_t stranger, const char *text)
 {
     if (cnc->read_only || text == NULL) {
         return ps_fail(PS_E_INVALID, "error log: read-only or no text");
@@ -52,8 +53,9 @@ int ps_cnc_log_error(ps_cnc_t *cnc, int64_t epoch_ms, const char *text)
         }
         at += ps_cnc_align(length, 8);
     }
-    if (at + PS_ERROR_HEADER + text_length > cnc->error_log_length) {
-        return ps_fail(PS_E_NO_SPACE, "error log of %d bytes is full", cnc->error_log_length);
+    const int32_t room = stranger ? cnc->error_log_length / 2 : cnc->error_log_length;
+    if (at + PS_ERROR_HEADER + text_length > room) {
+        return ps_fail(PS_E_NO_SPACE, "%d bytes of the error log are full", room);
     }
     record = (void *)(cnc->error_log + at);
     memcpy(record->text, text, (size_t)text_length);
@@ -100,7 +102,11 @@ typedef struct ps_loss_entry {
     uint8_t rest[]; /* channel, padded to 4; i32 source length; source */
 } ps_loss_entry_t;
 
-enum { PS_LOSS_HEADER = 44, PS_LOSS_TEXT = 4096 };
+enum {
+    PS_LOSS_HEADER = 44,
+    PS_LOSS_TEXT = 4096,
+    PS_LOSS_LAST = 128 /* room for the entry of all other channels */
+};
 _Static_assert(offsetof(ps_loss_entry_t, rest) == PS_LOSS_HEADER, "layout");
 
 static int64_t ps_loss_entry_bytes(int32_t channel_length, int32_t source_length)
@@ -131,50 +137,146 @@ static int64_t ps_loss_size(const ps_cnc_t *cnc, int64_t at, int32_t *source_len
     return ps_loss_entry_bytes(channel_length, *source_length);
 }
 
-int ps_cnc_report_loss(ps_cnc_t *cnc, int64_t epoch_ms, int64_t bytes, int32_t gaps,
-                       int32_t session_id, int32_t stream_id, const char *channel,
-                       const char *source)
+/* A loss may be counted in one of four entries, from the most exact one on.  Session 0 with one of
+ * these texts is an entry of many streams. */
+enum { PS_LOSS_STREAM, PS_LOSS_HOST, PS_LOSS_CHANNEL, PS_LOSS_ALL, PS_LOSS_LABELS };
+static const char ps_other_sources[] = "other sources";
+static const char ps_other_channels[] = "other channels";
+
+typedef struct ps_loss_label {
+    int32_t session_id, stream_id, channel_length, source_length;
+    const char *channel, *source;
+} ps_loss_label_t;
+
+typedef struct ps_loss_search {
+    ps_loss_entry_t *found[PS_LOSS_LABELS];
+    int64_t end;      /* where the next entry begins */
+    int32_t sessions; /* entries of streams of this channel, stream id and host */
+} ps_loss_search_t;
+
+/* Length of the part of "host:port" before the port. */
+static int32_t ps_host_length(const char *source, int32_t length)
+{
+    for (int32_t i = length - 1; i > 0; i--) {
+        if (source[i] == ':') {
+            return i;
+        }
+    }
+    return length;
+}
+
+static void ps_loss_labels(const ps_loss_t *loss, ps_loss_label_t *labels)
+{
+    const int32_t channel_length = (int32_t)strnlen(loss->channel, PS_LOSS_TEXT);
+    const int32_t source_length = (int32_t)strnlen(loss->source, PS_LOSS_TEXT);
+    labels[PS_LOSS_STREAM] = (ps_loss_label_t){ .session_id = loss->session_id,
+                                                .stream_id = loss->stream_id,
+                                                .channel_length = channel_length,
+                                                .source_length = source_length,
+                                                .channel = loss->channel,
+                                                .source = loss->source };
+    labels[PS_LOSS_HOST] = labels[PS_LOSS_STREAM];
+    labels[PS_LOSS_HOST].session_id = 0;
+    labels[PS_LOSS_HOST].source_length = ps_host_length(loss->source, source_length);
+    labels[PS_LOSS_CHANNEL] = labels[PS_LOSS_HOST];
+    labels[PS_LOSS_CHANNEL].source = ps_other_sources;
+    labels[PS_LOSS_CHANNEL].source_length = sizeof ps_other_sources - 1;
+    labels[PS_LOSS_ALL] = labels[PS_LOSS_CHANNEL];
+    labels[PS_LOSS_ALL].stream_id = 0;
+    labels[PS_LOSS_ALL].channel = ps_other_channels;
+    labels[PS_LOSS_ALL].channel_length = sizeof ps_other_channels - 1;
+}
+
+static bool ps_loss_is(const ps_loss_entry_t *entry, int32_t source_length,
+                       const ps_loss_label_t *label)
+{
+    return entry->session_id == label->session_id && entry->stream_id == label->stream_id &&
+           entry->channel_length == label->channel_length &&
+           source_length == label->source_length &&
+           memcmp(entry->rest, label->channel, (size_t)label->channel_length) == 0 &&
+           memcmp(entry->rest + ps_cnc_align(label->channel_length, 4) + 4, label->source,
+                  (size_t)label->source_length) == 0;
+}
+
+/* Whether the entry is of another session or port of the host. */
+static bool ps_loss_is_beside(const ps_loss_entry_t *entry, int32_t source_length,
+                              const ps_loss_label_t *host)
+{
+    const uint8_t *source = entry->rest + ps_cnc_align(host->channel_length, 4) + 4;
+    return entry->stream_id == host->stream_id && entry->channel_length == host->channel_length &&
+           source_length > host->source_length && source[host->source_length] == ':' &&
+           memcmp(source, host->source, (size_t)host->source_length) == 0 &&
+           memcmp(entry->rest, host->channel, (size_t)host->channel_length) == 0;
+}
+
+static void ps_loss_find(const ps_cnc_t *cnc, const ps_loss_label_t *labels,
+                         ps_loss_search_t *search)
+{
+    int32_t source_length = 0;
+    int64_t size;
+    memset(search, 0, sizeof *search);
+    while (search->found[PS_LOSS_STREAM] == NULL &&
+           (size = ps_loss_size(cnc, search->end, &source_length)) > 0) {
+        ps_loss_entry_t *entry = (void *)(cnc->loss_report + search->end);
+        for (int32_t i = 0; i < PS_LOSS_LABELS; i++) {
+            if (search->found[i] == NULL && ps_loss_is(entry, source_length, &labels[i])) {
+                search->found[i] = entry;
+            }
+        }
+        search->sessions += ps_loss_is_beside(entry, source_length, &labels[PS_LOSS_HOST]);
+        search->end += size;
+    }
+}
+
+static bool ps_loss_append(ps_cnc_t *cnc, const ps_loss_t *loss, const ps_loss_label_t *label,
+                           int64_t at, int64_t limit)
+{
+    if (at + ps_loss_entry_bytes(label->channel_length, label->source_length) > limit) {
+        return false;
+    }
+    ps_loss_entry_t *entry = (void *)(cnc->loss_report + at);
+    atomic_store_explicit(&entry->bytes, loss->bytes, memory_order_relaxed);
+    entry->first_ms = loss->epoch_ms;
+    atomic_store_explicit(&entry->last_ms, loss->epoch_ms, memory_order_relaxed);
+    entry->session_id = label->session_id;
+    entry->stream_id = label->stream_id;
+    entry->channel_length = label->channel_length;
+    memcpy(entry->rest, label->channel, (size_t)label->channel_length);
+    uint8_t *rest = entry->rest + ps_cnc_align(label->channel_length, 4);
+    memcpy(rest, &label->source_length, 4);
+    memcpy(rest + 4, label->source, (size_t)label->source_length);
+    atomic_store_explicit(&entry->observations, loss->gaps > 1 ? loss->gaps : 1,
+                          memory_order_release);
+    return true;
+}
+
+int ps_cnc_report_loss(ps_cnc_t *cnc, const ps_loss_t *loss)
 {
     if (cnc->read_only || cnc->loss_report == NULL) {
         return ps_fail(PS_E_INVALID, "no loss report to write");
     }
-    if (gaps < 0) {
-        return ps_fail(PS_E_INVALID, "loss report: %d gaps, which must be >= 0", (int)gaps);
+    if (loss->gaps < 0) {
+        return ps_fail(PS_E_INVALID, "loss report: %d gaps, which must be >= 0", (int)loss->gaps);
     }
-    const int32_t channel_length = (int32_t)strnlen(channel, PS_LOSS_TEXT);
-    const int32_t source_length = (int32_t)strnlen(source, PS_LOSS_TEXT);
-    int64_t at = 0;
-    int64_t size;
-    int32_t length = 0;
-    while ((size = ps_loss_size(cnc, at, &length)) > 0) {
-        ps_loss_entry_t *entry = (void *)(cnc->loss_report + at);
-        if (entry->session_id == session_id && entry->stream_id == stream_id &&
-            entry->channel_length == channel_length && length == source_length &&
-            memcmp(entry->rest, channel, (size_t)channel_length) == 0 &&
-            memcmp(entry->rest + ps_cnc_align(channel_length, 4) + 4, source,
-                   (size_t)source_length) == 0) {
-            atomic_fetch_add_explicit(&entry->bytes, bytes, memory_order_relaxed);
-            atomic_store_explicit(&entry->last_ms, epoch_ms, memory_order_relaxed);
-            atomic_fetch_add_explicit(&entry->observations, gaps, memory_order_release);
+    ps_loss_label_t labels[PS_LOSS_LABELS];
+    ps_loss_search_t search;
+    ps_loss_labels(loss, labels);
+    ps_loss_find(cnc, labels, &search);
+    const int64_t length = (int64_t)cnc->loss_report_length;
+    const int64_t streams = loss->settled ? length / 4 * 3 : length / 8;
+    const int64_t limits[PS_LOSS_LABELS] = { streams, streams, length - PS_LOSS_LAST, length };
+    for (int32_t i = 0; i < PS_LOSS_LABELS; i++) {
+        ps_loss_entry_t *entry = search.found[i];
+        if (entry != NULL) {
+            atomic_fetch_add_explicit(&entry->bytes, loss->bytes, memory_order_relaxed);
+            atomic_store_explicit(&entry->last_ms, loss->epoch_ms, memory_order_relaxed);
+            atomic_fetch_add_explicit(&entry->observations, loss->gaps, memory_order_release);
             return PS_OK;
         }
-        at += size;
+        const bool many = i == PS_LOSS_STREAM && search.sessions >= PS_LOSS_SESSIONS;
+        if (!many && ps_loss_append(cnc, loss, &labels[i], search.end, limits[i])) {
+            return PS_OK;
+        }
     }
-    size = ps_loss_entry_bytes(channel_length, source_length);
-    if (at + size > (int64_t)cnc->loss_report_length) {
-        return ps_fail(PS_E_NO_SPACE, "loss report is full");
-    }
-    ps_loss_entry_t *entry = (void *)(cnc->loss_report + at);
-    atomic_store_explicit(&entry->bytes, bytes, memory_order_relaxed);
-    entry->first_ms = epoch_ms;
-    atomic_store_explicit(&entry->last_ms, epoch_ms, memory_order_relaxed);
-    entry->session_id = session_id;
-    entry->stream_id = stream_id;
-    entry->channel_length = channel_length;
-    memcpy(entry->rest, channel, (size_t)channel_length);
-    uint8_t *rest = entry->rest + ps_cnc_align(channel_length, 4);
-    memcpy(rest, &source_length, 4);
-    memcpy(rest + 4, source, (size_t)source_length);
-    atomic_store_explicit(&entry->observations, gaps > 1 ? gaps : 1, memory_order_release);
-    return PS_OK;
+    return ps_fail(PS_E_NO_SPACE, "loss report of %lld bytes is full", (long long)length);
 }

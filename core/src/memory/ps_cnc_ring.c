@@ -27,7 +27,7 @@ static void ps_record_type(uint8_t *at, int32_t type)
     memcpy(at + 4, &type, sizeof type);
 }
 
-/* A cursor moved on.  Both lie in memory that clients write: one that is a lie may overflow. */
+/* Advances a cursor. Clients can write both cursors, so the sum may overflow. */
 static int64_t ps_moved(int64_t cursor, int64_t bytes)
 {
     return (int64_t)((uint64_t)cursor + (uint64_t)bytes);
@@ -66,8 +66,8 @@ static void ps_broadcast_error(ps_cnc_t *cnc, int64_t correlation_id, const char
     atomic_store_explicit(tail, ps_moved(position, required), memory_order_release);
 }
 
-/* Reads the record at index: bytes it takes, 0 = none yet.  A length that cannot be (hostile
- * client) gives up the rest of the ring up to its end. */
+/* Reads the record at index: bytes it takes, 0 = none yet. An impossible length (hostile client)
+ * discards the rest of the ring up to its end. */
 static int32_t ps_record_bytes(ps_cnc_t *cnc, int32_t index, int32_t *length)
 {
     const int32_t room = cnc->ring_capacity - index;

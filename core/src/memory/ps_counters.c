@@ -13,7 +13,8 @@ int32_t ps_counter_capacity(const ps_cnc_t *cnc)
     return cnc->counters;
 }
 
-/* Cell of a counter; ids out of range (-1 means "no such counter") share one that nobody reads. */
+/* Cell of a counter; ids out of range (-1 means "no such counter") share one cell that is never
+ * read. */
 _Atomic int64_t *ps_counter_cell(const ps_cnc_t *cnc, int32_t counter_id)
 {
     if (counter_id < 0 || counter_id >= cnc->counters) {
@@ -32,7 +33,7 @@ void ps_counter_set(ps_cnc_t *cnc, int32_t counter_id, int64_t value)
     atomic_store_explicit(ps_counter_cell(cnc, counter_id), value, memory_order_release);
 }
 
-/* Learns freed ids and the high-water mark from the file: it may be an adopted one. */
+/* Reads freed ids and the highest used id from the file, which may be adopted. */
 static int ps_counters_prepare(ps_cnc_t *cnc)
 {
     if (cnc->freed != NULL) {
@@ -55,8 +56,8 @@ static int ps_counters_prepare(ps_cnc_t *cnc)
     return PS_OK;
 }
 
-/* Memory for the first count counters.  Whoever lists counters checks the first record that was
- * never used, so that one needs it too. */
+/* Memory for the first count counters. A reader that lists counters also reads the first unused
+ * record, so that record needs memory too. */
 static int ps_counters_back(ps_cnc_t *cnc, int32_t count)
 {
     count = count < cnc->counters ? count : cnc->counters;

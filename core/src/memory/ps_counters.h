@@ -8,7 +8,8 @@
 
 #include "ps_cnc.h"
 
-/* Cell of a counter value (release-store / fetch_add relaxed by its one writer). */
+/* Returns the cell of a counter's value. Its one writer stores it with release or adds with relaxed
+ * order. */
 _Atomic int64_t *ps_counter_cell(const ps_cnc_t *cnc, int32_t counter_id);
 
 #endif

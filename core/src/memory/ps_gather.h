@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_gather.h: ranges of a log as columns, read without a subscription.
+ * ps_gather.h: copies a range of a log into columns, without a subscription.
  *
- * A range [start, end) of positions is walked frame by frame.  Every header is checked before it is
- * used: the bytes may come from another process or another host, and a range may be overwritten
- * while it is read.  Padding is stepped over, fragments are put together, each payload byte is
- * copied once, into the caller's arrays.  Reading consumes nothing and may be repeated.
+ * A walk reads the positions [start, end) frame by frame. It checks every header before it uses it:
+ * another process or host may have written the bytes, and a writer may overwrite the range
+ * meanwhile. The walk skips padding, joins fragments, and copies each payload byte once into the
+ * caller's arrays. It moves no position, so it can be repeated.
  *
- * A range begins and ends between messages (ps_gather_scan finds such places).  Fragments without
- * their first one, or cut off by padding, belong to no message: they are counted and left out, as
- * a subscription's assembler does.
+ * A range begins and ends between messages (ps_gather_scan finds such places). A fragment without
+ * the first fragment of its message, or cut off by padding, is counted and left out, as in a
+ * subscription.
  *
- * Threads: a ps_gather_log_t is read-only and may be shared; everything else is the caller's.
- * Intuition and code ours.
- */
+ * Threads: a ps_gather_log_t is read-only and may be shared; everything else belongs to the
+ * caller. */
 #ifndef PS_GATHER_H
 #define PS_GATHER_H
 
@@ -22,12 +21,13 @@
 /* Why a walk stopped. */
 enum ps_gather_stop {
     PS_GATHER_END = 0,       /* at end */
-    PS_GATHER_FULL = 1,      /* no room for the next message: go on at position with new arrays */
+    PS_GATHER_FULL = 1,      /* no room for the next message: continue at position with new
+                              * arrays */
     PS_GATHER_TOO_LONG = 2,  /* the first message alone is longer than the room: see needed */
-    PS_GATHER_INCOMPLETE = 3 /* the last message goes on behind end; position is its start */
+    PS_GATHER_INCOMPLETE = 3 /* the last message continues beyond end; position is its start */
 };
 
-/* Frames that lie one behind the other in memory, all of one term. */
+/* Contiguous frames in memory, all of one term. */
 typedef struct ps_gather_frames {
     const uint8_t *data; /* of the frame at start; aligned to 8 bytes */
     int64_t start;       /* position of data, a multiple of 32, >= 0 */
@@ -38,10 +38,10 @@ typedef struct ps_gather_frames {
     int32_t term_length; /* a power of two, 64 KiB to 1 GiB */
 } ps_gather_frames_t;
 
-/* Where rows go, and how far.  The caller sets the arrays and their sizes and zeroes the rest;
- * calls for further frames append. */
+/* The output arrays and their fill. The caller sets the arrays and their sizes and zeroes the rest;
+ * further calls append. */
 typedef struct ps_gather_rows {
-    uint8_t *values;          /* payloads, one behind the other */
+    uint8_t *values;          /* payloads, back to back */
     int32_t *offsets;         /* row_limit + 1 entries */
     int64_t *positions;       /* row_limit entries: after each message; or NULL */
     int64_t *reserved_values; /* row_limit entries: of the first frame; or NULL */
@@ -49,29 +49,45 @@ typedef struct ps_gather_rows {
     int32_t row_limit;
     int32_t rows;
     int64_t used;         /* bytes in values */
-    int64_t position;     /* to go on from */
+    int64_t position;     /* the next call continues here */
     int64_t needed;       /* PS_GATHER_TOO_LONG: bytes of the message as far as it was seen */
-    int64_t gaps;         /* padding that stands for dropped messages */
-    int64_t gap_messages; /* how many, where known */
+    int64_t gaps;         /* padding frames that replace dropped messages */
+    int64_t gap_messages; /* messages that these replace, as far as known */
     int64_t orphans;      /* frames that belong to no message */
 } ps_gather_rows_t;
 
-/* Copies messages until the frames end or a limit is reached.  Returns a ps_gather_stop, or
- * PS_E_INVALID, PS_E_CORRUPT (a header that cannot be; the text says where).  Bound: length / 32
- * steps, value_limit bytes. */
+/* Copies messages until the frames end or a limit is reached. Returns a ps_gather_stop, or
+ * PS_E_INVALID, PS_E_CORRUPT (an impossible header; the text states its position). It takes at most
+ * length / 32 steps and copies at most value_limit bytes. */
 int ps_gather_copy(const ps_gather_frames_t *frames, ps_gather_rows_t *rows);
 
-/* How far a walk without copying goes, and went.  At least one message is admitted. */
+/* Limits and result of a walk without copying. The walk covers at least one message. */
 typedef struct ps_gather_scan {
-    int64_t byte_limit;    /* go at most this far from start */
-    int64_t message_limit; /* on messages; 0: no such limit */
-    int64_t messages;      /* complete ones: before start (set by the caller), then position */
+    int64_t byte_limit;    /* most bytes from start */
+    int64_t message_limit; /* limit of `messages`; 0: none */
+    int64_t messages;      /* complete messages before start (set by the caller), then before
+                            * position */
     int64_t position;      /* last place between messages that is within the limits */
     int32_t stop;          /* a ps_gather_stop */
 } ps_gather_scan_t;
 
 /* Finds a place between messages.  0, PS_E_INVALID, PS_E_CORRUPT.  Bound: length / 32 steps. */
 int ps_gather_scan(const ps_gather_frames_t *frames, ps_gather_scan_t *scan);
+
+/* The first whole message with a reserved value, and how far the walk went. */
+typedef struct ps_gather_find {
+    int64_t reserved_value; /* to search for, in the first frame of a message; set by the caller */
+    int64_t byte_limit; /* messages that begin this far from start, or further, are not searched;
+                             * set by the caller */
+    int64_t begin;      /* found: position of the message */
+    int64_t position;   /* found: behind the message; else the last place between messages */
+    int32_t found;      /* 1, 0 */
+    int32_t stop;       /* a ps_gather_stop; FULL when it is found, or at the limit */
+} ps_gather_find_t;
+
+/* Finds a message by its reserved value.  0, PS_E_INVALID, PS_E_CORRUPT.  At most length / 32
+ * steps. */
+int ps_gather_find(const ps_gather_frames_t *frames, ps_gather_find_t *find);
 
 /* ---- a log file, mapped read-only ------------------------------------------------------------ */
 
@@ -94,9 +110,9 @@ void ps_gather_close(ps_gather_log_t *log); /* NULL is allowed */
  * end before position. */
 int ps_gather_locate(const ps_gather_log_t *log, int64_t position, int64_t end,
                      ps_gather_frames_t *out);
-/* 1: the frame at position is still the one that belongs there; 0: it was overwritten, and what was
- * copied from there on may be anything.  A quick look: who must be sure asks the daemon, after the
- * copy, whether it retains the position. */
+/* Returns 1 if the frame at position was not overwritten. Returns 0 if it was: bytes copied from
+ * there on are not valid. This check is quick but not certain; to be certain, ask the daemon after
+ * the copy whether it retains the position. */
 int ps_gather_intact(const ps_gather_log_t *log, int64_t position);
 
 #endif

@@ -120,12 +120,12 @@ void ps_log_clean(const ps_log_t *log, int64_t from, int64_t to)
     const int64_t room = log->term_length - (from & log->term_mask);
     const int64_t length = to - from < room ? to - from : room;
     memset(start + 8, 0, (size_t)(length - 8));
-    /* Release: whoever sees the zero word sees zeroes behind it. */
+    /* Release: a thread that sees the zero word sees the zeroes after it. */
     atomic_store_explicit((_Atomic uint64_t *)(void *)start, 0, memory_order_release);
 }
 
-/* Header fields except the first word and the reserved value: the same bytes whoever writes
- * them. */
+/* Writes the header fields except the first word and the reserved value; every writer stores the
+ * same bytes. */
 static void ps_pad_fields(const ps_log_t *log, int64_t position)
 {
     ps_frame_fields(ps_frame_at(log, position), (int32_t)(position & log->term_mask),
@@ -133,7 +133,7 @@ static void ps_pad_fields(const ps_log_t *log, int64_t position)
                     ps_term_id_at(position, log->shift, log->initial_term_id));
 }
 
-/* The fields behind the first word are there: replaces that word, if it is `expected`. */
+/* Replaces the first word if it is `expected`; the fields after it are written. */
 static int ps_pad_settle(const ps_log_t *log, int64_t position, int32_t length, uint64_t expected)
 {
     const uint64_t pad = ps_frame_word_of(length, PS_FLAG_UNFRAGMENTED, PS_TYPE_PAD);
@@ -185,12 +185,12 @@ int ps_log_rotate(const ps_log_t *log, int32_t term_count, int32_t term_id)
 
 /* ---- unblocking ------------------------------------------------------------------------------ */
 
-/* Fills a hole of zero words [position, position + limit).  A publisher that reserved a part of it
- * but has not claimed yet may wake at any moment; it must find each of its frames taken.  So:
- * claim the first word (nobody else can get it now), lay a 32-byte PAD into each further slot by
- * compare-and-swap in ascending order, stop at the first that somebody owns (the next frame), and
- * then let the first word cover what was filled.  Nothing behind a slot that is not ours is looked
- * at: its owner may be writing there.  Bound: limit / 32 steps. */
+/* Pads over the zero words [position, position + limit). A publisher that reserved a part of this
+ * range, without a claim, may resume at any moment. It must find each of its frames taken. The
+ * function therefore claims the first word. It stores a 32-byte PAD into each further slot by
+ * compare-and-swap, in ascending order, up to the first slot that another publisher has claimed.
+ * Then the first word covers the filled range. Memory after a foreign slot is not read: its owner
+ * may be writing there. Bound: limit / 32 steps. */
 static int32_t ps_fill_hole(const ps_log_t *log, int64_t position, int32_t limit)
 {
     _Atomic uint64_t *first = ps_frame_word(ps_frame_at(log, position));
@@ -213,14 +213,15 @@ static int32_t ps_fill_hole(const ps_log_t *log, int64_t position, int32_t limit
     return filled;
 }
 
-/* The same in a sealed log: its one writer is gone, and everything from the first zero word to the
- * tail, where it had put a seal, is what it reserved last and did not write. */
+/* As ps_fill_hole, in a sealed log whose one writer has died. The range from the first zero word to
+ * the tail is its last reservation, which it did not write. */
 static int32_t ps_fill_rest(const ps_log_t *log, int64_t position, int32_t length)
 {
     return ps_log_pad_marked(log, position, length, 0) ? length : 0;
 }
 
-/* Length of a claim, or 32 when another process wrote nonsense: then the next call goes on. */
+/* Returns the length of a claim, or 32 if another process wrote an invalid one; the next call then
+ * continues. */
 static int32_t ps_claimed_length(uint64_t word, int32_t room)
 {
     const int64_t length = -(int64_t)(int32_t)(uint32_t)word;

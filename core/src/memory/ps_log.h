@@ -10,12 +10,13 @@
  * term_count = term_id - initial_term_id (wrapping).  Frames start at multiples of 32.
  * frame_length: 0 nothing yet, < 0 claimed, > 0 complete (acquire-load it before reading the rest).
  *
- * Claim protocol of penstock publishers (docs/spec/rules.md section 3). The first 8 bytes of a
- * frame are one word. A shared publisher claims with a 64-bit compare-and-swap 0 -> {frame_length
- * = -(n), upper half = its client slot}. It commits with a compare-and-swap of that word to {+n,
- * version, flags, type}. The daemon can therefore tell the holder of a blocked frame, and a
- * padded claim is never delivered twice. An exclusive publisher, alone on its log, uses plain
- * release stores, and zeroes the word where its data ends before that end can be seen. */
+ * Claim protocol of penstock publishers (docs/spec/log-buffer.md section 4). The first 8 bytes of a
+ * frame are one word. A shared publisher claims with a 64-bit compare-and-swap 0 -> {frame_length =
+ * -(n), upper half = its client slot}. It commits with a compare-and-swap of that word to {+n,
+ * version, flags, type}. The daemon can therefore read which client holds a blocked frame, and the
+ * message of a padded claim is never delivered. An exclusive publisher is the only writer of its
+ * log. It uses plain release stores, and zeroes the word at the end of its data before that end
+ * becomes visible. */
 #ifndef PS_LOG_H
 #define PS_LOG_H
 
@@ -27,8 +28,9 @@
 #include "ps_logfile.h"
 
 enum { PS_LOG_META_BYTES = 4096 };
-/* EXCLUSIVE: zeroed ahead of its writer, as CONCURRENT.  SEALED: exclusive too, but its writer
- * zeroes the word where its data ends; beyond lies anything (docs/decisions/0029). */
+/* EXCLUSIVE: memory ahead of the writer is zeroed, as with CONCURRENT. SEALED: exclusive too, but
+ * the writer zeroes only the word at the end of its data; memory beyond may hold anything
+ * (docs/decisions/0029). */
 enum { PS_LOG_CONCURRENT = 0, PS_LOG_EXCLUSIVE = 1, PS_LOG_IMAGE = 2, PS_LOG_SEALED = 3 };
 
 /* Metadata page; offsets are Aeron's. */
@@ -72,8 +74,8 @@ _Static_assert(offsetof(ps_log_meta_t, is_revoked) == 496, "layout");
 _Static_assert(offsetof(ps_log_meta_t, untethered_linger_timeout_ns) == 500, "layout");
 _Static_assert(sizeof(ps_log_meta_t) == PS_LOG_META_BYTES, "layout");
 
-/* A mapped log.  The copies of constants are checked at map time and trusted; never re-read them
- * from the file. */
+/* A mapped log. The copies of constants were checked when the log was mapped and are trusted; never
+ * read them from the file again. */
 typedef struct ps_log {
     uint8_t *map;
     uint64_t map_length;
@@ -104,25 +106,27 @@ static inline ps_frame_t *ps_frame_at(const ps_log_t *log, int64_t position)
 }
 /* Producer position from the tails, offset clamped to T.  Any thread. */
 int64_t ps_log_producer_position(const ps_log_t *log);
-/* Bytes a message of length takes in the log, headers and alignment included. */
+/* Returns the bytes that a message of `length` bytes takes in the log, with headers and
+ * alignment. */
 int64_t ps_log_message_space(int64_t length, int32_t max_payload);
-/* Zeroes [from, to) of one term (never crossing its end): all but the first 8 bytes, then these
- * with release.  Owner: the agent that cleans. */
+/* Zeroes [from, to) within one term: first all but the first 8 bytes, then these with release.
+ * Owner: the agent that owns the log. */
 void ps_log_clean(const ps_log_t *log, int64_t from, int64_t to);
 /* Writes a complete PAD frame of length bytes at position from the default header. It replaces
  * word `expected` (0 or a claim word) by compare-and-swap. 1 = done, 0 = the word was another. */
 int ps_log_pad(const ps_log_t *log, int64_t position, int32_t length, uint64_t expected);
 
-/* ps_log_pad with this reserved value. The range must hold no claim. */
+/* As ps_log_pad, with a reserved value. The range must hold no claim. */
 int ps_log_pad_marked(const ps_log_t *log, int64_t position, int32_t length, int64_t mark);
 /* Unblocks at position (docs/spec/log-buffer.md, section 6). Negative length: PAD of that length.
- * Zero: PAD over the hole up to the next frame or, below the tail, the end of term. Previous term
- * still active: rotates. Returns bytes padded (>= 0; 0 = nothing to do). *claimer: client slot of
- * a claim word, -1 for a hole. only_claimer >= 0: acts only on that client's claim (holes stay).
- * Sender thread. */
+ * Zero: PAD over the unclaimed range up to the next frame or, below the tail, to the end of the
+ * term. If the previous term is still active, rotates. Returns bytes padded (>= 0; 0 = nothing to
+ * do). *claimer: client slot of the claim, -1 if there was none. only_claimer >= 0: acts only on
+ * that client's claim. Sender thread. */
 int32_t ps_log_unblock(const ps_log_t *log, int64_t position, int32_t only_claimer,
                        int32_t *claimer);
-/* Rotates to term_count + 1; returns 1 if this call did it.  Any publisher, the unblocker. */
+/* Rotates to term_count + 1. Returns 1 if this call did it. Any publisher, and the unblocking
+ * sender. */
 int ps_log_rotate(const ps_log_t *log, int32_t term_count, int32_t term_id);
 
 #endif

@@ -20,7 +20,7 @@ _Static_assert(offsetof(ps_log_meta_t, entity_tag) == 448, "layout");
 _Static_assert(offsetof(ps_log_meta_t, tether) == 495, "layout");
 _Static_assert(offsetof(ps_log_meta_t, type) == 497, "layout");
 
-/* Of a term that is not reserved yet. */
+/* Bytes at the start of a term that are always reserved. */
 enum { THRESHOLD_BYTES = 4096 };
 
 static bool ps_is_power_of_two(int64_t value)
@@ -162,8 +162,8 @@ static int ps_log_fill_file(int fd, const ps_log_params_t *params, int64_t lengt
     }
     for (int32_t i = 0; code == PS_OK && i < PS_PARTITIONS; i++) {
         const int64_t partition = ((int64_t)first + i) % PS_PARTITIONS;
-        /* Who has read a term to its end checks the next one's first word: that must be there, or
-         * the look is a SIGBUS when the file system is full. */
+        /* A reader at the end of a term checks the first word of the next term. Without memory for
+         * it, the read raises SIGBUS on a full file system. */
         code = ps_file_reserve(fd, params->path, partition * params->term_length,
                                i < params->reserve_terms ? params->term_length : THRESHOLD_BYTES);
     }

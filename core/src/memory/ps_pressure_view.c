@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_pressure_view.c: both accounts of a publication slot, copied from shared memory.  The account
- * of time held is consistent: its sequence was even and the same before and after.  Each refusal
- * figure is exact by itself, for many publishers add to them.
- */
+ * of time held is consistent: its sequence was even and the same before and after. Each figure of
+ * the refusals is exact by itself only, because many publishers add to them. */
 #include "ps_set_up.h"
 
 #include <stdbool.h>
@@ -11,6 +10,7 @@
 
 #include "ps_account.h"
 #include "ps_error.h"
+#include "ps_policy.h"
 #include "ps_shared.h"
 #include "ps_slots.h"
 
@@ -21,7 +21,8 @@ static int64_t load(const _Atomic int64_t *cell)
     return atomic_load_explicit(cell, memory_order_relaxed);
 }
 
-/* A client of this host by its slot, as long as that is still its own; else the address. */
+/* Describes a culprit: a client of this host by its slot, if the slot is still its own; else the
+ * address. */
 static void describe(const ps_shared_t *shared, const ps_holder_t *who, ps_pressure_party_t *party)
 {
     memcpy(party->ip, who->address.ip, sizeof(party->ip));
@@ -80,6 +81,13 @@ static void copy_held(const ps_shared_t *shared, const ps_publication_slot_t *sl
     const int32_t cause = atomic_load_explicit(&slot->cause, memory_order_relaxed);
     out->cause = cause >= 0 && cause < PS_CAUSE_COUNT ? cause : PS_CAUSE_NONE;
     out->since_ns = load(&slot->cause_since_ns);
+    const int32_t watermark = atomic_load_explicit(&slot->watermark_state, memory_order_relaxed);
+    out->watermark =
+        watermark >= 0 && watermark < PS_WATERMARK_COUNT ? watermark : PS_WATERMARK_NORMAL;
+    out->pressed_since_ns = load(&slot->pressed_since_ns);
+    out->pressed_ns = load(&slot->pressed_ns);
+    out->pressed_episodes = load(&slot->episodes);
+    out->drained_messages = load(&slot->drained);
     copy_holder(shared, slot, out);
     for (int32_t i = 0; i < PS_CAUSE_COUNT; i++) {
         out->blocked_ns[i] = load(&slot->blocked_ns[i]);
@@ -99,6 +107,12 @@ static void copy_refusals(const ps_publication_slot_t *slot, ps_pressure_view_t 
     out->rate_bytes_per_s = load(&slot->rate_bytes_per_s);
     out->published_ordinal = load(&slot->published_ordinal);
     out->sent_ordinal = load(&slot->sent_ordinal);
+    out->dropped_messages =
+        (int64_t)(atomic_load_explicit(&slot->policy_word, memory_order_relaxed) &
+                  PS_POLICY_DROPPED);
+    out->dropped_bytes = load(&slot->dropped_bytes);
+    out->depth_bytes = load(&slot->depth_bytes);
+    out->peak_bytes = load(&slot->peak_bytes);
     memcpy(out->strategy, slot->strategy, sizeof(out->strategy) - 1);
 }
 

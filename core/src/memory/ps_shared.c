@@ -23,7 +23,9 @@ enum { PS_HEADER_REGION = 4096, PS_DRIVER_REGION = 4096, PS_SLOTS_MAX = 65536 };
 _Static_assert(sizeof(ps_shared_header_t) <= PS_HEADER_REGION, "layout");
 _Static_assert(sizeof(ps_driver_slot_t) <= PS_DRIVER_REGION, "layout");
 
-enum { PS_RINGS_BACKED = 64 }; /* of each kind, from the start */
+/* The memory of a history: unknown (a dead daemon's), a hole that reads as zeroes, or there, with
+ * what its last slot left. */
+enum { PS_BACKING_UNKNOWN = 0, PS_BACKING_HOLE = 1, PS_BACKING_THERE = 2 };
 
 static const char ps_shared_name[] = "penstock.dat";
 
@@ -45,8 +47,7 @@ static void ps_shared_plan(ps_shared_header_t *plan)
     plan->image_bytes = sizeof(ps_image_slot_t);
     plan->subscriber_bytes = sizeof(ps_subscriber_slot_t);
     plan->group_bytes = sizeof(ps_group_slot_t);
-    plan->ring_bytes = sizeof(ps_index_ring_t);
-    plan->times_bytes = sizeof(ps_time_table_t);
+    plan->history_bytes = sizeof(ps_history_t);
     uint64_t at = PS_HEADER_REGION + PS_DRIVER_REGION;
     plan->dirty_offset = at;
     at += ps_lines((uint64_t)plan->publications / 8);
@@ -60,11 +61,10 @@ static void ps_shared_plan(ps_shared_header_t *plan)
     at += (uint64_t)plan->subscribers * plan->subscriber_bytes;
     plan->group_offset = at;
     at += ps_lines((uint64_t)plan->groups * plan->group_bytes);
-    plan->ring_offset = at;
-    at += ((uint64_t)plan->publications + (uint64_t)plan->images) * plan->ring_bytes;
-    plan->times_offset = at;
-    at += ((uint64_t)plan->publications + (uint64_t)plan->images) * plan->times_bytes;
-    plan->file_bytes = (at + 4095) & ~UINT64_C(4095);
+    at = (at + PS_HISTORY_PAGE - 1) & ~(uint64_t)(PS_HISTORY_PAGE - 1);
+    plan->history_offset = at;
+    at += ((uint64_t)plan->publications + (uint64_t)plan->images) * plan->history_bytes;
+    plan->file_bytes = at;
 }
 
 static int ps_count_ok(int32_t count)
@@ -95,15 +95,15 @@ static ps_shared_t *ps_shared_attach(uint8_t *base, const ps_shared_header_t *pl
         ps_fail(PS_E_NO_MEMORY, "no memory for a handle of %s", ps_shared_name);
         return NULL;
     }
-    shared->times_backed = calloc((size_t)plan->publications + (size_t)plan->images, 1);
-    if (shared->times_backed == NULL) {
+    shared->backing = calloc((size_t)plan->publications + (size_t)plan->images, 1);
+    if (shared->backing == NULL) {
         free(shared);
         ps_fail(PS_E_NO_MEMORY, "no memory for a handle of %s", ps_shared_name);
         return NULL;
     }
     shared->watch_fds = malloc((size_t)plan->clients * sizeof *shared->watch_fds);
     if (shared->watch_fds == NULL) {
-        free(shared->times_backed);
+        free(shared->backing);
         free(shared);
         ps_fail(PS_E_NO_MEMORY, "no memory for the eventfds of %d clients", plan->clients);
         return NULL;
@@ -121,10 +121,8 @@ static ps_shared_t *ps_shared_attach(uint8_t *base, const ps_shared_header_t *pl
     shared->images = (void *)(base + plan->image_offset);
     shared->subscribers = (void *)(base + plan->subscriber_offset);
     shared->groups = (void *)(base + plan->group_offset);
-    shared->publication_rings = (void *)(base + plan->ring_offset);
-    shared->image_rings = shared->publication_rings + plan->publications;
-    shared->publication_times = (void *)(base + plan->times_offset);
-    shared->image_times = shared->publication_times + plan->publications;
+    shared->publication_histories = (void *)(base + plan->history_offset);
+    shared->image_histories = shared->publication_histories + plan->publications;
     shared->n_clients = plan->clients;
     shared->n_publications = plan->publications;
     shared->n_images = plan->images;
@@ -132,20 +130,6 @@ static ps_shared_t *ps_shared_attach(uint8_t *base, const ps_shared_header_t *pl
     shared->n_groups = plan->groups;
     shared->read_only = read_only;
     return shared;
-}
-
-/* Index rings and time tables are most of the file, so they take memory with their slots only, but
- * for the first rings. */
-static void ps_shared_holes(const ps_shared_header_t *plan, ps_file_range_t out[2])
-{
-    const int64_t ring = plan->ring_bytes;
-    const int64_t images_at = (int64_t)plan->ring_offset + plan->publications * ring;
-    const int64_t images_end = images_at + plan->images * ring;
-    const int64_t first = PS_RINGS_BACKED * ring;
-    out[0] = (ps_file_range_t){ (int64_t)plan->ring_offset + first, images_at };
-    out[0].from = out[0].from < out[0].to ? out[0].from : out[0].to;
-    out[1] = (ps_file_range_t){ images_at + first, (int64_t)plan->file_bytes };
-    out[1].from = out[1].from < images_end ? out[1].from : images_end;
 }
 
 int ps_shared_create(const ps_shared_params_t *params, ps_shared_t **out)
@@ -169,9 +153,9 @@ int ps_shared_create(const ps_shared_params_t *params, ps_shared_t **out)
         return code;
     }
     uint8_t *base = NULL;
-    ps_file_range_t later[2];
-    ps_shared_holes(&plan, later);
-    code = ps_file_make(path, (int64_t)plan.file_bytes, params->file_mode, later, 2, &base);
+    /* Histories are most of the file: they have memory while their slots are taken. */
+    const ps_file_range_t later = { (int64_t)plan.history_offset, (int64_t)plan.file_bytes };
+    code = ps_file_make(path, (int64_t)plan.file_bytes, params->file_mode, &later, 1, &base);
     if (code != PS_OK) {
         return code;
     }
@@ -181,6 +165,7 @@ int ps_shared_create(const ps_shared_params_t *params, ps_shared_t **out)
         unlink(path);
         return PS_E_NO_MEMORY;
     }
+    memset(shared->backing, PS_BACKING_HOLE, (size_t)plan.publications + (size_t)plan.images);
     memcpy(shared->path, path, sizeof path);
     memcpy(base, &plan, sizeof plan); /* magic still 0 */
     ps_driver_slot_t *driver = shared->driver;
@@ -272,7 +257,7 @@ void ps_shared_close(ps_shared_t *shared)
 {
     if (shared != NULL) {
         ps_file_unmap(shared->base, shared->length);
-        free(shared->times_backed);
+        free(shared->backing);
         free(shared->watch_fds);
         free(shared);
     }
@@ -343,7 +328,8 @@ static _Atomic int64_t *ps_slot_id_cell(const ps_slots_t *slots, int32_t index)
 
 static void ps_slot_reset_client(ps_client_slot_t *slot)
 {
-    /* The futex word goes on counting: an old waiter must not take an old value for a new one. */
+    /* The futex word keeps its value: an old waiter must not mistake a reset value for a new
+     * one. */
     const uint32_t word = atomic_load_explicit(&slot->futex_word, memory_order_relaxed);
     memset((uint8_t *)slot + sizeof slot->id, 0, sizeof *slot - sizeof slot->id);
     atomic_store_explicit(&slot->futex_word, word + 1, memory_order_relaxed);
@@ -360,8 +346,6 @@ static void ps_slot_reset(ps_shared_t *shared, int32_t kind, const ps_slots_t *s
     if (kind == PS_SLOT_PUBLICATION) {
         atomic_store_explicit(&shared->publications[index].wake_position, INT64_MAX,
                               memory_order_relaxed);
-        memset(&shared->publication_rings[index], 0, sizeof(ps_index_ring_t));
-        ps_times_reset(&shared->publication_times[index]);
         atomic_fetch_and_explicit(&shared->dirty[index / 64], ~(UINT64_C(1) << (index % 64)),
                                   memory_order_relaxed);
     } else if (kind == PS_SLOT_IMAGE) {
@@ -369,33 +353,57 @@ static void ps_slot_reset(ps_shared_t *shared, int32_t kind, const ps_slots_t *s
         atomic_store_explicit(&shared->images[index].ordinal, -1, memory_order_relaxed);
         atomic_store_explicit(&shared->images[index].wake_position, INT64_MAX,
                               memory_order_relaxed);
-        memset(&shared->image_rings[index], 0, sizeof(ps_index_ring_t));
-        ps_times_reset(&shared->image_times[index]);
     }
 }
 
-static int ps_slot_reserve(ps_shared_t *shared, int32_t kind, int32_t index)
+/* The history of a slot, NULL: slots of this kind have none. */
+static ps_history_t *ps_history_of(const ps_shared_t *shared, int32_t kind, int32_t index,
+                                   uint8_t **backing)
 {
-    if (kind != PS_SLOT_PUBLICATION && kind != PS_SLOT_IMAGE) {
+    switch (kind) {
+    case PS_SLOT_PUBLICATION:
+        *backing = &shared->backing[index];
+        return &shared->publication_histories[index];
+    case PS_SLOT_IMAGE:
+        *backing = &shared->backing[shared->n_publications + index];
+        return &shared->image_histories[index];
+    default: return NULL;
+    }
+}
+
+/* Gives an empty history memory.  It touches none that is zero: most images of a flood of SETUPs
+ * never note anything (docs/decisions/0160). */
+static int ps_history_take(ps_shared_t *shared, int32_t kind, int32_t index)
+{
+    uint8_t *backing;
+    ps_history_t *history = ps_history_of(shared, kind, index, &backing);
+    if (history == NULL) {
         return PS_OK;
     }
-    const bool image = kind == PS_SLOT_IMAGE;
-    uint8_t *backed = &shared->times_backed[image ? shared->n_publications + index : index];
-    const ps_time_table_t *times =
-        (image ? shared->image_times : shared->publication_times) + index;
-    const ps_index_ring_t *ring = (image ? shared->image_rings : shared->publication_rings) + index;
-    int code = PS_OK;
-    if (*backed == 0) {
-        code =
-            ps_file_reserve_in(shared->path, (const uint8_t *)times - shared->base, sizeof *times);
+    if (*backing != PS_BACKING_THERE) {
+        const int code = ps_file_reserve_in(shared->path, (const uint8_t *)history - shared->base,
+                                            sizeof *history);
+        if (code != PS_OK) {
+            return code;
+        }
     }
-    if (code == PS_OK && *backed == 0 && index >= PS_RINGS_BACKED) {
-        code = ps_file_reserve_in(shared->path, (const uint8_t *)ring - shared->base, sizeof *ring);
+    if (*backing != PS_BACKING_HOLE) {
+        memset(&history->ring, 0, sizeof history->ring);
+        ps_times_reset(&history->times);
     }
-    if (code == PS_OK) {
-        *backed = 1;
+    *backing = PS_BACKING_THERE;
+    return PS_OK;
+}
+
+/* If the file system cannot release memory, it stays for the slot's next owner. */
+static void ps_history_release(ps_shared_t *shared, int32_t kind, int32_t index)
+{
+    uint8_t *backing;
+    ps_history_t *history = ps_history_of(shared, kind, index, &backing);
+    if (history != NULL && *backing != PS_BACKING_HOLE &&
+        madvise(history, sizeof *history, MADV_REMOVE) == 0) {
+        *backing = PS_BACKING_HOLE;
     }
-    return code;
 }
 
 int32_t ps_slot_allocate(ps_shared_t *shared, int32_t kind, int64_t id)
@@ -407,12 +415,12 @@ int32_t ps_slot_allocate(ps_shared_t *shared, int32_t kind, int64_t id)
     for (int32_t index = 0; index < slots.count; index++) {
         _Atomic int64_t *cell = ps_slot_id_cell(&slots, index);
         if (atomic_load_explicit(cell, memory_order_relaxed) == 0) {
-            const int code = ps_slot_reserve(shared, kind, index);
+            const int code = ps_history_take(shared, kind, index);
             if (code != PS_OK) {
                 return code;
             }
             ps_slot_reset(shared, kind, &slots, index);
-            /* Release: who sees the id sees the zeroed slot. */
+            /* Release: a process that sees the id sees the zeroed slot. */
             atomic_store_explicit(cell, id, memory_order_release);
             return index;
         }
@@ -420,29 +428,11 @@ int32_t ps_slot_allocate(ps_shared_t *shared, int32_t kind, int64_t id)
     return ps_fail(PS_E_NO_SPACE, "all %d slots of kind %d are taken", slots.count, kind);
 }
 
-/* Gives the memory of a time table back: a flood of images would keep 80 KiB for each.  The tables
- * of the first slots stay. */
-static void ps_slot_release(ps_shared_t *shared, int32_t kind, int32_t index)
-{
-    const bool image = kind == PS_SLOT_IMAGE;
-    if ((!image && kind != PS_SLOT_PUBLICATION) || index < PS_RINGS_BACKED) {
-        return;
-    }
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    const ps_time_table_t *times =
-        (image ? shared->image_times : shared->publication_times) + index;
-    const uintptr_t from = ((uintptr_t)times + page - 1) & ~(page - 1);
-    const uintptr_t to = (uintptr_t)(times + 1) & ~(page - 1);
-    if (madvise((void *)from, to - from, MADV_REMOVE) == 0) {
-        shared->times_backed[image ? shared->n_publications + index : index] = 0;
-    }
-}
-
 void ps_slot_free(ps_shared_t *shared, int32_t kind, int32_t index)
 {
     const ps_slots_t slots = ps_slots_of(shared, kind);
     if (index >= 0 && index < slots.count && !shared->read_only) {
-        ps_slot_release(shared, kind, index);
+        ps_history_release(shared, kind, index);
         atomic_store_explicit(ps_slot_id_cell(&slots, index), 0, memory_order_release);
     }
 }
@@ -496,7 +486,7 @@ int ps_slot_read_image(const ps_shared_t *shared, int32_t image_slot, ps_image_v
 
 /* ---- waking clients -------------------------------------------------------------------------- */
 
-/* The slow half of a wake-up: a thread sleeps, or a loop of events watches. */
+/* The slow half of a wake-up, for a sleeping thread or a watching event loop. */
 static __attribute__((noinline)) void wake_waiting(ps_shared_t *shared, int32_t index,
                                                    uint64_t waiting)
 {
@@ -541,7 +531,7 @@ void ps_wake_client_fenced(ps_shared_t *shared, int32_t client_slot)
     }
 }
 
-/* The fetch-add in the fenced form is the fence of this one. */
+/* The fetch-add of the called function is the fence. */
 void ps_wake_client(ps_shared_t *shared, int32_t client_slot)
 {
     ps_wake_client_fenced(shared, client_slot);

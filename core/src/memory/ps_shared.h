@@ -14,12 +14,12 @@
  *   | image slots      |
  *   | subscriber slots |
  *   | group slots      |
- *   | index rings      |          one per publication slot, then one per image slot
+ *   | histories        |          one per publication slot, then one per image slot; whole pages
  *   +------------------+
  *
- * One writer per cache line; each line names it.  Everything another process wrote is checked
- * before use.  A slot is free when its id is 0; ids are release-stored last by the conductor.
- */
+ * Each cache line has one writer, named by its comment. A value that another process wrote is
+ * checked before use. A slot is free when its id is 0; ids are release-stored last by the
+ * conductor. */
 #ifndef PS_SHARED_H
 #define PS_SHARED_H
 
@@ -43,10 +43,13 @@ typedef struct ps_shared_header {
     uint32_t header_bytes;
     int32_t clients, publications, images, subscribers, groups, index_entries;
     uint32_t client_bytes, publication_bytes, image_bytes, subscriber_bytes, group_bytes,
-        ring_bytes, times_bytes;
+        history_bytes;
     uint64_t dirty_offset, client_offset, publication_offset, image_offset, subscriber_offset,
-        group_offset, ring_offset, times_offset, file_bytes;
+        group_offset, history_offset, file_bytes;
 } ps_shared_header_t;
+
+#define PS_PRESSURE_STALE_NS INT64_C(500000000)
+#define PS_RETRY_MOST_NS     INT64_C(1000000000)
 
 typedef struct ps_driver_slot {
     /* line group: conductor */
@@ -63,7 +66,8 @@ typedef struct ps_driver_slot {
     alignas(PS_LINE) _Atomic uint32_t sender_parked;
     /* line: receiver */
     alignas(PS_LINE) _Atomic uint32_t receiver_parked;
-    /* line: governor (reserved) */
+    /* line: sender. The governor's word, its time, and what it causes; a word that is older than
+     * PS_PRESSURE_STALE_NS counts as 0. */
     alignas(PS_LINE) _Atomic uint32_t pressure_ppm;
     _Atomic int64_t pressure_ns;
     _Atomic int64_t retry_after_ns;
@@ -71,8 +75,11 @@ typedef struct ps_driver_slot {
     _Atomic int64_t status_interval_ns;
 } ps_driver_slot_t;
 
-/* In the upper half, where a client that knows nothing of it never writes. */
+/* In the upper half, which older clients never write. */
 #define PS_WATCHED (UINT64_C(1) << 32)
+
+/* Threads of a client that take credits at the same time; further threads share these places. */
+enum { PS_CLIENT_SPENDS = 8 };
 
 typedef struct ps_client_slot {
     /* line group: conductor */
@@ -81,31 +88,38 @@ typedef struct ps_client_slot {
     int64_t uid;
     uint64_t epoch;
     char name[96];
-    /* line: everyone who wakes (fetch_add) */
+    /* line: every waker (fetch_add) */
     alignas(PS_LINE) _Atomic uint32_t futex_word;
-    /* line: client.  Low half: threads asleep or about to sleep on futex_word.  PS_WATCHED: the
-     * next wake-up is to be written to the client's eventfd; the waker that clears it writes.
-     * One word, so that a waker looks once (seq_cst pair with futex_word). */
+    /* line: client. Low half: number of threads asleep or about to sleep on futex_word. PS_WATCHED:
+     * the next waker clears the flag and writes the client's eventfd. Both are in one word, so that
+     * a waker needs one load (seq_cst pair with futex_word). */
     alignas(PS_LINE) _Atomic uint64_t waiting;
     _Atomic uint64_t claims_lost; /* commits that found their frame unblocked */
+    /* line: client. Credits that a thread of the client takes just now: publication slot + 1 in the
+     * low half, their number in the high half; 0: none. A thread stores it before it takes them,
+     * and clears it when its frames are claimed, so that the sender never counts them as lost. */
+    alignas(PS_LINE) _Atomic uint64_t spends[PS_CLIENT_SPENDS];
 } ps_client_slot_t;
+
+/* How publishers of a stream are admitted. */
+enum ps_metered { PS_METERED_RATE = 1, PS_METERED_CREDITS = 2 };
 
 /* The words of a ps_holder_t (ps_account.h). */
 #define PS_HOLDER_WORDS 16
 
-/* An entry of the sketch of culprits: blocked_ns is at most error_ns too much.  who: the first
- * words of a ps_holder_t. */
+/* An entry of the sketch of culprits: blocked_ns exceeds the true time by at most error_ns. who:
+ * the first words of a ps_holder_t. */
 typedef struct ps_culprit {
     _Atomic int64_t
-        id; /* receiver id or client id; 0: free, in the last entry all that are unknown */
+        id; /* receiver id or client id; 0: free, or in the last entry all unknown culprits */
     _Atomic int64_t blocked_ns;
     _Atomic int64_t error_ns;
     _Atomic uint64_t who[4];
 } ps_culprit_t;
 
-/* Why a publication is in the ready set: there is something to read, or only something to check
- * (a publisher waits for room, a reader made some).  Readers are woken for the first alone.  HOT is
- * the sender's: it checks the stream by itself, and need not be told (docs/decisions/0020). */
+/* Why a publication is in the ready set. DATA: new frames; the sender also wakes readers. CHECK: a
+ * publisher waits for room, or a reader released some. HOT, set by the sender: the sender checks
+ * the stream in every cycle, so publishers need not notify it (docs/decisions/0020). */
 enum ps_dirty_flag { PS_DIRTY_NOT = 0, PS_DIRTY_DATA = 1, PS_DIRTY_CHECK = 2, PS_DIRTY_HOT = 3 };
 
 typedef struct ps_publication_slot {
@@ -115,54 +129,72 @@ typedef struct ps_publication_slot {
     int32_t session_id;
     int32_t stream_id;
     char strategy[PS_STRATEGY_BYTES]; /* flow control as the channel states it */
-    /* line: publishers (any client) and sender.  dirty: ps_dirty_flag.  DATA and LOOK: in the ready
-     * set; set with seq_cst exchange after a commit, then the bit in the bitmap; cleared by the
-     * sender BEFORE it checks the log. */
+    /* line: publishers (any client) and sender. dirty: ps_dirty_flag. DATA and CHECK: the
+     * publication is in the ready set. A publisher sets the flag with a seq_cst exchange after a
+     * commit, then the bit in the bitmap. The sender clears the flag BEFORE it checks the log. */
     alignas(PS_LINE) _Atomic uint32_t dirty;
     _Atomic uint32_t want_room; /* a client sleeps until the limit moves */
-    /* Sender.  1: publishers take an ordinal below ordinal_limit for each message.  Constant while
-     * the publication exists; a daemon that does not know it leaves 0. */
+    /* Sender. ps_metered: publishers take an ordinal below ordinal_limit for each message. The bit
+     * for credits changes when the first receiver grants and the last one stops. */
     _Atomic uint32_t metered;
-    _Atomic int64_t ordinal_limit;
+    _Atomic uint32_t never_throttle; /* sender: 1: the governor does not throttle it; constant */
+    _Atomic int64_t ordinal_limit;   /* in counts of `spend` */
+    /* Sender. Takes the place of pub-lmt while the stream has credits: pub-lmt then stays where it
+     * was, so that each publisher meets it and learns of the credits. */
+    _Atomic int64_t credited_limit;
     /* line: publishers */
     alignas(PS_LINE) _Atomic int64_t published_ordinal;
     _Atomic uint64_t spend; /* ps_spend.h; used by metered streams */
     /* lines: sender */
     alignas(PS_LINE) _Atomic int64_t sent_ordinal;
-    _Atomic int64_t credit_limit;
+    _Atomic int64_t credit_limit;   /* granted message ordinals; INT64_MAX: no receiver grants */
+    _Atomic int64_t credit_refused; /* statements of receivers that were absurd or too old */
+    _Atomic int64_t credit_base;    /* count of `spend` at ordinal 0 of the stream */
     _Atomic int64_t rate_bytes_per_s;
     _Atomic int64_t tokens_bytes;
     _Atomic int64_t enqueued_ns;
     _Atomic int32_t base_priority;
     _Atomic int32_t effective_priority;
     _Atomic int64_t last_consumed_ns;
-    /* consumers (spy, IPC) kick the sender when they release to or past this; INT64_MAX = no
+    /* IPC with credits: messages counted up to this position */
+    alignas(PS_LINE) _Atomic int64_t counted_position;
+    _Atomic int64_t counted_ordinal;
+    /* a reader (spy, IPC) that releases to or past this position wakes the sender; INT64_MAX: none
      * need */
     alignas(PS_LINE) _Atomic int64_t wake_position;
-    /* The account of time held (ps_account.c): consistent while the sequence is even and the same
-     * before and after. */
+    /* The account of time blocked (ps_account.c). A reader's copy is consistent if the sequence was
+     * even and equal before and after the copy. */
     alignas(PS_LINE) _Atomic uint32_t account_sequence;
     _Atomic int32_t cause; /* ps_cause binding now */
     _Atomic int64_t cause_since_ns;
     _Atomic int64_t cause_culprit;
     _Atomic uint64_t holder[PS_HOLDER_WORDS]; /* of cause_culprit */
-    _Atomic int32_t last_cause;               /* that bound, and since when */
+    _Atomic int32_t last_cause;               /* the last cause that bound */
     _Atomic int64_t last_cause_ns;            /* 0 never */
     _Atomic int64_t blocked_ns[PS_CAUSE_COUNT];
     ps_culprit_t culprits[PS_CULPRITS + 1];
-    /* lines: publishers (any client, fetch_add).  The account of refusals: offers refused, by the
-     * cause that bound then, and the time from a publisher's first refusal to its next success. */
+    /* lines: publishers (any client, fetch_add). The account of refusals: number of refused offers
+     * by the cause that bound, and the time from a publisher's first refusal to its next
+     * success. */
     alignas(PS_LINE) _Atomic int64_t refused[PS_CAUSE_COUNT];
     _Atomic int64_t refused_ns;
     _Atomic int64_t refused_episodes;
-    /* reserved: policy state */
-    alignas(PS_LINE) _Atomic int64_t depth_bytes;
-    _Atomic int64_t peak_bytes;
-    _Atomic int32_t watermark_state;
-    _Atomic int64_t episodes;
-    _Atomic int64_t drained;
-    _Atomic int64_t dropped_messages;
-    _Atomic int64_t dropped_bytes;
+    /* line: publishers and sender (read-modify-write): ps_policy.h */
+    alignas(PS_LINE) _Atomic uint64_t policy_word;
+    /* line: publishers (any client, fetch_add) */
+    alignas(PS_LINE) _Atomic int64_t dropped_bytes;
+    _Atomic int64_t failures; /* under ps-policy=error */
+    /* line: sender */
+    alignas(PS_LINE) _Atomic int32_t policy; /* ps_policy; constant while the publication exists */
+    _Atomic int64_t dropped_stated;          /* of the messages in policy_word, modulo 2^48 */
+    /* line: sender.  State, times and episodes change under account_sequence. */
+    alignas(PS_LINE) _Atomic int64_t depth_bytes; /* that publishers are ahead, at the last turn */
+    _Atomic int64_t peak_bytes;                   /* the most of it */
+    _Atomic int32_t watermark_state;              /* ps_watermark */
+    _Atomic int64_t episodes;                     /* times that the depth was reached */
+    _Atomic int64_t drained;                      /* messages sent or read in these episodes */
+    _Atomic int64_t pressed_since_ns;             /* 0: below the low watermark since */
+    _Atomic int64_t pressed_ns;                   /* sum of the ended episodes */
 } ps_publication_slot_t;
 
 typedef struct ps_image_slot {
@@ -179,8 +211,8 @@ typedef struct ps_image_slot {
     _Atomic int64_t rtt_ns;
     _Atomic int64_t limiting_client;
     _Atomic int64_t congestion_window; /* bytes; 0: no such bound */
-    _Atomic int64_t lost_bytes;        /* in all gaps that ever opened */
-    /* receiver: a subscriber that releases to or past this kicks the receiver if it is parked */
+    _Atomic int64_t lost_bytes;        /* in all gaps since the image began */
+    /* receiver: a subscriber that releases to or past this position wakes a parked receiver */
     alignas(PS_LINE) _Atomic int64_t wake_position;
 } ps_image_slot_t;
 
@@ -191,9 +223,23 @@ typedef struct ps_subscriber_slot {
     alignas(PS_LINE) _Atomic int64_t delivered; /* client */
     _Atomic int64_t released;
     _Atomic int64_t gap_sequence_seen;
+    _Atomic int64_t credit_passed;   /* messages that polls went past since the join */
+    _Atomic int64_t credit_returned; /* of these, how many credits were returned */
+    _Atomic int64_t credit_leaked;   /* of these, how many were lost with their handles */
+    _Atomic int32_t relayed_to; /* of a relay: slot of the publication that it feeds, + 1; 0 none */
     alignas(PS_LINE) _Atomic uint32_t lagged; /* daemon */
     _Atomic int64_t skip_to;
     _Atomic int64_t gap_sequence;
+    /* line: the agent that the reader belongs to (ps_credit.h) */
+    alignas(PS_LINE) _Atomic int64_t credits; /* N, 0: grants none */
+    _Atomic int64_t credit_burst;
+    _Atomic int64_t credit_base;    /* ordinal of the stream at the reader's join; valid with an
+                                     * epoch */
+    _Atomic int64_t credit_granted; /* messages since the join that are granted */
+    _Atomic int64_t credit_final;   /* messages since the join, -1: not known */
+    _Atomic int64_t credit_wake;    /* a client that has returned this number wakes the agent */
+    _Atomic uint32_t credit_epoch;  /* 0: none yet */
+    _Atomic int32_t credit_state;   /* ps_credit_state */
 } ps_subscriber_slot_t;
 
 typedef struct ps_group_slot {
@@ -204,8 +250,8 @@ typedef struct ps_group_slot {
 } ps_group_slot_t;
 
 /* Index ring: written by the sender (publication) or receiver (image), newest at count - 1.
- * A reader copies entries, fences (acquire) and checks count again: those that are not among the
- * latest PS_INDEX_ENTRIES - 1 then may have been written over. */
+ * A reader copies entries, fences (acquire) and checks count again: entries that are then not among
+ * the latest PS_INDEX_ENTRIES - 1 may have been overwritten. */
 typedef struct ps_index_entry {
     _Atomic int64_t position;
     _Atomic int64_t ordinal;
@@ -216,13 +262,24 @@ typedef struct ps_index_ring {
     alignas(PS_LINE) ps_index_entry_t entries[PS_INDEX_ENTRIES];
 } ps_index_ring_t;
 
-/* One more entry.  Its one writer; constant time. */
+/* The past of a stream, as its agent notes it.  Whole pages, so that the memory of a slot that is
+ * freed goes back without its neighbours'. */
+enum { PS_HISTORY_PAGE = 4096 };
+#define PS_HISTORY_USED ((sizeof(ps_index_ring_t)) + (sizeof(ps_time_table_t)))
+typedef struct ps_history {
+    ps_index_ring_t ring;
+    ps_time_table_t times;
+    uint8_t unused[PS_HISTORY_PAGE - PS_HISTORY_USED % PS_HISTORY_PAGE];
+} ps_history_t;
+_Static_assert(sizeof(ps_history_t) % PS_HISTORY_PAGE == 0, "whole pages");
+
+/* Appends an entry. Only the ring's writer calls it; constant time. */
 static inline void ps_index_append(ps_index_ring_t *ring, int64_t position, int64_t ordinal,
                                    int64_t time_ns)
 {
     const uint64_t count = atomic_load_explicit(&ring->count, memory_order_relaxed);
     ps_index_entry_t *entry = &ring->entries[count % PS_INDEX_ENTRIES];
-    /* Release: a reader that meets these stores finds the latest count at least. */
+    /* Release: a reader that sees these stores also sees the count before them. */
     atomic_thread_fence(memory_order_release);
     atomic_store_explicit(&entry->position, position, memory_order_relaxed);
     atomic_store_explicit(&entry->ordinal, ordinal, memory_order_relaxed);
@@ -242,14 +299,13 @@ struct ps_shared {
     ps_image_slot_t *images;
     ps_subscriber_slot_t *subscribers;
     ps_group_slot_t *groups;
-    ps_index_ring_t *publication_rings;
-    ps_index_ring_t *image_rings;
-    ps_time_table_t *publication_times;
-    ps_time_table_t *image_times;
-    uint8_t *times_backed; /* of this process: the tables that have memory; images behind */
+    ps_history_t *publication_histories;
+    ps_history_t *image_histories;
+    uint8_t *backing; /* of each history, as this process knows it (ps_shared.c); images behind */
     int32_t n_clients, n_publications, n_images, n_subscribers, n_groups; /* trusted copies */
     int32_t read_only;
-    _Atomic int32_t *watch_fds; /* by client slot: eventfd for PS_WATCHED, borrowed; -1: none */
+    _Atomic int32_t *watch_fds; /* by client slot: eventfd to write when PS_WATCHED is set,
+                                 * borrowed; -1: none */
     char path[4096];            /* of the file */
 };
 

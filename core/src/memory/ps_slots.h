@@ -8,6 +8,7 @@
 
 #include <stdint.h>
 
+#include "ps_credit_view.h"
 #include "ps_pressure_view.h"
 
 typedef struct ps_shared ps_shared_t;
@@ -29,13 +30,13 @@ typedef struct ps_shared_params {
 
 int ps_shared_create(const ps_shared_params_t *params, ps_shared_t **out);
 int ps_shared_open(const char *directory, int32_t read_only, ps_shared_t **out);
-/* Makes an opened penstock.dat of a dead daemon the caller's: slots stay, the identity of params
- * comes in, no agent is parked, the state is STARTING.  No agent runs. */
+/* Adopts the opened penstock.dat of a dead daemon: slots stay, the identity becomes that of params,
+ * no agent is parked, the state is STARTING. No agent runs. */
 void ps_shared_adopt(ps_shared_t *shared, const ps_shared_params_t *params);
 void ps_shared_close(ps_shared_t *shared);
-/* The layout of penstock.dat: raised when what it holds changes.  A daemon of one layout refuses
- * the directory of another. */
-enum ps_shared_layout { PS_SHARED_VERSION = 2 };
+/* Version of the layout of penstock.dat; raised when the layout changes. A daemon refuses a
+ * directory with another version. */
+enum ps_shared_layout { PS_SHARED_VERSION = 5 };
 enum ps_driver_state { PS_DRIVER_STARTING = 0, PS_DRIVER_RUNNING = 1, PS_DRIVER_STOPPED = 2 };
 void ps_shared_set_state(ps_shared_t *shared, int32_t state);
 int32_t ps_shared_state(const ps_shared_t *shared);
@@ -50,36 +51,48 @@ enum ps_slot_kind {
     PS_SLOT_SUBSCRIBER = 4,
     PS_SLOT_GROUP = 5
 };
-/* Takes a free slot, zeroes it, stores id.  Returns the index or PS_E_NO_SPACE. */
+/* Takes a free slot, zeroes it, gives its history memory, stores id.  Returns the index,
+ * PS_E_NO_SPACE, PS_E_SYSTEM.  ps_slot_free returns that memory: no agent uses the slot then. */
 int32_t ps_slot_allocate(ps_shared_t *shared, int32_t kind, int64_t id);
 void ps_slot_free(ps_shared_t *shared, int32_t kind, int32_t index);
 int32_t ps_slot_count(const ps_shared_t *shared, int32_t kind);
 int64_t ps_slot_id(const ps_shared_t *shared, int32_t kind, int32_t index); /* 0: free */
 void ps_slot_describe_client(ps_shared_t *shared, int32_t index, int64_t pid, int64_t uid,
                              const char *name);
-/* Bumps a client's futex word and wakes it. Any thread. */
+/* Advances a client's futex word and wakes the client. Any thread. */
 void ps_slot_wake_client(ps_shared_t *shared, int32_t index);
-/* The eventfd that wakes the client in a slot while it watches: non-blocking, borrowed, -1: none.
- * An agent may write to it until all have ended: a number that was given stays open till then, and
- * another eventfd is put in its place by dup2.  Any thread. */
+/* Sets the eventfd that wakes the client in a slot while it watches: non-blocking, borrowed, -1:
+ * none. Agents may write to fd until they end, so the caller keeps the descriptor open and replaces
+ * the eventfd behind it with dup2. Any thread. */
 void ps_slot_watch_client(ps_shared_t *shared, int32_t index, int32_t fd);
 
-/* Both accounts of a publication slot.  Returns PS_OK, or PS_E_AGAIN with out as it was but stale
- * set: the sender wrote in each of eight tries.  PS_E_INVALID.  Any thread. */
+/* Copies both accounts of a publication slot. Returns PS_OK. PS_E_AGAIN: the sender wrote during
+ * each of eight tries; *out is unchanged but for stale = 1. PS_E_INVALID. Any thread. */
 int ps_slot_read_pressure(const ps_shared_t *shared, int32_t publication_slot,
                           ps_pressure_view_t *out);
 enum ps_strategy_bytes { PS_STRATEGY_BYTES = 64 };
 
-/* The path of an image as its slot shows it, read without lock. */
+/* Credits of one reader: what it grants, and the state of a withhold. */
+enum ps_credit_state {
+    PS_CREDIT_NONE = 0,
+    PS_CREDIT_GRANTING = 1,
+    PS_CREDIT_FREEZING = 2,   /* withheld, and the sender has not acknowledged it */
+    PS_CREDIT_FROZEN = 3,     /* the sender admits no message; claims may be open */
+    PS_CREDIT_SETTLED = 4,    /* nothing beyond `final` will come before the resume */
+    PS_CREDIT_UNSUPPORTED = 5 /* the sender knows no credits, or its message count is unknown */
+};
+int ps_slot_read_credit(const ps_shared_t *shared, int32_t subscriber_slot, ps_credit_view_t *out);
+
+/* State of an image from its slot, read without a lock. */
 typedef struct ps_image_view {
     int64_t id; /* 0: the slot is free */
     int32_t session_id;
     int32_t stream_id;
     int32_t gaps;              /* open now */
-    int32_t fill_ppm;          /* unread of what the receiver takes */
-    int64_t lost_bytes;        /* in all gaps that ever opened */
+    int32_t fill_ppm;          /* unread bytes / capacity of the receiver, parts per million */
+    int64_t lost_bytes;        /* in all gaps since the image began */
     int64_t rtt_ns;            /* smoothed, 0 unknown */
-    int64_t window_bytes;      /* last granted */
+    int64_t window_bytes;      /* last advertised */
     int64_t congestion_window; /* bytes, 0: no such bound */
 } ps_image_view_t;
 int ps_slot_read_image(const ps_shared_t *shared, int32_t image_slot, ps_image_view_t *out);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_spend.h: the word in which the publishers of one stream count the messages that they were
- * admitted to publish (docs/decisions/0082).
+ * ps_spend.h: the word in which the publishers of one stream count the messages that the stream's
+ * rate has admitted (docs/decisions/0082).
  *
  *   63        62 .. 48   47 .. 0
  *   revoked | epoch    | spent: messages admitted in all, modulo 2^48
  *
- * A publisher spends before it reserves space, and returns what it did not commit.  The sender
- * states up to which ordinal it admits; both sides compare modulo 2^48, so the count may wrap.
- * Epoch and revoked are for credits: a spend of one epoch is never returned into another.
- */
+ * A publisher takes ordinals before it reserves space, and returns those that it did not commit.
+ * The sender states the ordinal up to which it admits messages. Both sides compare modulo 2^48, so
+ * the count may wrap. Epoch and revoked are for credits (docs/decisions/0240): the sender
+ * begins an epoch when it lowers the limit. While revoked, no publisher takes an ordinal. */
 #ifndef PS_SPEND_H
 #define PS_SPEND_H
 
@@ -21,14 +21,15 @@ enum { PS_SPENT_BITS = 48, PS_SPEND_TRIES = 1024 };
 #define PS_SPENT_MASK    ((UINT64_C(1) << PS_SPENT_BITS) - 1)
 #define PS_SPEND_REVOKED (UINT64_C(1) << 63)
 
-/* The count that has these low bits and is nearest to `near`. */
+/* Returns the count with these low bits that is nearest to `near`. */
 static inline int64_t ps_spent_near(uint64_t word, int64_t near)
 {
     const uint64_t ahead = (word - (uint64_t)near) << (64 - PS_SPENT_BITS);
     return near + ((int64_t)ahead >> (64 - PS_SPENT_BITS));
 }
 
-/* Messages between the word and limit; 0: none, or the right to spend was revoked. */
+/* Returns the number of messages from the count to limit; 0: none, or the right to take ordinals
+ * was revoked. */
 static inline int64_t ps_spend_room(uint64_t word, int64_t limit)
 {
     const int64_t room = limit - ps_spent_near(word, limit);
@@ -45,8 +46,9 @@ static inline uint64_t ps_spend_moved(uint64_t word, int64_t by)
     return (word & ~PS_SPENT_MASK) | ((word + (uint64_t)by) & PS_SPENT_MASK);
 }
 
-/* Spends up to `wanted` (> 0) below limit: how many, 0 none, -1: other publishers were in the way
- * every time, try again.  *epoch: of the spend.  alone: this thread is the only writer. */
+/* Takes up to `wanted` (> 0) ordinals below limit. Returns the number taken; 0: none left; -1:
+ * other publishers changed the word at every try, call again. *epoch: epoch of these ordinals.
+ * alone: this thread is the only writer. */
 static inline int64_t ps_spend(_Atomic uint64_t *cell, int64_t limit, int64_t wanted, bool alone,
                                uint32_t *epoch)
 {
@@ -70,8 +72,56 @@ static inline int64_t ps_spend(_Atomic uint64_t *cell, int64_t limit, int64_t wa
     return -1;
 }
 
-/* Returns what was spent and not published.  Nothing happens if the epoch has changed, since the
- * new one began with a new count. */
+/* As ps_spend of several publishers, for credits. The sender that lowers the limit stores the lower
+ * one, then changes the word: an exchange that succeeds after that has read the lower limit. */
+static inline int64_t ps_spend_credits(_Atomic uint64_t *cell, const _Atomic int64_t *limit,
+                                       int64_t wanted)
+{
+    uint64_t word = atomic_load_explicit(cell, memory_order_acquire);
+    for (int32_t i = 0; i < PS_SPEND_TRIES; i++) {
+        const int64_t room = ps_spend_room(word, atomic_load_explicit(limit, memory_order_acquire));
+        const int64_t taken = room < wanted ? room : wanted;
+        if (taken == 0) {
+            return 0;
+        }
+        if (atomic_compare_exchange_weak_explicit(cell, &word, ps_spend_moved(word, taken),
+                                                  memory_order_acq_rel, memory_order_acquire)) {
+            return taken;
+        }
+    }
+    return -1;
+}
+
+/* Returns credits that were taken and not published, in whichever epoch. */
+static inline void ps_spend_return_credits(_Atomic uint64_t *cell, int64_t count)
+{
+    uint64_t word = atomic_load_explicit(cell, memory_order_relaxed);
+    for (int32_t i = 0; i < PS_SPEND_TRIES; i++) {
+        if (atomic_compare_exchange_weak_explicit(cell, &word, ps_spend_moved(word, -count),
+                                                  memory_order_acq_rel, memory_order_relaxed)) {
+            return;
+        }
+    }
+}
+
+/* Begins a new epoch of credits, revoked or not. Returns the word before it; the count in it is
+ * what publishers have taken. *done: false, call again: publishers changed the word at every
+ * try. */
+static inline uint64_t ps_spend_begin(_Atomic uint64_t *cell, bool revoked, bool *done)
+{
+    uint64_t word = atomic_load_explicit(cell, memory_order_relaxed);
+    *done = false;
+    for (int32_t i = 0; i < PS_SPEND_TRIES && !*done; i++) {
+        const uint64_t epoch = (uint64_t)((ps_spend_epoch(word) + 1) & 0x7FFF) << PS_SPENT_BITS;
+        const uint64_t next = (word & PS_SPENT_MASK) | epoch | (revoked ? PS_SPEND_REVOKED : 0);
+        *done = atomic_compare_exchange_weak_explicit(cell, &word, next, memory_order_acq_rel,
+                                                      memory_order_relaxed);
+    }
+    return word;
+}
+
+/* Returns ordinals that were taken and not published. Does nothing if the epoch has changed,
+ * because the new epoch began with a new count. */
 static inline void ps_spend_return(_Atomic uint64_t *cell, int64_t count, bool alone,
                                    uint32_t epoch)
 {

@@ -22,14 +22,14 @@ void ps_times_reset(ps_time_table_t *table)
     }
 }
 
-/* Whether the newest entry still takes in what came at these. */
+/* Returns true if the newest entry can be extended by this position and time. */
 static bool stretches(const ps_time_level_t *level, int32_t number, int64_t position,
                       int64_t time_ns, int64_t term_length)
 {
     if (number == PS_TIMES_LEVELS - 1) {
         return position - level->first_position < term_length / PS_TIMES_PARTS;
     }
-    /* A clock that was set back begins an entry. */
+    /* After the clock was set back, a new entry begins. */
     return (uint64_t)(time_ns - level->first_ns) < (uint64_t)PS_TIMES_SPAN_NS << (2 * number);
 }
 
@@ -54,7 +54,7 @@ void ps_times_note(ps_time_table_t *table, int64_t position, int64_t time_ns, in
         const int64_t closed_first_ns = level->first_ns;
         const int64_t closed_first_position = level->first_position;
         entry = entry_of(level, count);
-        /* Release: a reader that meets these stores finds the latest count at least. */
+        /* Release: a reader that sees these stores also sees the count before them. */
         atomic_thread_fence(memory_order_release);
         atomic_store_explicit(&entry->time_ns, time_ns, memory_order_relaxed);
         atomic_store_explicit(&entry->position, position, memory_order_relaxed);
@@ -81,8 +81,8 @@ typedef struct ps_time_walk {
     bool done;
 } ps_time_walk_t;
 
-/* Goes back through a level, from what finer levels left.  Foreign memory is checked: only falling
- * positions are taken. */
+/* Walks back through a level, from the point that finer levels reached. Only falling positions are
+ * accepted, because another process wrote the table. */
 static void walk_level(ps_time_walk_t *walk, const ps_time_level_t *level)
 {
     const uint64_t count = atomic_load_explicit(&level->count, memory_order_acquire);
@@ -97,7 +97,8 @@ static void walk_level(ps_time_walk_t *walk, const ps_time_level_t *level)
             .time_ns = atomic_load_explicit(&cell->time_ns, memory_order_relaxed),
         };
         number--;
-        /* What was written over while we came here is left out; the next level has it. */
+        /* Entries that the writer overwrote during the walk are left out; the next level has
+         * them. */
         atomic_thread_fence(memory_order_acquire);
         const uint64_t now = atomic_load_explicit(&level->count, memory_order_relaxed);
         if (number + PS_TIMES_ENTRIES <= now) {
@@ -107,14 +108,14 @@ static void walk_level(ps_time_walk_t *walk, const ps_time_level_t *level)
             walk->done = true;
         } else if (walk->count == before && before > 0 &&
                    point.position >= walk->points[before - 1].position) {
-            continue; /* finer levels told that */
+            continue; /* a finer level has this time */
         } else if (walk->count > 0 && point.position >= walk->points[walk->count - 1].position) {
             if (point.position > walk->points[walk->count - 1].position) {
-                break; /* only a stranger writes that */
+                break; /* not written by the table's writer */
             }
-            walk->points[walk->count - 1] = point; /* a successor noted it once more */
+            walk->points[walk->count - 1] = point; /* the next daemon noted the position again */
         } else {
-            /* Of those at the end or beyond it the lowest is enough. */
+            /* Of the points at the end or beyond, the lowest is enough. */
             const bool beyond = walk->count > 0 && point.position >= walk->end;
             walk->points[beyond ? 0 : walk->count++] = point;
         }

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_times.h: when a stream reached its positions, for the whole of what its log retains.  One
- * table a publication (its sender writes it) and one an image (its receiver).
+ * ps_times.h: the times at which a stream reached its positions, for all data that its log retains.
+ * Each publication has one table, written by the sender, and each image one, written by the
+ * receiver.
  *
- * A table has levels.  Level 0 has an entry for each millisecond in which the stream moved; each
- * next level takes the entries that the level before it has closed, four times coarser.  The last
- * level goes by bytes, a 256th of a term an entry, so that it covers two terms however long the
- * stream rested.  An entry is (position, time): the stream was there at that time at the latest.
- * It is stretched while the stream moves on within its span, so a rest always lies between entries.
+ * A table has levels. Level 0 has an entry for each millisecond in which the stream moved; each
+ * further level is four times coarser and takes the entries that the level before it has closed.
+ * The last level has an entry for each 256th of a term, so it covers two terms even if the stream
+ * was idle for long. An entry (position, time) states that the stream had reached the position at
+ * that time. While the stream moves within an entry's span, the writer extends the entry, so an
+ * idle time always lies between entries.
  *
- * Bound: what arrived `age` ago is known to PS_TIMES_SPAN_NS << (2 * level) of the first level
- * with age <= 384 * that span: 1 ms, or 1.1 % of the age.  Behind that: the time that a 256th of a
- * term took.
- */
+ * Error of a time: for data that arrived `age` ago, at most 1 ms or 1.1 % of the age. It is the
+ * span PS_TIMES_SPAN_NS << (2 * level) of the first level with age <= 384 * span. For older data:
+ * the time that a 256th of a term took. */
 #ifndef PS_TIMES_H
 #define PS_TIMES_H
 
@@ -34,7 +35,8 @@ typedef struct ps_time_entry {
 /* One writer; newest at count - 1. */
 typedef struct ps_time_level {
     alignas(PS_LINE) _Atomic uint64_t count;
-    int64_t first_ns, first_position; /* of the newest entry, the writer's own */
+    int64_t first_ns, first_position; /* where the newest entry begins; only the writer uses
+                                       * these */
     alignas(PS_LINE) ps_time_entry_t entries[PS_TIMES_ENTRIES];
 } ps_time_level_t;
 
@@ -42,18 +44,19 @@ typedef struct ps_time_table {
     ps_time_level_t levels[PS_TIMES_LEVELS];
 } ps_time_table_t;
 
-/* The statement of an entry. */
+/* Position and time of an entry. */
 typedef struct ps_time_point {
     int64_t position, time_ns;
 } ps_time_point_t;
 
-/* No entries: for another stream.  Its one writer. */
+/* Removes all entries, for another stream. Only the table's writer calls it. */
 void ps_times_reset(ps_time_table_t *table);
-/* The stream is at `position`, beyond all that was noted.  The table's one writer; bounded time. */
+/* Notes that the stream is at `position`, beyond all noted positions. Only the table's writer calls
+ * it; bounded time. */
 void ps_times_note(ps_time_table_t *table, int64_t position, int64_t time_ns, int64_t term_length);
-/* Points for [start, end), ascending: the first lies beyond start, the last at end or beyond, if
- * known.  Returns how many, at most capacity, which is 2 or more; of too many, neighbours in time
- * are joined.  Any thread. */
+/* Copies the points for [start, end), ascending: the first lies beyond start, the last at end or
+ * beyond, if known. Returns their number, at most capacity (>= 2); joins points that are neighbours
+ * in time if there are more. Any thread. */
 int32_t ps_times_read(const ps_time_table_t *table, int64_t start, int64_t end,
                       ps_time_point_t points[PS_TIMES_MOST], int32_t capacity);
 

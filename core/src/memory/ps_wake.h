@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ps_wake.h: ends the sleep of clients. */
+ * ps_wake.h: wakes sleeping clients. */
 #ifndef PS_WAKE_H
 #define PS_WAKE_H
 
@@ -9,7 +9,8 @@
 
 /* Wakes the client in slot if it is parked (store-load fence inside).  Any daemon thread. */
 void ps_wake_client(ps_shared_t *shared, int32_t client_slot);
-/* For one wake per batch: seq_cst fence once by the caller, then this for each client. */
+/* To wake several clients: the caller executes one seq_cst fence, then calls this for each
+ * client. */
 void ps_wake_client_fenced(ps_shared_t *shared, int32_t client_slot);
 
 #endif

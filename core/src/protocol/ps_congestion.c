@@ -8,7 +8,7 @@
 #include "ps_choices.h"
 #include "ps_error.h"
 
-enum { GRANT_PARTS = 8, SAMPLES_PER_ROUND = 10 };
+enum { GRANT_PARTS = 16, SAMPLES_PER_ROUND = 10 };
 #define RTT_INTERVAL_NS         INT64_C(1000000000)
 #define RTT_INTERVAL_LEAST_NS   INT64_C(100000)
 #define RTT_INTERVAL_UNKNOWN_NS INT64_C(10000000)
@@ -35,8 +35,8 @@ static int32_t cubic_initial_window(ps_congestion_t *congestion)
     return (int32_t)ps_cubic_window(&congestion->cubic);
 }
 
-/* The window is what lies here unread plus what may be in flight; never more than the receiver
- * takes.  The sender is told of each eighth of a window that it gains. */
+/* The window is the unread data plus in_flight, at most window_max. A status message reports each
+ * eighth of a window that the sender gains. */
 int32_t ps_congestion_grant(ps_congestion_t *congestion, const ps_congestion_input_t *input,
                             int64_t in_flight, bool *force)
 {
@@ -54,7 +54,7 @@ int32_t ps_congestion_grant(ps_congestion_t *congestion, const ps_congestion_inp
     return (int32_t)window;
 }
 
-/* The sender is told of a cut at once. */
+/* A status message reports a cut at once. */
 static int32_t cubic_on_rebuild(ps_congestion_t *congestion, const ps_congestion_input_t *input,
                                 bool *force)
 {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_congestion_custom.c: a congestion window that a class in the control plane computes
- * (docs/congestion-control.md).  The conductor hands each answer down.  The window holds until the
- * next one.  If none arrives for PS_CC_SILENT_NS, the receiver window alone applies until one does,
- * so that no stream depends on code that never answers.
- */
+ * (docs/congestion-control.md). The conductor passes each answer to the receiver. A window is valid
+ * until the next one. If no answer arrives for PS_CC_SILENT_NS, the receiver window alone applies
+ * until one does, so that no stream depends on code that never answers. */
 #include "ps_congestion.h"
 
 enum { FIRST_SEGMENTS = 10 };

@@ -72,13 +72,15 @@ void ps_cubic_init(ps_cubic_t *cubic, int64_t segment, int64_t window_max, bool 
 
 /* ---- the cubic ------------------------------------------------------------------------------- */
 
-/* Starts the time of the cubic with the plateau at `peak`. */
+/* Starts the cubic's time, with the plateau at `peak`. */
 static void start_epoch(ps_cubic_t *cubic, int64_t peak, int64_t now_ns)
 {
     const int64_t below = peak - ps_cubic_window(cubic);
     cubic->peak = peak;
     cubic->reno_q = cubic->window_q;
     cubic->epoch_ns = now_ns;
+    cubic->grown_ns = now_ns;
+    cubic->credit = 0;
     cubic->epoch_set = true;
     cubic->k_ticks = 0;
     if (below > 0) { /* K^3 = (W_max - cwnd) / C, in segments and seconds */
@@ -97,12 +99,13 @@ static int64_t cubic_at(const ps_cubic_t *cubic, int64_t elapsed_ns)
     return cubic->peak + (int64_t)(cube / (10 * TICKS_PER_S * TICKS_PER_S * TICKS_PER_S));
 }
 
-static void avoid(ps_cubic_t *cubic, int64_t bytes, int64_t now_ns)
+/* passed_ns: since the window last followed the cubic, a round trip at most. */
+static void avoid(ps_cubic_t *cubic, int64_t bytes, int64_t passed_ns, int64_t now_ns)
 {
     const int64_t window = ps_cubic_window(cubic);
     const int64_t elapsed_ns = now_ns - cubic->epoch_ns;
     int64_t target = cubic_at(cubic, elapsed_ns + cubic->smoothed_ns);
-    /* W_est grows by alpha segments a window: 9/17 until it is back where it was, then 1. */
+    /* W_est grows by alpha segments a window: 9/17 until it has reached its old value, then 1. */
     const bool back = (cubic->reno_q >> FRACTION) >= cubic->prior;
     const wide_t reno = ((wide_t)bytes * cubic->segment) << FRACTION;
     cubic->reno_q += (int64_t)(reno * (back ? 17 : 9) / 17 / window);
@@ -111,9 +114,15 @@ static void avoid(ps_cubic_t *cubic, int64_t bytes, int64_t now_ns)
         set_window(cubic, cubic->reno_q > cubic->window_q ? cubic->reno_q : cubic->window_q);
         return;
     }
+    /* RFC 9438 grows by (target - cwnd) / cwnd for each segment: by target - cwnd in a round trip.
+     * By time, the window keeps to W_cubic(t) where arrivals pause or crowd, as after a cut.  Since
+     * the cut it grows by no more than arrived since. */
     target = clamp(target, window, window + window / 2);
-    const wide_t growth = ((wide_t)(target - window) * bytes) << FRACTION;
-    set_window(cubic, cubic->window_q + (int64_t)(growth / window));
+    const wide_t way = (wide_t)(target - window) << FRACTION;
+    const wide_t credit = (wide_t)cubic->credit << FRACTION;
+    const wide_t wanted =
+        cubic->smoothed_ns > 0 ? way * passed_ns / cubic->smoothed_ns : way * bytes / window;
+    set_window(cubic, cubic->window_q + (int64_t)(wanted < credit ? wanted : credit));
 }
 
 /* ---- HyStart++ ------------------------------------------------------------------------------- */
@@ -149,7 +158,7 @@ void ps_cubic_on_rtt(ps_cubic_t *cubic, int64_t sample_ns, int64_t smoothed_ns)
             cubic->conservative_rounds = 0;
         }
     } else if (cubic->phase == PS_CUBIC_CONSERVATIVE && cubic->this_least_ns < cubic->baseline_ns) {
-        cubic->phase = PS_CUBIC_SLOW_START; /* it was a passing delay */
+        cubic->phase = PS_CUBIC_SLOW_START; /* the delay was temporary */
         cubic->baseline_ns = INT64_MAX;
     }
 }
@@ -164,16 +173,17 @@ static void end_round(ps_cubic_t *cubic, int64_t now_ns)
 
     cubic->limited = cubic->round_received >= used;
     if (!cubic->limited && cubic->epoch_set) {
-        /* Time in which the window was not tried does not count; of an epoch that began within the
-         * round, only what there was of it. */
+        /* A round in which the window did not limit the sender does not count as time. If the epoch
+         * began within the round, only its part is subtracted. */
         const int64_t epoch_ns = cubic->epoch_ns + length_ns;
         cubic->epoch_ns = epoch_ns < now_ns ? epoch_ns : now_ns;
+        cubic->grown_ns = now_ns;
     }
     if (cubic->phase == PS_CUBIC_CONSERVATIVE &&
         ++cubic->conservative_rounds >= CONSERVATIVE_ROUNDS) {
         leave_slow_start(cubic, now_ns);
     }
-    if (cubic->samples > 0) { /* a round without a sample says nothing */
+    if (cubic->samples > 0) { /* a round without a sample decides nothing */
         cubic->last_least_ns = cubic->this_least_ns;
         cubic->this_least_ns = INT64_MAX;
         cubic->samples = 0;
@@ -191,9 +201,14 @@ void ps_cubic_on_received(ps_cubic_t *cubic, int64_t bytes, int64_t now_ns)
         cubic->round_ns = now_ns;
     }
     cubic->round_received += bytes;
+    cubic->credit = clamp(cubic->credit + bytes, 0, cubic->most);
+    const int64_t passed_ns = clamp(now_ns - cubic->grown_ns, 0, cubic->smoothed_ns);
+    cubic->grown_ns = bytes > 0 ? now_ns : cubic->grown_ns;
     if (cubic->limited && bytes > 0) {
         if (cubic->phase == PS_CUBIC_AVOIDANCE) {
-            avoid(cubic, bytes, now_ns);
+            const int64_t before = ps_cubic_window(cubic);
+            avoid(cubic, bytes, passed_ns, now_ns);
+            cubic->credit = clamp(cubic->credit - ps_cubic_window(cubic) + before, 0, cubic->most);
         } else {
             const int64_t part = cubic->phase == PS_CUBIC_CONSERVATIVE ? CONSERVATIVE_DIVISOR : 1;
             set_window(cubic, cubic->window_q + (bytes << FRACTION) / part);
@@ -224,6 +239,7 @@ bool ps_cubic_on_loss(ps_cubic_t *cubic, int64_t from, int64_t granted_to, int64
     cubic->prior = window;
     set_window(cubic, cubic->window_q / 10 * 7);
     cubic->threshold = ps_cubic_window(cubic);
+    cubic->round_window = cubic->threshold; /* the sender waits until no more is in flight */
     cubic->phase = PS_CUBIC_AVOIDANCE;
     start_epoch(cubic, peak, now_ns);
     return true;

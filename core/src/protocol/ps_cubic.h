@@ -2,17 +2,16 @@
  *
  * ps_cubic.h: CUBIC (RFC 9438) with HyStart++ (RFC 9406), run by the receiver of a stream.
  *
- * The receiver steers the sender through the window of its status messages, so the roles of TCP
- * turn round: what TCP calls acknowledged is here received, and what it calls in flight is
- * granted but not received. Three things follow. A hole does not stop the window: bytes received
- * above it have left the network and are granted again, as with selective acknowledgement. A
- * congestion event is a new gap; gaps that begin below what was granted at the last event belong
- * to it. A round trip's round is told by the clock and the measured round trip, not by sequence
- * numbers.
+ * The receiver controls the sender through the window of its status messages. TCP's "acknowledged"
+ * bytes are here the received bytes, and TCP's bytes "in flight" are those that the window allows
+ * and that have not arrived. Three differences follow. A gap does not stop the window: bytes
+ * received above it have left the network, and the receiver allows as many new ones, as with
+ * selective acknowledgement. A congestion event is a new gap; gaps that begin below the limit of
+ * the last event belong to that event. The clock and the measured round trip, not sequence numbers,
+ * delimit a round.
  *
- * Pure, integers only: one history gives one window on every machine.  Windows in bytes, with 16
- * bits of fraction where they accumulate.  Owner: the receiver thread.
- */
+ * Pure, integers only: the same input gives the same window on every machine. Windows in bytes,
+ * with 16 bits of fraction where they accumulate. Owner: the receiver thread. */
 #ifndef PS_CUBIC_H
 #define PS_CUBIC_H
 
@@ -34,9 +33,11 @@ typedef struct ps_cubic {
     int64_t prior;     /* cwnd before the last event, bytes */
     int64_t reno_q;    /* W_est, bytes << 16 */
     int64_t k_ticks;   /* K, in units of 100 us */
-    int64_t epoch_ns;  /* start of the cubic's time, moved on over idle rounds */
+    int64_t epoch_ns;  /* start of the cubic's time; idle rounds move it forward */
+    int64_t grown_ns;  /* when the window last followed the cubic */
+    int64_t credit;    /* arrived since the epoch began and not grown by, bytes */
     bool epoch_set;
-    int64_t recovery; /* gaps that begin below belong to the last event */
+    int64_t recovery; /* gaps that begin below this position belong to the last event */
     bool had_event;
     /* round trip */
     int64_t smoothed_ns; /* 0 unknown */
@@ -46,7 +47,7 @@ typedef struct ps_cubic {
     bool round_set;
     int64_t round_received; /* bytes in this round */
     int64_t round_window;   /* cwnd when it began */
-    bool limited;           /* the window was what held the sender in the last round */
+    bool limited;           /* the window limited the sender in the last round */
     /* HyStart++ */
     int64_t last_least_ns, this_least_ns, baseline_ns;
     int32_t samples;
@@ -55,21 +56,21 @@ typedef struct ps_cubic {
 
 /* segment >= 32 bytes; window_max bytes.  friendly: RFC 9438's Reno-friendly region. */
 void ps_cubic_init(ps_cubic_t *cubic, int64_t segment, int64_t window_max, bool friendly);
-/* A round-trip sample, ns > 0, with the smoothed value of all. */
+/* Notes a round-trip sample (ns > 0) and the smoothed round trip. */
 void ps_cubic_on_rtt(ps_cubic_t *cubic, int64_t sample_ns, int64_t smoothed_ns);
-/* bytes >= 0 arrived since the last call (repairs included); also to be called with 0, so that
+/* bytes >= 0 arrived since the last call, with retransmitted ones. Call it with 0 too, so that
  * rounds end. */
 void ps_cubic_on_received(ps_cubic_t *cubic, int64_t bytes, int64_t now_ns);
-/* A new gap begins at `from`; the sender may have sent up to granted_to before it can hear of this.
- * True: a congestion event, the window is smaller now. */
+/* Notes a new gap at `from`. The sender may have sent up to granted_to before a status message
+ * about the gap reaches it. True: this is a congestion event, and the window is smaller now. */
 bool ps_cubic_on_loss(ps_cubic_t *cubic, int64_t from, int64_t granted_to, int64_t now_ns);
 /* The window in bytes, least..most. */
 static inline int64_t ps_cubic_window(const ps_cubic_t *cubic)
 {
     return cubic->window_q >> 16;
 }
-/* Bytes a second at which the sender should pace: twice the window a round trip while it doubles,
- * 1.25 times afterwards; 0: not known yet. */
+/* Returns the pacing rate in bytes a second: two windows for each round trip in slow start, 1.25
+ * windows afterwards; 0: unknown yet. */
 int64_t ps_cubic_rate(const ps_cubic_t *cubic);
 /* Floor of the cube root. */
 uint32_t ps_cube_root(uint64_t value);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_destinations.c: see ps_destinations.h.  Destinations lie densely, so that a send walks an
- * array; two maps find them, and a list in the order in which they were heard finds the one that
- * falls silent first.
- */
+ * ps_destinations.c: see ps_destinations.h. Destinations are in a dense array, which a send walks.
+ * Two maps find a destination, and a list ordered by the last status message finds the one that
+ * falls silent first. */
 
 #include "ps_destinations.h"
 
@@ -47,7 +46,8 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* Salted from the first word on: strangers choose addresses, and must not find two of one key. */
+/* Salted from the first word on, because peers choose addresses and must not be able to find two
+ * with one key. */
 static uint64_t address_key(const ps_destinations_t *list, const ps_addr_t *address)
 {
     uint64_t words[2] = { 0, 0 };
@@ -80,7 +80,7 @@ static void link_newest(ps_destinations_t *list, int32_t index)
     list->newest = index;
 }
 
-/* A key that another item holds stays with that one. */
+/* A key that another item holds stays with that item. */
 static void enter(ps_destinations_t *list, int32_t index)
 {
     const ps_destination_t *item = &list->items[index];
@@ -154,9 +154,9 @@ bool ps_destinations_has(const ps_destinations_t *list, const ps_addr_t *address
     return find_address(list, address) >= 0;
 }
 
-/* Another receiver at the same address replaces the last one: there is one socket, and
- * sending to it twice until the old one is forgotten would double the load.  The same receiver at
- * another address of its host is known too. */
+/* A new receiver at the same address replaces the old one. There is one socket, and sending to it
+ * twice until the old receiver expires would double the load. The same receiver at another address
+ * of its host is known too. */
 static int32_t find_sender(const ps_destinations_t *list, int64_t receiver_id,
                            const ps_addr_t *from)
 {
@@ -220,7 +220,8 @@ static void erase_provisional(ps_destinations_t *list, int32_t index)
             (size_t)(list->provisional_count - index) * sizeof(list->provisional[0]));
 }
 
-/* Makes room for one more: the oldest of the same IP address gives way, else the oldest of all. */
+/* Makes room for one more place: removes the oldest place of the same IP address, else the oldest
+ * of all. */
 static void make_room(ps_destinations_t *list, const ps_addr_t *from)
 {
     const size_t bytes = from->family == 6 ? 16 : 4;

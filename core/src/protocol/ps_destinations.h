@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_destinations.h: where a multi-destination endpoint sends (docs/spec/wire-format.md section 7).
- * Dynamic: learnt from status messages, forgotten after silence.  Manual: told by the conductor,
- * bound to a receiver id by its status messages.
+ * ps_destinations.h: the addresses to which a multi-destination endpoint sends
+ * (docs/spec/wire-format.md section 7). Dynamic destinations are learned from status messages and
+ * removed after silence. Manual destinations are added by the conductor; a status message binds a
+ * receiver id to one.
  *
- * A dynamic list has two kinds of places (docs/decisions/0075).  A status message that names a
- * publication of the channel confirms its sender: such a place gets the stream, and lasts while the
- * receiver is heard.  A join message (session 0, stream 0, S flag) names nothing and costs its
- * sender 36 bytes, so its place is provisional: it gets SETUPs only, is short, and the oldest of
- * the few gives way.
- */
+ * A dynamic list has two kinds of places (docs/decisions/0075). A status message that names a
+ * publication of the channel confirms its sender: a confirmed place gets the stream, and lasts
+ * while the receiver is heard. A join message (session 0, stream 0, S flag) names no publication
+ * and costs its sender only 36 bytes. Its place is therefore provisional: it gets SETUPs only and
+ * lasts for a short time, and a new one replaces the oldest of the few. */
 #ifndef PS_DESTINATIONS_H
 #define PS_DESTINATIONS_H
 
@@ -24,7 +24,7 @@ enum {
     PS_DESTINATIONS_MANUAL_MAX = 64,
     PS_DESTINATIONS_DYNAMIC_MAX = 2048, /* confirmed */
     PS_PROVISIONAL_MAX = 64,
-    PS_PROVISIONAL_PER_ADDRESS = 4 /* of one IP address */
+    PS_PROVISIONAL_PER_ADDRESS = 4 /* for each IP address */
 };
 #define PS_PROVISIONAL_NS INT64_C(2000000000)
 
@@ -35,24 +35,25 @@ typedef struct ps_destination {
     bool bound;
     int64_t heard_ns;     /* last status message, or when added */
     int64_t reported_ns;  /* last report of silence */
-    int32_t older, newer; /* neighbours by heard_ns, -1 none */
+    int32_t older, newer; /* neighbours in the order of heard_ns, -1 none */
 } ps_destination_t;
 
 typedef struct ps_provisional {
     ps_addr_t address;
     int64_t heard_ns;    /* last join message */
-    int64_t answered_ns; /* SETUPs were last sent to it alone */
+    int64_t answered_ns; /* when SETUPs were last sent to this address alone */
 } ps_provisional_t;
 
 typedef struct ps_destinations {
     bool dynamic;
     int32_t count; /* confirmed, or manual */
     int32_t limit;
-    int32_t start;          /* rotates, so that no destination is always first */
+    int32_t start;          /* first destination of the next send; rotates, so that none is always
+                             * first */
     int32_t oldest, newest; /* by heard_ns, -1 none */
     int32_t provisional_count;
     uint64_t salt;
-    uint64_t refused;        /* status messages of receivers that found no place */
+    uint64_t refused;        /* number of status messages whose receiver was not added */
     ps_destination_t *items; /* [limit], dense */
     ps_map_t by_address;     /* -> index + 1 */
     ps_map_t by_receiver;    /* (receiver id, port) -> index + 1 */
@@ -60,27 +61,28 @@ typedef struct ps_destinations {
 } ps_destinations_t;
 
 enum ps_destination_verdict {
-    PS_DESTINATION_KNOWN = 0,  /* it has a place, or needs none */
-    PS_DESTINATION_ADDED = 1,  /* it has a place now */
-    PS_DESTINATION_ANSWER = 2, /* send the SETUPs to its address */
-    PS_DESTINATION_FULL = 3    /* no place was left; counted in refused */
+    PS_DESTINATION_KNOWN = 0,  /* the address is in the list, or needs no entry */
+    PS_DESTINATION_ADDED = 1,  /* the address was added */
+    PS_DESTINATION_ANSWER = 2, /* send SETUPs to the address */
+    PS_DESTINATION_FULL = 3    /* the list was full; counted in refused */
 };
 
-/* Conductor thread, before the sender has it.  salt: from the injected seed.  PS_E_NO_MEMORY. */
+/* Conductor thread, before the hand-over to the sender. salt: from the injected seed.
+ * PS_E_NO_MEMORY. */
 int ps_destinations_init(ps_destinations_t *list, bool dynamic, uint64_t salt);
 void ps_destinations_fini(ps_destinations_t *list);
 
 /* All below: sender thread, no allocation. */
 
-/* A valid status message from `from`.  names: it names a publication of the channel.  Expected
- * constant time.  Returns ps_destination_verdict. */
+/* Notes a valid status message from `from`. names: it names a publication of the channel. Expected
+ * constant time. Returns ps_destination_verdict. */
 int ps_destinations_on_sm(ps_destinations_t *list, int64_t receiver_id, const ps_addr_t *from,
                           bool names, int64_t now_ns);
-/* A join message from `from`.  O(PS_PROVISIONAL_MAX).  again_ns: a place that was answered less
- * than that ago is not answered.  Returns ps_destination_verdict, never FULL. */
+/* Notes a join message from `from`. O(PS_PROVISIONAL_MAX). again_ns: least time between two answers
+ * to one place. Returns ps_destination_verdict, never FULL. */
 int ps_destinations_on_join(ps_destinations_t *list, const ps_addr_t *from, int64_t again_ns,
                             int64_t now_ns);
-/* A confirmed or manual destination has this address. */
+/* Returns true if a confirmed or manual destination has this address. */
 bool ps_destinations_has(const ps_destinations_t *list, const ps_addr_t *address);
 /* Manual lists; O(count). */
 bool ps_destinations_add(ps_destinations_t *list, int64_t id, const ps_addr_t *address,
@@ -89,14 +91,15 @@ bool ps_destinations_remove(ps_destinations_t *list, int64_t id);
 bool ps_destinations_set(ps_destinations_t *list, int64_t id, const ps_addr_t *address,
                          int64_t now_ns);
 /* Removes one dynamic destination silent since heard_ns <= now - timeout.  True: *gone filled.
- * Constant time.  Provisional places that are over go too, without a word. */
+ * Constant time. Also removes expired provisional places, without a report. */
 bool ps_destinations_expire(ps_destinations_t *list, int64_t timeout_ns, int64_t now_ns,
                             ps_addr_t *gone);
-/* Earliest time expire or a report of silence can be due, INT64_MAX if none. */
+/* Returns the earliest time at which a removal or a report of silence can be due, INT64_MAX if
+ * none. */
 int64_t ps_destinations_next_ns(const ps_destinations_t *list, int64_t timeout_ns);
 /* Sends the batch to every confirmed or manual destination. Returns the number of datagrams that
- * all destinations took. Errors of one destination count into *errors and delay no other (loss
- * recovery repairs them). */
+ * all destinations took. Errors of one destination are counted in *errors and delay no other
+ * destination; loss recovery retransmits the data. */
 int32_t ps_destinations_send(ps_destinations_t *list, const ps_net_ops_t *ops, ps_socket_t *socket,
                              const ps_dgram_t *dgrams, int32_t count, int64_t now_ns,
                              int32_t *errors);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_edges.h: the least and the largest of many positions, of which one changes at a time: a
- * complete binary tree whose inner nodes hold the bounds of what is below.  One owner thread.
- */
+ * ps_edges.h: the least and the largest of many positions, one of which changes at a time: a
+ * complete binary tree whose inner nodes hold the bounds of their subtrees. One owner thread. */
 #ifndef PS_EDGES_H
 #define PS_EDGES_H
 
@@ -17,10 +16,10 @@ typedef struct ps_edges {
 /* capacity: a power of two, 1..2^20.  All positions are absent.  PS_E_NO_MEMORY. */
 int ps_edges_init(ps_edges_t *edges, int32_t capacity);
 void ps_edges_fini(ps_edges_t *edges);
-/* O(log capacity), no allocation. */
+/* Sets the position at index. O(log capacity), no allocation. */
 void ps_edges_set(ps_edges_t *edges, int32_t index, int64_t position);
 void ps_edges_clear(ps_edges_t *edges, int32_t index);
-/* INT64_MAX / INT64_MIN when all are absent. */
+/* Return the least and the largest position; INT64_MAX and INT64_MIN if all are absent. */
 static inline int64_t ps_edges_least(const ps_edges_t *edges)
 {
     return edges->least[1];
@@ -29,7 +28,7 @@ static inline int64_t ps_edges_largest(const ps_edges_t *edges)
 {
     return edges->largest[1];
 }
-/* First index that holds the least position; -1 when all are absent. */
+/* Returns the first index with the least position; -1 if all are absent. */
 int32_t ps_edges_first_least(const ps_edges_t *edges);
 
 #endif

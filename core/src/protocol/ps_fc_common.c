@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_fc_common.c: answers that several flow-control strategies give.
- */
+ * ps_fc_common.c: callbacks that several flow-control strategies share. */
 #include "ps_flow_control.h"
 
 bool ps_fc_always(const ps_fc_t *fc)
@@ -10,10 +9,10 @@ bool ps_fc_always(const ps_fc_t *fc)
     return true;
 }
 
-/* A limit counts for as long as a receiver may be silent.  When receivers grant less for that time,
- * the one that granted it has gone, or its status message was forged or belongs to another stream:
- * the limit comes down to the furthest edge granted meanwhile.  An edge that a lost or overtaken
- * status message hides for a moment changes nothing. */
+/* A limit stays valid for the time that a receiver may be silent. If receivers advertise less for
+ * that time, the receiver that advertised the limit has gone, or its status message was false. The
+ * limit then falls to the highest edge advertised meanwhile. A lost or reordered status message
+ * changes nothing. */
 int64_t ps_fc_furthest(ps_fc_t *fc, int64_t receiver_id, int64_t edge, int64_t limit,
                        int64_t now_ns)
 {

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_fc_custom.c: a limit that a strategy in the control plane computes from snapshots of status
- * messages and hands down with a time until which it counts.  It can hold the sender back as far as
- * it likes; it cannot send it beyond the furthest edge heard, where nobody would keep the data.
- * While the next one is late, `on_late` says what applies:
+ * messages, with the time until which it is valid. The strategy can lower the limit as far as it
+ * wants. It cannot raise it beyond the highest edge heard, because no receiver would keep the data.
+ * While the next limit is late, `on_late` decides:
  *
  *   hold   the last limit, moved on with the slowest receiver heard
  *   min    the slowest receiver heard
  *   max    the furthest edge
  *
- * No limit goes beyond the furthest edge.  A strategy that has not answered for PS_FC_SILENT_NS is
- * given up until it does: then the furthest edge applies whatever on_late says, so that no stream
- * stands for ever.
- */
+ * No limit exceeds the highest edge. If a strategy has not answered for PS_FC_SILENT_NS, the
+ * highest edge applies until it answers, for every value of on_late. No stream therefore stops
+ * permanently. */
 #include "ps_flow_control.h"
 
 static int64_t lower(int64_t a, int64_t b)
@@ -20,7 +19,7 @@ static int64_t lower(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* What applies while the strategy is late, and has been heard of within PS_FC_SILENT_NS. */
+/* Returns the limit while the strategy is late but not silent for PS_FC_SILENT_NS. */
 static int64_t meanwhile(const ps_fc_t *fc)
 {
     const int64_t slowest = fc->tracked > 0 ? ps_edges_least(&fc->edges) : fc->edge;
@@ -51,7 +50,7 @@ static int64_t custom_on_sm(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, in
                             const ps_addr_t *from, int64_t now_ns)
 {
     (void)from;
-    if (!fc->custom_started) { /* nobody has been asked before anybody was heard */
+    if (!fc->custom_started) { /* the strategy is not called before a receiver was heard */
         fc->custom_started = true;
         fc->custom_limit = INT64_MIN;
         fc->custom_silent_ns = now_ns + PS_FC_SILENT_NS;

@@ -3,16 +3,15 @@
  * ps_fc_min.c: min and tagged: the slowest receiver sets the pace, of all or of those that carry
  * the group's tag (docs/flow-control.md).
  *
- * A receiver is followed from its first status message on, unless that is more than one window
- * behind the slowest: such a one is not waited for.  It leaves with an EOS flag, with an ERR frame,
- * or when it was silent, or stated a window that takes no datagram, for the receiver time-out.
- * While a receiver that requested a SETUP is about to join, the limit of that moment is held, so
- * that the others do not run away from it (ps_join.h).  The time that a joiner was held for counts
- * towards its first silence, so no receiver holds a group for longer than one time-out.
+ * The sender follows a receiver from its first status message on, unless that is more than one
+ * window behind the slowest. The receiver leaves with an EOS flag or an ERR frame. It also leaves
+ * after the receiver time-out if it was silent or stated a window smaller than a datagram. While a
+ * receiver that requested a SETUP is about to join, the sender holds its limit (ps_join.h). The
+ * stream then does not advance beyond the new receiver's window. The duration of the hold counts
+ * towards the receiver's first silence, so no receiver holds a group for longer than one time-out.
  *
  * Bound: a status message costs O(log n), a timer cycle checks each receiver once, at most
- * PS_FC_RECEIVERS_MAX; a group that is larger is paced by those that came first.
- */
+ * PS_FC_RECEIVERS_MAX; in a larger group the first receivers set the pace. */
 #include "ps_flow_control.h"
 
 #include <stddef.h>
@@ -28,7 +27,7 @@ static bool is_open(const ps_fc_t *fc, const ps_sm_t *sm)
     return sm->window > 0 && sm->window >= fc->mtu;
 }
 
-/* The least of hold and all edges; notes whose it is. */
+/* Returns the least of the hold and all edges, and notes its receiver. */
 static int64_t slowest(ps_fc_t *fc)
 {
     int64_t least = fc->join->limit;
@@ -50,7 +49,8 @@ static bool carries_tag(const ps_fc_t *fc, const ps_sm_t *sm)
     return fc->kind != PS_FC_TAGGED || (sm->has_group_tag != 0 && sm->group_tag == fc->tag);
 }
 
-/* It joined: the limit moves on at the next cycle.  Returns since when it was waited for. */
+/* Notes that the receiver joined; the limit moves at the next cycle. Returns the start of its
+ * hold. */
 static int64_t joined(ps_fc_t *fc, const ps_sm_t *sm, const ps_addr_t *from, int64_t now_ns)
 {
     const bool held = ps_join_holds(fc->join);
@@ -113,7 +113,7 @@ static int64_t min_on_sm(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64
         fc->join_binds = false;
         return limit;
     }
-    if (fc->tracked == 0) { /* nobody to wait for: as max */
+    if (fc->tracked == 0) { /* no receiver to wait for: as max */
         fc->group_binds = false;
         fc->join_binds = false;
         return ps_fc_furthest(fc, sm->receiver_id, edge, limit, now_ns);
@@ -125,7 +125,7 @@ static int32_t min_on_setup_requested(ps_fc_t *fc, const ps_sm_t *sm, const ps_a
                                       int64_t now_ns)
 {
     if (!carries_tag(fc, sm) || fc->tracked == 0 || find(fc, sm->receiver_id) != NULL) {
-        return PS_JOIN_GRANTED; /* nobody has to wait, or it is there */
+        return PS_JOIN_GRANTED; /* there is no group to hold, or the receiver has joined */
     }
     return ps_join_request(fc->join, sm->receiver_id, from, now_ns);
 }
@@ -157,7 +157,7 @@ static int64_t earlier(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* A receiver goes that left, was silent, or took nothing for the time-out. */
+/* Removes receivers that left, were silent, or had no room for the time-out. */
 static void evict(ps_fc_t *fc, int64_t now_ns)
 {
     int64_t due_ns = INT64_MAX;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_fc_pressure.c: the edge under NAK-strength control (docs/nak-strength.md).  What brakes is
- * the rate (ps_pressure_control.h); the edge is what a receiver keeps beyond the furthest
- * consumption heard: half a term, or three quarters where the receiver states that it keeps a
- * term.  Lower edges count too:
+ * ps_fc_pressure.c: the limit under NAK-strength control (docs/nak-strength.md). The rate
+ * (ps_pressure_control.h) slows the sender. The limit is only the data that a receiver keeps beyond
+ * the most advanced consumption: half a term, or three quarters if the receiver states that it
+ * keeps a term. Lower edges count too:
  *
  *   congestion control   a receiver that states a congestion window is given no more than that
  *   Aeron receivers      cannot signal: while one is heard, the furthest edge of such receivers is
@@ -21,7 +21,7 @@ static bool plain_is_there(const ps_fc_t *fc, int64_t now_ns)
     return fc->plain_heard && now_ns - fc->plain_heard_ns < PLAIN_NS;
 }
 
-/* The lower of both, and whose it is. */
+/* Returns the lower of both limits, and notes its receiver. */
 static int64_t limit_of(ps_fc_t *fc, int64_t now_ns)
 {
     const bool plain = plain_is_there(fc, now_ns);
@@ -35,6 +35,12 @@ static int64_t limit_of(ps_fc_t *fc, int64_t now_ns)
     return fc->edge;
 }
 
+/* The limit is never above the edge, unless the sender passed over what only spies read. */
+static int64_t edge_of(const ps_fc_t *fc, int64_t limit)
+{
+    return fc->furthest_receiver == 0 || limit > fc->edge ? limit : fc->edge;
+}
+
 static int64_t nak_on_sm(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64_t limit,
                          const ps_addr_t *from, int64_t now_ns)
 {
@@ -45,10 +51,11 @@ static int64_t nak_on_sm(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64
                               : fc->half_term;
     const bool plain = (capabilities & PS_CAP_PRESSURE) == 0;
     const bool congested = !plain && sm->trailer.congestion_window > 0;
-    /* A receiver that has no storage for half a term yet says so, and states what it has. */
+    /* A receiver without storage for half a term states that as its reason, and the storage it
+     * has. */
     const bool bound = plain || congested || sm->trailer.reason == PS_CAUSE_STORAGE;
     const int64_t edge = position + (bound || sm->window > ahead ? sm->window : ahead);
-    const int64_t before = fc->furthest_receiver == 0 ? limit : fc->edge;
+    const int64_t before = edge_of(fc, limit);
     fc->edge = ps_fc_furthest(fc, sm->receiver_id, edge, before, now_ns);
     if (edge >= before || fc->furthest_receiver == 0) {
         fc->furthest_receiver = sm->receiver_id;
@@ -67,10 +74,11 @@ static int64_t nak_on_sm(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64
 static int64_t nak_on_idle(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64_t now_ns)
 {
     if (fc->furthest_receiver == 0) {
-        return limit; /* nobody was heard */
+        return limit; /* no receiver was heard */
     }
-    const int64_t edge = ps_fc_recede(fc, fc->edge, sender_position, now_ns);
-    fc->furthest_receiver = edge < fc->edge ? fc->watch_receiver : fc->furthest_receiver;
+    const int64_t before = edge_of(fc, limit);
+    const int64_t edge = ps_fc_recede(fc, before, sender_position, now_ns);
+    fc->furthest_receiver = edge < before ? fc->watch_receiver : fc->furthest_receiver;
     fc->edge = edge;
     return limit_of(fc, now_ns);
 }

@@ -6,8 +6,8 @@
  *
  *   ps_flow_control.c   unicast, max; the choice
  *   ps_fc_min.c         min, tagged (also called preferred)
- *   ps_fc_pressure.c         nak: the edge; its rate is ps_pressure_control.h
- *   ps_fc_custom.c      custom: a limit that the control plane sets; on_late while that is late
+ *   ps_fc_pressure.c    nak: the limit; ps_pressure_control.h computes its rate
+ *   ps_fc_custom.c      custom: a limit from the control plane, or the rule on_late if that is late
  */
 #ifndef PS_FLOW_CONTROL_H
 #define PS_FLOW_CONTROL_H
@@ -27,15 +27,16 @@ typedef struct ps_fc ps_fc_t;
 typedef struct ps_fc_ops {
     const char *name;
     int32_t retransmit_window_multiple; /* default */
-    /* A status message that passed all checks, at position.  Returns the new limit. */
+    /* Called with a status message that passed all checks and states position. Returns the new
+     * limit. */
     int64_t (*on_sm)(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64_t limit,
                      const ps_addr_t *from, int64_t now_ns);
-    /* An S-flag status message requested a SETUP.  Returns ps_join_verdict. */
+    /* Called when a status message with the S flag requested a SETUP. Returns ps_join_verdict. */
     int32_t (*on_setup_requested)(ps_fc_t *fc, const ps_sm_t *sm, const ps_addr_t *from,
                                   int64_t now_ns);
-    /* The SETUP so requested left. */
+    /* Called when the requested SETUP has left. */
     void (*on_setup_sent)(ps_fc_t *fc, int64_t limit, int64_t now_ns);
-    /* A timer cycle.  Returns the limit, which may be lower.  Sets fc->due_ns. */
+    /* Called in a timer cycle. Returns the limit, which may be lower. Sets fc->due_ns. */
     int64_t (*on_idle)(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64_t now_ns);
     void (*on_error)(ps_fc_t *fc, int64_t receiver_id, int64_t now_ns);
     bool (*has_required)(const ps_fc_t *fc);
@@ -44,7 +45,7 @@ typedef struct ps_fc_ops {
 /* A receiver that min or tagged follows. */
 typedef struct ps_fc_receiver {
     int64_t id;
-    int64_t position; /* furthest stated */
+    int64_t position; /* highest stated */
     int64_t edge;     /* position + window as last stated; may go backwards */
     int64_t heard_ns;
     int64_t open_ns; /* when it last stated a window of a datagram or more */
@@ -57,7 +58,7 @@ enum { PS_FC_RECEIVERS_MAX = 2048 };
 struct ps_fc {
     const ps_fc_ops_t *ops;
     int64_t limiting_receiver; /* id whose edge is the limit, 0 none yet */
-    int64_t due_ns;            /* on_idle wants to run again then; INT64_MAX: not */
+    int64_t due_ns;            /* time of the next call of on_idle; INT64_MAX: none */
     bool group_binds;          /* another receiver is more advanced than the limiting one */
     bool join_binds;           /* the hold for a joining receiver is the limit */
     bool counts_receivers;     /* tracked is the number to show as fc-receivers */
@@ -66,7 +67,8 @@ struct ps_fc {
     int32_t kind; /* ps_flow_control */
     int32_t half_term;
     int32_t min_size;
-    int32_t mtu; /* a window below this takes no datagram; set by the owner, 0: any but none does */
+    int32_t mtu; /* a window below this accepts no datagram; set by the owner; 0: every window above
+                  * 0 accepts one */
     int64_t timeout_ns;
     int64_t tag;
     /* min, tagged */
@@ -74,21 +76,23 @@ struct ps_fc {
     ps_map_t index;              /* receiver id -> index + 1 */
     ps_edges_t edges;            /* of receivers, by index */
     ps_join_t *join;             /* the hold for joining receivers */
-    /* nak: receivers that cannot signal, the furthest of them, and when one was heard last */
+    /* nak: of the receivers that cannot signal, when one was last heard, and the one with the
+     * highest limit */
     int64_t plain_heard_ns, plain_edge, plain_receiver;
-    int64_t furthest_receiver; /* whose edge is `edge`; 0 none yet */
+    int64_t furthest_receiver; /* the receiver with that edge; 0 none yet */
     bool plain_heard;
     /* custom */
     int64_t custom_limit;
-    int64_t custom_until_ns;  /* the custom limit counts until then */
-    int64_t custom_silent_ns; /* the strategy is dropped then, unless it answers */
+    int64_t custom_until_ns;  /* the custom limit is valid until then */
+    int64_t custom_silent_ns; /* without an answer, the strategy counts as silent from then on */
     int32_t on_late;          /* ps_fc_late */
     bool custom_started;
-    int64_t edge; /* furthest edge heard: what max would answer */
-    /* unicast, max, nak, custom: receivers grant less than the limit (docs/decisions/0073) */
-    int64_t watch_edge; /* furthest edge granted since; its receiver */
+    int64_t edge; /* highest edge heard: the limit of max */
+    /* unicast, max, nak, custom: since a time, all receivers advertise less than the limit
+     * (docs/decisions/0073) */
+    int64_t watch_edge; /* highest edge advertised since then, and its receiver */
     int64_t watch_receiver;
-    int64_t watch_until_ns; /* then the limit comes down to that edge; INT64_MAX not watched */
+    int64_t watch_until_ns; /* when the limit falls to that edge; INT64_MAX: never */
 };
 
 /* The choice of a channel. */
@@ -104,35 +108,39 @@ typedef struct ps_fc_params {
 int ps_fc_init(ps_fc_t *fc, const ps_fc_params_t *params, int32_t term_length, uint64_t salt);
 void ps_fc_free(ps_fc_t *fc);
 
-#define PS_FC_SILENT_NS INT64_C(5000000000) /* without an answer of a custom strategy */
+/* A custom strategy without an answer for this long counts as silent. */
+#define PS_FC_SILENT_NS INT64_C(5000000000)
 
-/* Custom: limit counts until until_ns.  Sender thread.  Returns the limit to use now. */
+/* Custom: sets a limit that is valid until until_ns. Sender thread. Returns the limit to use
+ * now. */
 int64_t ps_fc_set_custom(ps_fc_t *fc, int64_t limit, int64_t until_ns, int64_t now_ns);
 
-/* The tables of the other files. */
+/* Tables of the other strategies. */
 extern const ps_fc_ops_t ps_fc_min_ops;
 extern const ps_fc_ops_t ps_fc_tagged_ops;
 extern const ps_fc_ops_t ps_fc_pressure_ops;
 extern const ps_fc_ops_t ps_fc_custom_ops;
 
-/* For strategies that need nothing of the kind. */
+/* For strategies that do not use these callbacks. */
 int32_t ps_fc_no_setup_requested(ps_fc_t *fc, const ps_sm_t *sm, const ps_addr_t *from,
                                  int64_t now_ns);
 void ps_fc_no_setup_sent(ps_fc_t *fc, int64_t limit, int64_t now_ns);
-/* on_idle of those that use ps_fc_furthest: takes back a limit that no receiver grants. */
+/* on_idle of the strategies that use ps_fc_furthest: lowers a limit that no receiver advertises any
+ * more. */
 int64_t ps_fc_recede(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64_t now_ns);
 int64_t ps_fc_no_idle(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64_t now_ns);
 void ps_fc_no_error(ps_fc_t *fc, int64_t receiver_id, int64_t now_ns);
 bool ps_fc_always(const ps_fc_t *fc);
-/* The rule of max: the furthest edge.  Below the limit it begins to watch (ps_fc_recede). */
+/* The rule of max: returns the highest edge. If edge is below the limit, begins to watch the limit
+ * (ps_fc_recede). */
 int64_t ps_fc_furthest(ps_fc_t *fc, int64_t receiver_id, int64_t edge, int64_t limit,
                        int64_t now_ns);
 
-/* Keeps what a receiver states, for strategies other than min and tagged; a receiver that leaves is
- * forgotten.  O(log n). */
+/* Keeps the last status message of a receiver, for strategies other than min and tagged; removes a
+ * receiver that leaves. O(log n). */
 void ps_fc_follow(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64_t now_ns);
-/* Forgets receivers that were silent for the receiver time-out.  Returns when the next one will
- * have been, INT64_MAX: none is known. */
+/* Removes receivers that were silent for the receiver time-out. Returns the time of the next
+ * removal, INT64_MAX: none. */
 int64_t ps_fc_forget(ps_fc_t *fc, int64_t now_ns);
 
 #endif

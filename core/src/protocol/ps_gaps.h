@@ -16,27 +16,29 @@
 
 typedef struct ps_gap {
     int64_t from;      /* first missing position */
-    int64_t to;        /* first position behind the gap */
-    int64_t due_ns;    /* when to request it (again); before that it counts as late, not lost */
-    int64_t opened_ns; /* when it was seen first */
-    int32_t requested; /* how often it was requested, saturating */
-    bool lost;         /* its time is over: counted as a loss */
+    int64_t to;        /* first position after the gap */
+    int64_t due_ns;    /* when to request the range (again); until then it counts as late, not
+                        * lost */
+    int64_t opened_ns; /* when the gap was found */
+    int32_t requested; /* number of requests, saturating */
+    bool lost;         /* due_ns has passed: counted as a loss */
 } ps_gap_t;
 
 typedef struct ps_gaps {
     ps_gap_t *items; /* caller's storage, capacity elements */
     int32_t count;
     int32_t capacity; /* >= 1 */
-    int64_t missing;  /* bytes in all of them */
+    int64_t missing;  /* bytes in all gaps */
 } ps_gaps_t;
 
 void ps_gaps_init(ps_gaps_t *gaps, ps_gap_t *storage, int32_t capacity);
 
-/* Adds [from, to) behind all others; joins the last gap when they touch.  from >= end of the last.
- * false: the list is full, nothing changed.  The times are for a new gap only. */
+/* Appends [from, to); joins it with the last gap if they touch. from >= end of the last gap. false:
+ * the list is full, and nothing changed. The times apply to a new gap only. */
 bool ps_gaps_append(ps_gaps_t *gaps, int64_t from, int64_t to, int64_t due_ns, int64_t now_ns);
 
-/* Index of the first gap that ends behind position; count when there is none.  O(log count). */
+/* Returns the index of the first gap that ends above position; count if there is none. O(log
+ * count). */
 int32_t ps_gaps_find(const ps_gaps_t *gaps, int64_t position);
 
 /* Takes [from, to), which lies inside one gap, out of the list: shrinks, splits or removes the gap.
@@ -44,7 +46,7 @@ int32_t ps_gaps_find(const ps_gaps_t *gaps, int64_t position);
  * Both halves of a split keep times and count. */
 bool ps_gaps_fill(ps_gaps_t *gaps, int64_t from, int64_t to);
 
-/* Bytes missing in all gaps, counted again: equals gaps->missing. O(count). */
+/* Counts the bytes missing in all gaps; equals gaps->missing. O(count). */
 int64_t ps_gaps_bytes(const ps_gaps_t *gaps);
 
 #endif

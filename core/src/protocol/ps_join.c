@@ -2,11 +2,10 @@
  *
  * ps_join.c: see ps_join.h.
  *
- * The budget is counted in parts of T / 8 over the last 4 T.  A hold counts as spent in the part in
- * which it ends (or is passed on), so it leaves the account late, never early.  A new hold gets at
- * most what is left of T at its start; every window of 4 T that ends later then holds at most what
- * was spent before plus that, so at most T.
- */
+ * The budget is counted in parts of T / 8 over the last 4 T. A hold counts as spent in the part of
+ * time in which it ends or passes to another receiver. Spent time therefore leaves the account
+ * late, never early. A new hold gets at most the rest of T at its start. Every later window of 4 T
+ * therefore contains at most T. */
 #include "ps_join.h"
 
 #include "ps_assert.h"
@@ -66,14 +65,15 @@ static void end_hold(ps_join_t *join, int64_t now_ns)
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-/* One of a receiver that joined keeps it from another hold within the time-out. */
+/* Returns true if a joined receiver's record is still needed: it prevents another hold within the
+ * time-out. */
 static bool is_needed(const ps_join_t *join, const ps_join_record_t *record, int64_t now_ns)
 {
     return record->state < PS_JOIN_FAILED ||
            (record->state == PS_JOIN_JOINED && now_ns - record->given_ns < join->timeout_ns);
 }
 
-/* Where a new record goes: free, else the oldest of those joined, else of those that failed. */
+/* Returns the place of a new record: a free one, else the oldest joined, else the oldest failed. */
 static ps_join_record_t *place(ps_join_t *join, int64_t now_ns)
 {
     ps_join_record_t *oldest = NULL;
@@ -133,7 +133,7 @@ void ps_join_start(ps_join_t *join, int64_t limit, bool waits, int64_t now_ns)
         return;
     }
     const int64_t most_ns = left_ns(join, now_ns);
-    bool any = false; /* one that asked may have joined before the SETUP left */
+    bool any = false; /* a receiver may have joined before the SETUP left */
     join->requested = false;
     for (int32_t i = 0; i < PS_JOIN_RECORDS; i++) {
         ps_join_record_t *record = &join->records[i];
@@ -168,7 +168,7 @@ int64_t ps_join_joined(ps_join_t *join, int64_t id, const ps_addr_t *from, int64
             since_ns = record->state == PS_JOIN_WAITING && record->given_ns < since_ns
                            ? record->given_ns
                            : since_ns;
-            /* Without a hold it may request again at any time. */
+            /* Without a hold, the receiver may request again at any time. */
             record->state = record->state == PS_JOIN_REQUESTED ? PS_JOIN_FREE : PS_JOIN_JOINED;
         }
         waits = waits || record->state == PS_JOIN_WAITING;

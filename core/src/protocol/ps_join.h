@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_join.h: the join hold of a group whose slowest receiver sets the pace (docs/flow-control.md,
- * docs/decisions/0095).  A receiver requests a SETUP before it joins.  The sender then holds the
- * limit of that moment until the receiver has joined, so that the others do not run away from it.
- * The sender cannot know whether a receiver will ever join, so it rations holds.  T is the
- * receiver time-out.  A hold ends after T at the latest.  One receiver id gets a hold at most once
- * in T.  An address whose hold ended without a join gets no further hold before it has joined.  In
- * any 4 T all holds together last at most T.
+ * docs/decisions/0095). A receiver requests a SETUP before it joins. The sender then holds its
+ * limit until the receiver has joined, so that the stream does not advance beyond the window of the
+ * new receiver. The sender cannot know whether a receiver will ever join, so it rations holds. T is
+ * the receiver time-out. A hold ends after T at the latest. One receiver id gets a hold at most
+ * once in T. An address whose hold ended without a join gets no further hold before it has joined.
+ * In any 4 T all holds together last at most T.
  *
  * Pure: no clock, no allocation.  Owner: the sender thread.  Times in ns of the driver's clock.
  */
@@ -19,32 +19,33 @@
 #include "ps_types.h"
 
 enum {
-    PS_JOIN_RECORDS = 64,     /* receivers remembered */
-    PS_JOIN_SPAN = 4,         /* the budget counts over this number of time-outs */
-    PS_JOIN_TIMEOUT_PARTS = 8 /* resolution of the budget */
+    PS_JOIN_RECORDS = 64,     /* records of receivers */
+    PS_JOIN_SPAN = 4,         /* the budget covers this number of time-outs */
+    PS_JOIN_TIMEOUT_PARTS = 8 /* parts of a time-out, the resolution of the budget */
 };
 
 /* The answer to a request for a SETUP; also the reason of PS_EV_JOIN. */
 enum ps_join_verdict {
-    PS_JOIN_GRANTED = 0,    /* the hold begins with the SETUP, or goes on */
+    PS_JOIN_GRANTED = 0,    /* the hold begins with the SETUP, or continues */
     PS_JOIN_EXPIRED = 1,    /* reported later: the hold ended and the receiver had not joined */
     PS_JOIN_TOO_SOON = 2,   /* this receiver had a hold within one time-out */
     PS_JOIN_NOT_JOINED = 3, /* a receiver at this address had a hold and has not joined since */
-    PS_JOIN_SPENT = 4       /* holds took one time-out of the last four, or too many ask at once */
+    PS_JOIN_SPENT = 4       /* holds took one time-out of the last four, or there are too many
+                             * requests at once */
 };
 
 enum ps_join_state {
     PS_JOIN_FREE = 0,
     PS_JOIN_REQUESTED = 1, /* the SETUP has not left yet */
-    PS_JOIN_WAITING = 2,   /* the hold is for it */
-    PS_JOIN_FAILED = 3,    /* the hold ended first */
+    PS_JOIN_WAITING = 2,   /* a hold for this receiver binds */
+    PS_JOIN_FAILED = 3,    /* the hold ended before the receiver joined */
     PS_JOIN_JOINED = 4
 };
 
 typedef struct ps_join_record {
     int64_t id; /* receiver */
     ps_addr_t address;
-    int64_t given_ns; /* when its hold began, or when it asked */
+    int64_t given_ns; /* when its hold began, or when it requested the SETUP */
     int32_t state;    /* ps_join_state */
 } ps_join_record_t;
 
@@ -52,7 +53,7 @@ typedef struct ps_join {
     int64_t
         limit; /* the sender stays below this position while the hold lasts; INT64_MAX: no hold */
     int64_t until_ns; /* end of the hold */
-    int64_t since_ns; /* not yet counted as spent from here on */
+    int64_t since_ns; /* time from this moment on is not yet counted as spent */
     int64_t joiner;   /* receiver id for which the hold began last */
     ps_addr_t joiner_address;
     int64_t timeout_ns; /* T >= 1 */
@@ -67,13 +68,15 @@ typedef struct ps_join {
 void ps_join_init(ps_join_t *join, int64_t timeout_ns);
 /* A receiver requested a SETUP.  Returns ps_join_verdict.  Bound: PS_JOIN_RECORDS. */
 int32_t ps_join_request(ps_join_t *join, int64_t id, const ps_addr_t *from, int64_t now_ns);
-/* The SETUP left; holds limit for those that asked.  waits: the group has members to hold. */
+/* Call when the SETUP has left: begins the hold of limit for the receivers that requested it.
+ * waits: the group has members. */
 void ps_join_start(ps_join_t *join, int64_t limit, bool waits, int64_t now_ns);
-/* A receiver that the group follows was heard: it has joined, as has each that asked from its
- * address.  The hold ends unless it is for another receiver, too.  Returns when its own hold began,
- * now_ns if it had none.  Bound: PS_JOIN_RECORDS. */
+/* Call when a status message of a followed receiver arrived. The receiver has joined, and so has
+ * each receiver that requested a SETUP from the same address. The hold ends unless it is for a
+ * further receiver. Returns the time at which the receiver's hold began; now_ns if it had none.
+ * Bound: PS_JOIN_RECORDS. */
 int64_t ps_join_joined(ps_join_t *join, int64_t id, const ps_addr_t *from, int64_t now_ns);
-/* Ends the hold when its time is over.  True: it ended now, without its joiner. */
+/* Ends the hold if its time is over. True: the hold ended now, and its receiver has not joined. */
 bool ps_join_expire(ps_join_t *join, int64_t now_ns);
 
 static inline bool ps_join_holds(const ps_join_t *join)

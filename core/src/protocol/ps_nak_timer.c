@@ -2,9 +2,9 @@
  *
  * ps_nak_timer.c: NAK timing.
  *
- * In a group many receivers miss the same datagram.  Each draws a delay from a distribution whose
- * mass lies near its end, so that with high probability one receiver asks early and its repair
- * reaches the others before their timers run out (the scheme of RFC 5401 section 3.2.3):
+ * In a group many receivers miss the same datagram. Each draws a delay from a distribution whose
+ * mass lies near its end. With high probability one receiver then sends a NAK early, and its
+ * retransmit reaches the others before their timers expire (RFC 5401 section 3.2.3):
  *
  *     delay = (max / lambda) * ln(1 + u * (e^lambda - 1)),   lambda = ln(group) + 1
  *
@@ -99,7 +99,8 @@ int64_t ps_nak_retry_ns(const ps_nak_policy_t *policy, int64_t answer_ns, int32_
         }
     }
     if (policy->group) {
-        return answer_ns + wait; /* drawn anew: those who still miss it must not ask together */
+        return answer_ns + wait; /* drawn again: receivers that still miss it must not send NAKs
+                                  * together */
     }
     return wait > answer_ns ? wait : answer_ns;
 }

@@ -20,17 +20,19 @@ typedef struct ps_nak_policy {
 /* Delay before the first NAK of a new gap. */
 int64_t ps_nak_first_ns(const ps_nak_policy_t *policy, ps_random_t *random);
 
-/* Delay before the next NAK of the same gap, after `asked` >= 0 NAKs. answer_ns: the longest time
- * of an answer, from measured round trips; an earlier NAK only produces duplicates. If 0
- * (unknown), the delay doubles each time, up to 100 ms, so that a long path sees no storm. Known:
- * eight NAKs at the interval of answers. Then the interval doubles to 16 times that (or 1 s; the
- * back-off doubles too, to 100 ms), since a range that is still missing may be lost permanently:
- * NAKs per loss are bounded by 9 + log2 of the time it stays open, then by its length. */
+/* Returns the delay before the next NAK of the same gap, after `requested` >= 0 NAKs. answer_ns:
+ * the longest time of an answer, from measured round trips; an earlier NAK only produces
+ * duplicates. If answer_ns is 0 (unknown), the delay doubles each time, up to 100 ms, so that a
+ * long path carries no storm. If it is known, eight NAKs leave at that interval. Then the interval
+ * doubles up to 16 times (at most 1 s; the back-off doubles too, up to 100 ms), because a range
+ * that is still missing may be lost permanently. The number of NAKs for a loss therefore grows with
+ * the logarithm of the time that the gap is open (9 + log2). Once the interval stops growing, it
+ * grows linearly. */
 int64_t ps_nak_retry_ns(const ps_nak_policy_t *policy, int64_t answer_ns, int32_t requested,
                         ps_random_t *random);
 
-/* One draw of the group distribution for u in [0, 2^32): 0 for u = 0, below max_backoff_ns
- * always. */
+/* Returns one draw of the group's distribution for u in [0, 2^32): 0 for u = 0, always below
+ * max_backoff_ns. */
 int64_t ps_nak_backoff_ns(int64_t max_backoff_ns, int64_t group_size, uint32_t u);
 
 #endif

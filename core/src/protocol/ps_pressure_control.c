@@ -30,6 +30,7 @@ void ps_pressure_control_init(ps_pressure_control_t *rate, int32_t mtu)
     *rate = (ps_pressure_control_t){ .limit = PS_PRESSURE_UNLIMITED,
                                      .window_ns = PS_PRESSURE_WINDOW_NS,
                                      .sent_ns = INT64_MIN / 2,
+                                     .turned_ns = INT64_MIN / 2,
                                      .began_ns = INT64_MIN / 2 };
     rate->floor = larger(PS_PRESSURE_FLOOR, (int64_t)mtu * 2 * (SECOND_NS / PS_PRESSURE_WINDOW_NS));
 }
@@ -38,8 +39,7 @@ static void turn_to(ps_pressure_control_t *rate, int64_t now_ns)
 {
     const int64_t index = now_ns / BUCKET_NS;
     if (rate->bucket_index < index - PS_PRESSURE_BUCKETS - 1) {
-        rate->bucket_index =
-            index - PS_PRESSURE_BUCKETS - 1; /* what any of them holds is too old */
+        rate->bucket_index = index - PS_PRESSURE_BUCKETS - 1; /* all buckets are too old */
     }
     while (rate->bucket_index < index) {
         rate->bucket_index++;
@@ -68,7 +68,8 @@ int64_t ps_pressure_control_measured(ps_pressure_control_t *rate, int64_t now_ns
         }
         return sum * (SECOND_NS / 1000) / larger(young_ns / 1000, BUCKET_NS / 1000 / 8);
     }
-    for (int32_t i = 0; i <= PS_PRESSURE_BUCKETS; i++) { /* the one being filled does not count */
+    for (int32_t i = 0; i <= PS_PRESSURE_BUCKETS; i++) { /* the bucket being filled does not
+                                                          * count */
         sum += i == rate->bucket_index % (PS_PRESSURE_BUCKETS + 1) ? 0 : rate->buckets[i];
     }
     return sum * (SECOND_NS / PS_PRESSURE_WINDOW_NS);
@@ -82,7 +83,7 @@ static int64_t parts(int64_t rate, const int64_t by_level[PS_PRESSURE_LEVELS], i
     return rate / 64 * by_level[level - 1] + rate % 64 * by_level[level - 1] / 64;
 }
 
-/* What a signal's effect needs to show: two round trips, and the receiver's cadence. */
+/* Returns the time until a signal's effect shows: two round trips, and the receiver's cadence. */
 static int64_t window_of(const ps_pressure_report_t *report)
 {
     const int64_t rtt_ns = smaller(report->rtt_ns, PS_PRESSURE_WINDOW_MAX_NS / WINDOW_ROUND_TRIPS);
@@ -97,8 +98,8 @@ static int64_t draining(const ps_pressure_report_t *report)
     return report->rate - report->residue * (SECOND_NS / 1000) / drain_us;
 }
 
-/* A reader that comes to the end of the queue takes what it states; but of what comes within a
- * cadence no more than the capacity is kept for sure. */
+/* A reader that empties the queue can take the rate that it states. Of the data of one cadence only
+ * the capacity is certainly kept. */
 static int64_t kept_of(const ps_pressure_report_t *report, int64_t rate)
 {
     if (report->residue > 0 || report->cadence_ns < SECOND_NS / 1000) {
@@ -119,7 +120,7 @@ int64_t ps_pressure_control_wanted(const ps_pressure_control_t *rate,
     if (report->rate > 0 && report->residue > 0) {
         wanted = larger(parts(report->rate, of_taken, report->level), draining(report));
     } else if (report->rate > 0) {
-        /* Below 75 % what comes now can be taken too. */
+        /* Below 75 % the reader can also take the present rate. */
         const int64_t more = report->level == 1 ? larger(taken, kept_of(report, sent)) : taken;
         wanted = larger(by_strength, parts(more, of_more, report->level));
     }
@@ -132,13 +133,27 @@ int64_t ps_pressure_control_wanted(const ps_pressure_control_t *rate,
     return larger(wanted, rate->floor);
 }
 
-/* What was sent over the last 50 ms.  A sender that waits at its edge sends nothing for most of a
- * longer round trip: over two of them it sent a capacity at least. */
+/* Returns the bytes that left in the 50 ms before the sender last sent. */
+static int64_t sent_before(ps_pressure_control_t *rate)
+{
+    if (rate->sent_ns > rate->turned_ns) { /* later ones are kept */
+        rate->before = ps_pressure_control_measured(rate, rate->sent_ns);
+        rate->turned_ns = rate->sent_ns;
+    }
+    return rate->before;
+}
+
+/* Returns the bytes that left in the last 50 ms.  A sender that waits at its edge sends nothing for
+ * most of a longer round trip: over two of them it sent a capacity at least.  If a reader stated no
+ * consumption yet, the rate before the pause counts too: a sender that stands already is not cut
+ * because it stands. */
 static int64_t sent_lately(ps_pressure_control_t *rate, const ps_pressure_report_t *report,
                            int64_t now_ns)
 {
-    const int64_t measured = ps_pressure_control_measured(rate, now_ns);
+    const int64_t before = sent_before(rate);
+    int64_t measured = ps_pressure_control_measured(rate, now_ns);
     const int64_t rtt_us = smaller(report->rtt_ns, PS_PRESSURE_WINDOW_MAX_NS) / 1000;
+    measured = report->rate == 0 ? larger(measured, before) : measured;
     if (report->rtt_ns < PS_PRESSURE_WINDOW_NS) {
         return measured;
     }
@@ -150,10 +165,10 @@ static void note_wall(ps_pressure_control_t *rate, const ps_pressure_report_t *r
 {
     const int64_t wall = larger(report->rate > 0 ? report->rate : sent, rate->floor);
     if (report->rate > 0 && report->residue == 0) {
-        rate->wall = 0; /* it takes all: nothing is known of what it could take */
+        rate->wall = 0; /* it takes everything: its possible rate is unknown */
         return;
     }
-    if (rate->wall == 0 || wall < rate->wall / 2) { /* where it was does not matter any more */
+    if (rate->wall == 0 || wall < rate->wall / 2) { /* the old wall no longer matters */
         rate->wall = wall;
         rate->wall_dev = wall / 8;
         return;
@@ -177,15 +192,15 @@ bool ps_pressure_control_signal(ps_pressure_control_t *rate, const ps_pressure_r
     if (!same && wanted >= rate->limit) {
         return rate->limit != before; /* a slower one is heard already */
     }
-    /* As long as its reader has not been seen to consume, a level says the same each time; and so
-     * does the next window's, when next to nothing was sent since the last cut. */
+    /* Until its reader was seen to consume, a level repeats the same information. So does the next
+     * window's level if almost no data was sent since the last cut. */
     const bool stood = anew && ps_pressure_control_measured(rate, now_ns) < rate->limit / 2;
     if (report->rate == 0 && same && (report->level <= rate->level || stood)) {
         rate->level = report->level > rate->level ? report->level : rate->level;
         rate->window_end_ns = now_ns + rate->window_ns;
         return rate->limit != before;
     }
-    if (anew) { /* once a window: many receivers do not cut each other's cuts */
+    if (anew) { /* once a window, so that many receivers do not multiply cuts */
         rate->base = sent;
         rate->base_until_ns = now_ns + window_of(report);
     }
@@ -256,9 +271,9 @@ bool ps_pressure_control_step(ps_pressure_control_t *rate, int64_t now_ns)
     return rate->limit != before;
 }
 
-/* The slowest way up: as beyond the wall, with k / 32; at the wall no less than 1/64, which crosses
- * the quarter of its rate that it is wide in at most 17 windows; behind it k begins again, which
- * costs at most what the first GROW_MAX windows cost. */
+/* The slowest rise: as above the wall, with k / 32. At the wall each step is at least 1/64, so the
+ * limit crosses the wall's width of a quarter in at most 17 windows. Above the wall k begins again,
+ * which costs at most as much as the first GROW_MAX windows. */
 int32_t ps_pressure_recovery_windows(int64_t from, int64_t to)
 {
     int32_t windows = 0;

@@ -7,7 +7,7 @@
 #include "ps_assert.h"
 
 #define SECOND_NS INT64_C(1000000000)
-#define FORGET_NS INT64_C(16000000000) /* what was taken once counts less, by so much time */
+#define FORGET_NS INT64_C(16000000000) /* time over which an observed rate loses its weight */
 
 static int64_t smaller(int64_t a, int64_t b)
 {
@@ -72,13 +72,17 @@ static void begin_batch(ps_pressure_reader_t *reader, int64_t now_ns)
 static void on_moved(ps_pressure_reader_t *reader, int64_t now_ns)
 {
     const int64_t waited_ns = now_ns - reader->waiting_ns;
-    if (waited_ns >= PS_NAK_PAUSE_MAX_NS) { /* a pause: it teaches nothing */
+    if (waited_ns >= PS_NAK_PAUSE_MAX_NS) { /* a pause changes no learned value */
         begin_span(reader, now_ns);
         return;
     }
     reader->cadence_ns = larger(reader->cadence_ns, waited_ns);
     reader->longest_ns = larger(reader->longest_ns, waited_ns);
     if (2 * waited_ns >= reader->cadence_ns) {
+        if (reader->term > 0 && reader->position % reader->term == 0) {
+            reader->starved = true; /* the end of the term ended its poll: it may take more */
+            reader->low = 0;
+        }
         begin_batch(reader, now_ns);
     }
 }
@@ -88,7 +92,8 @@ ps_pressure_learned_t ps_pressure_reader_learned(const ps_pressure_reader_t *rea
     const bool once = reader->rate == 0 && reader->cadence_ns >= SECOND_NS / 1000;
     return (ps_pressure_learned_t){ .cadence_ns = reader->cadence_ns,
                                     .rate = once ? per_second(reader->taken, reader->cadence_ns)
-                                                 : reader->rate };
+                                                 : reader->rate,
+                                    .at_least = once ? reader->starved : reader->at_least };
 }
 
 void ps_pressure_reader_check(ps_pressure_reader_t *reader, int64_t position, int64_t end,
@@ -110,7 +115,7 @@ void ps_pressure_reader_check(ps_pressure_reader_t *reader, int64_t position, in
         reader->waiting_ns = now_ns;
         reader->low = smaller(reader->low, end - position);
     } else if (empty || reader->empty) {
-        reader->waiting_ns = now_ns; /* there was nothing to take until now */
+        reader->waiting_ns = now_ns; /* there was no unread data until now */
     }
     reader->empty = empty;
     if (empty) {
@@ -156,7 +161,7 @@ int32_t ps_pressure_signal_step(ps_pressure_signal_t *signal, const ps_pressure_
         return 0;
     }
     if (in->paused) {
-        return 0; /* no rate would suit its reader: the others must not wait for it */
+        return 0; /* no rate would help a paused reader, and the others must not wait for it */
     }
     if (!signal->episode) {
         begin_episode(signal, in, window_ns);

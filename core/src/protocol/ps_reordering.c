@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_reordering.c: see ps_reordering.h.  The window is a quarter more than the latest that came, so
- * that what is as late again is waited for; a round trip at most, since a repair would have come by
- * then.  What proves lost makes it fade, so that one strange datagram, or a network that doubles
- * some, does not slow repairs for ever.
- */
+ * ps_reordering.c: see ps_reordering.h. The window is a quarter longer than the delay of the latest
+ * late datagram, so that the receiver waits for equally late ones. It is at most a round trip,
+ * because a retransmit would have arrived by then. Each true loss shortens it, so that one odd
+ * datagram, or a network that duplicates some, does not slow retransmission permanently. */
 #include "ps_reordering.h"
 
 #define PS_REORDERING_UNKNOWN_NS INT64_C(1000000) /* until a round trip is measured */

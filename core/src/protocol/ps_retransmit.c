@@ -68,7 +68,7 @@ int32_t ps_retransmit_due(ps_retransmit_t *retransmit, int64_t now_ns, ps_resend
             due[found++] = action;
         }
     }
-    /* A single action is checked again: it may be longer than a slice. */
+    /* A single action comes next again, because it may be longer than a slice. */
     retransmit->turn = found < count ? 0 : at;
     return found;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_retransmit.h: what was requested again (docs/spec/wire-format.md section 5). A small pool of
- * actions: each waits for its delay, is sent in slices, then lingers so that repeats of the same
- * NAK are absorbed. Towards an Aeron unicast receiver there is one action that a new NAK
- * replaces. Towards a group or a penstock receiver there are several, and a full pool drops the
- * action that lingers longest. */
+ * ps_retransmit.h: the ranges that receivers requested (docs/spec/wire-format.md section 5). A
+ * small pool of actions: each waits for its delay, is sent in slices, then lingers, so that a
+ * repeated NAK for the same range is ignored. For an Aeron unicast receiver there is one action,
+ * which a new NAK replaces. For a group or a penstock receiver there are several. A full pool drops
+ * the action that has lingered longest. */
 #ifndef PS_RETRANSMIT_H
 #define PS_RETRANSMIT_H
 
@@ -19,8 +19,8 @@ typedef struct ps_resend {
     bool started;  /* counted as sent */
     int64_t from;  /* positions [from, to) of the request */
     int64_t to;
-    int64_t cursor; /* next to send */
-    int64_t due_ns; /* PENDING: send then; LINGER: free then */
+    int64_t cursor; /* next position to send */
+    int64_t due_ns; /* PENDING: time to send; LINGER: time at which the action is free */
 } ps_resend_t;
 
 typedef struct ps_retransmit {
@@ -34,17 +34,17 @@ typedef struct ps_retransmit {
 
 enum ps_resend_verdict { PS_RESEND_IGNORED = 0, PS_RESEND_ADDED = 1, PS_RESEND_OVERFLOW = 2 };
 
-/* Sender thread, O(capacity). */
+/* Notes a requested range. Sender thread, O(capacity). */
 int ps_retransmit_on_nak(ps_retransmit_t *retransmit, int64_t from, int64_t to, int64_t now_ns);
-/* More or fewer actions from now on (1 <= capacity <= entries of the owner's memory); those beyond
- * are dropped: they will be requested again. */
+/* Changes the number of actions (1 <= capacity <= entries of the owner's memory). Drops the actions
+ * beyond; receivers request them again. */
 void ps_retransmit_set_capacity(ps_retransmit_t *retransmit, int32_t capacity);
-/* Up to count actions that are due, in turn, so that none starves.  Returns how many. */
+/* Stores up to count due actions in due, in turn, so that each is served. Returns their number. */
 int32_t ps_retransmit_due(ps_retransmit_t *retransmit, int64_t now_ns, ps_resend_t **due,
                           int32_t count);
-/* The action is sent (or dropped): linger from now. */
+/* Call when the action was sent or dropped: it lingers from now on. */
 void ps_retransmit_done(ps_retransmit_t *retransmit, ps_resend_t *action, int64_t now_ns);
-/* Earliest due time of a PENDING action, INT64_MAX if none. */
+/* Returns the earliest due time of a PENDING action, INT64_MAX if none. */
 int64_t ps_retransmit_next_ns(const ps_retransmit_t *retransmit);
 
 #endif

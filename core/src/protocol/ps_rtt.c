@@ -69,7 +69,7 @@ int64_t ps_rtt_answered(ps_rtt_t *rtt, int64_t stamp_ns, int64_t delta_ns, int64
     forget_lost(rtt, now_ns - 2 * (sample_ns + delta_ns));
     if (rtt->smoothed_ns == 0) {
         rtt->smoothed_ns = sample_ns;
-        rtt->variation_ns = sample_ns / 16; /* asking once too often costs little */
+        rtt->variation_ns = sample_ns / 16; /* an extra request costs little */
         rtt->least_ns = sample_ns;
         return sample_ns;
     }

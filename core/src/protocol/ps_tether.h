@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_tether.h: the states of a subscriber that may be left behind (docs/spec/wire-format.md
- * section 6).
+ * ps_tether.h: the states of an untethered subscriber, which the stream may leave behind
+ * (docs/spec/wire-format.md section 6).
  *
  *   ACTIVE --behind for window_limit--> LINGER --linger--> RESTING --resting--> ACTIVE (rejoined)
  *                                          \--linger, rejoin off--> CLOSED
  *
  * A tethered subscriber stays ACTIVE.  ACTIVE and LINGER gate the stream, RESTING and CLOSED do
- * not. Generic over positions: publications (spies, IPC) and images use the same machine.
- */
+ * not. Publications (for spies and IPC readers) and images use the same state machine. */
 #ifndef PS_TETHER_H
 #define PS_TETHER_H
 
@@ -27,17 +26,19 @@ typedef struct ps_tether {
     int32_t state; /* ps_tether_state */
     bool tethered;
     bool rejoin;
-    int64_t since_ns; /* ACTIVE: last time it was not behind; else when the state began */
+    int64_t since_ns; /* ACTIVE: when it was last not behind; else when the state began */
 } ps_tether_t;
 
 void ps_tether_init(ps_tether_t *tether, bool tethered, bool rejoin, int64_t now_ns);
-/* One look.  position: the subscriber's; leader_position: the furthest (images) or the sender's;
- * window_bytes: in effect.  Returns true when the state changed (report it).  On RESTING -> ACTIVE
- * the caller places the subscriber at its join position.  Agent thread, O(1). */
+/* Checks one subscriber. position: the subscriber's; leader_position: of the most advanced
+ * subscriber (images) or of the sender; window_bytes: the window in effect. Returns true if the
+ * state changed; the caller then reports it. On RESTING -> ACTIVE the caller places the subscriber
+ * at its join position. Agent thread, O(1). */
 bool ps_tether_step(ps_tether_t *tether, int64_t position, int64_t leader_position,
                     int64_t window_bytes, const ps_tether_timeouts_t *timeouts, int64_t now_ns);
-/* How long until the next look: sixteen in the limit, so that who was behind for a moment is not
- * taken for one that was all the time; ten a second at least. */
+/* Returns the time to the next check: a sixteenth of the window limit time-out, at most 100 ms. A
+ * subscriber that was behind only for a moment is thus distinguished from one that was behind all
+ * the time. */
 int64_t ps_tether_check_ns(const ps_tether_timeouts_t *timeouts);
 static inline bool ps_tether_gates(const ps_tether_t *tether)
 {

@@ -43,7 +43,7 @@ void ps_half_open_fini(ps_half_open_t *half_open)
 
 /* ---- addresses ------------------------------------------------------------------------------- */
 
-/* The IP address alone: ports cost nothing. */
+/* Uses the IP address only, because a sender can change its port freely. */
 static void words_of(const ps_addr_t *from, uint64_t words[2])
 {
     words[0] = 0;
@@ -146,7 +146,7 @@ static void take_out(ps_half_open_t *half_open, int32_t index)
     half_open->free_entry = index;
 }
 
-/* Makes room for one more of an address.  False: it has to wait. */
+/* Makes room for one more session of an address. False: the session has to wait. */
 static bool make_room(ps_half_open_t *half_open, int32_t address, int64_t now_ns,
                       ps_image_t **victim)
 {

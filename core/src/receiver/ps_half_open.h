@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_half_open.h: sessions of which a SETUP was seen and no DATA yet (docs/decisions/0076).  A
- * SETUP costs its sender 40 bytes and one forged address, an image costs files and counters: so
- * these are few, and the oldest gives way.  Owner: the receiver agent.  Nothing here allocates
- * after init, and every call is bounded.
- */
+ * ps_half_open.h: sessions with a SETUP and without DATA (docs/decisions/0076). A SETUP costs its
+ * sender 40 bytes and a forged address, but an image costs files and counters. The table therefore
+ * has few entries, and a new session replaces the oldest. Owner: the receiver agent. Nothing here
+ * allocates after init, and every call is bounded. */
 #ifndef PS_HALF_OPEN_H
 #define PS_HALF_OPEN_H
 
@@ -16,23 +15,23 @@
 #include "ps_map.h"
 
 enum {
-    PS_HALF_OPEN_MAX = 1024,       /* of all addresses */
-    PS_HALF_OPEN_PER_ADDRESS = 64, /* of one IP address */
-    PS_HALF_OPEN_WAITING = 64,     /* reported, and not answered by the conductor yet */
+    PS_HALF_OPEN_MAX = 1024,       /* entries of all addresses */
+    PS_HALF_OPEN_PER_ADDRESS = 64, /* entries of one IP address */
+    PS_HALF_OPEN_WAITING = 64,     /* entries that the conductor has not answered yet */
     PS_HALF_OPEN_LEAST = 16
 };
-/* A younger one does not give way: its sender may be a round trip away. */
+/* A younger entry is not replaced: its sender may be a round trip away. */
 #define PS_HALF_OPEN_NS INT64_C(1000000000)
 
-/* Reports of one endpoint: a burst, then one an interval.  A session that becomes
- * established gives its share back. */
+/* SETUPs that one endpoint reports: a burst, then one in each interval. A session that becomes
+ * established restores its share. */
 enum { PS_SETUP_BURST = 1024 };
 #define PS_SETUP_INTERVAL_NS INT64_C(4000000)
 
 typedef struct ps_half_open_entry {
     int64_t since_ns;
-    ps_image_t *image;              /* NULL: not answered by the conductor yet */
-    int32_t older, newer;           /* of all; index or -1 */
+    ps_image_t *image;              /* NULL: the conductor has not answered yet */
+    int32_t older, newer;           /* neighbours among all entries; index or -1 */
     int32_t same_older, same_newer; /* of the same address */
     int32_t address;                /* index */
     int32_t next_free;
@@ -55,20 +54,20 @@ typedef struct ps_half_open {
     int32_t count, waiting;
     int32_t oldest, newest;
     int32_t free_entry, free_address;
-    uint64_t refused; /* SETUPs that found no room; their senders repeat them */
+    uint64_t refused; /* SETUPs without a free entry; their senders repeat them */
     uint64_t evicted;
 } ps_half_open_t;
 
-/* images: most images of the daemon.  salt: from the injected seed.  PS_E_NO_MEMORY. */
+/* images: the daemon's limit of images. salt: from the injected seed. PS_E_NO_MEMORY. */
 int ps_half_open_init(ps_half_open_t *half_open, int32_t images, uint64_t salt);
 void ps_half_open_fini(ps_half_open_t *half_open);
-/* A SETUP of an unknown session came from `from`.  Returns a handle > 0, or 0: there is no room for
- * it now.  *victim: an image that has to end for it, else NULL; it has left the table. */
+/* Enters an unknown session whose SETUP came from `from`. Returns a handle > 0, or 0 if there is no
+ * room. *victim: an image that has left the table and must end to make room, or NULL. */
 int32_t ps_half_open_enter(ps_half_open_t *half_open, const ps_addr_t *from, int64_t now_ns,
                            ps_image_t **victim);
-/* The conductor made an image. */
+/* Notes that the conductor made an image. */
 void ps_half_open_answered(ps_half_open_t *half_open, int32_t handle, ps_image_t *image);
-/* It is established, refused or gone.  handle 0: nothing. */
+/* Removes an entry whose session is established, refused or gone. handle 0: does nothing. */
 void ps_half_open_leave(ps_half_open_t *half_open, int32_t handle);
 
 #endif

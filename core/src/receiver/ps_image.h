@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_image.h: one session as received here: its log, what is missing, who reads it, and what is
- * said back to the sender.  Owner: the receiver agent, but for the parts that name the conductor.
+ * ps_image.h: one session at the receiver: its log, its gaps, its readers, and the state of the
+ * frames that go back to the sender. Owner: the receiver agent, except the groups that name the
+ * conductor.
  *
  *   free_to           sm_position   min subscriber   rcv-pos      hwm      L + T/2
  *   -----|---------------|--------------|---------------|----gaps--|----------|
@@ -15,6 +16,7 @@
 
 #include "ps_congestion.h"
 #include "ps_context.h"
+#include "ps_credit.h"
 #include "ps_error.h"
 #include "ps_gaps.h"
 #include "ps_log.h"
@@ -28,18 +30,21 @@
 #include "ps_shared.h"
 #include "ps_tether.h"
 #include "ps_wire.h"
+#include "ps_wire_credit.h"
 
 enum {
     PS_IMAGE_SUBSCRIBERS_MAX = 64,
     PS_IMAGE_NAKS_PER_CYCLE = 16,
     PS_IMAGE_NAK_RANGES_PER_CYCLE = 4 * PS_NAK_LIST_MAX,
-    PS_IMAGE_LIST_TRIES = 3, /* then the first gap is requested by a plain NAK too */
+    PS_IMAGE_LIST_TRIES = 3, /* after this number of lists, a plain NAK also requests the first
+                              * gap */
     PS_IMAGE_SCAN_FRAMES = 32768
 };
 #define PS_LOSS_EVENT_NS   INT64_C(100000000)
 #define PS_SM_IDLE_NS      INT64_C(1000000000)
 #define PS_SM_IDLE_GRID_NS INT64_C(250000000)
-/* Storage ahead of a stream that begins, in bytes; of a SETUP alone the conductor reserves less. */
+/* Bytes of storage reserved ahead of a beginning stream; after a SETUP alone the conductor reserves
+ * less. */
 #define PS_STORAGE_AHEAD  (INT64_C(1) << 20)
 #define PS_JOIN_HOLD_NONE INT64_MAX
 #define PS_JOIN_HOLD_NS   INT64_C(5000000000)
@@ -56,50 +61,80 @@ enum ps_image_state {
     PS_IMAGE_DRAINED = 3
 };
 
-/* How frames reach the image through one destination of its endpoint.  Only the followed source
- * moves anything of it (docs/trust.md). */
+/* State of the frames that reach the image through one destination. Only frames of the followed
+ * source change it (docs/trust.md). */
 typedef struct ps_connection {
     ps_addr_t control;    /* where SMs and NAKs go */
-    ps_addr_t source;     /* followed; family 0: the next frame in the window decides */
+    ps_addr_t source;     /* the followed address; family 0: none yet, the source of the next frame
+                           * within the window becomes it */
     int64_t activity_ns;  /* last accepted frame or SETUP of the source */
-    int64_t furthest;     /* end of what the source stated, -1 nothing yet */
-    int64_t low_position; /* of its last frame, a heartbeat below hwm; -1 it was something else */
+    int64_t furthest;     /* highest position that the source stated, -1: none yet */
+    int64_t low_position; /* position of its last frame if that was a heartbeat below hwm; -1
+                           * otherwise */
     int64_t eos_position; /* valid when eos */
-    int64_t eos_since_ns; /* first of the EOS heartbeats in a row */
+    int64_t eos_since_ns; /* time of the first of the EOS heartbeats in a row */
     uint8_t established;
     uint8_t confirmed; /* the source sent data or a heartbeat, not only a SETUP */
     uint8_t eos;
-    uint8_t eos_repeated; /* heard again, half a heartbeat interval later or more */
+    uint8_t eos_repeated; /* the EOS heartbeat was repeated, at least half a heartbeat interval
+                           * later */
     uint8_t eos_revoked;
-    uint8_t stranger_notified; /* PS_EV_SECOND_SOURCE of this source was taken */
+    uint8_t stranger_seen;     /* a frame of another source arrived after this one's */
+    uint8_t stranger_notified; /* PS_EV_SECOND_SOURCE was emitted for this source */
+    ps_addr_t stranger;        /* address of the first such source; valid when stranger_seen */
 } ps_connection_t;
 
-/* Which daemon the followed source is, as its SETUPs state; all 0: no penstock sender. */
+/* Identity of the followed source's daemon, from its SETUPs; all 0: not a penstock sender. */
 typedef struct ps_peer {
     uint64_t daemon_id;
     uint64_t daemon_epoch;
     uint32_t candidate; /* capabilities that differ from those in use, not yet confirmed */
-    int32_t checks;     /* SETUPs still to be requested, to confirm them */
-    int32_t index;      /* of the connection that is asked */
-    int64_t due_ns;     /* next request, at most one a second */
-    uint8_t changed;    /* two SETUPs in a row did; looks go on, although others agree */
-    uint8_t unknown;    /* another source is followed, its SETUP is not here yet */
+    int32_t checks;     /* number of SETUPs still to be requested to confirm the candidate */
+    int32_t index;      /* connection from which the SETUPs are requested */
+    int64_t due_ns;     /* time of the next request, at most one a second */
+    uint8_t changed;    /* two SETUPs in a row stated the change; requests continue, although later
+                         * SETUPs agree */
+    uint8_t unknown;    /* another source is followed now, and its SETUP has not arrived yet */
 } ps_peer_t;
 
 typedef struct ps_image_subscriber {
     _Atomic int64_t *position; /* sub-pos cell: written by the client, so not trusted */
     int32_t position_counter_id;
     int32_t client_slot;
+    int32_t slot; /* in penstock.dat */
     ps_tether_t tether;
-    ps_pressure_reader_t reader; /* how it consumes, under NAK-strength control */
-    uint8_t event_pending;       /* PS_EV_SUBSCRIBER not yet taken */
+    ps_pressure_reader_t reader; /* its consumption, under NAK-strength control */
+    ps_credit_reader_t credit;
+    uint8_t event_pending; /* PS_EV_SUBSCRIBER did not fit into the ring yet */
 } ps_image_subscriber_t;
 
-/* Two threads write an image.  Each group begins a line of its own, so that a store of one thread
- * never takes a line from the other; ps_image_add allocates it aligned. */
+/* Credits of the image's readers (ps_image_credit.c). */
+typedef struct ps_image_credits {
+    int32_t readers;  /* that grant */
+    bool joined;      /* a reader has joined, whether it grants or not */
+    bool known;       /* the limit can be stated */
+    bool frozen;      /* a reader withholds */
+    bool asks;        /* the sender has not answered the present epoch */
+    bool settled;     /* nothing beyond `final` comes before the resume */
+    bool outstanding; /* a reader has not returned all */
+    uint32_t epoch;
+    uint32_t messages; /* N of the reader with the least limit */
+    int64_t limit;     /* ordinals */
+    int64_t released;  /* ordinals returned by that reader */
+    int64_t stated;    /* limit in the last status message */
+    int64_t final;     /* ordinal, -1 not known */
+    int64_t ask_ns;    /* time of the next statement of an unanswered epoch */
+    int64_t restate_ns;
+    int64_t restate_ordinal;
+    int32_t restates; /* repeats left of a statement that raised the limit from nothing */
+} ps_image_credits_t;
+
+/* Two threads write an image. Each group of fields begins a cache line of its own: a store of one
+ * thread never takes a line from the other. The creating function allocates the struct aligned. */
 struct ps_image {
-    /* line: constant once the receiver has it */
-    ps_image_params_t params; /* log_path is not kept; peer_capabilities: of the first SETUP */
+    /* line: constant after the hand-over */
+    ps_image_params_t params; /* log_path is not valid; peer_capabilities are those of the first
+                               * SETUP */
     const ps_context_t *context;
     ps_receiver_t *receiver;
     ps_log_t log;
@@ -113,86 +148,89 @@ struct ps_image {
     ps_gap_t *gap_storage;
 
     /* line: receiver, read by no other thread */
-    alignas(PS_LINE) ps_recv_endpoint_t *endpoint; /* NULL once that is gone */
-    uint32_t peer_capabilities;                    /* of the followed source */
-    _Atomic int64_t dummy_cell;                    /* for counters that do not exist */
+    alignas(PS_LINE) ps_recv_endpoint_t *endpoint; /* NULL after the endpoint's release */
+    uint32_t peer_capabilities;                    /* wed source */
+    _Atomic int64_t dummy_cell;                    /* used in place of absent counters */
 
     /* rebuild */
     ps_gaps_t gaps;
     int64_t join_position;
     int64_t hwm;
-    int64_t position; /* rcv-pos as last published */
+    int64_t position; /* rcv-pos, as last stored in the counter */
     int64_t reserved_position;
     int64_t kept_position; /* answer to PS_RCMD_RELEASE_TERMS: terms [kept, released_to) */
     int64_t released_to;   /* -1 nothing */
-    int64_t free_to;       /* no reader is below: written over three terms on */
+    int64_t free_to;       /* no reader is below, so the receiver may overwrite up to three terms
+                            * above */
     int64_t lost_bytes;    /* not yet reported by PS_EV_LOSS */
-    int32_t lost_gaps;     /* the same of gaps; those that grew count once */
+    int32_t lost_gaps;     /* gaps not yet reported; a gap that grew counts once */
     int64_t loss_due_ns;
     int64_t nak_due_ns;    /* earliest gap timer, INT64_MAX none */
-    int64_t lost_due_ns;   /* no open gap becomes a loss before, INT64_MAX none */
+    int64_t lost_due_ns;   /* earliest time at which an open gap becomes a loss, INT64_MAX none */
     int64_t front_from;    /* start of the first gap when last checked */
     int64_t loss_position; /* start of the newest gap that counts as lost */
     ps_nak_policy_t nak;
     ps_reordering_t reordering;
     uint64_t refused; /* datagrams dropped because the gap list was full */
-    int64_t ordinal;  /* messages below ordinal_position; -1 unknown */
+    int64_t ordinal;  /* number of messages below ordinal_position; -1 unknown */
     int64_t ordinal_position;
-    int64_t index_position; /* of the newest index entry */
+    int64_t index_position; /* position of the newest index entry */
     int64_t index_ns;
 
     /* status */
     ps_congestion_t congestion;
-    int32_t window;      /* as last computed */
-    int32_t sent_window; /* as last sent */
-    int64_t sm_position; /* L: as last sent */
+    int32_t window;      /* the last computed window */
+    int32_t sent_window; /* the last advertised window */
+    int64_t sm_position; /* L: the position in the last status message */
     int64_t consumption; /* slowest gating subscriber, monotonic, a frame multiple */
     int64_t fastest;     /* fastest subscriber */
     int64_t sm_due_ns;
     int64_t last_sm_ns;
-    int64_t moved_ns;              /* data or consumption moved last */
-    int64_t moved_position;        /* rcv-pos + consumption then */
-    int64_t packet_ns;             /* liveness */
-    int64_t next_due_ns;           /* earliest timer but gaps */
+    int64_t moved_ns;              /* when data or consumption last moved */
+    int64_t moved_position;        /* + consumption at moved_ns */
+    int64_t packet_ns;             /* when an accepted frame last arrived, for liveness */
+    int64_t next_due_ns;           /* earliest timer, without those of gaps */
     ps_pressure_signal_t pressure; /* under NAK-strength control */
     uint32_t pressure_random;
-    int64_t sent_seen;    /* the sender was seen to have sent up to here, accepted or not */
+    int64_t sent_seen;    /* the sender has sent up to here, whether accepted or not */
     int64_t beyond_end;   /* end of the last datagram that was not accepted */
-    int32_t beyond_count; /* such datagrams, one after the other */
+    int32_t beyond_count; /* number of such datagrams in a row */
     ps_rtt_t rtt;
-    int64_t rtt_due_ns;    /* next request, when data moves */
+    int64_t rtt_due_ns;    /* time of the next request while data arrives */
     int64_t drain_ns;      /* when draining began */
-    int64_t end_position;  /* INT64_MAX until known and contiguous up to there */
-    int64_t error_due_ns;  /* next ERR frame of a rejected image */
-    int64_t hold_since_ns; /* when join_hold was first seen, 0 none */
+    int64_t end_position;  /* INT64_MAX until the end is known and all data up to it has arrived */
+    int64_t error_due_ns;  /* time of the next ERR frame of a rejected image */
+    int64_t hold_since_ns; /* when the receiver first saw join_hold, 0 none */
     ps_connection_t connections[PS_RECV_DESTINATIONS_MAX];
     ps_peer_t peer;
     int64_t born_ns;
-    int64_t foreign; /* datagrams of other sources, dropped */
+    int64_t foreign; /* dropped datagrams of other sources */
+    ps_image_credits_t credits;
     ps_image_subscriber_t subscribers[PS_IMAGE_SUBSCRIBERS_MAX];
     int32_t n_subscribers;
     int32_t index;      /* in the receiver's list */
     int32_t state;      /* ps_image_state */
     int32_t end_reason; /* ps_image_end */
-    int32_t half_open;  /* handle until established, 0 none (ps_half_open.h) */
+    int32_t half_open;  /* handle in ps_half_open.h until established, 0 none */
     uint8_t hot;        /* in the hot list */
     uint8_t force_sm;
-    uint8_t established;       /* a frame of the stream was accepted */
-    uint8_t established_taken; /* its event was */
-    uint8_t storage_binds;     /* the window ends where storage does */
-    uint8_t sent_bound;        /* and the last status message said so */
+    uint8_t established;       /* the receiver accepted a frame of the stream */
+    uint8_t established_taken; /* PS_EV_IMAGE_ESTABLISHED was emitted */
+    uint8_t storage_binds;     /* reserved storage limits the window */
+    uint8_t sent_bound;        /* reserved storage limited the window of the last status message */
     uint8_t new_loss;
     uint8_t gating; /* a subscriber gates the window */
-    int32_t
-        limiting_slot; /* client slot of the slowest subscriber that has not read all; -1 none */
-    uint8_t ending;    /* some source stated an end that is not withdrawn */
+    /* The slowest subscriber with unread data: slot of its client, and its own; -1 none. */
+    int32_t limiting_slot;
+    int32_t limiting_subscriber;
+    uint8_t ending; /* a source stated an end and has not withdrawn it */
     uint8_t revoked;
     uint8_t rejected;
-    uint8_t event_taken;      /* INACTIVE / DRAINED of this state */
-    uint8_t term_event_taken; /* TERM_NEEDED for this reserved_position */
-    uint8_t release_pending;  /* TERMS_RELEASED not yet taken */
-    uint8_t started;          /* times below are set */
-    uint8_t wake;             /* news for the clients in this cycle */
+    uint8_t event_taken;      /* the event INACTIVE or DRAINED of this state was emitted */
+    uint8_t term_event_taken; /* TERM_NEEDED was emitted for this reserved_position */
+    uint8_t release_pending;  /* TERMS_RELEASED did not fit into the ring yet */
+    uint8_t started;          /* the times of this image are set */
+    uint8_t wake;             /* wake the clients of this image in this cycle */
     char reject_text[128];
 
     /* line: receiver, read by the conductor */
@@ -206,7 +244,8 @@ struct ps_image {
         _Atomic int64_t window, received, consumed, granted, losses, missing, rtt_ns, least_rtt_ns;
     } shown_congestion;
     /* line: conductor; the receiver reads join_hold */
-    alignas(PS_LINE) _Atomic int64_t join_hold; /* nothing at or above this is released meanwhile */
+    alignas(PS_LINE) _Atomic int64_t join_hold; /* while it is set, no memory at or above is
+                                                 * released */
     int32_t joined[PS_IMAGE_SUBSCRIBERS_MAX];   /* position counter ids */
     int32_t n_joined;
 };
@@ -221,106 +260,112 @@ static inline int64_t ps_image_contiguous(const ps_image_t *image)
 int ps_image_on_data(ps_image_t *image, const ps_recv_destination_t *destination,
                      const ps_data_t *first, const uint8_t *data, uint32_t length,
                      const ps_addr_t *from, int64_t rx_ns);
-/* Datagrams that the kernel joined, from one sender.  Takes those that simply go on where the
- * stream stands, in one piece: returns their bytes; 0: hand the first one to ps_image_on_data. */
+/* Processes datagrams of one sender that the kernel joined. Takes the leading datagrams that
+ * continue the stream, in one piece. Returns their bytes; 0: pass the first datagram to
+ * ps_image_on_data. */
 uint32_t ps_image_on_run(ps_image_t *image, const ps_recv_destination_t *destination,
                          const uint8_t *data, uint32_t length, uint32_t segment,
                          const ps_addr_t *from, int64_t rx_ns);
-/* Where the next bytes of the stream may be received to: false when it is not plain now. No
- * reader reaches these bytes: the word at the high-water mark stays zero until the run was
- * checked. */
+/* Stores the memory into which the transport may receive the next bytes of the stream. False: the
+ * stream does not allow it now. No reader reaches these bytes, because the word at the high-water
+ * mark stays zero until the run is checked. */
 bool ps_image_direct_range(const ps_image_t *image, ps_direct_range_t *out);
-/* Checks the received bytes, all but the first 8 in place. Takes whole datagrams from the first
- * on, returns their bytes; *next_word: the 8 bytes behind them, where the word that ends the
- * readers' run is now. */
+/* Checks the received bytes; all but the first 8 are in place. Accepts leading whole datagrams and
+ * returns their bytes. *next_word: the 8 bytes after them, which the zero word that stops readers
+ * has replaced. */
 uint32_t ps_image_on_direct(ps_image_t *image, const ps_recv_destination_t *destination,
                             const ps_direct_range_t *range, uint64_t first_word, uint32_t length,
                             uint32_t segment, const ps_addr_t *from, uint64_t *next_word);
-/* Makes a run that lies at the high-water mark already visible. */
+/* Makes a run visible that is already in the log at the high-water mark. */
 void ps_image_reveal(ps_image_t *image, uint64_t first_word, uint32_t length, int32_t messages);
 /* ps_image_source.c */
 
-/* SETUP of the session.  Returns ps_wire_fault: PS_WIRE_BAD_FIELD when it contradicts the image. */
+/* Processes a SETUP of the session. Returns ps_wire_fault: PS_WIRE_BAD_FIELD when it
+ * contradicts the image. */
 int ps_image_on_setup(ps_image_t *image, const ps_recv_destination_t *destination,
                       const ps_setup_t *setup, const ps_addr_t *from);
 void ps_image_on_rttm(ps_image_t *image, const ps_recv_destination_t *destination,
                       const ps_rttm_t *rttm, const ps_addr_t *from);
-/* May a frame from this address count?  Yes from the followed source, and from any when that was
- * silent for the connection time-out, or stated a SETUP only. */
+/* Returns true if a frame from this address is accepted: the followed source always; any source if
+ * the followed one was silent for the connection time-out or sent only a SETUP. */
 bool ps_image_admits(const ps_image_t *image, int32_t index, const ps_addr_t *from);
-/* A datagram that may not. */
+/* Counts a datagram of another source. */
 void ps_image_count_foreign(ps_image_t *image, int32_t index, const ps_addr_t *from);
-/* A frame of data or a heartbeat that was admitted lies in the window and says that the stream
- * reaches up to `end`: its source is followed from now on. */
+/* Notes an accepted data frame or heartbeat within the window, which states that the stream reaches
+ * up to `end`. The receiver follows its source from now on. */
 void ps_image_touch(ps_image_t *image, const ps_recv_destination_t *destination,
                     const ps_addr_t *from, int64_t end);
-/* An established connection whose source was heard within the connection time-out. */
+/* Returns true if the connection is established and its source was heard within the connection
+ * time-out. */
 bool ps_image_connection_live(const ps_image_t *image, int32_t index, int64_t now_ns);
-/* Requests the SETUPs that capabilities still need, and tells of second sources. */
+/* Requests the SETUPs that confirm capabilities, and reports second sources. */
 void ps_image_source_tick(ps_image_t *image, int64_t now_ns);
 
 /* ps_image_end.c */
 
-/* A heartbeat with the EOS flag states the end of the stream. */
+/* Processes a heartbeat with the EOS flag, which states the end of the stream. */
 void ps_image_on_eos(ps_image_t *image, const ps_recv_destination_t *destination, int64_t position,
                      uint8_t flags);
-/* The source goes on: what it said of an end does not hold. */
+/* Withdraws the stated end, because the source sends beyond it. */
 void ps_image_withdraw_end(ps_image_t *image, ps_connection_t *connection);
-/* A heartbeat below the high-water mark: the second in a row takes back what a false one raised. */
+/* Processes a heartbeat below the high-water mark. The second in a row lowers a mark that a false
+ * heartbeat raised. */
 void ps_image_on_low_heartbeat(ps_image_t *image, ps_connection_t *connection, int64_t position);
-/* Ends the image when all sources stated an end, held to it, and the stream is complete. */
+/* Ends the image if all sources stated an end, repeated it, and the stream is complete. */
 void ps_image_check_end(ps_image_t *image);
 void ps_image_end(ps_image_t *image, int32_t reason);
-/* Messages of the session below the position of an image that ended, -1 unknown. */
+/* Returns the number of messages below the position of an ended image, -1 unknown. */
 static inline int64_t ps_image_end_ordinal(const ps_image_t *image)
 {
     return image->ordinal_position == image->position ? image->ordinal : -1;
 }
 
-/* Puts a datagram that passed all checks into the log where bytes are missing.  Returns true when
- * anything was new. */
+/* Copies the missing bytes of a checked datagram into the log. Returns true if any byte was new. */
 bool ps_image_insert(ps_image_t *image, const uint8_t *data, uint32_t length, int64_t position,
                      int32_t span, int32_t messages, int64_t rx_ns);
-/* Lowers it to position, inside the last gap, which ends at the mark. */
+/* Lowers the high-water mark to position, inside the last gap, which ends at the mark. */
 void ps_image_lower_hwm(ps_image_t *image, int64_t position);
-/* Raises the high-water mark to position, noting the gap; false: no room in the gap list. */
+/* Raises the high-water mark to position and notes the gap; false: the gap list is full. */
 bool ps_image_raise_hwm(ps_image_t *image, int64_t position);
-/* [from, to) counts as lost: for the report, and as an event of the congestion control. */
+/* Counts [from, to) as lost, for the loss report and for congestion control. */
 void ps_image_count_loss(ps_image_t *image, int64_t from, int64_t to);
 /* Counts messages up to rcv-pos, at most PS_IMAGE_SCAN_FRAMES frames a call. */
 void ps_image_count_messages(ps_image_t *image);
-/* Hot images, once a duty cycle: gaps, rcv-pos, consumption, status message.  Returns work done;
- * *stay: keep it hot. */
+/* Processes a hot image once a duty cycle: gaps, rcv-pos, consumption, status message. Returns the
+ * work done; *stay: the image stays hot. */
 int32_t ps_image_cycle(ps_image_t *image, int64_t now_ns, bool *stay);
-/* Timers. */
+/* Runs the timers. */
 void ps_image_tick(ps_image_t *image, int64_t now_ns);
-/* A datagram [position, end) that is further than can be kept, or further ahead than its sender
- * could retransmit what is missing.  When others follow it, it is believed: it counts in the fill,
- * and the image ends (PS_END_OUTRUN) if what is missing first is beyond retransmission. */
+/* Notes a datagram [position, end) that lies beyond the log's room, or so far ahead that the sender
+ * cannot retransmit the missing data before it. When further such datagrams follow in a row, they
+ * count in the fill. The image then ends (PS_END_OUTRUN) if the first missing byte is too old to be
+ * retransmitted. */
 void ps_image_on_beyond(ps_image_t *image, int64_t position, int64_t end);
-/* A heartbeat of a sender under NAK-strength control: it has sent all up to position. */
+/* Notes a heartbeat of a sender under NAK-strength control: the sender has sent everything up to
+ * position. */
 void ps_image_on_stated(ps_image_t *image, int64_t position);
-/* Requests what was not accepted, as far as there is room now. */
+/* Requests data that was not accepted, as far as there is room now. */
 void ps_image_catch_up(ps_image_t *image);
-/* How its readers consume: outlives the image. */
+/* Stores how the image's readers consume, for the next image of the session. */
 void ps_image_remember(const ps_image_t *image);
 ps_pressure_learned_t ps_image_recall(const ps_image_t *image);
-/* The reader whose queue is signalled: the slowest gating one that is not paused; NULL: none. */
+/* Returns the reader whose queue is signalled: the slowest gating reader that is not paused; NULL:
+ * none. */
 const ps_pressure_reader_t *ps_image_signalled_reader(const ps_image_t *image, int64_t now_ns);
-/* True when a status message became due by what subscribers released. */
+/* Returns true if subscribers released enough to make a status message due. */
 bool ps_image_release_due(const ps_image_t *image);
-/* Requests gaps that are due (or pads them over); sets nak_due_ns. */
+/* Requests due gaps (or pads over them, if unreliable); sets nak_due_ns. */
 int32_t ps_image_request(ps_image_t *image, int64_t now_ns);
 void ps_image_consumption(ps_image_t *image);
-/* Position that a subscriber has consumed, by its cell, clamped to the possible range. */
+/* Returns a subscriber's consumed position from its counter, limited to the possible range. */
 int64_t ps_image_position_of(const ps_image_t *image, const ps_image_subscriber_t *subscriber);
 void ps_image_send_sm(ps_image_t *image, int64_t now_ns);
-/* Cuts image->window to what storage is there for; sets storage_binds. */
+/* Cuts image->window to the reserved storage; sets storage_binds. */
 void ps_image_bound_window(ps_image_t *image);
-/* Asks the congestion control for the window; true: the sender must hear of it now. */
+/* Computes the window with the congestion control; true: a status message must leave now. */
 bool ps_image_update_window(ps_image_t *image, int64_t now_ns);
 void ps_image_send_rttm(ps_image_t *image, int64_t now_ns);
-/* Under NAK-strength control: says how full the queue is, if it must be said now. */
+/* Sends a PRESSURE frame with the fill of the queue, if one is due (NAK-strength control). */
 int32_t ps_image_pressure(ps_image_t *image, int64_t now_ns);
 static inline bool ps_image_wants_pressure(const ps_image_t *image)
 {
@@ -331,15 +376,16 @@ static inline bool ps_image_under_nak(const ps_image_t *image)
 {
     return (image->peer_capabilities & PS_CAP_PRESSURE) != 0;
 }
-/* Towards a sender under NAK-strength control a status message only moves the edge: one for each
- * eighth of a term is enough.  A congestion window needs more of them. */
+/* Returns true if few status messages suffice: a sender under NAK-strength control needs one for
+ * each eighth of a term. A congestion window needs more. */
 static inline bool ps_image_is_silent(const ps_image_t *image)
 {
     return ps_image_under_nak(image) && image->state == PS_IMAGE_ACTIVE &&
            image->params.congestion_control == PS_CC_STATIC;
 }
-/* Up to here datagrams are accepted.  Under NAK-strength control a receiver is not asked before the
- * sender goes on: half a term more is kept, so that a signal has time to act. */
+/* Returns the position up to which datagrams are accepted. Under NAK-strength control the sender
+ * does not wait for windows, so the receiver keeps half a term more; a signal then has time to
+ * act. */
 static inline int64_t ps_image_edge(const ps_image_t *image)
 {
     return ps_image_under_nak(image) ? image->consumption + image->log.term_length
@@ -347,34 +393,64 @@ static inline int64_t ps_image_edge(const ps_image_t *image)
 }
 /* Releases memory that no reader needs. */
 void ps_image_reclaim(ps_image_t *image);
-/* Where writing must end: storage ends there, or somebody may still read what lies three terms
- * below.  The word at the end of what is written is zeroed too, so it is kept free. */
+/* Returns the position at which writing must end: the end of storage, or three terms above the
+ * slowest reader. The word at the end of the written data is zeroed too, so that word is kept
+ * free. */
 static inline int64_t ps_image_room(const ps_image_t *image)
 {
     int64_t room = image->free_to + INT64_C(3) * image->log.term_length - PS_FRAME_ALIGNMENT;
 
     return room < image->reserved_position ? room : image->reserved_position;
 }
-/* Zeroes the first word at position, where something is missing: readers stop there.  For the end
- * of what is about to be made visible, when the gap list or the high-water mark say so already. */
+/* Zeroes the first word at position, where data is missing, so that readers stop there. Call it
+ * before the data up to position becomes visible, and after the gap list or the high-water mark was
+ * updated. */
 void ps_image_seal(ps_image_t *image, int64_t position);
 /* Requests storage ahead of what was received, once for each reserved_position. */
 void ps_image_check_storage(ps_image_t *image);
-/* A frame of the stream was accepted. */
+/* Marks the image as established: a frame of its stream was accepted. */
 void ps_image_establish(ps_image_t *image);
-/* Emits PS_EV_IMAGE_ESTABLISHED; false: not taken yet. */
+/* Emits PS_EV_IMAGE_ESTABLISHED; false: the ring is full. */
 bool ps_image_report_established(ps_image_t *image);
-/* Releases the terms that are not in use, if it can; reports the result in any case. */
+/* Releases the terms that are not in use, if possible, and reports the result in any case. */
 void ps_image_on_release_terms(ps_image_t *image, int32_t least_terms);
 void ps_image_report_released(ps_image_t *image, int64_t now_ns);
 void ps_image_report_loss(ps_image_t *image, int64_t now_ns);
 void ps_image_timer(ps_image_t *image, int64_t due_ns);
-/* Join position as the receiver sees it. */
+/* Returns the position at which a reader joins again. */
 int64_t ps_image_rejoin_position(const ps_image_t *image);
 void ps_image_send_error(ps_image_t *image, int64_t now_ns);
 void ps_image_tether(ps_image_t *image, int64_t now_ns);
+/* ps_image_credit.c */
+
+/* A reader joined; it grants if its params state credits. */
+void ps_image_credit_join(ps_image_t *image, ps_image_subscriber_t *subscriber,
+                          const ps_subscriber_params_t *params);
+void ps_image_credit_leave(ps_image_t *image);
+void ps_image_credit_change(ps_image_t *image, const ps_credit_change_t *change);
+/* Returns false if a step of credits has nothing to do. */
+static inline bool ps_image_has_credits(const ps_image_t *image)
+{
+    const ps_image_credits_t *credits = &image->credits;
+    return credits->readers > 0 || credits->limit != 0 || image->params.credits > 0 ||
+           credits->known || credits->outstanding;
+}
+/* Reads what readers returned. True: a status message must leave now. Bound: the readers, and
+ * PS_CREDIT_SCAN frames for each that has just joined. */
+bool ps_image_credit_step(ps_image_t *image, int64_t now_ns);
+void ps_image_credit_fill(const ps_image_t *image, ps_trailer_t *trailer);
+/* Timer of statements that are repeated. */
+void ps_image_credit_tick(ps_image_t *image, int64_t now_ns);
+/* Returns true if a reader has returned enough to make a status message due. */
+bool ps_image_credit_is_due(const ps_image_t *image);
+/* Returns true if the sender obeys credits and the messages of the stream are counted. */
+bool ps_image_obeys_credits(const ps_image_t *image);
+/* The sender answers an epoch. */
+void ps_image_on_credit(ps_image_t *image, const ps_recv_destination_t *destination,
+                        const ps_credit_frame_t *frame, const ps_addr_t *from);
+
 bool ps_image_emit(ps_image_t *image, ps_event_t *event);
-/* Commands of this module; false = not one of them. */
+/* Executes a command for an image; false: the command belongs to another file. */
 bool ps_image_on_command(ps_receiver_t *receiver, const ps_command_t *command);
 void ps_image_free(ps_image_t *image);
 

@@ -63,7 +63,7 @@ static void remove_image(ps_receiver_t *receiver, ps_image_t *image, bool keep)
     if (session != NULL && session->image == image) {
         session->image = NULL;
         if (keep && ps_recv_endpoint_wants(endpoint, session->stream_id, session->session_id)) {
-            ps_recv_endpoint_set_state(endpoint, session, PS_SESSION_COOL_DOWN);
+            ps_recv_endpoint_keep(receiver, endpoint, session, PS_SESSION_COOL_DOWN);
         } else {
             ps_recv_endpoint_erase(endpoint, session);
         }
@@ -83,14 +83,20 @@ static void add_subscriber(ps_image_t *image, const ps_subscriber_params_t *para
     *subscriber = (ps_image_subscriber_t){ .position = ps_counter_cell(image->context->params.cnc,
                                                                        params->position_counter_id),
                                            .position_counter_id = params->position_counter_id,
-                                           .client_slot = params->client_slot };
+                                           .client_slot = params->client_slot,
+                                           .slot = params->slot };
     ps_tether_init(&subscriber->tether, params->tether != 0, params->rejoin != 0,
                    image->receiver->now_ns);
+    ps_image_credit_join(image, subscriber, params);
     const ps_pressure_learned_t learned = ps_image_recall(image);
+    subscriber->reader.term = image->log.term_length;
     subscriber->reader.cadence_ns = learned.cadence_ns;
     subscriber->reader.rate = learned.rate;
+    /* A reader that was outrun takes what it took then, until its first batch tells more. */
+    subscriber->reader.at_least = learned.at_least;
+    subscriber->reader.residue = learned.rate > 0;
     if (params->tether == 0) {
-        ps_image_timer(image, image->receiver->now_ns); /* it is checked from now on */
+        ps_image_timer(image, image->receiver->now_ns); /* the image is checked from now on */
     }
     atomic_store_explicit(&image->join_hold, PS_JOIN_HOLD_NONE, memory_order_release);
     image->wake = 1; /* data may be there already */
@@ -102,6 +108,7 @@ static void remove_subscriber(ps_image_t *image, int32_t position_counter_id)
     for (int32_t i = 0; i < image->n_subscribers; i++) {
         if (image->subscribers[i].position_counter_id == position_counter_id) {
             image->subscribers[i] = image->subscribers[--image->n_subscribers];
+            ps_image_credit_leave(image);
             if (image->n_subscribers == 0) {
                 ps_image_end(image, PS_END_NO_SUBSCRIBER);
             }
@@ -149,7 +156,7 @@ bool ps_image_on_command(ps_receiver_t *receiver, const ps_command_t *command)
         if (command->reserved_position > image->reserved_position) {
             image->reserved_position = command->reserved_position;
             image->term_event_taken = 0;
-            image->force_sm |= image->sent_bound;  /* the sender waits for what can be granted */
+            image->force_sm |= image->sent_bound;  /* the sender waits for the new window */
             ps_receiver_make_hot(receiver, image); /* it may need more already */
         }
         break;
@@ -157,6 +164,7 @@ bool ps_image_on_command(ps_receiver_t *receiver, const ps_command_t *command)
         ps_congestion_set(&image->congestion, command->window_bytes, receiver->now_ns);
         ps_receiver_make_hot(receiver, image);
         break;
+    case PS_RCMD_SET_CREDITS: ps_image_credit_change(image, &command->credits); break;
     case PS_RCMD_RELEASE_TERMS: ps_image_on_release_terms(image, command->least_terms); break;
     default: return false;
     }

@@ -30,7 +30,7 @@ void ps_image_end(ps_image_t *image, int32_t reason)
     }
 }
 
-/* From when on a stated end may be believed, if nothing contradicts it until then. */
+/* Returns the time from which a stated end counts, if no frame contradicts it until then. */
 static int64_t believed_ns(const ps_image_t *image, const ps_connection_t *connection)
 {
     const ps_driver_params_t *params = image->receiver->params;
@@ -107,7 +107,7 @@ void ps_image_on_eos(ps_image_t *image, const ps_recv_destination_t *destination
     int64_t now_ns = image->receiver->now_ns;
 
     if (position < connection->furthest) {
-        return; /* its source stated more: the stream goes on */
+        return; /* its source stated more: the stream continues */
     }
     if (!connection->eos || connection->eos_position != position) {
         connection->eos = 1;
@@ -121,7 +121,8 @@ void ps_image_on_eos(ps_image_t *image, const ps_recv_destination_t *destination
         2 * (now_ns - connection->eos_since_ns) >= image->receiver->params->heartbeat_interval_ns;
     connection->eos_revoked |= (flags & PS_FLAG_REVOKED) != 0;
     image->ending = 1;
-    ps_receiver_make_hot(image->receiver, image); /* the cycle looks, once all is counted */
+    ps_receiver_make_hot(image->receiver, image); /* the next cycle checks the end, after all
+                                                   * messages were counted */
 }
 
 void ps_image_withdraw_end(ps_image_t *image, ps_connection_t *connection)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_image_frames.c: what a datagram does to an image: data, padding, heartbeats, joined runs, and
- * runs that were received directly into the log.
- */
+ * ps_image_frames.c: processes datagrams for an image: data, padding, heartbeats, joined runs, and
+ * runs that were received directly into the log. */
 #include <string.h>
 
 #include "ps_image.h"
@@ -38,8 +37,9 @@ static int on_heartbeat(ps_image_t *image, const ps_recv_destination_t *destinat
     return PS_WIRE_OK;
 }
 
-/* What came fits into storage.  Of the padding that ends a term only the header is written, and the
- * first page of the next term is always there: a sender passes such padding beyond the window. */
+/* Returns true if the datagram fits into storage. A sender may pass padding at the end of a term
+ * beyond the window. Only its header is written, and the first page of the next term always has
+ * memory. */
 static bool has_room(const ps_image_t *image, int64_t position, uint32_t length, int64_t end)
 {
     int64_t room = ps_image_room(image);
@@ -94,10 +94,10 @@ static int on_chain(ps_image_t *image, const ps_recv_destination_t *destination,
     return PS_WIRE_OK;
 }
 
-/* A sender may pass padding that begins inside the window, and then stands at the end of its term,
- * beyond what is accepted, until a reader goes on.  It is alive, and what is missing up to the edge
- * must be requested: nothing else tells of it.  Under NAK-strength control a sender may stand at
- * any place beyond the edge. */
+/* A sender may pass padding that begins inside the window. It then stays at the end of its term,
+ * beyond the accepted range, until a reader advances. The sender is alive, and the data missing up
+ * to the edge must be requested, because no other frame shows it. Under NAK-strength control a
+ * sender may be at any position beyond the edge. */
 static int on_heartbeat_beyond(ps_image_t *image, const ps_recv_destination_t *destination,
                                int64_t position, const ps_addr_t *from)
 {

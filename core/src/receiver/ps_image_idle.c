@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_image_idle.c: what an image that rests can do without (docs/decisions/0033).  Only the
- * receiver writes here, and it does not take what it has no storage for; so the terms that stay are
- * those that somebody may read, and half a term ahead.
- */
+ * ps_image_idle.c: the terms that an idle image can release (docs/decisions/0033). Only the
+ * receiver writes the log, and it accepts no data without storage. The terms that stay are those
+ * that a reader may read, and half a term ahead. */
 #include "ps_image.h"
 
 #include "ps_receiver.h"
@@ -27,7 +26,7 @@ static int64_t counted_from(const ps_image_t *image)
     return image->position - at < image->log.term_length / 2 ? at : image->position;
 }
 
-/* What lies below is nobody's to read. */
+/* Returns the position below which no reader reads. */
 static int64_t lowest_in_use(const ps_image_t *image)
 {
     int64_t lowest = lower(image->consumption, counted_from(image));
@@ -42,7 +41,7 @@ static int64_t lowest_in_use(const ps_image_t *image)
     return lowest > image->join_position ? lowest : image->join_position;
 }
 
-static void give_up(ps_image_t *image, int32_t least_terms)
+static void release_terms(ps_image_t *image, int32_t least_terms)
 {
     const int64_t term = image->log.term_length;
     const int64_t mask = ~(int64_t)image->log.term_mask;
@@ -51,15 +50,15 @@ static void give_up(ps_image_t *image, int32_t least_terms)
     int64_t from;
     int64_t to = (image->hwm + term / 2 + term - 1) & mask;
 
-    if (to < least) { /* terms that are not there yet are no reason to keep those below */
+    if (to < least) { /* terms without memory are no reason to keep the terms below */
         to = lower(least, to > whole ? to : whole);
     }
     if (image->state != PS_IMAGE_ACTIVE || image->rejected || image->n_subscribers == 0 ||
         image->sent_seen > image->hwm || to > image->reserved_position) {
         return;
     }
-    /* Pairs with ps_image_join_position: either the hold is seen here, or who joins sees the
-     * positions that are seen here. */
+    /* Pairs with ps_image_join_position: either this thread sees the hold, or the conductor sees
+     * the positions that this thread sees. */
     atomic_thread_fence(memory_order_seq_cst);
     if (atomic_load_explicit(&image->join_hold, memory_order_acquire) != PS_JOIN_HOLD_NONE) {
         return;
@@ -91,6 +90,6 @@ void ps_image_on_release_terms(ps_image_t *image, int32_t least_terms)
 {
     image->released_to = -1;
     image->term_event_taken = 0;
-    give_up(image, least_terms);
+    release_terms(image, least_terms);
     ps_image_report_released(image, image->receiver->now_ns);
 }

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_image_insert.c: from an accepted datagram to the log, and the gaps it makes or closes.
+ * ps_image_insert.c: copies an accepted datagram into the log, and opens or closes gaps.
  *
- * The plain case, datagrams at the high-water mark, is one copy.  Everything below the mark is
+ * The usual case, a datagram at the high-water mark, is one copy. Everything below the mark is
  * written only where bytes are missing: whole frames, in runs, so that a repeated or forged
- * retransmission can never change what a subscriber may be reading.  A run becomes visible by one
+ * retransmission can never change what a subscriber may be reading. A run becomes visible by one
  * release store of its first eight bytes, after everything behind these is in place; a reader that
  * walks forward cannot meet the later frames before the first.
  *
- * Terms are not zeroed before they are used again (docs/decisions/0024).  A reader stops where the
- * first word of a frame is zero, and the only such place it can come to is the end of what is
- * there without a gap.  So whoever writes up to a place that is missing zeroes the word there
- * first ("seals" it); what lies beyond may be frames of an earlier lap, which nobody can reach.
- */
+ * Terms are not zeroed before they are used again (docs/decisions/0024). A reader stops at a frame
+ * whose first word is zero. The only such word that it can reach is at the end of the contiguous
+ * data. A write that ends at a missing position therefore first zeroes the word there ("seals" it).
+ * Memory beyond may hold frames of an earlier lap, which no reader can reach. */
 #include "ps_image.h"
 #include "ps_assert.h"
 
@@ -86,8 +85,8 @@ void ps_image_seal(ps_image_t *image, int64_t position)
     }
 }
 
-/* Copies length bytes of whole frames to position.  The target is known to be missing, nobody's to
- * read, and reserved; data has been checked as a chain inside one term. */
+/* Copies length bytes of whole frames to position. The target is missing, reserved, and read by no
+ * subscriber; data was checked as a chain within one term. */
 static void write_run(ps_image_t *image, int64_t position, const uint8_t *data, uint32_t length,
                       int64_t rx_ns)
 {
@@ -149,8 +148,8 @@ void ps_image_lower_hwm(ps_image_t *image, int64_t position)
     image->hwm = position; /* the word there is zeroed by what fills the rest of the gap */
 }
 
-/* Bytes of a gap came, late or as its repair.  What was requested and found no room is not noted:
- * it is not there, so that when it comes again nothing came twice. */
+/* Bytes of a gap arrived, late or retransmitted. A request that did not fit into the list is not
+ * recorded, so a later arrival is not counted as a duplicate. */
 static void learn_lateness(ps_image_t *image, int64_t from, int64_t to, const ps_gap_t *gap,
                            bool filled)
 {
@@ -291,12 +290,14 @@ void ps_image_count_messages(ps_image_t *image)
         int64_t left = image->log.term_length - (image->ordinal_position & image->log.term_mask);
 
         if (length <= 0 || ps_align32_64(length) > left) {
-            image->ordinal = -1; /* somebody wrote into our log: stop counting, say unknown */
+            image->ordinal = -1; /* another process wrote into the log: stop counting and report
+                                  * unknown */
             return;
         }
-        image->ordinal += frame->type == PS_TYPE_DATA && (frame->flags & PS_FLAG_END) != 0;
+        image->ordinal += ps_frame_messages(frame);
         image->ordinal_position += ps_align32_64(length);
     }
+    image->ordinal = ps_believed_ordinal(image->ordinal);
     atomic_store_explicit(&image->slot->ordinal, image->ordinal, memory_order_relaxed);
     index_ordinal(image);
 }

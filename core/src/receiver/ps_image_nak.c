@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_image_nak.c: requesting what is missing, or padding it over, and reporting losses.
+ * ps_image_nak.c: requests missing ranges, or pads over them, and reports losses.
  *
- * A penstock sender repairs many ranges at once, so every gap that is due is requested.  An Aeron
- * unicast sender has one retransmit action that a NAK for another range replaces; it is requested
- * the first gap only, and again not before an answer could have come.
- */
+ * A penstock sender retransmits many ranges at once, so the receiver requests every due gap. An
+ * Aeron unicast sender has one retransmit action, which a NAK for another range replaces. The
+ * receiver requests only the first gap from it, and repeats the NAK only when an answer could have
+ * arrived. */
 #include "ps_image.h"
 #include "ps_assert.h"
 
@@ -16,7 +16,7 @@ static bool takes_lists(const ps_image_t *image)
     return (image->peer_capabilities & PS_CAP_NAK_LIST) != 0;
 }
 
-/* Sends what is in the list, as one frame where the sender takes that, and empties it. */
+/* Sends the ranges of the list, as one frame if the sender accepts it, and empties the list. */
 static void send_naks(ps_image_t *image, ps_nak_list_t *list, int64_t now_ns, bool plain)
 {
     ps_receiver_t *receiver = image->receiver;
@@ -58,8 +58,8 @@ static void add_range(const ps_image_t *image, ps_nak_list_t *list, int64_t posi
     list->ranges[at].length = length;
 }
 
-/* The part of a gap that lies in the term it begins in, and where there is storage that nobody
- * reads any more; 0: none. */
+/* Returns the length of the part of a gap that lies in its first term and in storage that no reader
+ * uses; 0: none. */
 static int32_t part_of(const ps_image_t *image, const ps_gap_t *gap)
 {
     int64_t left = image->log.term_length - (gap->from & image->log.term_mask);
@@ -70,8 +70,8 @@ static int32_t part_of(const ps_image_t *image, const ps_gap_t *gap)
     return (int32_t)(length < left ? length : left);
 }
 
-/* Gaps whose first timer ran out are lost; before that they may be late only.  That timer is drawn,
- * or follows what the path is seen to do: later gaps may run out before earlier ones. */
+/* Counts gaps whose first timer has expired as lost; before that they may be late only. The timer
+ * is random, or follows the observed path, so a later gap may expire before an earlier one. */
 static void count_losses(ps_image_t *image, int64_t now_ns)
 {
     if (now_ns < image->lost_due_ns) {
@@ -92,7 +92,7 @@ static void count_losses(ps_image_t *image, int64_t now_ns)
     }
 }
 
-/* reliable=false: what is missing becomes padding, readers go on. */
+/* reliable=false: pads over missing data, so that readers continue. */
 static int32_t pad_over(ps_image_t *image)
 {
     int32_t work = 0;
@@ -122,7 +122,7 @@ static int64_t retry_ns(ps_image_t *image, int32_t requested)
                            &image->receiver->random);
 }
 
-/* The first gap shrinks: its repair is under way, so asking again would cancel the rest of it. */
+/* The first gap shrinks: its retransmit is in progress, and another NAK would cancel the rest. */
 static void hold_while_repaired(ps_image_t *image, int64_t now_ns)
 {
     ps_gap_t *front = &image->gaps.items[0];
@@ -160,13 +160,14 @@ static int32_t request(ps_image_t *image, int32_t limit, int64_t now_ns, int64_t
             if (length > 0) {
                 add_range(image, &list, gap->from, length);
                 gap->requested += gap->requested < INT32_MAX;
-                requested++; /* a gap without memory is checked, which is no work */
+                requested++; /* the check of a gap without memory is no work */
             }
             if (list.count == PS_NAK_LIST_MAX) {
                 send_naks(image, &list, now_ns, false);
             }
             if (length > 0 && i == 0 && before >= PS_IMAGE_LIST_TRIES && takes_lists(image)) {
-                /* Lists brought nothing: does the sender read them?  This one it must. */
+                /* Lists had no effect; perhaps the sender does not read them. It must read a plain
+                 * NAK. */
                 add_range(image, &front, gap->from, length);
                 send_naks(image, &front, now_ns, true);
             }

@@ -22,7 +22,7 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* One datagram may be a stranger's; some that follow each other are its sender's. */
+/* A single datagram may be forged; several in a row come from the sender. */
 static bool is_believed(ps_image_t *image, int64_t position, int64_t end)
 {
     const int64_t half = image->log.term_length / 2;
@@ -47,15 +47,16 @@ void ps_image_on_beyond(ps_image_t *image, int64_t position, int64_t end)
     image->packet_ns = image->receiver->now_ns;
     image->sent_seen = larger(image->sent_seen, end);
     ps_receiver_make_hot(image->receiver, image);
-    /* Padding leads an unreliable stream on, but nobody reads an image that is not established. */
+    /* Padding moves an unreliable stream forward, but an image that is not established has no
+     * reader. */
     if ((image->params.reliable || !image->established) &&
         ps_image_contiguous(image) < image->sent_seen - reach) {
         ps_image_end(image, PS_END_OUTRUN);
     }
 }
 
-/* A heartbeat that repeats a position counts as a datagram that follows; one below it, which its
- * source sends when it stands there, denies it. */
+/* A heartbeat that repeats the position counts as a further datagram. A heartbeat below, which the
+ * source sends at its real position, withdraws it. */
 void ps_image_on_stated(ps_image_t *image, int64_t position)
 {
     if (position < image->beyond_end) {

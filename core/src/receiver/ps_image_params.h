@@ -16,7 +16,7 @@ typedef struct ps_image ps_image_t;
 typedef struct ps_recv_destination_params {
     int64_t id; /* unique per endpoint */
     ps_socket_params_t socket;
-    /* explicit control address (MDC): S-flag SMs go there; family 0 none */
+    /* explicit control address (MDC), to which S-flag SMs go; family 0 none */
     ps_addr_t control;
     ps_addr_t group_control; /* multicast: G+1; family 0 none */
     uint8_t multicast;
@@ -47,25 +47,30 @@ typedef struct ps_image_params {
     int32_t initial_term_id;
     int32_t active_term_id;
     int32_t term_offset;                  /* join position = pos(active_term_id, term_offset) */
-    int32_t window_bytes;                 /* initial and largest receiver window, <= T/2 */
+    int32_t window_bytes;                 /* initial and largest receiver window, at most T/2 */
     int32_t congestion_control;           /* ps_congestion_control */
     int32_t congestion_rtt_counter_id;    /* not of static; -1 none */
     int32_t congestion_window_counter_id; /* not of static; -1 none */
     int32_t destination;                  /* as in the PS_EV_SETUP */
     ps_addr_t source;                     /* as in the PS_EV_SETUP */
     int64_t nak_delay_ns;                 /* -1: driver default */
-    int64_t reserved_position;            /* storage is there below it, and for the word at it */
+    int64_t reserved_position;            /* storage is reserved below this position, and for the
+                                           * word at it */
     int64_t join_ordinal;                 /* -1 unknown */
     uint32_t peer_capabilities;
     int64_t untethered_window_limit_timeout_ns;
     int64_t untethered_linger_timeout_ns;
     int64_t untethered_resting_timeout_ns;
-    uint8_t group; /* NAK back-off as in a multicast group */
+    /* Credits of the image until its first reader joins; 0: it grants none. */
+    int64_t credits;
+    int64_t credit_burst;
+    uint8_t frozen; /* they are withheld */
+    uint8_t group;  /* NAK back-off as in a multicast group */
     uint8_t reliable;
     uint8_t rejoin;
     uint8_t cubic_only; /* cubic: without the Reno-friendly region of RFC 9438, section 4.3 */
-    /* 1: a dead daemon's image goes on at the contiguous end of its log; what lies above is dropped
-     * and requested again.  PS_E_CORRUPT when log and counters contradict each other */
+    /* 1: continues a dead daemon's image at the contiguous end of its log; data above is dropped
+     * and requested again. PS_E_CORRUPT if log and counters contradict each other */
     uint8_t adopted;
     int64_t consumption; /* adopted: slowest subscriber, -1: none */
 } ps_image_params_t;
@@ -78,13 +83,14 @@ typedef struct ps_image_status {
     int32_t gaps;
     int32_t subscribers;
     int64_t pressure_signals;  /* PRESSURE frames sent */
-    int64_t foreign_datagrams; /* of sources that are not followed: dropped */
+    int64_t foreign_datagrams; /* dropped datagrams of sources that the image does not follow */
 } ps_image_status_t;
 
-/* The input of a congestion control in the control plane.  Each value is the receiver's
- * newest; they may be of two neighbouring passes. */
+/* The input of a congestion control in the control plane. Each value is the receiver's newest; two
+ * values may be of neighbouring passes. */
 typedef struct ps_congestion_view {
-    int64_t window;      /* bytes that may be in flight; 0: none is in force, the class is silent */
+    int64_t window;      /* bytes that may be in flight; 0: no window is in force, because the class
+                          * is silent */
     int64_t least, most; /* bounds of an answer, bytes */
     int64_t received;    /* bytes of the stream that arrived since the image began */
     int64_t consumed;    /* bytes that the slowest subscriber has read since then */

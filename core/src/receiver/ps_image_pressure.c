@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_image_pressure.c: a stream under NAK-strength control: watches how its readers consume, and
- * signals a queue that is too full to a sender that requested that (ps_pressure_signal.h).
- */
+ * ps_image_pressure.c: a stream under NAK-strength control: measures how its readers consume, and
+ * signals a full queue to a sender that requested signals (ps_pressure_signal.h). */
 #include "ps_image.h"
 #include "ps_wire_pressure.h"
 #include "ps_receiver.h"

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_image_source.c: whose frames count.  Each connection of an image follows one source address
- * (docs/trust.md, docs/decisions/0070).
+ * ps_image_source.c: chooses the source whose frames count. Each connection of an image follows one
+ * source address (docs/trust.md, docs/decisions/0070).
  *
  *   SETUP ---> followed, not confirmed ---data or heartbeat in the window---> confirmed
  *
- * A confirmed source is left when it was silent for the connection time-out, or when a SETUP of the
- * new daemon of the same directory comes: the same daemon id, a later epoch.  A source that sent a
- * SETUP only is left when it was silent for SETUP_ONLY_NS; of an adopted image, for any data.
- * Frames of other sources are counted and dropped.
+ * The receiver leaves a confirmed source that was silent for the connection time-out. It also
+ * leaves it when a SETUP of a new daemon on the same directory arrives: the same daemon id, a later
+ * epoch. A source that sent a SETUP only, or that an adopted image knows from its journal, is left
+ * when it was silent for SETUP_ONLY_NS. Frames of other sources are counted and dropped.
  *
  * Capabilities of the sender change what the receiver sends, so one SETUP does not change them
  * while its source is followed: the receiver requests SETUPs until two in a row agree.
@@ -28,8 +28,8 @@ static bool is_source(const ps_connection_t *connection, const ps_addr_t *from)
     return ps_addr_equal(&connection->source, from);
 }
 
-/* Somebody else may not take the source's place. */
-static bool is_held(const ps_image_t *image, const ps_connection_t *connection, bool by_setup)
+/* Returns true if no other source may replace the followed one. */
+static bool is_held(const ps_image_t *image, const ps_connection_t *connection)
 {
     int64_t silent_ns = image->receiver->now_ns - connection->activity_ns;
 
@@ -39,26 +39,30 @@ static bool is_held(const ps_image_t *image, const ps_connection_t *connection, 
     if (connection->confirmed) {
         return silent_ns < image->receiver->params->connection_timeout_ns;
     }
-    /* An adopted image knows its source from long ago: its data tells. */
-    return (by_setup || !image->params.adopted) && silent_ns < SETUP_ONLY_NS;
+    return silent_ns < SETUP_ONLY_NS;
 }
 
-static void notify_stranger(ps_image_t *image, int32_t index, const ps_addr_t *from)
+/* Both sources are alive: the followed one was heard after the other. An adopted publication that
+ * continues with another port sends data before its SETUP arrives, and is no second source. */
+static void notify_stranger(ps_image_t *image, int32_t index)
 {
+    ps_connection_t *connection = &image->connections[index];
     ps_event_t event = { .type = PS_EV_SECOND_SOURCE,
-                         .second_source = {
-                             .source = *from, .datagrams = image->foreign, .destination = index } };
+                         .second_source = { .source = connection->stranger,
+                                            .datagrams = image->foreign,
+                                            .destination = index } };
 
-    /* A full ring: the next such frame tells. */
-    image->connections[index].stranger_notified = ps_image_emit(image, &event);
+    /* A full ring: the next frame of the followed source notifies. */
+    connection->stranger_notified = ps_image_emit(image, &event);
 }
 
 void ps_image_count_foreign(ps_image_t *image, int32_t index, const ps_addr_t *from)
 {
     image->foreign++;
     atomic_store_explicit(&image->shown_foreign, image->foreign, memory_order_relaxed);
-    if (!image->connections[index].stranger_notified) {
-        notify_stranger(image, index, from);
+    if (!image->connections[index].stranger_seen) {
+        image->connections[index].stranger = *from;
+        image->connections[index].stranger_seen = 1;
     }
 }
 
@@ -66,7 +70,7 @@ bool ps_image_admits(const ps_image_t *image, int32_t index, const ps_addr_t *fr
 {
     const ps_connection_t *connection = &image->connections[index];
 
-    return is_source(connection, from) || !is_held(image, connection, false);
+    return is_source(connection, from) || !is_held(image, connection);
 }
 
 static void follow(ps_image_t *image, const ps_recv_destination_t *destination,
@@ -81,7 +85,7 @@ static void follow(ps_image_t *image, const ps_recv_destination_t *destination,
                                      .low_position = -1,
                                      .established = 1,
                                      .confirmed = confirmed };
-    image->force_sm = 1; /* a new way to the sender: tell it where we are */
+    image->force_sm = 1; /* a new connection to the sender: state the position */
     ps_receiver_make_hot(image->receiver, image);
 }
 
@@ -119,7 +123,8 @@ static void believe(ps_image_t *image, const ps_trailer_t *said)
     image->peer.changed = 0;
 }
 
-/* Another source is followed by its data: what it can do is unknown until its SETUP. */
+/* The receiver follows another source because of its data; its capabilities are unknown until its
+ * SETUP. */
 static void forget_peer(ps_image_t *image, int32_t index)
 {
     believe(image, &(ps_trailer_t){ 0 });
@@ -153,7 +158,7 @@ static void weigh(ps_image_t *image, int32_t index, const ps_trailer_t *said)
     }
     if (peer->checks > 0 && said->capabilities == peer->candidate) {
         believe(image, said);
-        /* Both may be forged: the source is asked on, whoever else agrees with them. */
+        /* Both may be forged: the receiver continues to request SETUPs, even if others agree. */
         peer->changed = 1;
     }
     peer->candidate = said->capabilities;
@@ -179,10 +184,14 @@ void ps_image_touch(ps_image_t *image, const ps_recv_destination_t *destination,
     } else if (!ps_image_connection_live(image, destination->index, now_ns)) {
         follow(image, destination, from, true);
     }
+    if (connection->stranger_seen && !connection->stranger_notified) {
+        notify_stranger(image, destination->index);
+    }
     connection->confirmed = 1;
     connection->activity_ns = now_ns;
     if (!image->established) {
         ps_image_establish(image);
+        ps_receiver_make_hot(image->receiver, image); /* it may need storage, whatever came */
     }
     if (end > connection->furthest) {
         connection->furthest = end;
@@ -199,7 +208,8 @@ static bool contradicts(const ps_image_t *image, const ps_setup_t *setup)
            setup->term_length != image->log.term_length || setup->mtu != image->log.mtu;
 }
 
-/* Data from where this SETUP stands could be accepted: at most as far off as heartbeats may be. */
+/* Returns true if data at the SETUP's position could be accepted: at most as far away as heartbeats
+ * may be. */
 static bool is_near(const ps_image_t *image, const ps_setup_t *setup)
 {
     int64_t position = ps_position(setup->active_term_id, setup->term_offset, image->log.shift,
@@ -220,7 +230,8 @@ static bool is_heard_elsewhere(const ps_image_t *image, int32_t index)
     return false;
 }
 
-/* A stranger's SETUP made this image, and the session's sender cannot get in: its time is short. */
+/* Shortens the life of an image that a forged SETUP made, because the session's real sender is
+ * refused. */
 static void give_way(ps_image_t *image, const ps_recv_destination_t *destination,
                      const ps_addr_t *from)
 {
@@ -256,7 +267,7 @@ int ps_image_on_setup(ps_image_t *image, const ps_recv_destination_t *destinatio
         connection->activity_ns = now_ns;
         weigh(image, destination->index, &setup->trailer);
     } else if (is_near(image, setup) &&
-               (!is_held(image, connection, true) || is_new_daemon(image, &setup->trailer))) {
+               (!is_held(image, connection) || is_new_daemon(image, &setup->trailer))) {
         bool others = is_heard_elsewhere(image, destination->index);
 
         follow(image, destination, from, false);
@@ -269,7 +280,7 @@ int ps_image_on_setup(ps_image_t *image, const ps_recv_destination_t *destinatio
         ps_image_count_foreign(image, destination->index, from);
         return PS_WIRE_OK;
     }
-    /* It asks because it does not hear us: no idle back-off now. */
+    /* The sender requests it because it does not get status messages: no idle back-off now. */
     image->moved_ns = now_ns;
     if (image->sm_due_ns > image->last_sm_ns + image->receiver->params->status_message_timeout_ns) {
         image->sm_due_ns = image->last_sm_ns + image->receiver->params->status_message_timeout_ns;

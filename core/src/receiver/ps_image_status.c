@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_image_status.c: once a duty cycle for each hot image: publish how far the stream is complete,
- * see how far it was consumed, and decide whether the sender must hear of it.
+ * ps_image_status.c: once a duty cycle for each hot image: publishes the contiguous position, reads
+ * the consumed positions, and decides whether to send a status message.
  *
  * A status message leaves when consumption advanced by more than a quarter window or into another
- * term, when the window changed, when something forces it, and otherwise by time.  It states the
- * current consumption of the slowest gating subscriber (docs/decisions/0013).
- */
+ * term. It also leaves when the window changed, when it is forced, and by time. It states the
+ * current consumption of the slowest gating subscriber (docs/decisions/0013). */
 #include "ps_image.h"
+#include "ps_relay.h"
 #include "ps_assert.h"
+#include "ps_inline.h"
 
 #include "ps_receiver.h"
 
@@ -16,11 +17,12 @@ enum { PS_PPM = 1000000 };
 
 /* ---- consumption ----------------------------------------------------------------------------- */
 
-/* Another process writes the cell: what is outside [join, rcv-pos] or between frames is bent
- * back. */
+/* Another process writes the counter, so a position outside [join, rcv-pos] or between frames is
+ * corrected. */
 int64_t ps_image_position_of(const ps_image_t *image, const ps_image_subscriber_t *subscriber)
 {
-    /* Acquire: what the client read lies before its release store; writing over it comes after. */
+    /* Acquire: the client's reads come before its release store, and overwriting comes after this
+     * load. */
     int64_t position = atomic_load_explicit(subscriber->position, memory_order_acquire);
     int64_t end = ps_image_contiguous(image);
 
@@ -62,6 +64,7 @@ void ps_image_consumption(ps_image_t *image)
     int64_t fill = 0;
     int64_t client = 0;
     int32_t limiting_slot = -1;
+    int32_t limiting_subscriber = -1;
 
     image->gating = who >= 0;
     if (slowest > image->consumption) {
@@ -80,6 +83,7 @@ void ps_image_consumption(ps_image_t *image)
 
         if (slot >= 0 && slot < image->receiver->shared->n_clients) {
             limiting_slot = slot;
+            limiting_subscriber = image->subscribers[who].slot;
             client = atomic_load_explicit(&image->receiver->shared->clients[slot].id,
                                           memory_order_relaxed);
         }
@@ -87,6 +91,7 @@ void ps_image_consumption(ps_image_t *image)
     atomic_store_explicit(&image->slot->fill_ppm, (int32_t)fill, memory_order_relaxed);
     atomic_store_explicit(&image->slot->limiting_client, client, memory_order_relaxed);
     image->limiting_slot = limiting_slot;
+    image->limiting_subscriber = limiting_subscriber;
 }
 
 int64_t ps_image_rejoin_position(const ps_image_t *image)
@@ -98,7 +103,7 @@ int64_t ps_image_rejoin_position(const ps_image_t *image)
     return slowest >= 0 ? slowest : ps_image_contiguous(image);
 }
 
-/* From where on a release makes a status message due. */
+/* Returns the position at which a release makes a status message due. */
 static int64_t due_position(const ps_image_t *image)
 {
     if (ps_image_is_silent(image)) {
@@ -120,7 +125,8 @@ bool ps_image_release_due(const ps_image_t *image)
     int32_t who;
     int64_t fastest = 0;
 
-    return slowest_of(image, &who, &fastest) >= due_position(image);
+    return slowest_of(image, &who, &fastest) >= due_position(image) ||
+           ps_image_credit_is_due(image);
 }
 
 /* ---- reuse and storage ----------------------------------------------------------------------- */
@@ -138,13 +144,13 @@ void ps_image_reclaim(ps_image_t *image)
         image->free_to = target;
     }
     if (image->ordinal >= 0 && image->ordinal_position < image->free_to) {
-        image->ordinal = -1; /* could not keep up: unknown, rather than wrong */
+        image->ordinal = -1; /* the count could not keep up: report unknown, not a wrong number */
         atomic_store_explicit(&image->slot->ordinal, -1, memory_order_relaxed);
     }
 }
 
-/* Half a term ahead; at first less, so that a stream takes storage only as it brings data: nobody
- * gets much for little (docs/decisions/0076). */
+/* Returns the storage to reserve ahead: half a term, at first less, so that a stream gets storage
+ * only as it sends data (docs/decisions/0076). */
 static int64_t storage_ahead(const ps_image_t *image, int64_t contiguous)
 {
     int64_t half = image->log.term_length / 2;
@@ -153,29 +159,36 @@ static int64_t storage_ahead(const ps_image_t *image, int64_t contiguous)
     return most < half ? most : half;
 }
 
+/* Out of line: an event is large, and each cycle of an image comes through its check.  wanted: 0 is
+ * the next term. */
+static PS_NOINLINE void request_storage(ps_image_t *image, int64_t wanted)
+{
+    ps_event_t event = { .type = PS_EV_TERM_NEEDED,
+                         .term = { .reserved = image->reserved_position, .wanted = wanted } };
+
+    image->term_event_taken = ps_image_emit(image, &event);
+    if (!image->term_event_taken) { /* ring full: a tick requests again, whatever else comes */
+        ps_image_timer(image, image->receiver->now_ns + PS_TICK_NS);
+    }
+}
+
 void ps_image_check_storage(ps_image_t *image)
 {
     int64_t contiguous = ps_image_contiguous(image);
     int64_t ahead = storage_ahead(image, contiguous);
     bool ramp = ahead < image->log.term_length / 2;
     int64_t edge = contiguous + (ramp ? ahead / 2 : ahead);
-    ps_event_t event = { .type = PS_EV_TERM_NEEDED,
-                         .term = { .reserved = image->reserved_position,
-                                   .wanted = ramp ? contiguous + ahead : 0 } };
 
     if (image->reserved_position != INT64_MAX && image->established && !image->term_event_taken &&
         !image->release_pending && edge > image->reserved_position) {
-        image->term_event_taken = ps_image_emit(image, &event);
-        if (!image->term_event_taken) { /* ring full: a tick requests again, whatever else comes */
-            ps_image_timer(image, image->receiver->now_ns + PS_TICK_NS);
-        }
+        request_storage(image, ramp ? contiguous + ahead : 0);
     }
 }
 
 /* ---- status messages ------------------------------------------------------------------------- */
 
-/* Messages below the consumed position as far as the index knows: exact at the end, else at
- * least. */
+/* Returns the number of messages below the consumed position from the index: exact at the end, else
+ * a lower bound. */
 static int64_t released_ordinal(const ps_image_t *image)
 {
     uint64_t count = atomic_load_explicit(&image->ring->count, memory_order_relaxed);
@@ -206,10 +219,35 @@ static int64_t released_ordinal(const ps_image_t *image)
                                 memory_order_relaxed);
 }
 
-/* What a gap keeps back takes at least half of the window. */
+/* Returns true if the data above the first gap takes at least half of the window. */
 static bool waits_for_repair(const ps_image_t *image)
 {
     return image->gaps.count > 0 && image->hwm - ps_image_contiguous(image) >= image->window / 2;
+}
+
+/* States the client that limits this image: behind a relay the application that holds the relay. */
+static void state_reason(const ps_image_t *image, ps_trailer_t *trailer)
+{
+    const ps_shared_t *shared = image->receiver->shared;
+    const char *host = image->receiver->params->host;
+    ps_beyond_t beyond;
+
+    trailer->reason = PS_CAUSE_SLOW_SUBSCRIBER;
+    trailer->reason_client =
+        atomic_load_explicit(&image->slot->limiting_client, memory_order_relaxed);
+    trailer->reason_backlog_bytes = ps_image_contiguous(image) - image->consumption;
+    if (image->limiting_slot < 0) {
+        return;
+    }
+    if (ps_relay_beyond(shared, image->limiting_subscriber, &beyond)) {
+        trailer->reason_client = beyond.client;
+        trailer->reason_backlog_bytes += beyond.backlog_bytes;
+        ps_name_copy(trailer->client_name, beyond.name);
+        ps_name_copy(trailer->host, beyond.host[0] != '\0' ? beyond.host : host);
+        return;
+    }
+    ps_name_copy(trailer->client_name, shared->clients[image->limiting_slot].name);
+    ps_name_copy(trailer->host, host);
 }
 
 static void fill_trailer(const ps_image_t *image, ps_trailer_t *trailer)
@@ -218,7 +256,7 @@ static void fill_trailer(const ps_image_t *image, ps_trailer_t *trailer)
     int32_t fill = atomic_load_explicit(&image->slot->fill_ppm, memory_order_relaxed);
 
     *trailer = (ps_trailer_t){ .capabilities = PS_CAP_PENSTOCK | PS_CAP_ORDINALS | PS_CAP_PRESSURE |
-                                               PS_CAP_KEEPS_TERM,
+                                               PS_CAP_KEEPS_TERM | PS_CAP_CREDITS,
                                .daemon_id = params->daemon_id,
                                .daemon_epoch = params->daemon_epoch,
                                .ordinal = -1,
@@ -228,26 +266,19 @@ static void fill_trailer(const ps_image_t *image, ps_trailer_t *trailer)
     if (image->storage_binds) {
         trailer->reason = PS_CAUSE_STORAGE;
     } else if (fill >= PS_PPM / 2) {
-        trailer->reason = PS_CAUSE_SLOW_SUBSCRIBER;
-        trailer->reason_client =
-            atomic_load_explicit(&image->slot->limiting_client, memory_order_relaxed);
-        trailer->reason_backlog_bytes = ps_image_contiguous(image) - image->consumption;
-        if (image->limiting_slot >= 0) {
-            const ps_client_slot_t *slot = &image->receiver->shared->clients[image->limiting_slot];
-            ps_name_copy(trailer->client_name, slot->name);
-            ps_name_copy(trailer->host, params->host);
-        }
+        state_reason(image, trailer);
     } else if (image->congestion.binds) {
         trailer->reason = PS_CAUSE_CONGESTION_WINDOW;
     } else if (waits_for_repair(image)) {
         trailer->reason = PS_CAUSE_LOSS_REPAIR;
     }
+    ps_image_credit_fill(image, trailer);
     trailer->congestion_window = ps_congestion_window(&image->congestion);
     trailer->pacing_rate = ps_congestion_rate(&image->congestion);
     trailer->rtt_ns = image->rtt.smoothed_ns;
 }
 
-/* From a status message to the next, at most, while the stream moves. */
+/* Returns the longest time between status messages while the stream moves. */
 static int64_t sm_interval_ns(const ps_image_t *image)
 {
     const int64_t timeout_ns = image->receiver->params->status_message_timeout_ns;
@@ -322,6 +353,7 @@ void ps_image_send_sm(ps_image_t *image, int64_t now_ns)
             receiver->sm_sent++;
         }
     }
+    image->credits.stated = image->credits.limit;
     image->sm_position = position;
     image->sent_window = image->window;
     image->sent_bound = image->storage_binds;
@@ -376,7 +408,7 @@ static bool publish(ps_image_t *image, int64_t now_ns)
     if (advanced) {
         PS_ASSERT(contiguous > image->position);
         image->position = contiguous;
-        /* Before the position: a batch that ends there finds its time. */
+        /* Noted before the position is stored, so that a batch that ends there finds its time. */
         ps_times_note(image->times, contiguous, now_ns + ps_context_epoch_offset_ns(image->context),
                       image->log.term_length);
         atomic_store_explicit(image->position_cell, contiguous, memory_order_release);
@@ -404,8 +436,8 @@ static void note_movement(ps_image_t *image, int64_t now_ns)
     }
 }
 
-/* The window ends where storage does: data beyond would be dropped.  Under NAK-strength control the
- * sender goes half a term ahead whatever the window is, unless storage is given as the reason or a
+/* The window ends at the end of storage, because data beyond would be dropped. Under NAK-strength
+ * control the sender ignores the window up to half a term, unless storage is the stated reason or a
  * congestion window is stated. */
 void ps_image_bound_window(ps_image_t *image)
 {
@@ -420,7 +452,7 @@ void ps_image_bound_window(ps_image_t *image)
     }
 }
 
-/* For a congestion control in the control plane (ps_image_get_congestion). */
+/* Stores the input of a congestion control in the control plane (ps_image_get_congestion). */
 static void show_to_class(ps_image_t *image, const ps_congestion_input_t *input)
 {
     const int64_t from = image->join_position;
@@ -465,6 +497,7 @@ static bool decide_sm(ps_image_t *image, int64_t now_ns)
 {
     bool forced = ps_image_update_window(image, now_ns);
 
+    forced |= ps_image_has_credits(image) && ps_image_credit_step(image, now_ns);
     if (forced || image->force_sm || image->consumption >= due_position(image)) {
         ps_image_send_sm(image, now_ns);
         return true;
@@ -512,7 +545,8 @@ int32_t ps_image_cycle(ps_image_t *image, int64_t now_ns, bool *stay)
     /* Pairs with a subscriber that stores its position, then reads this after a full fence. */
     atomic_store_explicit(&image->slot->wake_position, wake_position, memory_order_release);
     behind = image->ordinal >= 0 && image->ordinal_position < image->position;
-    *stay = (image->gaps.count > 0 && image->state == PS_IMAGE_ACTIVE) ||
+    *stay = image->credits.outstanding ||
+            (image->gaps.count > 0 && image->state == PS_IMAGE_ACTIVE) ||
             wake_position != INT64_MAX || behind || image->sent_seen > image->hwm;
-    return work + behind; /* not to be parked before it has caught up */
+    return work + behind; /* the thread must not park before the count has caught up */
 }

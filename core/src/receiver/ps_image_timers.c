@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_image_timers.c: what happens to an image by time: liveness, status messages, draining,
- * tethers, and events that the ring had no room for.
- */
+ * ps_image_timers.c: timers of an image: liveness, status messages, draining, tethers, and events
+ * that did not fit into the ring. */
 #include <string.h>
 
 #include "ps_image.h"
@@ -57,7 +56,8 @@ void ps_image_tether(ps_image_t *image, int64_t now_ns)
         ps_image_subscriber_t *subscriber = &image->subscribers[i];
         int64_t position = atomic_load_explicit(subscriber->position, memory_order_acquire);
 
-        /* Before the step: one that rests does not count for where it comes back. */
+        /* Do this before the step: a resting reader must not influence the position at which
+         * readers rejoin. */
         int64_t join = subscriber->tether.state == PS_TETHER_RESTING
                            ? ps_image_rejoin_position(image)
                            : position;
@@ -65,7 +65,8 @@ void ps_image_tether(ps_image_t *image, int64_t now_ns)
         if (ps_tether_step(&subscriber->tether, position, image->fastest, image->window, &timeouts,
                            now_ns)) {
             if (subscriber->tether.state == PS_TETHER_ACTIVE) {
-                /* It rests: its client does not poll, so the cell is ours to place. */
+                /* The client of a resting reader does not poll, so this thread may set its
+                 * position. */
                 atomic_store_explicit(subscriber->position, join, memory_order_release);
             }
             subscriber->event_pending = 1;
@@ -96,7 +97,7 @@ static bool is_read_out(const ps_image_t *image)
 
 static void tick_draining(ps_image_t *image, int64_t now_ns)
 {
-    /* A reader that was outrun goes on as soon as it has read what is there. */
+    /* An outrun reader continues as soon as it has read the remaining data. */
     const bool outrun = image->end_reason == PS_END_OUTRUN;
     int64_t phase_ns = outrun ? 0 : 5 * image->receiver->params->status_message_timeout_ns;
 
@@ -142,7 +143,7 @@ static void tick_events(ps_image_t *image, int64_t now_ns)
     }
 }
 
-/* A join that was never completed must not keep memory from being used again for ever. */
+/* A join that was never completed must not keep memory reserved permanently. */
 static void tick_join_hold(ps_image_t *image, int64_t now_ns)
 {
     int64_t hold = atomic_load_explicit(&image->join_hold, memory_order_acquire);
@@ -194,7 +195,7 @@ static void tick_status(ps_image_t *image, int64_t now_ns)
         }
     } else if (image->state < PS_IMAGE_DRAINED) {
         if (image->end_reason == PS_END_OUTRUN) {
-            return; /* its sender would take the position, or an end, for news of the stream */
+            return; /* the sender would mistake its position or end for that of the stream */
         }
         if (now_ns >= image->sm_due_ns) {
             ps_image_consumption(image);
@@ -224,6 +225,7 @@ void ps_image_tick(ps_image_t *image, int64_t now_ns)
     }
     tick_events(image, now_ns);
     tick_status(image, now_ns);
+    ps_image_credit_tick(image, now_ns);
     tick_join_hold(image, now_ns);
     tick_transports(image, now_ns);
     ps_image_check_storage(image);

@@ -2,19 +2,18 @@
  *
  * ps_receiver.c: the receiver agent: creation, commands, duty cycle, timers.
  *
- * One duty cycle: read every socket, let the images that changed ("hot") request what is missing,
- * say what was consumed, and wake their readers behind one fence; then, at most once a
- * millisecond, the timers.  Frames that go out are collected in the outbox and leave at the end.
- * The cost of a cycle follows the hot images and the sockets, not the open images.
- */
+ * One duty cycle: read every socket, process the changed ("hot") images: request missing data, send
+ * status messages, and wake their readers after one fence. Then, at most once a millisecond, run
+ * the timers. Frames that go out are collected in the outbox and leave at the end. The cost of a
+ * cycle follows the hot images and the sockets, not the open images. */
 #include "ps_receiver.h"
 #include "ps_assert.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* More sockets than this and the idle ones are read less often (but in the simulator, where a step
- * that reports no work ends the instant). */
+/* With more sockets than this, idle sockets are read less often. In the simulator all are read,
+ * because a step without work ends the instant. */
 enum { PS_POLL_ALL_LIMIT = 8, PS_POLL_IDLE_AFTER = 64, PS_POLL_IDLE_MASK = 7 };
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -160,7 +159,7 @@ static int32_t poll_endpoint(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoi
     return work;
 }
 
-/* Publishes what the hot images got and wakes their readers: one fence for all. */
+/* Wakes the readers of hot images with new data, after one fence for all. */
 static void wake_readers(ps_receiver_t *receiver)
 {
     bool any = false;

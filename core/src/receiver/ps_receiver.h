@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_receiver.h: the receiver agent's state.  One thread owns all of it after creation; the fields
- * under "conductor" are the conductor thread's.
- */
+ * ps_receiver.h: the receiver agent's state. Owner: the receiver thread after creation; the
+ * conductor thread owns the fields under "conductor". */
 #ifndef PS_RECEIVER_H
 #define PS_RECEIVER_H
 
@@ -19,7 +18,7 @@
 enum { PS_RECEIVER_ENDPOINTS_MAX = 1024, PS_RECEIVER_RECV_LIMIT = 256, PS_OUTBOX_SLOTS = 32 };
 #define PS_TICK_NS INT64_C(1000000)
 
-/* Control frames that wait to leave together: a run for one socket and address. */
+/* Control frames for one socket and address, queued to leave in one call. */
 typedef struct ps_outbox {
     const ps_recv_destination_t *destination;
     ps_addr_t to;
@@ -28,7 +27,7 @@ typedef struct ps_outbox {
     uint8_t frames[PS_OUTBOX_SLOTS][PS_CONTROL_MAX];
 } ps_outbox_t;
 
-/* PS_EV_RELEASED that the event ring has not taken yet. */
+/* A PS_EV_RELEASED that did not fit into the event ring yet. */
 typedef struct ps_pending_release {
     int64_t id;
     int64_t destination; /* RECV_DESTINATION only */
@@ -51,38 +50,38 @@ struct ps_receiver {
     int32_t n_endpoints;
     int32_t n_destinations;
     ps_image_t **images; /* all */
-    ps_image_t **hot;    /* with gaps, unread data, or news in this cycle */
+    ps_image_t **hot;    /* images with gaps, unread data, or datagrams in this cycle */
     int32_t n_images;
     int32_t n_hot;
     int32_t images_limit;
     ps_half_open_t half_open;
     ps_pending_release_t *releases; /* releases_limit */
     int32_t n_releases;
-    int32_t releases_limit; /* each image, endpoint and destination once */
-    int64_t bytes_received; /* of this cycle, not yet in the counter */
+    int32_t releases_limit; /* room for each image, endpoint and destination once */
+    int64_t bytes_received; /* bytes of this cycle, not yet in the counter */
     int64_t sm_sent;
     int64_t naks_sent;
-    _Atomic uint64_t faults[PS_WIRE_FAULTS]; /* written by the receiver, read by anyone */
+    _Atomic uint64_t faults[PS_WIRE_FAULTS]; /* written by the receiver, read by any thread */
     ps_outbox_t outbox;
     /* conductor */
     int32_t opened_endpoints;
     int32_t opened_images;
-    int32_t most_images; /* open at once since memory was last released */
+    int32_t most_images; /* most images at once since memory was last released */
 };
 
-/* Dropped datagrams by ps_wire_fault.  Any thread. */
+/* Copies the numbers of dropped datagrams by ps_wire_fault. Any thread. */
 void ps_receiver_faults(const ps_receiver_t *receiver, uint64_t out[PS_WIRE_FAULTS]);
 
 /* ---- receiver thread ------------------------------------------------------------------------- */
 
 void ps_receiver_fault(ps_receiver_t *receiver, int32_t fault);
-/* Room for one control frame to `to`; write at most PS_CONTROL_MAX bytes, then _commit.  Flushes
- * when the target changes or the box is full. */
+/* Returns room for one control frame to `to`. Write at most PS_CONTROL_MAX bytes, then call
+ * _commit. Flushes the outbox if the target changes or the box is full. */
 uint8_t *ps_receiver_outbox(ps_receiver_t *receiver, const ps_recv_destination_t *destination,
                             const ps_addr_t *to);
 void ps_receiver_outbox_commit(ps_receiver_t *receiver, uint32_t length);
 void ps_receiver_flush(ps_receiver_t *receiver);
-/* A timer moved to due_ns. */
+/* Notes that a timer is due at due_ns. */
 static inline void ps_receiver_timer(ps_receiver_t *receiver, int64_t due_ns)
 {
     if (due_ns < receiver->timer_due_ns) {
@@ -91,17 +90,17 @@ static inline void ps_receiver_timer(ps_receiver_t *receiver, int64_t due_ns)
 }
 void ps_receiver_make_hot(ps_receiver_t *receiver, ps_image_t *image);
 void ps_receiver_forget_image(ps_receiver_t *receiver, ps_image_t *image);
-/* Notifies the conductor that it may destroy the object; kept until the ring takes it.
- * destination: id of the endpoint's destination, 0 for other kinds. */
+/* Notifies the conductor that it may destroy the object; keeps the event until it fits into the
+ * ring. destination: id of the endpoint's destination, 0 for other kinds. */
 void ps_receiver_release(ps_receiver_t *receiver, int32_t kind, int64_t id, int64_t destination);
-/* Emits the releases that the event ring had no room for. */
+/* Emits the releases that did not fit into the event ring. */
 void ps_receiver_retry_releases(ps_receiver_t *receiver);
-/* One datagram of a destination (ps_on_datagram_fn; context: ps_recv_destination_t). */
+/* Processes one datagram of a destination (ps_on_datagram_fn; context: ps_recv_destination_t). */
 void ps_receiver_on_datagram(void *context, const uint8_t *data, uint32_t length,
                              const ps_addr_t *from, int64_t rx_ns);
-/* Lets the datagrams of one plain stream land in its log (ps_direct_t). */
+/* Lets the transport receive the datagrams of one plain stream into its log (ps_direct_t). */
 extern const ps_direct_t ps_receiver_direct;
-/* Joined datagrams of a destination (ps_on_run_fn). */
+/* Processes joined datagrams of a destination (ps_on_run_fn). */
 void ps_receiver_on_run(void *context, const uint8_t *data, uint32_t length, uint32_t segment,
                         const ps_addr_t *from, int64_t rx_ns);
 

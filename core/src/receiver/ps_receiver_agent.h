@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_receiver_agent.h: the receiver as its thread and the driver see it.
- */
+ * ps_receiver_agent.h: the calls of the receiver agent for its thread and the driver. */
 #ifndef PS_RECEIVER_AGENT_H
 #define PS_RECEIVER_AGENT_H
 
@@ -12,14 +11,14 @@
 
 typedef struct ps_receiver ps_receiver_t;
 
-/* agent: the queues of this agent.  Both outlive it.  PS_E_NO_MEMORY. */
+/* agent: the queues of this agent. context and agent outlive the receiver. PS_E_NO_MEMORY. */
 int ps_receiver_create(const ps_context_t *context, ps_agent_t *agent, ps_receiver_t **out);
 void ps_receiver_destroy(ps_receiver_t *receiver);
 void ps_receiver_set_now(ps_receiver_t *receiver, int64_t now_ns);
 void ps_receiver_on_command(ps_receiver_t *receiver, const ps_command_t *command);
 int32_t ps_receiver_do_work(ps_receiver_t *receiver, int64_t now_ns);
 int64_t ps_receiver_next_deadline_ns(ps_receiver_t *receiver, int64_t now_ns);
-/* Some image gets data, or waits for what is missing. */
+/* Returns true if an image gets data or waits for missing data. */
 bool ps_receiver_is_busy(const ps_receiver_t *receiver);
 bool ps_receiver_has_work(ps_receiver_t *receiver);
 

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_receiver_dispatch.c: from a datagram to its session.  Everything here is hostile until
- * checked: a bad datagram costs a counter, an unwanted one nothing.
- */
+ * ps_receiver_dispatch.c: finds the session of a datagram. No input is trusted before it is
+ * checked: an invalid datagram is counted, and a datagram of no subscribed stream is ignored. */
 #include "ps_receiver.h"
 #include "ps_assert.h"
 
 #include <string.h>
+
+#include "ps_wire_fields.h"
 
 static const ps_recv_destination_t *as_destination(void *context)
 {
     return (const ps_recv_destination_t *)context;
 }
 
-/* DATA of a wanted session without an image: ask its sender for a SETUP, once a time-out. */
+/* DATA of a subscribed session without an image: requests a SETUP from its sender, once a
+ * time-out. */
 static void on_unknown_data(ps_receiver_t *receiver, const ps_recv_destination_t *destination,
                             const ps_data_t *first, const ps_addr_t *from)
 {
@@ -98,8 +100,8 @@ static void report_setup(ps_receiver_t *receiver, const ps_recv_destination_t *d
     }
 }
 
-/* A session may be reported: there is room for one more that is half open, and not too many came in
- * a short time.  Returns its handle, 0: not now; its SETUP is repeated. */
+/* Returns a handle if the session can be reported: there is room for a half-open session, and the
+ * rate of new sessions is not exceeded. 0: not now; the sender repeats its SETUP. */
 static int32_t admit(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint, const ps_addr_t *from)
 {
     const int64_t now_ns = receiver->now_ns;
@@ -193,6 +195,27 @@ static int on_rttm(const ps_recv_destination_t *destination, const uint8_t *data
     return PS_WIRE_OK;
 }
 
+static int on_ext(const ps_recv_destination_t *destination, const uint8_t *data, uint32_t length,
+                  const ps_addr_t *from)
+{
+    ps_session_t *session;
+    ps_credit_frame_t credit;
+    int fault;
+
+    if (ps_wire_ext_subtype(data, length) != PS_EXT_CREDIT) {
+        return PS_WIRE_OK; /* of a later version: no trace */
+    }
+    fault = ps_wire_credit(data, length, &credit);
+    if (fault != PS_WIRE_OK) {
+        return fault;
+    }
+    session = ps_recv_endpoint_find(destination->endpoint, credit.stream_id, credit.session_id);
+    if (session != NULL && session->state == PS_SESSION_ACTIVE) {
+        ps_image_on_credit(session->image, destination, &credit, from);
+    }
+    return PS_WIRE_OK;
+}
+
 void ps_receiver_on_datagram(void *context, const uint8_t *data, uint32_t length,
                              const ps_addr_t *from, int64_t rx_ns)
 {
@@ -208,6 +231,7 @@ void ps_receiver_on_datagram(void *context, const uint8_t *data, uint32_t length
         case PS_TYPE_DATA: on_data(receiver, destination, data, length, from, rx_ns); return;
         case PS_TYPE_SETUP: fault = on_setup(receiver, destination, data, length, from); break;
         case PS_TYPE_RTTM: fault = on_rttm(destination, data, length, from); break;
+        case PS_TYPE_EXT: fault = on_ext(destination, data, length, from); break;
         default: return; /* what belongs on a sender's socket */
         }
     }
@@ -218,7 +242,7 @@ void ps_receiver_on_datagram(void *context, const uint8_t *data, uint32_t length
 
 enum { STREAK = 4, STREAK_BYTES = PS_DIRECT_LEAST };
 
-/* How plain the traffic is: long buffers of one stream, in order, one after the other. */
+/* Notes whether the traffic is plain: long buffers of one stream in order. */
 static void note_run(ps_recv_endpoint_t *endpoint, uint32_t taken, uint32_t length)
 {
     bool plain = taken == length && length >= STREAK_BYTES;

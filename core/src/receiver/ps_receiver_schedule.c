@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_receiver_schedule.c: what the files of the receiver share and none of them owns: the outbox of
- * control frames, the list of hot images, releases that the conductor waits for, counted faults.
- * Calls no other file of the receiver.
- */
+ * ps_receiver_schedule.c: state that the files of the receiver share: the outbox of control frames,
+ * the list of hot images, pending releases, counted faults. Calls no other file of the receiver. */
 #include <string.h>
 
 #include "ps_receiver.h"
@@ -38,7 +36,7 @@ void ps_receiver_flush(ps_receiver_t *receiver)
     sent = receiver->ops->send(box->destination->socket, &box->to, box->dgrams, box->count,
                                receiver->now_ns);
     if (sent < box->count) {
-        /* Timers repeat everything that goes this way. */
+        /* Timers repeat every frame that is sent here. */
         ps_system_add(receiver->context, PS_SYS_SHORT_SENDS, 1);
     }
     if (sent > 0) {

@@ -35,6 +35,11 @@ ps_session_t *ps_recv_endpoint_find(ps_recv_endpoint_t *endpoint, int32_t stream
     return endpoint->cached;
 }
 
+static bool is_kept(int32_t state)
+{
+    return state == PS_SESSION_COOL_DOWN || state == PS_SESSION_NO_INTEREST;
+}
+
 static bool has_deadline(int32_t state)
 {
     return state == PS_SESSION_PENDING_SETUP || state == PS_SESSION_REFUSED;
@@ -44,8 +49,9 @@ void ps_recv_endpoint_set_state(ps_recv_endpoint_t *endpoint, ps_session_t *sess
 {
     endpoint->pending -= has_deadline(session->state);
     endpoint->pending += has_deadline(state);
+    endpoint->kept += is_kept(state) - is_kept(session->state);
     session->state = state;
-    PS_ASSERT(endpoint->pending >= 0);
+    PS_ASSERT(endpoint->pending >= 0 && endpoint->kept >= 0);
 }
 
 ps_session_t *ps_recv_endpoint_insert(ps_recv_endpoint_t *endpoint, int32_t stream_id,
@@ -54,7 +60,7 @@ ps_session_t *ps_recv_endpoint_insert(ps_recv_endpoint_t *endpoint, int32_t stre
     int32_t index = endpoint->free_session;
     ps_session_t *session;
 
-    /* Strangers that only sent data may fill half of the table. */
+    /* Sessions without a SETUP may fill at most half of the table. */
     if (index == 0 ||
         (state == PS_SESSION_PENDING_SETUP && endpoint->pending >= endpoint->sessions_limit / 2)) {
         return NULL;
@@ -85,6 +91,43 @@ void ps_recv_endpoint_erase(ps_recv_endpoint_t *endpoint, ps_session_t *session)
               session < endpoint->sessions + endpoint->sessions_limit);
     endpoint->free_session = (int32_t)(session - endpoint->sessions) + 1;
     endpoint->cached = NULL;
+}
+
+/* Tells the conductor, for information only: a full ring may drop this event. */
+static void leave_kept(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint, ps_session_t *session)
+{
+    ps_event_t event = { .type = PS_EV_SESSION_LEFT,
+                         .kind = PS_KIND_RECV_ENDPOINT,
+                         .id = endpoint->params.id,
+                         .now_ns = receiver->now_ns,
+                         .stream_id = session->stream_id,
+                         .session_id = session->session_id };
+
+    (void)ps_agent_emit(receiver->agent, &event);
+    ps_recv_endpoint_erase(endpoint, session);
+}
+
+void ps_recv_endpoint_keep(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint,
+                           ps_session_t *session, int32_t state)
+{
+    ps_session_t *oldest = NULL;
+
+    PS_ASSERT(is_kept(state));
+    ps_recv_endpoint_set_state(endpoint, session, state);
+    session->kept_ns = receiver->now_ns;
+    if (endpoint->kept <= endpoint->sessions_limit / 2) {
+        return;
+    }
+    for (int32_t i = 0; i < endpoint->sessions_limit; i++) {
+        ps_session_t *other = &endpoint->sessions[i];
+
+        if (is_kept(other->state) && other != session &&
+            (oldest == NULL || other->kept_ns < oldest->kept_ns)) {
+            oldest = other;
+        }
+    }
+    PS_ASSERT(oldest != NULL);
+    leave_kept(receiver, endpoint, oldest);
 }
 
 /* ---- interest -------------------------------------------------------------------------------- */
@@ -143,25 +186,16 @@ static void purge_unwanted(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint
 {
     for (int32_t i = 0; i < endpoint->sessions_limit; i++) {
         ps_session_t *session = &endpoint->sessions[i];
-        bool kept =
-            session->state == PS_SESSION_COOL_DOWN || session->state == PS_SESSION_NO_INTEREST;
 
         if (session->state == PS_SESSION_FREE || session->state == PS_SESSION_ACTIVE ||
             ps_recv_endpoint_wants(endpoint, session->stream_id, session->session_id)) {
             continue;
         }
-        if (kept) {
-            /* News only: nothing depends on it, so a full ring may lose it. */
-            ps_event_t event = { .type = PS_EV_SESSION_LEFT,
-                                 .kind = PS_KIND_RECV_ENDPOINT,
-                                 .id = endpoint->params.id,
-                                 .now_ns = receiver->now_ns,
-                                 .stream_id = session->stream_id,
-                                 .session_id = session->session_id };
-
-            (void)ps_agent_emit(receiver->agent, &event);
+        if (is_kept(session->state)) {
+            leave_kept(receiver, endpoint, session);
+        } else {
+            ps_recv_endpoint_erase(endpoint, session);
         }
-        ps_recv_endpoint_erase(endpoint, session);
     }
 }
 
@@ -182,7 +216,8 @@ static void remove_interest(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoin
     }
 }
 
-static void forget_session(ps_recv_endpoint_t *endpoint, const ps_command_t *command)
+static void forget_session(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint,
+                           const ps_command_t *command)
 {
     int32_t stream_id = command->forget.stream_id;
     int32_t session_id = command->forget.session_id;
@@ -201,9 +236,9 @@ static void forget_session(ps_recv_endpoint_t *endpoint, const ps_command_t *com
         session = ps_recv_endpoint_insert(endpoint, stream_id, session_id, PS_SESSION_NO_INTEREST);
     }
     if (session != NULL) {
-        ps_half_open_leave(&endpoint->receiver->half_open, session->half_open);
+        ps_half_open_leave(&receiver->half_open, session->half_open);
         session->half_open = 0;
-        ps_recv_endpoint_set_state(endpoint, session, PS_SESSION_NO_INTEREST);
+        ps_recv_endpoint_keep(receiver, endpoint, session, PS_SESSION_NO_INTEREST);
     }
 }
 
@@ -336,8 +371,8 @@ void ps_recv_endpoint_tick(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint
 
 /* ---- commands -------------------------------------------------------------------------------- */
 
-/* Reads and writes the destination no more.  The conductor closes and frees it: neither belongs on
- * this thread. */
+/* Stops using the destination. The conductor closes and frees it, because this thread must do
+ * neither. */
 static void detach_destination(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint, int32_t index)
 {
     ps_recv_destination_t *destination = endpoint->destinations[index];
@@ -431,7 +466,7 @@ static void set_control(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint,
             destination->control.family != 0) {
             image->connections[index].control =
                 *ps_recv_destination_reply_to(destination, &destination->control);
-            if (moved) { /* so did the sender: the next frame tells where it sends from */
+            if (moved) { /* the sender moved too: its next frame shows its address */
                 image->connections[index].source.family = 0;
             }
         }
@@ -458,7 +493,7 @@ bool ps_recv_endpoint_on_command(ps_receiver_t *receiver, const ps_command_t *co
     case PS_RCMD_SET_CONTROL: set_control(receiver, endpoint, command); break;
     case PS_RCMD_ADD_INTEREST: add_interest(receiver, endpoint, command); break;
     case PS_RCMD_REMOVE_INTEREST: remove_interest(receiver, endpoint, command); break;
-    case PS_RCMD_FORGET_SESSION: forget_session(endpoint, command); break;
+    case PS_RCMD_FORGET_SESSION: forget_session(receiver, endpoint, command); break;
     case PS_RCMD_REFUSE_SESSION: refuse_session(receiver, endpoint, command); break;
     default: return false;
     }

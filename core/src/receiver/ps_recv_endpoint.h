@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_recv_endpoint.h: a receive channel endpoint: its destinations (sockets), what is wanted
- * (interest) and what is known of each session (docs/spec/wire-format.md section 6).
- */
+ * ps_recv_endpoint.h: a receive endpoint: its destinations (sockets), the subscribed streams
+ * (interest) and the state of each session (docs/spec/wire-format.md section 6). */
 #ifndef PS_RECV_ENDPOINT_H
 #define PS_RECV_ENDPOINT_H
 
@@ -24,27 +23,29 @@ typedef struct ps_recv_destination {
     ps_socket_t *socket;
     ps_addr_t control; /* explicit control address; family 0 none */
     ps_addr_t group_control;
-    int64_t elicit_due_ns; /* next S-flag SM to control */
+    int64_t elicit_due_ns; /* when the next S-flag SM to `control` is due */
     int64_t heard_ns;      /* last datagram */
     int64_t silent_due_ns; /* when PS_EV_SILENT is due */
-    int64_t error_due_ns;  /* not before this another PS_EV_ENDPOINT_ERROR */
+    int64_t error_due_ns;  /* earliest time of the next PS_EV_ENDPOINT_ERROR */
     int32_t index;         /* in the endpoint's list */
     int32_t ttl;           /* configured multicast TTL, 0 unknown */
-    uint32_t idle_polls;   /* reads in a row that found nothing */
+    uint32_t idle_polls;   /* reads in a row without a datagram */
     uint8_t multicast;
 } ps_recv_destination_t;
 
-/* How long the SETUPs of a refused session are ignored. */
+/* Time for which SETUPs of a refused session are ignored. */
 #define PS_REFUSED_NS INT64_C(1000000000)
 
 enum ps_session_state {
     PS_SESSION_FREE = 0,          /* entry unused */
-    PS_SESSION_PENDING_SETUP = 1, /* requested a SETUP; forgotten at deadline_ns */
+    PS_SESSION_PENDING_SETUP = 1, /* a SETUP was requested; the entry is removed at deadline_ns */
     PS_SESSION_INIT = 2,          /* reported to the conductor, waiting for its answer */
     PS_SESSION_ACTIVE = 3,        /* has an image */
-    PS_SESSION_COOL_DOWN = 4,     /* image gone, ignored while interest stays */
-    PS_SESSION_NO_INTEREST = 5,   /* refused by the conductor, ignored while interest stays */
-    PS_SESSION_REFUSED = 6        /* its SETUP was, with an ERR frame: ignored to deadline_ns */
+    /* Both are kept while interest stays, at most half of the table; the oldest gives way. */
+    PS_SESSION_COOL_DOWN = 4,   /* its image has ended; ignored */
+    PS_SESSION_NO_INTEREST = 5, /* refused by the conductor; ignored */
+    PS_SESSION_REFUSED = 6      /* its SETUP was refused with an ERR frame; ignored until
+                                   * deadline_ns */
 };
 
 typedef struct ps_session {
@@ -53,8 +54,9 @@ typedef struct ps_session {
     int32_t state;     /* ps_session_state */
     int32_t next_free; /* index + 1 of the next free entry, 0 none */
     int64_t deadline_ns;
+    int64_t kept_ns;   /* COOL_DOWN, NO_INTEREST: since when */
     ps_image_t *image; /* ACTIVE only */
-    /* INIT: whose SETUP was reported; 0: no penstock sender's */
+    /* INIT: daemon id of the SETUP that was reported; 0: not from a penstock sender */
     uint64_t peer_daemon_id;
     uint64_t peer_daemon_epoch;
     int32_t half_open; /* handle while INIT, else 0 (ps_half_open.h) */
@@ -63,12 +65,13 @@ typedef struct ps_session {
 enum ps_destination_use {
     PS_DESTINATION_UNUSED = 0,
     PS_DESTINATION_USED = 1,
-    PS_DESTINATION_LEAVING = 2 /* until the conductor has closed it */
+    PS_DESTINATION_LEAVING = 2 /* the receiver has released it, and the conductor has not closed it
+                                * yet */
 };
 
 enum { PS_RECV_LEARNED = 16 };
 
-/* Knowledge of a session's readers from when they were outrun. */
+/* Learned values of a session's readers, kept when they were outrun. */
 typedef struct ps_recv_learned {
     int32_t stream_id, session_id;
     ps_pressure_learned_t learned;
@@ -79,55 +82,65 @@ struct ps_recv_endpoint {
     ps_receiver_t *receiver;
     ps_recv_endpoint_params_t params;
     ps_recv_destination_t *destinations[PS_RECV_DESTINATIONS_MAX];
-    int64_t destination_ids[PS_RECV_DESTINATIONS_MAX];  /* conductor's copy; used[] says which */
+    int64_t destination_ids[PS_RECV_DESTINATIONS_MAX];  /* conductor's copy; destination_used[]
+                                                         * states which are valid */
     uint8_t destination_used[PS_RECV_DESTINATIONS_MAX]; /* conductor's: ps_destination_use */
     ps_socket_t *sockets[PS_RECV_DESTINATIONS_MAX];     /* conductor's copy of those in use */
-    /* Detached by the receiver, for the conductor to close once it has the event. */
+    /* Destinations that the receiver has detached. The conductor closes each after its event. */
     ps_recv_destination_t *left[PS_RECV_DESTINATIONS_MAX];
-    ps_map_t any_interest;     /* stream -> how many subscriptions of every session */
-    ps_map_t session_interest; /* (stream, session) -> how many subscriptions */
+    ps_map_t any_interest;     /* stream -> number of subscriptions to all sessions */
+    ps_map_t session_interest; /* (stream, session) -> number of subscriptions */
     ps_map_t session_index;    /* (stream, session) -> index into sessions + 1 */
     ps_session_t *sessions;
     int32_t sessions_limit;
     int32_t free_session;                       /* index + 1 */
     int32_t pending;                            /* sessions in PENDING_SETUP or REFUSED */
-    int64_t pending_due_ns;                     /* earliest deadline of these */
-    int64_t setup_due_ns;                       /* when the reports of SETUPs so far are paid for */
-    uint64_t cached_key;                        /* last session looked up, for runs of one stream */
+    int32_t kept;                               /* sessions in COOL_DOWN or NO_INTEREST */
+    int64_t pending_due_ns;                     /* earliest deadline of the pending sessions */
+    int64_t setup_due_ns;                       /* when the budget for reports of SETUPs is full
+                                                 * again */
+    uint64_t cached_key;                        /* key of the last session looked up, for runs of
+                                                 * one stream */
     ps_session_t *cached;                       /* NULL: no cache */
-    int32_t streak;                             /* buffers in a row that one image took whole */
-    ps_recv_learned_t learned[PS_RECV_LEARNED]; /* the newest; empty ones have cadence and rate 0 */
+    int32_t streak;                             /* buffers in a row that one image accepted whole */
+    ps_recv_learned_t learned[PS_RECV_LEARNED]; /* the newest entries; empty entries have cadence
+                                                 * and rate 0 */
     int32_t next_learned;                       /* index */
     int32_t slot;                               /* index in the receiver's list */
-    int32_t interests;                          /* conductor: subscriptions counted */
+    int32_t interests;                          /* conductor: number of interests */
 };
 
 /* ---- receiver thread ------------------------------------------------------------------------- */
 
 ps_session_t *ps_recv_endpoint_find(ps_recv_endpoint_t *endpoint, int32_t stream_id,
                                     int32_t session_id);
-/* New entry; NULL when the table is full. */
+/* Returns a new entry; NULL if the table is full. */
 ps_session_t *ps_recv_endpoint_insert(ps_recv_endpoint_t *endpoint, int32_t stream_id,
                                       int32_t session_id, int32_t state);
 void ps_recv_endpoint_erase(ps_recv_endpoint_t *endpoint, ps_session_t *session);
-/* Moves a session to state, keeping the count of pending ones. */
+/* Moves a session to state, and maintains the count of pending sessions. */
 void ps_recv_endpoint_set_state(ps_recv_endpoint_t *endpoint, ps_session_t *session, int32_t state);
+/* Moves a session to COOL_DOWN or NO_INTEREST. The oldest of those gives way beyond half of the
+ * table, so that sessions that strangers made never fill it. */
+void ps_recv_endpoint_keep(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint,
+                           ps_session_t *session, int32_t state);
 bool ps_recv_endpoint_wants(const ps_recv_endpoint_t *endpoint, int32_t stream_id,
                             int32_t session_id);
 bool ps_recv_endpoint_has_interest(const ps_recv_endpoint_t *endpoint);
-/* Where status messages of a stream that came by destination from `from` go. */
+/* Returns the address for status messages of a stream that arrived at destination from `from`. */
 const ps_addr_t *ps_recv_destination_reply_to(const ps_recv_destination_t *destination,
                                               const ps_addr_t *from);
-/* Timers: setup elicitation, pending sessions, silence.  Lowers *due_ns to the next one. */
+/* Runs the timers: requests for SETUPs, pending sessions, silence. Lowers *due_ns to the next
+ * one. */
 void ps_recv_endpoint_tick(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint, int64_t now_ns,
                            int64_t *due_ns);
-/* S-flag status message. */
+/* Requests a SETUP with an S-flag status message. */
 void ps_recv_endpoint_elicit(ps_receiver_t *receiver, const ps_recv_destination_t *destination,
                              const ps_addr_t *to, int32_t stream_id, int32_t session_id,
                              int64_t now_ns);
-/* Commands of this module; false = not one of them. */
+/* Executes a command of this file; false: the command belongs to another file. */
 bool ps_recv_endpoint_on_command(ps_receiver_t *receiver, const ps_command_t *command);
-/* Closes what is still open.  Conductor: after the agent stopped, or when it let go. */
+/* Closes an open destination. Conductor thread, after the agent stopped or released it. */
 void ps_recv_destination_close(ps_recv_endpoint_t *endpoint, ps_recv_destination_t *destination);
 void ps_recv_endpoint_free(ps_recv_endpoint_t *endpoint);
 

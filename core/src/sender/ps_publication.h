@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_publication.h: a publication as the sender sees it: a log, where it was sent to, who reads it
- * here, who receives it there.  Network publication: endpoint set.  IPC: endpoint NULL.
+ * ps_publication.h: the sender's state of a publication: its log, the positions up to which it was
+ * sent, its local readers and its receivers. Network publication: endpoint is set. IPC: endpoint is
+ * NULL.
  *
  *   clean     snd-pos          pub-pos   pub-lmt
  *     |----------|----------------|---------|            (all positions; snd-lmt anywhere >=
  * snd-pos)      history    to be sent       room
  *
- * Everything belongs to the sender thread, save what is marked.
- */
+ * Owner: the sender thread, except the marked fields. */
 #ifndef PS_PUBLICATION_H
 #define PS_PUBLICATION_H
 
 #include "ps_allowance.h"
+#include "ps_bands.h"
 #include "ps_context.h"
+#include "ps_credit.h"
 #include "ps_error.h"
 #include "ps_publication_params.h"
 #include "ps_sender_agent.h"
@@ -33,7 +35,7 @@ enum {
     PS_PUBLICATION_CLIENTS = 64,
     PS_PUBLICATION_QUARANTINE = 16,
     PS_PUBLICATION_RECEIVERS_UNICAST = 64,
-    PS_PUBLICATION_RECEIVERS_GROUP = 2048 /* as many as a dynamic list has places */
+    PS_PUBLICATION_RECEIVERS_GROUP = 2048 /* as many as the places of a dynamic destination list */
 };
 
 enum ps_publication_state {
@@ -42,7 +44,7 @@ enum ps_publication_state {
     PS_PUBLICATION_DRAINED = 2
 };
 
-/* Events that the ring did not take yet, in the order of emission: releases before requests. */
+/* Events that did not fit into the ring yet, in the order of emission: releases before requests. */
 enum ps_publication_pending {
     PS_PEND_CONNECTED = 1,
     PS_PEND_DRAINED = 2,
@@ -53,7 +55,9 @@ enum ps_publication_pending {
     PS_PEND_UNBLOCKED = 64,
     PS_PEND_CORRUPT = 128,
     PS_PEND_JOIN = 256,
-    PS_PEND_LAST = PS_PEND_JOIN
+    PS_PEND_TRIGGERED = 512,
+    PS_PEND_RELIEVED = 1024,
+    PS_PEND_LAST = PS_PEND_RELIEVED
 };
 
 typedef struct ps_snapshot_entry ps_snapshot_entry_t; /* ps_receiver_snapshot.c */
@@ -62,34 +66,87 @@ typedef struct ps_publication_receiver {
     int64_t id;
     int64_t heard_ns;
     int64_t edge;          /* position + window of its last status message */
+    int64_t consumed;      /* the furthest position that it stated */
     uint32_t capabilities; /* of its trailer; 0 a plain Aeron peer */
-    uint32_t reason;       /* ps_cause it states for itself */
+    uint32_t reason;       /* ps_cause that the receiver states as its own */
     int64_t reason_client;
-    ps_receiver_view_t view; /* as shown on the snapshot */
+    int64_t credit_limit; /* ordinals that it grants; PS_CREDIT_OPEN: it grants no credits */
+    uint32_t credit_epoch;
+    bool credit_frozen;
+    bool credit_answer;      /* it waits for a CREDIT frame */
+    ps_receiver_view_t view; /* its entry of the snapshot */
 } ps_publication_receiver_t;
 
 typedef struct ps_publication_subscriber {
     int32_t counter_id;
     int32_t client_slot;
     _Atomic int64_t *cell; /* sub-pos, written by the client */
-    int64_t position;      /* last value that made sense */
+    int64_t position;      /* last valid value */
     ps_tether_t tether;
-    bool tether_pending; /* its state change is still to be reported */
+    ps_credit_reader_t credit;
+    bool tether_pending; /* its state change is not reported yet */
 } ps_publication_subscriber_t;
 
-/* A claim that was padded over while its owner may come back. */
+/* Credits of a stream (ps_publication_credit.c). Ordinals are those of the stream; IPC begins to
+ * count with the first reader that grants. */
+typedef struct ps_publication_credits {
+    bool on;      /* a receiver or a local reader grants */
+    bool stale;   /* a receiver's statement changed: combine them again */
+    bool revoked; /* publishers may take none, because a granting reader is frozen */
+    bool settled; /* revoked, and each credit that was taken is sent or returned */
+    bool answer;  /* a receiver waits for a CREDIT frame */
+    bool binds;   /* publishers have taken all */
+    bool network_frozen;
+    int32_t readers;       /* local readers that grant */
+    int64_t network;       /* least limit of the receivers; PS_CREDIT_OPEN: none grants */
+    int64_t network_who;   /* that receiver's id */
+    int64_t limit;         /* ordinals that publishers may take */
+    int64_t send_limit;    /* ordinals that the sender may send: includes what was taken when an
+                            * epoch began */
+    int64_t base;          /* count of the spent word at ordinal 0 */
+    int64_t spent;         /* count of the spent word at the last read */
+    int64_t spent_on;      /* that count when the stream got credits */
+    int64_t epoch_ordinal; /* messages taken when the present epoch began */
+    int64_t culprit;       /* receiver, or client if culprit_slot >= 0, with the least limit */
+    int32_t culprit_slot;
+    uint32_t local_epoch;
+    ps_counted_t counted; /* IPC: messages of the log */
+    int64_t counted_dropped;
+} ps_publication_credits_t;
+
+/* A claim that the sender padded over while its owner may still write. */
 typedef struct ps_publication_quarantine {
     int32_t client_slot;
     int64_t client_id;
-    uint64_t claims_lost; /* released when the client counted up to this */
+    uint64_t claims_lost; /* the memory is released when the client's count of lost claims reaches
+                           * this */
     int64_t from;
     int64_t to;
 } ps_publication_quarantine_t;
 
-/* Two threads write a publication.  Each group begins a line of its own, so that a store of one
- * thread never takes a line from the other; ps_publication_add allocates it aligned. */
+/* An episode of pressure: from a reached depth to the low watermark. */
+typedef struct ps_publication_pressure {
+    int32_t state; /* ps_watermark */
+    int32_t cause, client_slot;
+    int64_t culprit; /* with the cause: the last that bound in this episode */
+    ps_addr_t source;
+    int64_t since_ns;
+    int64_t peak_bytes;
+    int64_t messages; /* that consumers had taken when it began, -1 unknown */
+    int64_t drained;  /* of an ended episode, -1 unknown */
+    int64_t ended_ns;
+    int64_t tail;        /* of the log when it had drained to the low watermark */
+    int64_t reported_ns; /* when a trigger was last reported; INT64_MIN/2 never */
+    int32_t episodes;    /* not reported yet */
+    int32_t reported_episodes;
+    bool reported; /* the trigger of this episode is */
+} ps_publication_pressure_t;
+
+/* Two threads write a publication. Each group of fields begins a cache line of its own: a store of
+ * one thread never takes a line from the other. The creating function allocates the struct
+ * aligned. */
 struct ps_publication {
-    /* line: constant once the sender has it */
+    /* line: constant after the hand-over */
     int64_t id;
     const ps_context_t *context;
     ps_sender_t *sender;
@@ -103,9 +160,10 @@ struct ps_publication {
     _Atomic int64_t *limit_cell, *position_cell, *sender_position_cell, *sender_limit_cell,
         *back_pressure_cell, *naks_cell, *receivers_cell;
     int32_t receiver_capacity;
-    bool rated; /* any bucket of a rate may bind */
+    bool rated; /* the channel has a rate, so a token bucket may bind */
     bool nak;   /* NAK-strength control */
-    /* [receiver_capacity], for the conductor, and after them the receiver last held for */
+    /* [receiver_capacity], for the conductor, then one entry for the last receiver with a join
+     * hold */
     ps_snapshot_entry_t *snapshot;
     ps_publication_receiver_t *receivers;
     /* line: conductor */
@@ -117,44 +175,56 @@ struct ps_publication {
     _Atomic int32_t status_connected;
     _Atomic int32_t status_receivers;
     /* line: sender, read by no other thread */
-    alignas(PS_LINE) _Atomic int64_t unused_cell; /* stands in for counters that are not there */
+    alignas(PS_LINE) _Atomic int64_t unused_cell; /* used in place of absent counters */
     /* sender: positions */
     int64_t sender_position;
     int64_t sender_limit;
     int64_t publisher_limit;
-    int64_t producer_position; /* as last read */
-    int64_t clean_position;    /* zero below, as far as the history goes */
-    int64_t consumer_position; /* IPC: furthest reader so far */
+    int64_t producer_position; /* at the last read */
+    int64_t clean_position;    /* memory below is zeroed, back to the beginning of the history */
+    int64_t consumer_position; /* IPC: highest position of a reader so far */
     int64_t reserved_position; /* storage */
-    int64_t kept_position;     /* no memory below: the stream began here, or gave it up */
-    int64_t rests_at;          /* producer position when storage was released; -1 */
-    int64_t released_to;       /* answer to PS_SC_RELEASE_TERMS; -1 nothing */
+    int64_t kept_position;     /* no memory below: the stream began here, or released it */
+    int64_t rests_at;          /* producer position when terms were released; -1: none were */
+    int64_t released_to;       /* answer to PS_SC_RELEASE_TERMS; -1: none is due */
     int64_t end_position;      /* draining: final producer position */
     int64_t sent_ordinal;
     int64_t index_position, index_ns;
-    int64_t timed_position; /* of the newest time */
+    int64_t timed_position; /* position of the newest entry of the time table */
     /* sender: state */
     int32_t state;    /* ps_publication_state */
     uint32_t pending; /* ps_publication_pending */
     bool connected, has_initial_connection, has_receivers, setup_elicited, end_of_stream, revoked,
         corrupt, eos_acked, back_pressured, short_send, window_shut, cleaning_behind,
         storage_clamped, quarantine_clamped, limit_raised, removed;
-    bool adopted_connection; /* connected by a dead daemon, not heard of since */
+    /* sender: policy (ps_publication_policy.c) */
+    bool drops;            /* constant: drop_newest */
+    bool paused;           /* publishers reached the limit; it stays until low_watermark */
+    int64_t low_watermark; /* constant: bytes that publishers are ahead of the consumers */
+    int64_t dropped_sent;  /* of sent_ordinal, those that were dropped */
+    /* sender: watermarks (ps_publication_watermark.c) */
+    int64_t depth;      /* bytes that publishers are ahead of the consumers, at the last look */
+    int64_t peak_depth; /* the most of it */
+    int64_t walked, walked_messages; /* IPC with a policy: messages read up to this position */
+    ps_publication_pressure_t pressure;
+    bool adopted_connection; /* adopted as connected, and no receiver was heard since */
     int64_t adopted_until_ns;
-    bool in_ready, in_watch, hot;
+    bool in_watch, hot;
     /* sender: how busy (ps_sender_hot.c) */
-    int64_t hot_ns;          /* news last found while hot */
-    int64_t hot_tail;        /* readers were woken for what lies below */
+    int64_t hot_ns;          /* when new data was last found while hot */
+    int64_t hot_tail;        /* readers were woken for the data below */
     int64_t hot_tail_ns;     /* when that was checked */
-    int64_t counted_ordinal; /* published_ordinal when last taken from the bitmap */
+    int64_t counted_ordinal; /* published_ordinal when the publication was last taken from the
+                              * bitmap */
     int64_t counted_ns;
-    int32_t busy_checks; /* in a row that found many messages */
+    int32_t busy_checks; /* number of checks in a row that found many messages */
+    ps_publication_credits_t credits;
     /* sender: timers */
     int64_t setup_sent_ns; /* INT64_MIN/2: never */
     int64_t data_sent_ns;
-    int64_t heartbeat_sent_ns; /* data or heartbeat, whichever later */
+    int64_t heartbeat_sent_ns; /* when data or a heartbeat last left */
     int64_t receivers_check_ns;
-    int64_t blocked_position; /* where the consumer stands */
+    int64_t blocked_position; /* position of the consumer when it was found blocked */
     int64_t blocked_since_ns;
     int64_t blocked_reported; /* position + 1 of the last PS_EV_PUB_BLOCKED */
     int64_t term_needed_ns;   /* last PS_EV_TERM_NEEDED */
@@ -162,42 +232,50 @@ struct ps_publication {
     int64_t unblocked_at, unblocked_bytes;
     int64_t tether_check_ns;
     bool timers_started;
-    /* sender: who */
+    /* sender: receivers and flow control */
     ps_fc_t fc;
-    int32_t join_verdict; /* ps_join_verdict to be reported, of join_id at join_from */
+    int32_t join_verdict; /* ps_join_verdict to report, of receiver join_id at join_from */
     int64_t join_id;
     ps_addr_t join_from;
-    int64_t join_refused;     /* refusals since the last report, that one included */
-    int64_t join_notified_ns; /* last report of a refusal */
+    int64_t join_refused;     /* refusals since the last report, with the present one */
+    int64_t join_notified_ns; /* when a refusal was last reported */
     ps_retransmit_t retransmit;
     ps_pacer_t congestion_pace;         /* by the rate a congestion-controlled receiver states */
     ps_pacer_t repair;                  /* budget of bytes that may be retransmitted */
     ps_pacer_t byte_rate, message_rate; /* ps-rate */
     ps_pacer_t pressure_pace;           /* the rate of pressure_control */
     ps_pressure_control_t pressure_control;
-    ps_pressure_signal_t local_signal; /* IPC under nak: the readers' queue as a receiver sees it */
-    ps_pressure_reader_t local_reader; /* the slowest of them */
+    ps_pressure_signal_t local_signal; /* IPC under fc=nak: state of the readers' queue, as in a
+                                        * receiver */
+    ps_pressure_reader_t local_reader; /* the slowest local reader */
     int64_t
-        pressure_binds_until_ns; /* the NAK rate held data back less than 200 ms before; 0: not */
-    int64_t rate_due_ns;         /* a bucket above is empty until then; INT64_MAX none */
-    int64_t rate_position;       /* IPC: counted up to here */
-    int32_t rate_cause;          /* ps_cause, or none: no bucket above binds */
-    /* sender: how far ps-rate admits (ps_publication_admit.c) */
+        pressure_binds_until_ns; /* until when the NAK-strength rate counts as binding, 200 ms after
+                                  * it last held data back; 0: it does not bind */
+    int64_t rate_due_ns;         /* when one of these buckets has tokens again; INT64_MAX: none is
+                                  * empty */
+    int64_t rate_position;       /* IPC: the buckets have counted up to here */
+    int32_t rate_cause;          /* ps_cause of the bucket that binds, or none */
+    /* sender: admission by ps-rate (ps_publication_admit.c) */
     ps_allowance_t byte_allowance, message_allowance;
-    int64_t padding_bytes;   /* of the log that did not travel: padding goes as its header */
-    int64_t spent;           /* messages admitted, as last read */
-    int64_t spent_uncounted; /* of these, beyond sent_ordinal when nothing was in flight */
-    int64_t admit_due_ns;    /* a limit of a rate rises then; INT64_MAX: none that is reached */
-    bool bytes_bind, messages_bind;             /* the rate is used up */
-    bool bytes_lead_binds, messages_lead_binds; /* a tenth of a second of it is not sent */
-    int64_t paced_until_ns;                     /* a bucket is empty until then; INT64_MAX none */
-    bool paced;                                 /* the congestion bucket ended the last turn */
+    int64_t padding_bytes;   /* bytes of padding that did not travel: only the header of a PAD
+                              * does */
+    int64_t spent;           /* messages admitted, at the last read */
+    int64_t spent_uncounted; /* of these, the excess over sent_ordinal when no message was in
+                              * flight */
+    int64_t admit_due_ns;    /* when a reached limit of a rate rises; INT64_MAX: none is reached */
+    bool bytes_bind, messages_bind;             /* the rate is exhausted */
+    bool bytes_lead_binds, messages_lead_binds; /* the unsent data has reached a tenth of a second
+                                                 * of the rate */
+    int64_t paced_until_ns;                     /* until when a pacing bucket is empty; INT64_MAX:
+                                                 * none is */
+    bool paced;                                 /* the pacing of a congestion-controlled receiver
+                                                 * ended the last turn */
     ps_map_t receiver_index;                    /* receiver id -> index + 1 */
     int32_t receiver_count;
     int32_t receivers_shown; /* fc-receivers */
     ps_publication_subscriber_t subscribers[PS_PUBLICATION_SUBSCRIBERS];
     int32_t subscriber_count;
-    int32_t gating_count; /* as of the last look */
+    int32_t gating_count; /* at the last check */
     int64_t slowest_position, fastest_position;
     int32_t slowest_client_slot;
     int32_t clients[PS_PUBLICATION_CLIENTS];
@@ -205,10 +283,19 @@ struct ps_publication {
     ps_publication_quarantine_t quarantine[PS_PUBLICATION_QUARANTINE];
     int32_t quarantine_count;
     /* sender: lists */
-    ps_publication_t *next_ready, *next_watch, *prev_watch, *next_bucket, *next_released;
+    ps_band_entry_t turn;   /* in the ready set */
+    ps_band_entry_t resend; /* in the list of retransmits */
+    int8_t band;            /* of its priority, valid until priority_until_ns */
+    int64_t priority_until_ns;
+    /* sender: governor (ps_sender_governor.c) */
+    bool withheld;             /* new data waits until withheld_until_ns */
+    int64_t withheld_until_ns; /* while withheld */
+    int64_t partial_since_ns;  /* when a partial datagram was first held back; -1: none is */
+    int64_t deferrals;
+    ps_publication_t *next_watch, *prev_watch, *next_bucket, *next_released;
     int32_t index;     /* in the sender's dense arrays */
-    int64_t *due_ns;   /* its entry there: when its timers are due */
-    int64_t no_due_ns; /* stands in for that once removed */
+    int64_t *due_ns;   /* its entry in the array of due times */
+    int64_t no_due_ns; /* used in its place after removal */
 };
 
 static inline ps_sender_t *ps_publication_sender(const ps_publication_t *pub)
@@ -220,7 +307,19 @@ static inline int64_t ps_publication_term(const ps_publication_t *pub)
     return pub->log.term_length;
 }
 
-/* From where on a receiver may miss what was sent. */
+/* Returns false if a step of credits has nothing to do. */
+static inline bool ps_publication_has_credits(const ps_publication_t *pub)
+{
+    return pub->credits.on || pub->credits.stale || pub->credits.readers > 0;
+}
+
+/* Returns where publishers find their limit. */
+static inline _Atomic int64_t *ps_publication_limit_cell(const ps_publication_t *pub)
+{
+    return pub->credits.on ? &pub->slot->credited_limit : pub->limit_cell;
+}
+
+/* Returns the lowest position at which a receiver may miss sent data. */
 static inline int64_t ps_publication_sent_floor(const ps_publication_t *pub)
 {
     return pub->sender_position -
@@ -229,105 +328,111 @@ static inline int64_t ps_publication_sent_floor(const ps_publication_t *pub)
 
 /* ---- ps_publication_send.c ------------------------------------------------------------------- */
 
-/* One turn: a slice of retransmission, then of new data (network), then the limit.  *more: there is
- * work left that can be done now.  Returns bytes sent.  Bound: PS_TURN_*. */
+/* Executes one turn: sends a slice of new data (network), moves the limit. *more: there is further
+ * work that can be done now. Returns bytes sent. Bound: PS_TURN_DATAGRAMS, and the bytes of the
+ * sender's turn. */
 int32_t ps_publication_turn(ps_publication_t *pub, int64_t now_ns, bool *more);
-/* Writes its SETUP, at most PS_CONTROL_MAX bytes; returns the length. */
+/* Executes one turn of retransmits, with the same bound. */
+int32_t ps_publication_repair_turn(ps_publication_t *pub, int64_t now_ns, bool *more);
+/* Builds the publication's SETUP in out, at most PS_CONTROL_MAX bytes; returns the length. */
 uint32_t ps_publication_build_setup(const ps_publication_t *pub, uint8_t *out);
-/* SETUP / heartbeat, if due.  False: could not be sent. */
+/* Send a SETUP or a heartbeat, if due. False: the socket did not accept it. */
 bool ps_publication_send_setup(ps_publication_t *pub, int64_t now_ns);
 bool ps_publication_send_heartbeat(ps_publication_t *pub, int64_t now_ns);
-/* Counts messages in [sender position, to) and moves there (spies stand for receivers).  Bound:
- * 4096 frames; false: not there yet. */
+/* Moves the sender position to `to` and counts the messages passed, for a publication with spies
+ * and no receiver. Bound: 4096 frames; false: `to` is not reached yet. */
 bool ps_publication_skip_to(ps_publication_t *pub, int64_t to);
-/* Appends to the index ring when position moved far or long enough.  ordinal -1: not known. */
+/* Appends to the index ring if position or time moved far enough. ordinal -1: unknown. */
 void ps_publication_add_index(ps_publication_t *pub, int64_t position, int64_t ordinal,
                               int64_t now_ns);
 void ps_publication_move_sender(ps_publication_t *pub, int64_t position, int64_t messages,
                                 int64_t now_ns);
 
-/* Nothing below is retransmitted. */
+/* Returns the lowest position that is retransmitted. */
 int64_t ps_publication_resend_floor(const ps_publication_t *pub);
 
 /* ---- ps_publication_pace.c ------------------------------------------------------------------- */
 
 void ps_publication_pace_init(ps_publication_t *pub);
-/* A status message: takes its pacing rate (unicast). */
+/* Takes the pacing rate of a status message (unicast). */
 void ps_publication_on_congestion(ps_publication_t *pub, const ps_sm_t *sm, int64_t now_ns);
-/* True: nothing may leave (may be retransmitted) now; the publication becomes ready when it may.
- * */
+/* Returns true if pacing forbids new data (retransmits) now. The publication becomes ready when it
+ * may send. */
 bool ps_publication_pace_shut(ps_publication_t *pub, int64_t now_ns);
 bool ps_publication_repair_shut(ps_publication_t *pub, int64_t now_ns);
-/* So much left: new data, and repairs. */
+/* Charges the buckets with the bytes of new data and of retransmits that left. */
 void ps_publication_paced(ps_publication_t *pub, int64_t fresh_bytes, int64_t repair_bytes);
-/* Timer; returns when to check again. */
+/* Timer of pacing; returns the time of its next call. */
 int64_t ps_publication_pace_timer(ps_publication_t *pub, int64_t now_ns);
 
 /* ---- ps_publication_cause.c ------------------------------------------------------------------ */
 
-/* Binds what holds producers now, or nothing, in the account of the slot.  Bound: the receivers. */
+/* Updates the account in the slot with the cause that blocks producers now, or none. Bound: the
+ * receivers. */
 void ps_publication_account(ps_publication_t *pub, int64_t now_ns);
-/* A receiver said something of itself: the account repeats it if that one holds the publication. */
+/* Copies the newest statement of a receiver into the account, if that receiver is the culprit. */
 void ps_publication_account_restated(ps_publication_t *pub,
                                      const ps_publication_receiver_t *receiver);
 
 /* ---- ps_publication_limit.c ------------------------------------------------------------------ */
 
-/* Reads producer and local readers, moves pub-lmt, binds the cause, sets wake_position, wakes those
- * who wait for room.  sending: a further turn follows at once.  True: cleaning is behind, call
- * again soon. */
+/* Reads the positions of producer and local readers, moves pub-lmt, updates the account and
+ * wake_position, and wakes clients that wait for room. sending: a further turn follows at once.
+ * True: memory remains to be zeroed, call again soon. */
 bool ps_publication_update(ps_publication_t *pub, bool sending, int64_t now_ns);
-/* Recomputes is_connected and tells. */
+/* Recomputes is_connected and reports a change. */
 void ps_publication_update_connected(ps_publication_t *pub, int64_t now_ns);
 void ps_publication_release_quarantine(ps_publication_t *pub);
-/* Zeroes what the consumers left a term ago, a bounded piece of it. */
+/* Zeroes a bounded piece of the memory that all consumers passed a term ago. */
 void ps_publication_clean_behind(ps_publication_t *pub);
 
 /* ---- ps_publication_idle.c ------------------------------------------------------------------- */
 
-/* Releases the terms that are not in use, if it can; reports the result in any case. */
+/* Releases the terms that are not in use, if possible, and reports the result in any case. */
 void ps_publication_on_release_terms(ps_publication_t *pub, int32_t least_terms);
 
 /* ---- ps_publication_subscribers.c ----------------------------------------------------------- */
 
-/* New data may be there: wakes parked local readers (fences once). */
+/* Wakes parked local readers, because there may be new data (fences once). */
 void ps_publication_wake_subscribers(ps_publication_t *pub);
 void ps_publication_wake_clients(ps_publication_t *pub);
-/* Whether a client set the dirty flag and then not the bit: it was killed or stopped in between,
- * or is just there. No publisher would set the bit any more. */
+/* Returns true if the dirty flag is set and the bit is not. A client was killed or stopped between
+ * the two, or is just between them. While the flag is set, no other publisher sets the bit. */
 bool ps_publication_is_forgotten(const ps_publication_t *pub);
-/* As if a publisher had set the flag and the bit: for one that died before it could. */
+/* Sets flag and bit in place of a publisher that died before it did. */
 void ps_publication_check_again(ps_publication_t *pub);
-/* Reads the local readers' positions into slowest/fastest.  True when any moved. */
+/* Reads the local readers' positions into slowest and fastest. True if one moved. */
 bool ps_publication_read_subscribers(ps_publication_t *pub);
-/* Returns after how long to check again. */
+/* Steps the tethers of the local readers. Returns the time to the next call. */
 int64_t ps_publication_step_tethers(ps_publication_t *pub, int64_t now_ns);
 bool ps_publication_add_reader(ps_publication_t *pub, const ps_subscriber_params_t *params,
                                int64_t now_ns);
 void ps_publication_remove_reader(ps_publication_t *pub, int32_t counter_id);
-/* Somebody reads locally or gates: true when a parked sender must be up for a reader's progress. */
+/* Returns true if a local reader exists or gates the publication, so that its progress must wake a
+ * parked sender. */
 bool ps_publication_wants_sender(const ps_publication_t *pub);
 
 /* ---- ps_publication_timer.c ------------------------------------------------------------------ */
 
-/* All timers; sets when they are due. */
+/* Runs all timers and sets the time of their next call. */
 void ps_publication_on_timer(ps_publication_t *pub, int64_t now_ns);
-/* Draining: is everything sent and read? */
+/* Ends draining if all data was sent and read. */
 void ps_publication_check_drained(ps_publication_t *pub);
 void ps_publication_start_drain(ps_publication_t *pub, int64_t now_ns);
 void ps_publication_start_revoke(ps_publication_t *pub, int64_t now_ns);
-/* Emits what is pending. */
+/* Emits the pending events. */
 void ps_publication_flush_events(ps_publication_t *pub, int64_t now_ns);
 
 /* ---- ps_publication_unblock.c ---------------------------------------------------------------- */
 
-/* Explicit: the client in client_slot is dead (-1: any blocking claimer). */
+/* Pads over the claims of the dead client in client_slot (-1: of any blocking claimer). */
 void ps_publication_unblock_client(ps_publication_t *pub, int32_t client_slot, int64_t now_ns);
-/* A turn that found something: starts the clock of a stuck claim. */
+/* Notes the start of a blocked claim, after a turn that found data. */
 void ps_publication_note_blocked(ps_publication_t *pub, int64_t now_ns);
-/* Timer: pads over a claim that blocks too long. Returns when to check again. */
+/* Timer: pads over a claim that blocks for too long. Returns the time of the next check. */
 int64_t ps_publication_check_blocked(ps_publication_t *pub, int64_t now_ns);
-/* True when the producer is ahead of the consumer with nothing readable there. */
+/* Returns true if the producer is ahead of the consumer and the frame between them is not
+ * committed. */
 bool ps_publication_is_blocked(const ps_publication_t *pub, int64_t *position);
 
 /* ---- ps_publication_receivers.c ------------------------------------------------------------- */
@@ -336,17 +441,19 @@ void ps_publication_on_sm(ps_publication_t *pub, const ps_sm_t *sm, int64_t posi
                           const ps_addr_t *from, int64_t now_ns);
 void ps_publication_on_nak(ps_publication_t *pub, const ps_nak_t *nak, int64_t now_ns);
 void ps_publication_on_nak_list(ps_publication_t *pub, const ps_nak_list_t *list, int64_t now_ns);
-/* A receiver rejected the stream: it counts no more, until it sends a status message. */
+/* A receiver rejected the stream: ignores the receiver until it sends a status message. */
 void ps_publication_on_error(ps_publication_t *pub, const ps_err_t *err, const ps_addr_t *from,
                              int64_t now_ns);
-/* Shows the receiver that the group is held for, if it is. */
+/* Stores the receiver of the present join hold, if there is one, for the conductor. */
 void ps_publication_show_joiner(ps_publication_t *pub, int64_t now_ns);
-/* The strategy's timer: evicts, recomputes the limit.  Returns when to call again. */
+/* The strategy's timer: removes silent receivers and recomputes the limit. Returns the time of the
+ * next call. */
 int64_t ps_publication_step_flow_control(ps_publication_t *pub, int64_t now_ns);
-/* A limit of a custom strategy, which counts until until_ns. */
+/* Sets the limit of a custom strategy, valid until until_ns. */
 void ps_publication_set_custom_limit(ps_publication_t *pub, int64_t limit, int64_t until_ns,
                                      int64_t now_ns);
-/* Forgets receivers not heard for the connection timeout.  Returns when to check again. */
+/* Removes receivers that were silent for the connection time-out. Returns the time of the next
+ * check. */
 int64_t ps_publication_expire_receivers(ps_publication_t *pub, int64_t now_ns);
 
 /* ---- ps_receiver_snapshot.c ------------------------------------------------------------------ */
@@ -358,33 +465,99 @@ void ps_snapshot_write(ps_snapshot_entry_t *snapshot, int32_t index,
 /* ---- ps_publication_rate.c ------------------------------------------------------------------- */
 
 void ps_publication_rate_init(ps_publication_t *pub);
-/* Bytes and messages that ps-rate and NAK-strength let leave now; INT64_MAX: no limit. */
+/* Return the bytes and messages that ps-rate and NAK-strength control allow now; INT64_MAX: no
+ * limit. */
 int64_t ps_publication_rate_room(ps_publication_t *pub, int64_t now_ns);
 int64_t ps_publication_message_room(ps_publication_t *pub, int64_t now_ns);
-/* True: nothing may leave; a timer is set for when it may. */
+/* Returns true if no data may leave; sets a timer for the time at which it may. */
 bool ps_publication_rate_shut(ps_publication_t *pub, int64_t now_ns);
 void ps_publication_rate_sent(ps_publication_t *pub, int64_t bytes, int64_t messages,
                               int64_t now_ns);
 int64_t ps_publication_rate_timer(ps_publication_t *pub, int64_t now_ns);
-/* The publication window while the rate of NAK-strength control binds. */
+/* Returns the publication window while the NAK-strength rate binds. */
 int64_t ps_publication_rate_window(const ps_publication_t *pub, int64_t window_bytes);
-/* IPC under NAK-strength control: how far producers may go, at most want. */
+/* Returns the publisher limit of an IPC publication under NAK-strength control, at most want. */
 int64_t ps_publication_rate_limit(ps_publication_t *pub, int64_t want, int64_t now_ns);
 void ps_publication_on_pressure(ps_publication_t *pub, const ps_pressure_t *pressure,
                                 int64_t now_ns);
 
-/* ---- ps_publication_admit.c ------------------------------------------------------------------ */
+/* ---- ps_publication_policy.c ----------------------------------------------------------------- */
 
 /* Conductor: before a client may open the publication. */
+void ps_publication_policy_init(ps_publication_t *pub);
+/* Publishers reached the limit and are still above the low watermark: it must not rise.  Only of
+ * streams with a policy. */
+bool ps_publication_stays_paused(ps_publication_t *pub);
+/* Publishers dropped what the log does not state yet. */
+bool ps_publication_owes_gap(const ps_publication_t *pub);
+/* States in the log what was dropped, and opens the stream, if there is room.  True: it did. */
+bool ps_publication_state_drops(ps_publication_t *pub);
+/* Draining: the log ends where it ends now. */
+void ps_publication_close_end(ps_publication_t *pub);
+
+/* ---- ps_publication_watermark.c -------------------------------------------------------------- */
+
+void ps_publication_watermark_init(ps_publication_t *pub);
+/* Moves the state of the watermarks after the account was written. held: publishers are at the
+ * limit. Bound: 4096 frames. */
+void ps_publication_step_watermark(ps_publication_t *pub, bool held, int64_t now_ns);
+/* Timer: reports an episode that began too soon after the last report. Returns the time of the next
+ * call. */
+int64_t ps_publication_watermark_timer(ps_publication_t *pub, int64_t now_ns);
+/* Fills the event of a reached depth, or of a drained log. */
+void ps_publication_describe_pressure(const ps_publication_t *pub, bool relieved,
+                                      ps_event_t *event);
+/* Notes the depth; ends no episode. */
+static inline void ps_publication_note_depth(ps_publication_t *pub, int64_t depth)
+{
+    pub->depth = depth;
+    atomic_store_explicit(&pub->slot->depth_bytes, depth, memory_order_relaxed);
+    if (depth > pub->peak_depth) {
+        pub->peak_depth = depth;
+        atomic_store_explicit(&pub->slot->peak_bytes, depth, memory_order_relaxed);
+    }
+}
+
+/* ---- ps_publication_admit.c ------------------------------------------------------------------ */
+
+/* Conductor thread, before a client can open the publication. */
 void ps_publication_admit_init(ps_publication_t *pub);
-/* How far ps-rate lets producers go, at most want; states the ordinal limit. */
+/* Returns true if the stream has a ps-rate. */
+static inline bool ps_publication_is_rated(const ps_publication_t *pub)
+{
+    return pub->message_allowance.rate > 0 || pub->byte_allowance.rate > 0;
+}
+/* Returns the publisher limit under ps-rate, at most want; stores the ordinal limit. */
 int64_t ps_publication_admit(ps_publication_t *pub, int64_t want, int64_t now_ns);
-/* At the last look producers had taken every ordinal that they may. */
+/* Returns true if producers had taken every admitted ordinal at the last check. */
 bool ps_publication_admits_no_message(const ps_publication_t *pub);
+
+/* ---- ps_publication_credit.c ----------------------------------------------------------------- */
+
+/* Conductor thread, before a client can open the publication. */
+void ps_publication_credit_init(ps_publication_t *pub);
+/* Combines what receivers and local readers grant, and moves the ordinal limit. True: messages
+ * remain to be counted (IPC), call again soon. Bound: PS_CREDIT_SCAN frames, the receivers. */
+bool ps_publication_credit_step(ps_publication_t *pub, int64_t now_ns);
+/* Takes the credits of a status message. */
+void ps_publication_credit_heard(ps_publication_t *pub, ps_publication_receiver_t *receiver,
+                                 const ps_sm_t *sm);
+/* A local reader joined, or what it grants was changed. */
+void ps_publication_credit_add(ps_publication_t *pub, ps_publication_subscriber_t *subscriber,
+                               const ps_subscriber_params_t *params);
+void ps_publication_credit_change(ps_publication_t *pub, const ps_credit_change_t *change);
+/* Returns the messages that the sender may send; INT64_MAX: no limit. */
+int64_t ps_publication_credit_room(const ps_publication_t *pub);
+/* Returns the bytes of the datagram at position that end at most `messages` messages. */
+int32_t ps_publication_credit_bytes(const ps_publication_t *pub, int64_t position, int32_t bytes,
+                                    int64_t messages);
+/* Returns the limit's counterpart for publishers: below it they take ordinals. */
+int64_t ps_publication_credit_ordinals(const ps_publication_t *pub);
 
 void ps_publication_free(ps_publication_t *pub);
 
-/* A frame's aligned length if it may lie at offset, else -1.  Lengths come from other processes. */
+/* Returns a frame's aligned length if that length is possible at offset, else -1. Another process
+ * wrote the length. */
 static inline int32_t ps_publication_checked_span(const ps_publication_t *pub,
                                                   const ps_frame_t *frame, int32_t length,
                                                   int32_t offset)
@@ -404,7 +577,7 @@ static inline bool ps_publication_frame_is_there(const ps_publication_t *pub, in
     return ps_frame_length_acquire(ps_frame_at(&pub->log, position)) > 0;
 }
 
-/* How often a blocked publication is checked. */
+/* Returns the time between checks of a blocked publication. */
 int64_t ps_publication_check_interval_ns(const ps_publication_t *pub);
 
 #endif

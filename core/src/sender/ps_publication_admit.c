@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_publication_admit.c: how far ps-rate lets publishers go.  They are never more than a tenth of
- * a second of the rate ahead of it, and on the network no more than that ahead of the sender
+ * ps_publication_admit.c: admission by ps-rate. Publishers are at most a tenth of a second of the
+ * rate ahead of it. On the network they are at most that far ahead of the sender
  * (docs/decisions/0082).
  *
  *   bytes      bound the publisher limit: a message may begin below it.  What one message takes
@@ -9,9 +9,8 @@
  *   messages   bound an ordinal limit of its own, below which publishers take ordinals one by one
  *              (ps_spend.h).
  *
- * Both limits are absolute and rise with time.  Publishers that are refused make the sender look;
- * the timer here raises the limits of those that wait.
- */
+ * Both limits are absolute and rise with time. A refused publisher makes the sender check the
+ * limits; a timer raises the limits for waiting publishers. */
 #include "ps_sender.h"
 #include "ps_spend.h"
 
@@ -42,8 +41,17 @@ void ps_publication_admit_init(ps_publication_t *pub)
     pub->spent = ps_spent_near(spend_word(pub), 0);
     pub->spent_uncounted = pub->spent - pub->sent_ordinal;
     /* Release: a publisher that sees it finds the word.  Limit 0 until the first look. */
-    atomic_store_explicit(&pub->slot->ordinal_limit, pub->spent, memory_order_relaxed);
-    atomic_store_explicit(&pub->slot->metered, messages > 0, memory_order_release);
+    atomic_store_explicit(&pub->slot->never_throttle, pub->params.never_throttle != 0,
+                          memory_order_relaxed);
+    if (!pub->credits.on) {
+        atomic_store_explicit(&pub->slot->ordinal_limit, pub->spent, memory_order_relaxed);
+    }
+    const uint32_t credits =
+        pub->params.adopted
+            ? atomic_load_explicit(&pub->slot->metered, memory_order_relaxed) & PS_METERED_CREDITS
+            : 0;
+    atomic_store_explicit(&pub->slot->metered, credits | (messages > 0 ? PS_METERED_RATE : 0),
+                          memory_order_release);
 }
 
 static void wait_until(ps_publication_t *pub, int64_t due_ns)
@@ -53,15 +61,16 @@ static void wait_until(ps_publication_t *pub, int64_t due_ns)
     ps_sender_due(ps_publication_sender(pub), due_ns);
 }
 
-/* Messages admitted and not sent yet, as far as the sender can tell.  Ordinals whose publisher died
- * before its message was there are never sent: when all is sent and nothing is spent for a while,
- * the difference is what was lost, and counts no more. */
+/* Messages admitted and not sent yet, as far as the sender can tell. Ordinals of a publisher that
+ * died before it committed are never sent. When all data was sent and no ordinal was taken for a
+ * while, the difference is the number of such ordinals. It is no longer counted. */
 static int64_t messages_ahead(ps_publication_t *pub, int64_t spent)
 {
-    const int64_t unsent = spent - pub->sent_ordinal - pub->spent_uncounted;
+    const int64_t sent = pub->sent_ordinal - pub->dropped_sent; /* a dropped one spent nothing */
+    const int64_t unsent = spent - sent - pub->spent_uncounted;
     /* The tail as it is now: what was last read may be older than the word. */
     if (spent == pub->spent && pub->sender_position >= ps_log_producer_position(&pub->log)) {
-        pub->spent_uncounted = spent - pub->sent_ordinal;
+        pub->spent_uncounted = spent - sent;
         return 0;
     }
     return unsent > 0 ? unsent : 0;
@@ -83,7 +92,9 @@ static void admit_messages(ps_publication_t *pub, int64_t now_ns)
     if (allowed <= 0) {
         wait_until(pub, ps_allowance_ready_ns(&pub->message_allowance, spent, step_of(rate)));
     }
-    const int64_t limit = room > 0 ? spent + room : spent;
+    const int64_t credited = ps_publication_credit_ordinals(pub);
+    const int64_t rated = room > 0 ? spent + room : spent;
+    const int64_t limit = rated < credited ? rated : credited;
     const int64_t before = atomic_load_explicit(&pub->slot->ordinal_limit, memory_order_relaxed);
     if (limit != before) {
         pub->limit_raised = pub->limit_raised || limit > before;
@@ -92,7 +103,7 @@ static void admit_messages(ps_publication_t *pub, int64_t now_ns)
     }
 }
 
-/* Bytes count as they travel: sent padding as its header only. */
+/* Counts the bytes that travel: of sent padding only the header. */
 static int64_t bytes_limit(ps_publication_t *pub, int64_t want, int64_t now_ns)
 {
     const int64_t rate = pub->params.rate_bytes_per_s;
@@ -122,5 +133,5 @@ int64_t ps_publication_admit(ps_publication_t *pub, int64_t want, int64_t now_ns
 
 bool ps_publication_admits_no_message(const ps_publication_t *pub)
 {
-    return pub->messages_bind || pub->messages_lead_binds;
+    return pub->messages_bind || pub->messages_lead_binds || pub->credits.binds;
 }

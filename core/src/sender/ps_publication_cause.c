@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_publication_cause.c: when producers are at the limit, what holds it and through whose fault
- * (docs/spec/rules.md section 6).
- */
+ * ps_publication_cause.c: finds the cause and the culprit when producers are at the limit
+ * (docs/spec/rules.md section 6). */
 #include "ps_set_up.h"
 
 #include <string.h>
 
 #include "ps_account.h"
+#include "ps_policy.h"
 #include "ps_sender.h"
 
-/* What holds a publication. */
+/* The cause that blocks a publication, and its culprit. */
 typedef struct ps_blame {
     int64_t culprit;     /* receiver or client id; 0 unknown */
     int32_t cause;       /* ps_cause */
@@ -43,8 +43,8 @@ static const ps_publication_receiver_t *receiver_of(const ps_publication_t *pub,
     return index != 0 ? &pub->receivers[index - 1] : NULL;
 }
 
-/* Whose edge the limit is.  One that granted more and went can free nothing: then it is the one
- * furthest on of those that are there.  Bound: the receivers. */
+/* Returns the receiver whose edge is the limit. A receiver that has left cannot extend the limit;
+ * then the culprit is the most advanced live receiver. Bound: the receivers. */
 static int64_t limiting_receiver(const ps_publication_t *pub)
 {
     int64_t furthest = INT64_MIN;
@@ -64,7 +64,8 @@ static int64_t limiting_receiver(const ps_publication_t *pub)
     return id;
 }
 
-/* The receiver's window is used up: by what it says of itself, else by the strategy. */
+/* Returns the cause if a receiver's window is used up: the receiver's own reason, else by the
+ * strategy. */
 static int32_t window_cause(const ps_publication_t *pub, int64_t culprit)
 {
     if (pub->fc.join_binds) {
@@ -94,10 +95,15 @@ static void blame_rate(const ps_publication_t *pub, ps_blame_t *blame)
     }
 }
 
+static bool spies_stand_in(const ps_publication_t *pub)
+{
+    return pub->params.spies_simulate_connection && !pub->has_receivers;
+}
+
 /* The network's side: a rate of congestion control, or a window.  False: neither binds. */
 static bool blame_receivers(const ps_publication_t *pub, ps_blame_t *blame)
 {
-    if (pub->endpoint == NULL || (!pub->paced && !pub->window_shut)) {
+    if (pub->endpoint == NULL || (!pub->paced && !pub->window_shut) || spies_stand_in(pub)) {
         return false;
     }
     if (pub->paced) {
@@ -110,12 +116,14 @@ static bool blame_receivers(const ps_publication_t *pub, ps_blame_t *blame)
     return true;
 }
 
-/* The log's side: cleaning, claims, storage.  False: none binds. */
+/* The log's side: cleaning and claims.  False: none binds. */
 static bool blame_log(const ps_publication_t *pub, ps_blame_t *blame)
 {
     int64_t blocked_at;
     if (pub->cleaning_behind) {
         blame->cause = PS_CAUSE_TERM_ROTATION;
+    } else if (pub->corrupt) { /* a client overwrote the log: the sender sends no more of it */
+        blame->cause = PS_CAUSE_BLOCKED_CLAIM;
     } else if (ps_publication_is_blocked(pub, &blocked_at)) {
         blame->cause = PS_CAUSE_BLOCKED_CLAIM;
         blame_claimer(pub, blame, blocked_at);
@@ -125,34 +133,49 @@ static bool blame_log(const ps_publication_t *pub, ps_blame_t *blame)
         blame->cause = PS_CAUSE_BLOCKED_CLAIM;
         blame->culprit = pub->quarantine[0].client_id;
         blame->client_slot = pub->quarantine[0].client_slot;
-    } else if (pub->storage_clamped) {
-        blame->cause = PS_CAUSE_STORAGE;
     } else {
         return false;
     }
     return true;
 }
 
-/* Producers are at the limit: what holds it? */
+/* Returns true if spies block the publishers: the slowest spy is behind the sender or, without
+ * receivers, behind the published data. */
+static bool spies_bind(const ps_publication_t *pub)
+{
+    return pub->gating_count > 0 &&
+           pub->slowest_position <
+               (spies_stand_in(pub) ? pub->producer_position : pub->sender_position);
+}
+
+/* Finds the cause that holds the limit at which producers are. */
 __attribute__((noinline)) static void find_cause(const ps_publication_t *pub, ps_blame_t *blame)
 {
-    if (!pub->connected) {
+    if (!pub->connected || (pub->endpoint != NULL && !ps_send_endpoint_reachable(pub->endpoint))) {
         blame->cause = PS_CAUSE_NO_RECEIVER;
+    } else if (pub->storage_clamped && pub->producer_position >= pub->publisher_limit) {
+        blame->cause = PS_CAUSE_STORAGE;
+    } else if (pub->credits.binds) {
+        blame->cause = PS_CAUSE_CREDIT;
+        blame->culprit = pub->credits.culprit;
+        blame_client(pub, blame, pub->credits.culprit_slot);
     } else if (pub->rate_cause != PS_CAUSE_NONE) {
         blame_rate(pub, blame);
     } else if (pub->bytes_bind || pub->messages_bind) {
         blame->cause = PS_CAUSE_RATE_LIMIT;
     } else if (blame_receivers(pub, blame) || blame_log(pub, blame)) {
         return;
+    } else if (pub->withheld) {
+        blame->cause = PS_CAUSE_GOVERNOR;
     } else if (pub->endpoint == NULL) {
         blame->cause = PS_CAUSE_SLOW_SUBSCRIBER;
         blame_client(pub, blame, pub->slowest_client_slot);
-    } else if (pub->gating_count > 0 && pub->slowest_position < pub->sender_position) {
+    } else if (spies_bind(pub)) {
         blame->cause = PS_CAUSE_SPY;
         blame_client(pub, blame, pub->slowest_client_slot);
     } else if (pub->bytes_lead_binds || pub->messages_lead_binds) {
         blame->cause = PS_CAUSE_RATE_LIMIT;
-    } else { /* nothing else: what was accepted waits for the stream's turn */
+    } else { /* no other cause: accepted data waits for the stream's turn */
         blame->cause = PS_CAUSE_SCHEDULER;
     }
 }
@@ -200,6 +223,10 @@ void ps_publication_account(ps_publication_t *pub, int64_t now_ns)
     if (!ps_account_binds(pub->slot, blame.cause, blame.culprit)) {
         const ps_holder_t holder = holder_of(pub, &blame);
         ps_account_bind(pub->slot, blame.cause, blame.culprit, &holder, now_ns);
+    }
+    const bool held = blame.cause != PS_CAUSE_NONE;
+    if (held || pub->pressure.state != PS_WATERMARK_NORMAL) {
+        ps_publication_step_watermark(pub, held, now_ns);
     }
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_publication_events.c: events of a publication that wait for room in the agent's ring.
- */
+ * ps_publication_events.c: events of a publication that did not fit into the agent's ring. */
 #include "ps_sender.h"
 #include "ps_assert.h"
 
@@ -32,7 +31,7 @@ static bool emit_tethers(ps_publication_t *pub)
     return true;
 }
 
-/* Reports on a receiver that asked to join. */
+/* Reports a receiver that requested to join. */
 static bool emit_join(ps_publication_t *pub)
 {
     ps_event_t event = { .type = PS_EV_JOIN,
@@ -80,6 +79,10 @@ static bool emit_one(ps_publication_t *pub, uint32_t bit)
         event.error.code = PS_E_CORRUPT;
         break;
     case PS_PEND_JOIN: return emit_join(pub);
+    case PS_PEND_TRIGGERED:
+    case PS_PEND_RELIEVED:
+        ps_publication_describe_pressure(pub, bit == PS_PEND_RELIEVED, &event);
+        break;
     default: return emit_tethers(pub);
     }
     return emit(pub, &event);

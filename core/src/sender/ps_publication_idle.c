@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_publication_idle.c: what a publication that rests can do without (docs/decisions/0033).  The
- * sender gives up terms by never touching them again, and only those that nobody else may touch
- * either: no limit is taken back that a publisher may hold, nothing that may be requested again, no
- * reader's place.  The conductor frees them when it has heard of it.
- */
+ * ps_publication_idle.c: the terms that an idle publication can release (docs/decisions/0033). The
+ * sender releases a term by never using it again. It keeps terms below a limit that a publisher may
+ * have read, terms that may be retransmitted, and terms that a reader may read. The conductor frees
+ * the released terms after the event. */
 #include "ps_sender.h"
 #include "ps_assert.h"
 
-/* What lies below is nobody's: not to be sent again, not to be read. */
+/* Returns the position below which no data is retransmitted or read. */
 static int64_t lowest_in_use(const ps_publication_t *pub)
 {
     int64_t lowest =
@@ -17,8 +16,8 @@ static int64_t lowest_in_use(const ps_publication_t *pub)
         const int64_t position = pub->subscribers[i].position;
         lowest = position < lowest ? position : lowest;
     }
-    /* A hole was padded over whose owner may still try to claim it: refused as long as the PAD is
-     * there, and that is to be as long as in a stream that goes on. */
+    /* Keep padding over an unclaimed range whose owner may still try to claim it. The PAD refuses
+     * the claim, and must stay as long as in an active stream. */
     if (pub->unblocked_bytes > 0 &&
         pub->unblocked_at + ps_publication_term(pub) > pub->producer_position) {
         lowest = pub->unblocked_at < lowest ? pub->unblocked_at : lowest;
@@ -35,7 +34,7 @@ static int64_t highest_in_use(const ps_publication_t *pub, int32_t least_terms)
     highest = highest > pub->publisher_limit ? highest : pub->publisher_limit;
     const int64_t to = (highest + term - 1) & ~(int64_t)pub->log.term_mask;
     const int64_t least = ((pub->producer_position >> pub->log.shift) + least_terms) * term;
-    /* Terms that are not there yet are no reason to keep those below. */
+    /* Terms without memory are no reason to keep the terms below. */
     const int64_t whole = pub->reserved_position & ~(int64_t)pub->log.term_mask;
     const int64_t more = least < whole ? least : whole;
     return to > more ? to : more;
@@ -58,7 +57,7 @@ void ps_publication_on_release_terms(ps_publication_t *pub, int32_t least_terms)
     ps_publication_clean_behind(pub); /* else only a limit that rises does that */
     const int64_t from = lowest_in_use(pub) & ~(int64_t)pub->log.term_mask;
     const int64_t to = highest_in_use(pub, least_terms);
-    /* Of the terms that stay, those ahead must be clean: the ones that go leave zeroes. */
+    /* The remaining terms ahead must be zeroed; released terms read as zeroes. */
     if (to > pub->reserved_position || to - from >= PS_PARTITIONS * ps_publication_term(pub) ||
         pub->clean_position < to - PS_PARTITIONS * ps_publication_term(pub)) {
         return;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_publication_limit.c: how far producers may go (docs/spec/log-buffer.md): the
- * slowest of sender and local readers plus a window, never into memory that is not given up, not
- * backed by storage, or that a stopped claimer may still write.
- */
+ * ps_publication_limit.c: the publisher limit (docs/spec/log-buffer.md): the slowest of sender and
+ * local readers plus a window. The limit never reaches memory that is not zeroed, has no storage,
+ * or that a stopped claimer may still write. */
+#include "ps_policy.h"
 #include "ps_sender.h"
 
 enum { CLEAN_BYTES = 256 * 1024, WAKE_PARTS = 8 };
@@ -60,8 +60,8 @@ void ps_publication_update_connected(ps_publication_t *pub, int64_t now_ns)
 
 /* ---- cleaning and quarantine ----------------------------------------------------------------- */
 
-/* Zeroes behind the consumers, or only gives the memory up where its writer seals it.  Bound:
- * CLEAN_BYTES a call.  True when it got to `to`. */
+/* Zeroes memory behind the consumers; in a sealed log only advances the position. Bound:
+ * CLEAN_BYTES a call. True: reached `to`. */
 static bool clean(ps_publication_t *pub, int64_t to)
 {
     if (pub->log.type == PS_LOG_SEALED) {
@@ -80,7 +80,7 @@ static bool clean(ps_publication_t *pub, int64_t to)
     return pub->clean_position >= to;
 }
 
-/* Who is behind all others: what lies a term further back is nobody's. */
+/* Returns the slowest consumer's position; memory a term below is free. */
 static int64_t last_consumer(const ps_publication_t *pub)
 {
     const int64_t consumer = pub->endpoint != NULL ? pub->sender_position : pub->slowest_position;
@@ -93,8 +93,8 @@ void ps_publication_clean_behind(ps_publication_t *pub)
     (void)clean(pub, last_consumer(pub) - ps_publication_term(pub));
 }
 
-/* The furthest limit whose term producers may write: its partition is zero.  That is two terms
- * ahead of the clean position, and not to be reached while that is at a term's very beginning. */
+/* Returns the highest limit whose partition is zeroed: two terms ahead of the clean position,
+ * exclusive if that is at the beginning of a term. */
 static int64_t clean_limit(const ps_publication_t *pub)
 {
     const bool inside = (pub->clean_position & pub->log.term_mask) != 0;
@@ -118,7 +118,8 @@ void ps_publication_release_quarantine(ps_publication_t *pub)
             i++;
             continue;
         }
-        if (entry.from < pub->clean_position) { /* it may have scribbled on what was zeroed */
+        if (entry.from < pub->clean_position) { /* the claimer may have written into zeroed
+                                                 * memory */
             const int64_t to = entry.to < pub->clean_position ? entry.to : pub->clean_position;
             ps_log_clean(&pub->log, entry.from, to);
         }
@@ -145,11 +146,11 @@ static void store_limit(ps_publication_t *pub, int64_t limit)
     pub->limit_raised = pub->limit_raised || limit > pub->publisher_limit;
     pub->publisher_limit = limit;
     /* release: cleaning happened before */
-    atomic_store_explicit(pub->limit_cell, limit, memory_order_release);
+    atomic_store_explicit(ps_publication_limit_cell(pub), limit, memory_order_release);
 }
 
-/* Wakes those who wait for room.  While the sender has more to send at once, little room waits for
- * more: a wake-up costs both sides more than a turn. */
+/* Wakes clients that wait for room. While the sender has more data to send at once, it waits until
+ * there is more room, because a wake-up costs more than a turn. */
 static void wake_for_room(ps_publication_t *pub, bool more)
 {
     const int64_t room = pub->publisher_limit - pub->producer_position;
@@ -190,9 +191,16 @@ static void request_storage(ps_publication_t *pub, int64_t want, int64_t storage
 static bool raise_limit(ps_publication_t *pub, int64_t now_ns)
 {
     const int64_t consumer = last_consumer(pub);
-    int64_t want = consumer + ps_publication_rate_window(pub, pub->window_bytes);
-    want = ps_publication_rate_limit(pub, want, now_ns);
-    want = ps_publication_admit(pub, want, now_ns);
+    ps_publication_note_depth(pub, pub->producer_position - consumer);
+    const bool paused = pub->params.policy != PS_POLICY_NONE && ps_publication_stays_paused(pub);
+    int64_t want = consumer + pub->window_bytes;
+    if (pub->nak) {
+        want = consumer + ps_publication_rate_window(pub, pub->window_bytes);
+        want = ps_publication_rate_limit(pub, want, now_ns);
+    }
+    if (ps_publication_is_rated(pub)) {
+        want = ps_publication_admit(pub, want, now_ns);
+    }
     if (want < pub->publisher_limit && pub->endpoint == NULL && pub->rate_cause != PS_CAUSE_NONE) {
         store_limit(pub, want); /* IPC: the rate was cut */
         return false;
@@ -205,7 +213,7 @@ static bool raise_limit(ps_publication_t *pub, int64_t now_ns)
     pub->storage_clamped = want > storage;
     want = want > storage ? storage : want;
     pub->cleaning_behind = false;
-    if (want <= pub->publisher_limit) {
+    if (want <= pub->publisher_limit || paused) {
         return false;
     }
     const bool cleaned = clean(pub, consumer - ps_publication_term(pub));
@@ -226,7 +234,7 @@ static void pull_back(ps_publication_t *pub)
     }
 }
 
-/* Where a local reader's progress must wake a parked sender. */
+/* Stores the position at which a local reader must wake a parked sender. */
 static void set_wake_position(ps_publication_t *pub)
 {
     int64_t wake = INT64_MAX;
@@ -248,7 +256,7 @@ static void set_wake_position(ps_publication_t *pub)
     }
 }
 
-/* With nobody on the network, spies stand for receivers (ssc). */
+/* Without receivers, the sender follows the spies (ssc). */
 static bool follow_spies(ps_publication_t *pub)
 {
     if (!pub->params.spies_simulate_connection || pub->has_receivers || pub->adopted_connection ||
@@ -262,6 +270,40 @@ static bool follow_spies(ps_publication_t *pub)
         atomic_store_explicit(pub->sender_limit_cell, pub->sender_limit, memory_order_release);
     }
     return !there && pub->sender_position > before;
+}
+
+/* Returns true if no cause holds the publishers, and the account states none.  In line: so it is in
+ * nearly each turn. */
+static inline bool is_at_ease(const ps_publication_t *pub)
+{
+    return pub->producer_position < pub->publisher_limit &&
+           atomic_load_explicit(&pub->slot->cause, memory_order_relaxed) == PS_CAUSE_NONE &&
+           pub->pressure.state == PS_WATERMARK_NORMAL && !ps_publication_admits_no_message(pub);
+}
+
+/* True: there is more to do at once.  In line: each turn of a stream comes through here. */
+__attribute__((always_inline)) static inline bool move_limit(ps_publication_t *pub, int64_t now_ns)
+{
+    if (!pub->connected && (pub->endpoint == NULL || !pub->has_receivers)) {
+        pull_back(pub);
+        return false;
+    }
+    const bool more = raise_limit(pub, now_ns);
+    return (pub->drops && ps_publication_state_drops(pub)) || more;
+}
+
+/* States the last drops in the log when the publishers have closed.  Without a remaining reader the
+ * drops are not stated. */
+__attribute__((noinline)) static bool state_last_drops(ps_publication_t *pub, int64_t now_ns)
+{
+    if (pub->state != PS_PUBLICATION_DRAINING || pub->end_position != INT64_MAX) {
+        return false;
+    }
+    const bool more = pub->connected && !pub->corrupt && move_limit(pub, now_ns);
+    if (!pub->connected || pub->corrupt || !ps_publication_owes_gap(pub)) {
+        ps_publication_close_end(pub);
+    }
+    return more;
 }
 
 bool ps_publication_update(ps_publication_t *pub, bool sending, int64_t now_ns)
@@ -284,25 +326,28 @@ bool ps_publication_update(ps_publication_t *pub, bool sending, int64_t now_ns)
                                                     : pub->consumer_position,
                               memory_order_release);
     }
+    const bool uncounted =
+        ps_publication_has_credits(pub) && ps_publication_credit_step(pub, now_ns);
     ps_publication_update_connected(pub, now_ns);
     if (pub->quarantine_count > 0) {
         ps_publication_release_quarantine(pub);
     }
     if (pub->state == PS_PUBLICATION_ACTIVE && !pub->revoked) {
-        if (pub->connected || (pub->endpoint != NULL && pub->has_receivers)) {
-            more = raise_limit(pub, now_ns) || more;
-        } else {
-            pull_back(pub);
-        }
+        more = move_limit(pub, now_ns) || more;
         ps_publication_note_blocked(pub, now_ns);
     } else {
+        if (pub->drops) {
+            more = state_last_drops(pub, now_ns) || more;
+        }
         ps_publication_check_drained(pub);
     }
     wake_for_room(pub, sending || more);
-    ps_publication_account(pub, now_ns);
+    if (!is_at_ease(pub)) {
+        ps_publication_account(pub, now_ns);
+    }
     set_wake_position(pub);
     if (pub->pending != 0) {
         ps_publication_flush_events(pub, now_ns);
     }
-    return more;
+    return more || uncounted;
 }

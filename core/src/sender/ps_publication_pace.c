@@ -2,14 +2,13 @@
  *
  * ps_publication_pace.c: the two token buckets of congestion control and loss recovery.
  *
- * The congestion bucket spreads a congestion window over its round trip: a receiver that runs CUBIC
- * states window, rate and round trip in the trailer of its status messages, and its penstock sender
- * keeps to the rate (docs/congestion-control.md).  Unicast only: the members of a group state
- * different rates, and their windows are combined by the group's strategy already.
+ * The congestion bucket spreads a congestion window over its round trip. A receiver that runs CUBIC
+ * states window, rate and round trip in the trailer of its status messages. A penstock sender keeps
+ * to that rate (docs/congestion-control.md). Unicast only: the members of a group state different
+ * rates, and their windows are combined by the group's strategy already.
  *
- * The repair bucket bounds what is sent again: so many bytes for each byte sent anew, and a little
- * by time, so that an idle stream is repaired too (docs/loss-recovery.md).
- */
+ * The repair bucket bounds retransmits: a number of bytes for each new byte, and some bytes by
+ * time, so that an idle stream can retransmit too (docs/loss-recovery.md). */
 #include "ps_sender.h"
 
 enum { BURST_DATAGRAMS = 10, BURST_PARTS = 500, REPAIR_BURST_MAX = 8 * 1024 * 1024 };
@@ -78,5 +77,6 @@ int64_t ps_publication_pace_timer(ps_publication_t *pub, int64_t now_ns)
     }
     pub->paced_until_ns = INT64_MAX;
     ps_sender_ready(ps_publication_sender(pub), pub);
+    ps_sender_ready_repair(ps_publication_sender(pub), pub);
     return INT64_MAX;
 }

@@ -17,7 +17,8 @@ enum ps_mdc { PS_MDC_NONE = 0, PS_MDC_DYNAMIC = 1, PS_MDC_MANUAL = 2 };
 
 typedef struct ps_send_endpoint_params {
     int64_t id;                      /* of the conductor's choosing, unique */
-    ps_socket_params_t data;         /* data out; for unicast and MDC also control in */
+    ps_socket_params_t data;         /* sends data; for unicast and MDC also receives control
+                                      * frames */
     ps_socket_params_t control;      /* multicast: joined on G+1; bind.family 0 = none */
     int32_t mdc;                     /* ps_mdc */
     int32_t status_counter_id;       /* channel status */
@@ -45,6 +46,10 @@ typedef struct ps_publication_params {
     int32_t fc_on_late;                 /* custom: ps_fc_late */
     int64_t rate_bytes_per_s;           /* 0: no limit */
     int64_t rate_messages_per_s;        /* 0: no limit */
+    int32_t priority;                   /* -1000..1000, PS_PRIORITY_AUTO or PS_PRIORITY_NONE */
+    int32_t never_throttle;             /* 1: the governor neither withholds nor throttles */
+    int32_t policy;                     /* ps_policy */
+    int64_t low_watermark_bytes;        /* with a policy; 0: half the window */
     int32_t retransmit_window_multiple; /* 0: by media (16 unicast, 4 group) */
     int32_t window_bytes;               /* publication window in effect */
     int32_t max_resend;                 /* group semantics: 1..256 */
@@ -60,10 +65,10 @@ typedef struct ps_publication_params {
     uint8_t signal_eos;
     uint8_t channel_timestamp;        /* 1: write send time into reserved_value */
     int32_t channel_timestamp_offset; /* payload offset, or -8 = reserved value */
-    /* 1: a dead daemon's publication goes on where its log and counters stand; PS_E_CORRUPT when
-     * these contradict each other */
+    /* 1: continues a dead daemon's publication at the positions of its log and counters;
+     * PS_E_CORRUPT if these contradict each other */
     uint8_t adopted;
-    int64_t start_position; /* adopted: where the stream began */
+    int64_t start_position; /* adopted: first position of the stream */
     /* adopted: the terms below were released and read as zeroes; 0: none were */
     int64_t kept_position;
 } ps_publication_params_t;
@@ -74,7 +79,7 @@ typedef struct ps_publication_status {
     int64_t publisher_limit;
     int32_t is_connected;
     int32_t receivers;        /* live receivers (network) or subscribers (IPC) */
-    int64_t rate_bytes_per_s; /* ps-rate or NAK-strength, whichever is less; 0: none */
+    int64_t rate_bytes_per_s; /* the lower of ps-rate and the NAK-strength rate; 0: none */
     int64_t pressure_signals; /* PRESSURE frames heard */
 } ps_publication_status_t;
 
@@ -84,7 +89,7 @@ typedef struct ps_receiver_view {
     int64_t heard_ns; /* driver's clock */
     int64_t position; /* consumed */
     int64_t group_tag;
-    int64_t reason_client; /* its own reason to hold: of its trailer */
+    int64_t reason_client; /* client that limits the receiver, from its trailer */
     int64_t backlog_bytes;
     int32_t window;
     uint32_t reason;       /* ps_cause, 0 none */
@@ -92,7 +97,7 @@ typedef struct ps_receiver_view {
     uint32_t fill_ppm;
     int32_t has_group_tag;
     int32_t followed;     /* reserved, 0 */
-    char reason_name[33]; /* of reason_client, and its host: from its trailer, "" not stated */
+    char reason_name[33]; /* name of reason_client, from the trailer; "": not stated */
     char reason_host[33];
     ps_addr_t address;
 } ps_receiver_view_t;

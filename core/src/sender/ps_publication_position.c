@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_publication_position.c: where the sender of a publication stands: it moves on, leaves out what
- * spies have passed, keeps the index of positions, and notes a claim that blocks it.
- */
+ * ps_publication_position.c: the sender position of a publication: advances it, skips data that
+ * spies have read, maintains the index, and notes a blocking claim. */
 
 #include "ps_frame.h"
 #include "ps_assert.h"
@@ -35,10 +34,9 @@ void ps_publication_move_sender(ps_publication_t *pub, int64_t position, int64_t
     PS_ASSERT(position >= pub->sender_position && messages >= 0);
     pub->sender_position = position;
     pub->sent_ordinal += messages;
-    /* release: who sees the position may read what lies below it */
+    /* release: a thread that sees the position may read the data below */
     atomic_store_explicit(pub->sender_position_cell, position, memory_order_release);
     atomic_store_explicit(&pub->slot->sent_ordinal, pub->sent_ordinal, memory_order_release);
-    atomic_store_explicit(&pub->slot->last_consumed_ns, now_ns, memory_order_relaxed);
     atomic_store_explicit(&pub->status_consumer, position, memory_order_release);
     ps_publication_add_index(pub, position, pub->sent_ordinal, now_ns);
 }
@@ -55,12 +53,13 @@ bool ps_publication_skip_to(ps_publication_t *pub, int64_t to)
         if (span < 0) {
             break;
         }
-        messages += frame->type == PS_TYPE_DATA && (frame->flags & PS_FLAG_END) != 0;
+        messages += ps_frame_messages(frame);
+        pub->dropped_sent += frame->type == PS_TYPE_PAD ? ps_frame_messages(frame) : 0;
         position += span;
     }
     if (position > pub->sender_position) {
         ps_publication_move_sender(pub, position, messages, ps_publication_sender(pub)->now_ns);
-        /* No window holds what is not there. */
+        /* The window is no cause if there is no data to send. */
         pub->window_shut = pub->window_shut && ps_publication_frame_is_there(pub, position);
     }
     return position >= to;

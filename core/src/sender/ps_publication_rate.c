@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_publication_rate.c: rates that hold a publication back by wish or by pressure: ps-rate in
- * bytes and in messages a second, and the rate of NAK-strength control (ps_pressure_control.h).
- * On the network the sender keeps to them; on IPC, where producers write for readers directly, the
- * publisher limit moves at the rate, and the fill is read from shared memory.
- */
+ * ps_publication_rate.c: rates that limit a publication: ps-rate in bytes and in messages a second,
+ * and the rate of NAK-strength control (ps_pressure_control.h). On the network the sender keeps to
+ * them; on IPC, where producers write for readers directly, the publisher limit moves at the rate,
+ * and the fill is read from shared memory. */
 #include "ps_sender.h"
 
-#define BINDS_NS INT64_C(200000000) /* a rate that held something back binds for so long */
+/* A rate counts as binding for this long after it held data back. */
+#define BINDS_NS INT64_C(200000000)
 enum { BURST_PARTS = 250, BURST_DATAGRAMS = 2, WINDOW_PARTS = 10 };
 
-/* A tick late costs nothing, a silence saves up no more than 4 ms. */
+/* Returns the burst: a late tick loses no rate, and an idle time saves at most 4 ms. */
 static int64_t burst_of(const ps_publication_t *pub, int64_t rate)
 {
     const int64_t least = (int64_t)BURST_DATAGRAMS * pub->log.mtu;
@@ -42,9 +42,11 @@ void ps_publication_rate_init(ps_publication_t *pub)
                           memory_order_relaxed);
     pub->rated = pub->nak || params->rate_bytes_per_s > 0 || params->rate_messages_per_s > 0;
     ps_publication_admit_init(pub);
+    ps_publication_policy_init(pub);
+    ps_publication_watermark_init(pub);
 }
 
-/* The rate that binds: a limit that has not held anything back lately is none. */
+/* Stores the binding rate; a rate that has not held data back lately does not bind. */
 static void show(ps_publication_t *pub, int64_t now_ns)
 {
     const bool binds =
@@ -63,8 +65,8 @@ static void follow_nak(ps_publication_t *pub, int64_t now_ns)
     show(pub, now_ns);
 }
 
-/* Waiting for a rate was computed from the rate then; it may have risen. */
-static void look_again(ps_publication_t *pub)
+/* Computes the waiting time again, because the rate may have risen. */
+static void check_again(ps_publication_t *pub)
 {
     if (pub->rate_due_ns != INT64_MAX) {
         ps_sender_ready(ps_publication_sender(pub), pub);
@@ -88,7 +90,7 @@ void ps_publication_on_pressure(ps_publication_t *pub, const ps_pressure_t *pres
                                           .capacity = ps_publication_term(pub) / 2 };
     if (ps_pressure_control_signal(&pub->pressure_control, &report, now_ns)) {
         follow_nak(pub, now_ns);
-        look_again(pub);
+        check_again(pub);
     }
 }
 
@@ -179,8 +181,8 @@ int64_t ps_publication_rate_timer(ps_publication_t *pub, int64_t now_ns)
                : due_ns;
 }
 
-/* While the controller's rate binds, a tenth of a second of it is buffered, not a window: what is
- * refused early can be decided about early. */
+/* While the controller's rate binds, the publication window is a tenth of a second of the rate, so
+ * that publishers are refused early. */
 int64_t ps_publication_rate_window(const ps_publication_t *pub, int64_t window_bytes)
 {
     if (!pub->nak || pub->rate_cause == PS_CAUSE_NONE ||
@@ -195,7 +197,7 @@ int64_t ps_publication_rate_window(const ps_publication_t *pub, int64_t window_b
 
 /* ---- IPC ------------------------------------------------------------------------------------- */
 
-/* What the slowest reader's queue says, as a receiver on the network would. */
+/* Applies the signals of the slowest reader's queue, as a receiver on the network sends them. */
 static void check_readers(ps_publication_t *pub, int64_t now_ns)
 {
     int64_t due_ns;
@@ -219,7 +221,8 @@ static void check_readers(ps_publication_t *pub, int64_t now_ns)
     }
 }
 
-/* Up to now, before what was published is spent: else a silence would refill what it emptied. */
+/* Fills the buckets up to now before new data is charged; otherwise an idle time would refill the
+ * charge. */
 static void fill(ps_publication_t *pub, int64_t now_ns)
 {
     (void)ps_pacer_room(&pub->pressure_pace, now_ns);

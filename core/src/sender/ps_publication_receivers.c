@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_publication_receivers.c: what receivers say to a publication: status messages, NAKs, errors
- * (docs/spec/wire-format.md section 5).
- */
+ * ps_publication_receivers.c: processes frames of receivers for a publication: status messages,
+ * NAKs, errors (docs/spec/wire-format.md section 5). */
 #include <string.h>
 
 #include "ps_sender.h"
@@ -60,9 +59,22 @@ static void forget_receiver(ps_publication_t *pub, ps_publication_receiver_t *re
     ps_snapshot_write(pub->snapshot, (int32_t)(receiver - pub->receivers), &receiver->view);
     ps_snapshot_write(pub->snapshot, (int32_t)(last - pub->receivers), &nobody);
     pub->has_receivers = pub->receiver_count > 0;
+    pub->credits.stale = pub->credits.on;
 }
 
-/* A group may have more members than the table: those beyond it steer the flow, uncounted. */
+/* The last time that a receiver stated more than before: the stream advances (semantics of
+ * last_consumed_ns, docs/spec/shared-memory.md).  Its first statement is no advance. */
+static void note_consumed(ps_publication_t *pub, ps_publication_receiver_t *receiver,
+                          int64_t position, int64_t now_ns)
+{
+    if (position > receiver->consumed) {
+        receiver->consumed = position;
+        atomic_store_explicit(&pub->slot->last_consumed_ns, now_ns, memory_order_relaxed);
+    }
+}
+
+/* A group may have more members than the table; further members count in flow control but not in
+ * the table. */
 static void refresh_receiver(ps_publication_t *pub, const ps_sm_t *sm, int64_t position,
                              const ps_addr_t *from, int64_t now_ns)
 {
@@ -73,25 +85,31 @@ static void refresh_receiver(ps_publication_t *pub, const ps_sm_t *sm, int64_t p
         }
         receiver = &pub->receivers[pub->receiver_count++];
         receiver->id = sm->receiver_id;
+        receiver->consumed = position;
+        receiver->credit_limit = PS_CREDIT_OPEN;
+        receiver->credit_frozen = false;
+        receiver->credit_answer = false;
         (void)ps_map_put(&pub->receiver_index, (uint64_t)receiver->id, pub->receiver_count);
     }
     receiver->heard_ns = now_ns;
+    note_consumed(pub, receiver, position, now_ns);
     receiver->edge = position + sm->window;
     receiver->capabilities = sm->trailer.capabilities;
     const uint32_t reason = sm->trailer.capabilities != 0 ? sm->trailer.reason : 0;
     const bool restated = receiver->reason != reason;
     receiver->reason = reason;
     receiver->reason_client = sm->trailer.capabilities != 0 ? sm->trailer.reason_client : 0;
+    ps_publication_credit_heard(pub, receiver, sm);
     PS_ASSERT(receiver < pub->receivers + pub->receiver_count);
     show_receiver(pub, receiver, sm, position, from);
-    if (restated) { /* what it says may be the cause */
+    if (restated) { /* its own reason may be the cause */
         ps_publication_account(pub, now_ns);
     }
     pub->has_receivers = true;
     pub->has_initial_connection = true;
     if (!pub->params.group) {
-        /* One action that a NAK replaces is what an Aeron receiver counts on: it requests one gap
-         * at a time.  A penstock receiver requests all. */
+        /* An Aeron receiver requests one gap at a time and relies on one action that a NAK
+         * replaces. A penstock receiver requests all gaps. */
         const bool many = (sm->trailer.capabilities & PS_CAP_PENSTOCK) != 0 &&
                           pub->context->params.loss_recovery == PS_LOSS_ALL_GAPS;
         ps_retransmit_set_capacity(&pub->retransmit, many ? PS_RESEND_MAX : 1);
@@ -105,8 +123,8 @@ static void on_receiver_leaving(ps_publication_t *pub, const ps_sm_t *sm)
     if (receiver != NULL) {
         forget_receiver(pub, receiver);
     }
-    /* One that leaves a stream that goes on confirms nothing: another may come.  Nor does one that
-     * is not heard while another is: that one may still need retransmits. */
+    /* A receiver that leaves an active stream confirms no end, because another may join. A silent
+     * receiver confirms none either while another is heard, which may need retransmits. */
     const bool last = pub->receiver_count == 0;
     if (!pub->params.group && pub->end_of_stream && !pub->eos_acked && last) {
         pub->eos_acked = true;
@@ -177,8 +195,9 @@ int64_t ps_publication_step_flow_control(ps_publication_t *pub, int64_t now_ns)
         report_join(pub, PS_JOIN_EXPIRED, pub->fc.join->joiner, &pub->fc.join->joiner_address,
                     now_ns);
     }
+    pub->credits.stale = pub->credits.stale || (pub->credits.on && pub->fc.tracked != tracked);
     const bool more = pub->fc.tracked != tracked /* of those required one may have gone */
-                      && ps_publication_update(pub, pub->in_ready, now_ns);
+                      && ps_publication_update(pub, pub->turn.queued, now_ns);
     if (more || pub->sender_limit > before) { /* a receiver that held it is gone */
         ps_sender_ready(ps_publication_sender(pub), pub);
     }
@@ -224,11 +243,14 @@ void ps_publication_on_sm(ps_publication_t *pub, const ps_sm_t *sm, int64_t posi
         *pub->due_ns = pub->fc.due_ns;
         ps_sender_due(sender, pub->fc.due_ns);
     }
+    if (pub->credits.stale) { /* before a publisher sees the connection */
+        (void)ps_publication_credit_step(pub, now_ns);
+    }
     ps_publication_update_connected(pub, now_ns);
     ps_sender_ready(sender, pub);
 }
 
-/* One range that a receiver misses; false: malformed. */
+/* Processes a range that a receiver requests; false: malformed. */
 static bool request_again(ps_publication_t *pub, const ps_nak_t *nak, int64_t now_ns)
 {
     const ps_log_t *log = &pub->log;
@@ -253,7 +275,7 @@ static bool request_again(ps_publication_t *pub, const ps_nak_t *nak, int64_t no
     if (verdict == PS_RESEND_OVERFLOW) {
         ps_system_add(pub->context, PS_SYS_RETRANSMIT_OVERFLOW, 1);
     } else if (verdict == PS_RESEND_ADDED && pub->retransmit.delay_ns == 0) {
-        ps_sender_ready(ps_publication_sender(pub), pub);
+        ps_sender_ready_repair(ps_publication_sender(pub), pub);
     } else if (verdict == PS_RESEND_ADDED) {
         const int64_t due_ns = now_ns + pub->retransmit.delay_ns;
         *pub->due_ns = due_ns < *pub->due_ns ? due_ns : *pub->due_ns;
@@ -308,7 +330,7 @@ void ps_publication_on_error(ps_publication_t *pub, const ps_err_t *err, const p
     const size_t length = (size_t)err->text_length < room ? (size_t)err->text_length : room;
     memcpy(event.remote_error.text, err->text, length);
     (void)ps_agent_emit(pub->sender->agent, &event); /* it is repeated by its sender */
-    if (receiver != NULL) { /* it takes nothing any more, and sends no status message */
+    if (receiver != NULL) { /* the receiver accepts no data any more and sends no status message */
         forget_receiver(pub, receiver);
         ps_publication_update_connected(pub, now_ns);
         ps_sender_ready(ps_publication_sender(pub), pub);
@@ -337,10 +359,10 @@ int64_t ps_publication_expire_receivers(ps_publication_t *pub, int64_t now_ns)
             i++;
         }
     }
-    if (pub->receiver_count != before && ps_publication_update(pub, pub->in_ready, now_ns)) {
+    if (pub->receiver_count != before && ps_publication_update(pub, pub->turn.queued, now_ns)) {
         ps_sender_ready(ps_publication_sender(pub), pub);
     }
-    /* With nobody there, the first status message starts the timer again. */
+    /* Without receivers, the first status message starts the timer again. */
     pub->receivers_check_ns = next_ns == INT64_MAX ? 0 : next_ns;
     return next_ns;
 }

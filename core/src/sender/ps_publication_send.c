@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_publication_send.c: what leaves: data, retransmissions, SETUP, heartbeats
- * (docs/spec/wire-format.md section 5).  A datagram is a run of whole frames up to the MTU; a
- * PAD ends it, as its header only.
- */
+ * ps_publication_send.c: sends data, retransmits, SETUPs and heartbeats (docs/spec/wire-format.md
+ * section 5). A datagram is a run of whole frames up to the MTU; a PAD ends it, as its header
+ * only. */
 #include <string.h>
 
 #include "ps_frame.h"
+#include "ps_inline.h"
 #include "ps_assert.h"
 #include "ps_sender.h"
 
@@ -16,10 +16,28 @@ enum { RETRY_NS = 100 * 1000, PREFETCH_BYTES = 768, PREFETCH_FRAMES = 4 };
 typedef struct scan {
     int32_t wire_bytes; /* on the wire; 0 none */
     int32_t span_bytes; /* of stream (a PAD counts whole) */
-    int32_t messages;   /* DATA frames with the END flag */
+    int32_t dropped;    /* messages that padding states */
+    int16_t messages;   /* DATA frames with the END flag: a datagram has at most 2047 frames */
     bool shut;          /* a complete frame is there, but max_bytes is too small for it */
-    bool corrupt;       /* what is there is no frame */
+    bool corrupt;       /* the log holds no valid frame at the position */
 } scan_t;
+_Static_assert(sizeof(scan_t) == 16, "two stores write it");
+
+/* Sums over datagrams. */
+typedef struct scans_sum {
+    int64_t span_bytes;
+    int64_t messages;
+    int64_t dropped;
+    int32_t wire_bytes;
+} scans_sum_t;
+
+static inline void add_scan(scans_sum_t *sum, const scan_t *scan)
+{
+    sum->span_bytes += scan->span_bytes;
+    sum->messages += scan->messages;
+    sum->dropped += scan->dropped;
+    sum->wire_bytes += scan->wire_bytes;
+}
 
 /* Fetches a header ahead of `at`: a few frames of the latest length, of short ones more.  It may
  * lie beyond the term; then this does nothing. */
@@ -29,41 +47,53 @@ static inline void prefetch_header(const uint8_t *at, int32_t step)
     __builtin_prefetch(at + (frames > PREFETCH_BYTES ? frames : PREFETCH_BYTES));
 }
 
-/* Whole frames from position on, at most max_bytes, within one term.  Bound: max_bytes / 32. */
-static void scan_datagram(const ps_publication_t *pub, int64_t position, int32_t max_bytes,
-                          scan_t *out)
+/* Out of line: a datagram ends so once a term. */
+static PS_NOINLINE int32_t count_dropped(const ps_frame_t *last)
 {
-    int32_t offset = (int32_t)(position & pub->log.term_mask);
-    int32_t step = 0;
-    const uint8_t *at = ps_log_at(&pub->log, position);
-    *out = (scan_t){ 0 };
-    while (out->wire_bytes < max_bytes) {
+    return last->type == PS_TYPE_PAD ? ps_frame_messages(last) : 0;
+}
+
+/* Whole frames from position on, at most max_bytes, within one term.  at: the first frame.  Bound:
+ * max_bytes / 32. */
+static PS_ALWAYS_INLINE void scan_datagram(const ps_publication_t *pub, const uint8_t *at,
+                                           int64_t position, int32_t max_bytes, scan_t *out)
+{
+    const int32_t start = (int32_t)(position & pub->log.term_mask);
+    int32_t offset = start, step = 0, wire_bytes = 0, messages = 0, dropped = 0;
+    bool shut = false, corrupt = false;
+    while (wire_bytes < max_bytes) {
         const ps_frame_t *frame = (const ps_frame_t *)(const void *)at;
         const int32_t length = ps_frame_length_acquire(frame);
         if (length <= 0) {
-            return; /* nothing yet, or claimed */
+            break; /* no frame yet, or a claim */
         }
         const int32_t span = ps_publication_checked_span(pub, frame, length, offset);
         if (span < 0) {
-            out->corrupt = out->wire_bytes == 0;
-            return;
+            corrupt = wire_bytes == 0;
+            break;
         }
         const bool pad = frame->type == PS_TYPE_PAD;
         const int32_t wire = pad ? PS_HEADER_BYTES : span;
-        if (out->wire_bytes + wire > max_bytes) {
-            out->shut = out->wire_bytes == 0;
-            return;
+        if (wire_bytes + wire > max_bytes) {
+            shut = wire_bytes == 0;
+            break;
         }
-        out->wire_bytes += wire;
-        out->span_bytes += span;
-        out->messages += !pad && (frame->flags & PS_FLAG_END) != 0;
+        wire_bytes += wire;
+        messages += !pad && (frame->flags & PS_FLAG_END) != 0;
         offset += span;
         if (pad || offset >= pub->log.term_length) {
-            return;
+            dropped = count_dropped(frame);
+            break;
         }
         at += ps_frame_guess(&step, span);
         prefetch_header(at, step);
     }
+    *out = (scan_t){ .wire_bytes = wire_bytes,
+                     .span_bytes = offset - start,
+                     .dropped = dropped,
+                     .messages = (int16_t)messages,
+                     .shut = shut,
+                     .corrupt = corrupt };
 }
 
 /* Writes the send time into the frames of a datagram, where the channel requests it. */
@@ -105,27 +135,41 @@ static int32_t datagram_limit(const ps_publication_t *pub, int64_t position, int
     return (int32_t)max_bytes;
 }
 
+/* Cuts a datagram behind the last message that credits grant after `before` others. */
+static PS_NOINLINE void cut_to_credits(const ps_publication_t *pub, int64_t position,
+                                       int64_t before, scan_t *scan)
+{
+    const int64_t credited = ps_publication_credit_room(pub) - before;
+    if (scan->messages > credited) {
+        scan_datagram(pub, ps_log_at(&pub->log, position), position,
+                      ps_publication_credit_bytes(pub, position, scan->span_bytes, credited), scan);
+    }
+}
+
 /* Collects datagrams of new data.  Returns how many; *more: the turn's bound ended it. */
-static int32_t collect(ps_publication_t *pub, ps_dgram_t *dgrams, scan_t *scans, int64_t now_ns,
-                       bool *more)
+static int32_t collect(ps_publication_t *pub, ps_dgram_t *dgrams, scan_t *scans, scans_sum_t *sum,
+                       int64_t now_ns, bool *more)
 {
     int64_t position = pub->sender_position;
     const int64_t paced = ps_pacer_room(&pub->congestion_pace, now_ns);
     const int64_t rated = ps_publication_rate_room(pub, now_ns);
     const int64_t room = paced < rated ? paced : rated;
-    const int64_t most = room < PS_TURN_BYTES ? room : PS_TURN_BYTES;
-    int64_t messages = ps_publication_message_room(pub, now_ns);
-    int64_t bytes = 0;
+    const int64_t turn = ps_publication_sender(pub)->turn_bytes;
+    const int64_t most = room < turn ? room : turn;
+    const int64_t credited = ps_publication_credit_room(pub);
+    const int64_t admitted = ps_publication_message_room(pub, now_ns);
+    const int64_t messages = admitted < credited ? admitted : credited;
     int32_t count = 0;
     pub->window_shut = false;
-    while (count < PS_TURN_DATAGRAMS && bytes < most && messages > 0) {
+    while (count < PS_TURN_DATAGRAMS && sum->wire_bytes < most && sum->messages < messages) {
         const int64_t window = pub->sender_limit - position;
         if (window <= 0) {
             pub->window_shut = ps_publication_frame_is_there(pub, position);
             return count;
         }
         scan_t *scan = &scans[count];
-        scan_datagram(pub, position, datagram_limit(pub, position, window), scan);
+        const uint8_t *at = ps_log_at(&pub->log, position);
+        scan_datagram(pub, at, position, datagram_limit(pub, position, window), scan);
         if (scan->corrupt && !pub->corrupt) {
             pub->corrupt = true;
             pub->pending |= PS_PEND_CORRUPT;
@@ -135,20 +179,21 @@ static int32_t collect(ps_publication_t *pub, ps_dgram_t *dgrams, scan_t *scans,
             pub->window_shut = scan->shut;
             return count;
         }
+        if (pub->credits.on) {
+            cut_to_credits(pub, position, sum->messages + sum->dropped, scan);
+        }
         if (pub->params.channel_timestamp) {
             stamp(pub, position, scan->wire_bytes, now_ns);
         }
-        dgrams[count++] =
-            (ps_dgram_t){ ps_log_at(&pub->log, position), (uint32_t)scan->wire_bytes };
-        bytes += scan->wire_bytes;
-        messages -= scan->messages;
+        dgrams[count++] = (ps_dgram_t){ at, (uint32_t)scan->wire_bytes };
         position += scan->span_bytes;
+        add_scan(sum, scan);
     }
     *more = true;
     return count;
 }
 
-/* The socket took nothing: trying again at once would only burn the CPU. */
+/* Waits before the next try, because the socket accepted no datagram. */
 static void retry_later(ps_publication_t *pub, int64_t now_ns)
 {
     ps_sender_t *sender = ps_publication_sender(pub);
@@ -158,8 +203,8 @@ static void retry_later(ps_publication_t *pub, int64_t now_ns)
     sender->urgent = true;
 }
 
-/* After silence the timer stands at the idle interval: a loss of what leaves now must not stay
- * unseen for so long. */
+/* Shortens the heartbeat timer after an idle time, so that a loss of the present data is noticed
+ * soon. */
 static void arm_heartbeat(ps_publication_t *pub, int64_t now_ns)
 {
     const int64_t due_ns = now_ns + pub->context->params.heartbeat_interval_ns;
@@ -173,19 +218,26 @@ static int32_t send_data(ps_publication_t *pub, int64_t now_ns, bool *more)
 {
     ps_dgram_t dgrams[PS_TURN_DATAGRAMS];
     scan_t scans[PS_TURN_DATAGRAMS];
+    scans_sum_t sum = { 0, 0, 0, 0 };
     bool left = false;
-    int32_t bytes = 0;
-    int64_t span = 0, messages = 0;
     if (pub->revoked || pub->corrupt || !ps_send_endpoint_reachable(pub->endpoint)) {
         return 0;
     }
     const bool waits = ps_publication_frame_is_there(pub, pub->sender_position);
     pub->paced = waits && ps_publication_pace_shut(pub, now_ns);
-    if (pub->paced || (waits && ps_publication_rate_shut(pub, now_ns))) {
+    if (pub->paced || (waits && (ps_publication_credit_room(pub) <= 0 ||
+                                 ps_publication_rate_shut(pub, now_ns)))) {
+        pub->window_shut = false;
+        pub->withheld = false;
+        return 0;
+    }
+    const bool governed = waits && ps_publication_sender(pub)->governor.holds;
+    pub->withheld = governed && ps_sender_defers(ps_publication_sender(pub), pub);
+    if (pub->withheld) {
         pub->window_shut = false;
         return 0;
     }
-    const int32_t count = collect(pub, dgrams, scans, now_ns, &left);
+    const int32_t count = collect(pub, dgrams, scans, &sum, now_ns, &left);
     if (count == 0) {
         pub->short_send = false;
         if (pub->window_shut) {
@@ -193,21 +245,32 @@ static int32_t send_data(ps_publication_t *pub, int64_t now_ns, bool *more)
         }
         return 0;
     }
+    if (governed && count == 1 && !left && !pub->window_shut &&
+        scans[0].wire_bytes < pub->log.mtu &&
+        ps_sender_coalesces(ps_publication_sender(pub), pub)) {
+        pub->withheld = true;
+        pub->short_send = false;
+        return 0;
+    }
     const int32_t taken = ps_send_endpoint_send(pub->endpoint, dgrams, count, now_ns);
-    for (int32_t i = 0; i < taken; i++) {
-        bytes += scans[i].wire_bytes;
-        span += scans[i].span_bytes;
-        messages += scans[i].messages;
+    if (taken < count) {
+        sum = (scans_sum_t){ 0, 0, 0, 0 };
+        for (int32_t i = 0; i < taken; i++) {
+            add_scan(&sum, &scans[i]);
+        }
     }
     if (taken > 0) {
         pub->back_pressured = false;
+        pub->partial_since_ns = -1;
         pub->data_sent_ns = now_ns;
         pub->heartbeat_sent_ns = now_ns;
         arm_heartbeat(pub, now_ns);
-        ps_publication_move_sender(pub, pub->sender_position + span, messages, now_ns);
-        ps_publication_paced(pub, bytes, 0);
-        ps_publication_rate_sent(pub, bytes, messages, now_ns);
-        pub->padding_bytes += span - bytes;
+        pub->dropped_sent += sum.dropped;
+        ps_publication_move_sender(pub, pub->sender_position + sum.span_bytes,
+                                   sum.messages + sum.dropped, now_ns);
+        ps_publication_paced(pub, sum.wire_bytes, 0);
+        ps_publication_rate_sent(pub, sum.wire_bytes, sum.messages, now_ns);
+        pub->padding_bytes += sum.span_bytes - sum.wire_bytes;
     }
     pub->short_send = taken < count;
     pub->window_shut = pub->window_shut && !pub->short_send; /* what is left would still fit */
@@ -216,10 +279,10 @@ static int32_t send_data(ps_publication_t *pub, int64_t now_ns, bool *more)
         return 0;
     }
     *more = *more || left || pub->short_send;
-    return bytes;
+    return sum.wire_bytes;
 }
 
-/* The frame at position says it is the one that was requested. */
+/* Returns true if the frame at position has the requested position in its header. */
 static bool is_frame_of(const ps_publication_t *pub, int64_t position)
 {
     const ps_frame_t *frame = ps_frame_at(&pub->log, position);
@@ -234,8 +297,8 @@ int64_t ps_publication_resend_floor(const ps_publication_t *pub)
     return floor > 0 ? floor : 0;
 }
 
-/* What of an action still lies in the log and was sent; datagrams from its cursor on.  *done: there
- * is no more of it.  Returns datagrams. */
+/* Collects datagrams of an action from its cursor on, within sent data that is still in the log.
+ * *done: the action has no further data. Returns the number of datagrams. */
 static int32_t collect_resend(const ps_publication_t *pub, const ps_resend_t *action,
                               ps_dgram_t *dgrams, int64_t *ends, int32_t room, bool *done)
 {
@@ -245,11 +308,12 @@ static int32_t collect_resend(const ps_publication_t *pub, const ps_resend_t *ac
     while (position >= ps_publication_resend_floor(pub) && position < to && count < room &&
            is_frame_of(pub, position)) {
         scan_t scan;
-        scan_datagram(pub, position, datagram_limit(pub, position, to - position), &scan);
+        const uint8_t *at = ps_log_at(&pub->log, position);
+        scan_datagram(pub, at, position, datagram_limit(pub, position, to - position), &scan);
         if (scan.wire_bytes == 0) {
             break;
         }
-        dgrams[count] = (ps_dgram_t){ ps_log_at(&pub->log, position), (uint32_t)scan.wire_bytes };
+        dgrams[count] = (ps_dgram_t){ at, (uint32_t)scan.wire_bytes };
         position += scan.span_bytes;
         ends[count++] = position;
     }
@@ -265,17 +329,19 @@ static void count_resend(ps_publication_t *pub, ps_resend_t *action)
     }
 }
 
-/* Datagrams that may be sent again now: 1..PS_TURN_DATAGRAMS. */
+/* Returns the number of datagrams that may be retransmitted now: 1..PS_TURN_DATAGRAMS. */
 static int32_t resend_room(ps_publication_t *pub, int64_t now_ns)
 {
     const int64_t paced = ps_pacer_room(&pub->congestion_pace, now_ns);
     const int64_t repair = ps_pacer_room(&pub->repair, now_ns);
-    const int64_t datagrams = (paced < repair ? paced : repair) / pub->log.mtu + 1;
+    const int64_t turn = ps_publication_sender(pub)->turn_bytes;
+    const int64_t room = paced < repair ? paced : repair;
+    const int64_t datagrams = (room < turn ? room : turn) / pub->log.mtu + 1;
     return (int32_t)(datagrams < PS_TURN_DATAGRAMS ? datagrams : PS_TURN_DATAGRAMS);
 }
 
-/* One slice of what is due: at most one send call, so that repair never starves new data, and never
- * more than the repair budget.  Several short actions share the call. */
+/* Sends one slice of due retransmits: at most one send call, so that new data keeps its turn, and
+ * at most the repair budget. Several short actions share the call. */
 static int32_t resend_slice(ps_publication_t *pub, int64_t now_ns, bool *more)
 {
     ps_dgram_t dgrams[PS_TURN_DATAGRAMS];
@@ -326,13 +392,18 @@ int32_t ps_publication_turn(ps_publication_t *pub, int64_t now_ns, bool *more)
     int32_t bytes = 0;
     *more = false;
     if (pub->endpoint != NULL) {
-        bytes += resend_slice(pub, now_ns, more);
-        bytes += send_data(pub, now_ns, more);
+        bytes = send_data(pub, now_ns, more);
     }
     if (ps_publication_update(pub, *more, now_ns)) {
         *more = true;
     }
     return bytes;
+}
+
+int32_t ps_publication_repair_turn(ps_publication_t *pub, int64_t now_ns, bool *more)
+{
+    *more = false;
+    return resend_slice(pub, now_ns, more);
 }
 
 static bool send_one(ps_publication_t *pub, const uint8_t *data, uint32_t length, int64_t now_ns)
@@ -362,7 +433,9 @@ uint32_t ps_publication_build_setup(const ps_publication_t *pub, uint8_t *out)
     };
     const ps_trailer_t trailer = {
         .capabilities =
-            (pub->nak ? PS_CAP_PRESSURE : 0u) | PS_CAP_PENSTOCK | PS_CAP_ORDINALS | PS_CAP_NAK_LIST,
+            (pub->nak ? PS_CAP_PRESSURE : 0u) | PS_CAP_PENSTOCK | PS_CAP_ORDINALS |
+            PS_CAP_NAK_LIST |
+            (pub->nak || pub->params.flow_control == PS_FC_CUSTOM ? 0u : PS_CAP_CREDITS),
         .daemon_id = params->daemon_id,
         .daemon_epoch = params->daemon_epoch,
         .ordinal = pub->sent_ordinal,

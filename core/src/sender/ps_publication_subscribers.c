@@ -6,6 +6,8 @@
 #include "ps_sender.h"
 #include "ps_assert.h"
 
+enum { JOIN_TRIES = 8 };
+
 void ps_publication_wake_subscribers(ps_publication_t *pub)
 {
     if (pub->subscriber_count == 0) {
@@ -55,8 +57,8 @@ bool ps_publication_read_subscribers(ps_publication_t *pub)
         ps_publication_subscriber_t *subscriber = &pub->subscribers[i];
         /* acquire: what the reader released may be overwritten after this */
         int64_t position = atomic_load_explicit(subscriber->cell, memory_order_acquire);
-        /* A client wrote it: believed only forward, at frame boundaries, and up to what was
-         * published. */
+        /* A client wrote the position: accepted only forward, at frame boundaries, and up to the
+         * published data. */
         position = position > pub->producer_position ? pub->producer_position : position;
         if (position > subscriber->position && (position & (PS_FRAME_ALIGNMENT - 1)) == 0) {
             subscriber->position = position;
@@ -97,7 +99,8 @@ int64_t ps_publication_step_tethers(ps_publication_t *pub, int64_t now_ns)
                             &timeouts, now_ns)) {
             continue;
         }
-        if (subscriber->tether.state == PS_TETHER_ACTIVE) { /* it rejoins where the others are */
+        if (subscriber->tether.state == PS_TETHER_ACTIVE) { /* it joins again at the others'
+                                                             * position */
             subscriber->position = leader;
             atomic_store_explicit(subscriber->cell, leader, memory_order_release);
         }
@@ -105,6 +108,30 @@ int64_t ps_publication_step_tethers(ps_publication_t *pub, int64_t now_ns)
         pub->pending |= PS_PEND_TETHER;
     }
     return ps_tether_check_ns(&timeouts);
+}
+
+/* Returns the position of a reader that has just joined.  Its client may have read since it joined,
+ * beyond the sender's last look, so the position is valid up to the published data.  An impossible
+ * position, or one whose data was released, is replaced by the leader's.  The exchange fails if the
+ * client moves the position at that moment: a plain store would undo the client's step, which the
+ * client repeats only when it has read more. */
+static int64_t position_of_joined(const ps_publication_t *pub, _Atomic int64_t *cell)
+{
+    const int64_t leader = pub->endpoint != NULL ? pub->sender_position : pub->consumer_position;
+    int64_t position = atomic_load_explicit(cell, memory_order_acquire);
+    for (int32_t i = 0; i < JOIN_TRIES; i++) {
+        const int64_t published = ps_log_producer_position(&pub->log);
+        if (position >= pub->clean_position && position <= published &&
+            (position & (PS_FRAME_ALIGNMENT - 1)) == 0) {
+            /* The next look takes what lies beyond the sender's knowledge. */
+            return position < pub->producer_position ? position : pub->producer_position;
+        }
+        if (atomic_compare_exchange_strong_explicit(cell, &position, leader, memory_order_acq_rel,
+                                                    memory_order_acquire)) {
+            break;
+        }
+    }
+    return leader;
 }
 
 bool ps_publication_add_reader(ps_publication_t *pub, const ps_subscriber_params_t *params,
@@ -121,13 +148,8 @@ bool ps_publication_add_reader(ps_publication_t *pub, const ps_subscriber_params
     }
     subscriber->cell = ps_counter_cell(pub->context->params.cnc, params->position_counter_id);
     ps_tether_init(&subscriber->tether, params->tether != 0, params->rejoin != 0, now_ns);
-    int64_t position = atomic_load_explicit(subscriber->cell, memory_order_acquire);
-    if (position < pub->clean_position || position > pub->producer_position ||
-        (position & (PS_FRAME_ALIGNMENT - 1)) != 0) { /* its history went meanwhile */
-        position = pub->endpoint != NULL ? pub->sender_position : pub->consumer_position;
-        atomic_store_explicit(subscriber->cell, position, memory_order_release);
-    }
-    subscriber->position = position;
+    subscriber->position = position_of_joined(pub, subscriber->cell);
+    ps_publication_credit_add(pub, subscriber, params);
     return true;
 }
 
@@ -135,6 +157,8 @@ void ps_publication_remove_reader(ps_publication_t *pub, int32_t counter_id)
 {
     for (int32_t i = 0; i < pub->subscriber_count; i++) {
         if (pub->subscribers[i].counter_id == counter_id) {
+            pub->credits.readers -= pub->subscribers[i].credit.credits > 0;
+            pub->credits.stale = pub->credits.on;
             pub->subscribers[i] = pub->subscribers[--pub->subscriber_count];
             return;
         }

@@ -1,23 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_publication_timer.c: what a publication does because time passed, how it ends
- * (docs/spec/wire-format.md section 5), and events that wait for room in the ring.
- */
+ * ps_publication_timer.c: timers of a publication, its end (docs/spec/wire-format.md section 5),
+ * and events that wait for room in the ring. */
 #include "ps_sender.h"
 
 enum { BEATS = 4 };
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
-/* Producers stop at the limit; the end is told once they cannot move it any more. */
+/* Stops producers at the limit; the end is stated when they cannot move the tail any more, and when
+ * the log states their last drops. */
 static void close_producers(ps_publication_t *pub)
 {
     const int64_t producer = ps_log_producer_position(&pub->log);
     pub->producer_position = producer > pub->producer_position ? producer : pub->producer_position;
     pub->publisher_limit = pub->producer_position;
     pub->end_position = pub->producer_position;
+    if (pub->state == PS_PUBLICATION_DRAINING && ps_publication_owes_gap(pub)) {
+        pub->end_position = INT64_MAX;
+    }
     atomic_store_explicit(pub->position_cell, pub->producer_position, memory_order_release);
-    atomic_store_explicit(pub->limit_cell, pub->publisher_limit, memory_order_release);
+    atomic_store_explicit(ps_publication_limit_cell(pub), pub->publisher_limit,
+                          memory_order_release);
     atomic_store_explicit(&pub->log.meta->end_of_stream, pub->end_position, memory_order_release);
 }
 
@@ -46,8 +50,7 @@ void ps_publication_start_revoke(ps_publication_t *pub, int64_t now_ns)
         return;
     }
     pub->revoked = true;
-    pub->state =
-        PS_PUBLICATION_DRAINED; /* what is not sent stays unsent: that is what revoke means */
+    pub->state = PS_PUBLICATION_DRAINED; /* unsent data is dropped, as revoke requires */
     pub->end_of_stream = true;
     close_producers(pub);
     atomic_store_explicit(&pub->log.meta->is_revoked, 1, memory_order_release);
@@ -73,14 +76,14 @@ static int64_t setup_timer(ps_publication_t *pub, int64_t now_ns)
         return INT64_MAX;
     }
     if (now_ns - pub->setup_sent_ns >= interval_ns && !ps_publication_send_setup(pub, now_ns)) {
-        return now_ns + interval_ns; /* nobody to send to, or no room in the socket */
+        return now_ns + interval_ns; /* no destination, or no room in the socket */
     }
     return pub->has_initial_connection && !pub->setup_elicited ? INT64_MAX
                                                                : pub->setup_sent_ns + interval_ns;
 }
 
-/* Quiet streams come to beat together, on a grid: fewer wake-ups, and heartbeats that share a send.
- * For that each beats up to a part of the interval early. */
+/* Aligns the heartbeats of idle streams to a common grid, for fewer wake-ups and shared sends. A
+ * heartbeat may therefore leave a part of the interval early. */
 static int64_t next_beat_ns(const ps_publication_t *pub, bool quiet, int64_t interval_ns)
 {
     const int64_t due_ns = pub->heartbeat_sent_ns + interval_ns;
@@ -124,8 +127,16 @@ static int64_t network_timers(ps_publication_t *pub, int64_t now_ns)
     due_ns = earlier(due_ns, pub->fc.due_ns); /* a hold may have begun with the SETUP */
     due_ns = earlier(due_ns, heartbeat_timer(pub, now_ns));
     due_ns = earlier(due_ns, ps_publication_pace_timer(pub, now_ns));
+    if (pub->withheld && now_ns < pub->withheld_until_ns) {
+        due_ns = earlier(due_ns, pub->withheld_until_ns);
+    } else if (pub->withheld) {
+        ps_sender_ready(ps_publication_sender(pub), pub);
+    }
     const int64_t resend_ns = ps_retransmit_next_ns(&pub->retransmit);
-    if ((resend_ns <= now_ns && pub->paced_until_ns == INT64_MAX) || pub->short_send) {
+    if (resend_ns <= now_ns && pub->paced_until_ns == INT64_MAX) {
+        ps_sender_ready_repair(ps_publication_sender(pub), pub);
+    }
+    if (pub->short_send) {
         ps_sender_ready(ps_publication_sender(pub), pub);
     }
     due_ns = resend_ns > now_ns ? earlier(due_ns, resend_ns) : due_ns;
@@ -141,13 +152,13 @@ void ps_publication_on_timer(ps_publication_t *pub, int64_t now_ns)
     }
     *pub->due_ns = INT64_MAX;
     due_ns = earlier(due_ns, tether_timer(pub, now_ns));
-    if (now_ns >= pub->admit_due_ns) { /* set again below while publishers may go on at all */
+    if (now_ns >= pub->admit_due_ns) { /* set again below while publishers can continue */
         pub->admit_due_ns = INT64_MAX;
     }
     if (ps_publication_is_forgotten(pub)) {
         ps_publication_check_again(pub);
     }
-    if (ps_publication_update(pub, pub->in_ready, now_ns)) {
+    if (ps_publication_update(pub, pub->turn.queued, now_ns)) {
         ps_sender_ready(ps_publication_sender(pub), pub);
     }
     if (pub->endpoint != NULL) {
@@ -162,10 +173,14 @@ void ps_publication_on_timer(ps_publication_t *pub, int64_t now_ns)
     }
     due_ns = earlier(due_ns, ps_publication_rate_timer(pub, now_ns));
     due_ns = earlier(due_ns, pub->admit_due_ns);
+    due_ns = earlier(due_ns, ps_publication_watermark_timer(pub, now_ns));
+    if (pub->pending != 0) {
+        ps_publication_flush_events(pub, now_ns);
+    }
     if (pub->state != PS_PUBLICATION_DRAINED) {
         due_ns = earlier(due_ns, ps_publication_check_blocked(pub, now_ns));
     }
-    /* Of a publication whose limit does not rise any more these are what last held it. */
+    /* For a publication whose limit no longer rises, these are its last cause and culprit. */
     const bool rises = pub->state == PS_PUBLICATION_ACTIVE && !pub->revoked && pub->connected;
     if (rises && (pub->quarantine_clamped || pub->cleaning_behind || pub->storage_clamped)) {
         due_ns = earlier(due_ns, now_ns + PS_TICK_NS);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_publication_unblock.c: claims that nobody completes (docs/spec/log-buffer.md,
+ * ps_publication_unblock.c: claims that are never completed (docs/spec/log-buffer.md,
  * docs/spec/rules.md section 3). A dead claimer's claim is padded over at once; one that merely
  * stopped is padded over after a time-out, and its memory is quarantined until it answers or
  * dies. */
@@ -24,8 +24,8 @@ static int32_t living_claimer(const ps_publication_t *pub, int64_t position, int
     return *client_id == 0 ? -1 : (int32_t)slot;
 }
 
-/* A client with several claims lost answers once for each; none of its memory is free before the
- * last, since it is not known which claim an answer is for. */
+/* A client with several lost claims answers once for each. Its memory is released after the last
+ * answer, because an answer does not name its claim. */
 static void quarantine(ps_publication_t *pub, ps_publication_quarantine_t entry)
 {
     for (int32_t i = 0; i < pub->quarantine_count; i++) {
@@ -45,7 +45,7 @@ static void quarantine(ps_publication_t *pub, ps_publication_quarantine_t entry)
     pub->quarantine[pub->quarantine_count++] = entry;
 }
 
-/* Pads over what lies at position.  owner_may_return: keep its memory apart.  Returns bytes. */
+/* Pads over the claim at position. owner_may_return: quarantine its memory. Returns the bytes. */
 static int32_t pad_over(ps_publication_t *pub, int64_t position, int32_t only_claimer,
                         bool owner_may_return)
 {
@@ -55,7 +55,7 @@ static int32_t pad_over(ps_publication_t *pub, int64_t position, int32_t only_cl
     if (owner_may_return) {
         entry.client_slot = living_claimer(pub, position, &entry.client_id);
         if (entry.client_slot >= 0 && pub->quarantine_count == PS_PUBLICATION_QUARANTINE) {
-            return 0; /* nobody's memory may be given up: stay blocked until one answers */
+            return 0; /* no quarantine entry is free: stay blocked until a claimer answers */
         }
         if (entry.client_slot >= 0) { /* before the padding: the answer may come at once */
             entry.claims_lost =
@@ -80,7 +80,7 @@ static int32_t pad_over(ps_publication_t *pub, int64_t position, int32_t only_cl
     return bytes;
 }
 
-/* All claims of client_slot between consumer and producer.  Holes belong to nobody: they stay. */
+/* Pads over all claims of client_slot between consumer and producer. Unclaimed ranges stay. */
 static void walk_claims(ps_publication_t *pub, int32_t client_slot)
 {
     int64_t position;
@@ -92,7 +92,7 @@ static void walk_claims(ps_publication_t *pub, int32_t client_slot)
         int64_t span = ps_align32_64(length < 0 ? -length : length);
         span = span < PS_FRAME_ALIGNMENT ? PS_FRAME_ALIGNMENT : span;
         if ((position & pub->log.term_mask) + span > ps_publication_term(pub)) {
-            return; /* no length of ours */
+            return; /* not a valid length */
         }
         if (length < 0 && (uint32_t)(word >> 32) == (uint32_t)client_slot) {
             (void)pad_over(pub, position, client_slot, false);
@@ -104,14 +104,14 @@ static void walk_claims(ps_publication_t *pub, int32_t client_slot)
 void ps_publication_unblock_client(ps_publication_t *pub, int32_t client_slot, int64_t now_ns)
 {
     int64_t position;
-    if (client_slot >= 0) { /* it may have died between its commit and the word of it */
+    if (client_slot >= 0) { /* the client may have died between commit and notification */
         ps_publication_check_again(pub);
     }
-    (void)ps_publication_update(pub, pub->in_ready, now_ns);
+    (void)ps_publication_update(pub, pub->turn.queued, now_ns);
     if (client_slot >= 0 && !pub->params.exclusive) {
         walk_claims(pub, client_slot);
     } else {
-        /* An exclusive log's owner was the only one who could fill any of it. */
+        /* Only the owner of an exclusive log could have filled its ranges. */
         const int32_t steps = client_slot >= 0 ? EXCLUSIVE_STEPS : 1;
         (void)ps_publication_is_blocked(pub, &position);
         for (int32_t i = 0; i < steps && position < pub->producer_position; i++) {
@@ -158,7 +158,7 @@ int64_t ps_publication_check_blocked(ps_publication_t *pub, int64_t now_ns)
         pub->blocked_position = position;
         pub->blocked_since_ns = now_ns;
     }
-    if (draining) { /* all claimers have let go */
+    if (draining) { /* all claimers have released their memory */
         return pad_over(pub, position, -1, false) > 0 ? now_ns : now_ns + check_ns;
     }
     const int64_t stood_ns = now_ns - pub->blocked_since_ns;

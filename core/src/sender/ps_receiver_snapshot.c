@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_receiver_snapshot.c: what each receiver said last, where the conductor can read it: for
- * pressure reports, and as the snapshots that strategies in the control plane decide from.  One
- * entry a receiver, bounded by the receiver table; a later status message replaces an earlier one.
- * The sender writes an entry between two increments of its sequence; a reader that sees it odd or
- * changed takes the entry again.
- */
+ * ps_receiver_snapshot.c: the last status message of each receiver, readable by the conductor: for
+ * pressure reports, and for strategies in the control plane. One entry a receiver, bounded by the
+ * receiver table; a later status message replaces an earlier one. The sender writes an entry
+ * between two increments of its sequence; a reader that sees it odd or changed takes the entry
+ * again. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_send_endpoint.h: the sockets that publications of one channel share, and whom they reach.
- */
+ * ps_send_endpoint.h: the sockets that publications of one channel share, and their
+ * destinations. */
 #ifndef PS_SEND_ENDPOINT_H
 #define PS_SEND_ENDPOINT_H
 
@@ -14,9 +14,9 @@
 
 enum {
     PS_SEND_OUTBOX = 64,
-    PS_JOIN_ANSWERS = 64, /* joining receivers that are answered together */
-    PS_JOIN_SETUPS = 32,  /* SETUPs for one of them */
-    PS_JOIN_BUDGET = 512  /* SETUPs for all of them, unless each would get less than one */
+    PS_JOIN_ANSWERS = 64, /* joining receivers that are answered in one poll */
+    PS_JOIN_SETUPS = 32,  /* SETUPs for one joining receiver */
+    PS_JOIN_BUDGET = 512  /* SETUPs for all joining receivers together; each gets at least one */
 };
 
 /* Values of the channel status counter. */
@@ -49,63 +49,66 @@ struct ps_send_endpoint {
     int64_t heard_ns;              /* last status message */
     int64_t silence_reported_ns;
     int64_t error_reported_ns;
-    int64_t full_reported_ns; /* last event that no place was left; 0 never */
+    int64_t full_reported_ns; /* when an event last reported that all places were taken; 0 never */
     int64_t due_ns;
     ps_send_outbox_t outbox;
-    ps_addr_t joins[PS_JOIN_ANSWERS]; /* waiting for an answer, at most until the poll ends */
+    ps_addr_t joins[PS_JOIN_ANSWERS]; /* addresses waiting for an answer, at most until the poll
+                                       * ends */
     int32_t join_count;
-    int32_t join_cursor; /* publication that the next answer begins with */
+    int32_t join_cursor; /* publication with which the next answer begins */
     ps_send_endpoint_t *next;
     bool poll_now;
     bool grew;   /* a destination was added in this poll */
-    bool failed; /* the last send met an error, not a full socket */
+    bool failed; /* the last send failed with an error other than a full socket */
     bool removed;
 };
 
-/* Shows the status of the channel.  Conductor before the sender has it, then the sender. */
+/* Stores the status of the channel in its counter. Conductor before the hand-over, then the
+ * sender. */
 void ps_send_endpoint_set_status(ps_send_endpoint_t *endpoint, int64_t status);
-/* Shows how many destinations there are. */
+/* Stores the number of destinations in its counter. */
 void ps_send_endpoint_store_count(ps_send_endpoint_t *endpoint);
 /* Counts a socket's error and reports it, at most once a second. */
 void ps_send_endpoint_report_error(ps_send_endpoint_t *endpoint, int32_t code, int64_t now_ns);
-/* Sends to all destinations (MDC) or the peer.  Returns how many datagrams were taken (0..count);
- * counts short sends, errors and bytes.  Sender thread. */
+/* Sends to all destinations (MDC) or the peer. Returns the number of datagrams accepted (0..count);
+ * counts short sends, errors and bytes. Sender thread. */
 int32_t ps_send_endpoint_send(ps_send_endpoint_t *endpoint, const ps_dgram_t *dgrams, int32_t count,
                               int64_t now_ns);
-/* Takes the heartbeat of a publication, PS_HEARTBEAT_BYTES, to leave with the next flush: at the
+/* Queues the heartbeat of a publication (PS_HEARTBEAT_BYTES). It leaves with the next flush, at the
  * latest at the end of this cycle. */
 void ps_send_endpoint_queue(ps_send_endpoint_t *endpoint, ps_publication_t *pub,
                             const uint8_t *frame, int64_t now_ns);
-/* Sends what is queued. A heartbeat that the socket does not take is due again an interval later.
- * */
+/* Sends the queued heartbeats. A heartbeat that the socket does not accept is due again an interval
+ * later. */
 void ps_send_endpoint_flush(ps_send_endpoint_t *endpoint, int64_t now_ns);
-/* False without a destination. */
+/* Returns false if the endpoint has no destination. */
 static inline bool ps_send_endpoint_reachable(const ps_send_endpoint_t *endpoint)
 {
     return endpoint->params.mdc == PS_MDC_NONE || endpoint->destinations.count > 0;
 }
-/* Hands what came in to on_datagram, whose context is the endpoint.  Returns datagrams. */
+/* Passes received datagrams to on_datagram, with the endpoint as context. Returns their number. */
 int32_t ps_send_endpoint_poll(ps_send_endpoint_t *endpoint, ps_on_datagram_fn on_datagram,
                               int64_t now_ns);
 /* Timers: dynamic destinations, silence.  Returns the next due time. */
 int64_t ps_send_endpoint_on_timer(ps_send_endpoint_t *endpoint, int64_t now_ns);
-/* A valid status message came from `from`. */
+/* Kinds of valid status messages. */
 enum ps_heard {
-    PS_HEARD_OTHER = 0, /* names no publication of this endpoint, or leaves */
-    PS_HEARD_NAMES = 1, /* names one: its sender is a receiver */
-    PS_HEARD_JOIN = 2   /* session 0, stream 0, S flag: requests everything there is */
+    PS_HEARD_OTHER = 0, /* names no publication of this endpoint, or states that the receiver
+                         * leaves */
+    PS_HEARD_NAMES = 1, /* names a publication: `from` is a receiver of it */
+    PS_HEARD_JOIN = 2   /* session 0, stream 0, S flag: requests the SETUPs of all publications */
 };
 void ps_send_endpoint_heard(ps_send_endpoint_t *endpoint, const ps_sm_t *sm, int32_t heard,
                             const ps_addr_t *from, int64_t now_ns);
-/* ps_send_endpoint_join.c: notes that `to` requested SETUPs; answers all that did. */
+/* ps_send_endpoint_join.c: notes that `to` requested SETUPs, and answers all such addresses. */
 void ps_send_endpoint_join(ps_send_endpoint_t *endpoint, const ps_addr_t *to, int64_t now_ns);
 void ps_send_endpoint_answer(ps_send_endpoint_t *endpoint, int64_t now_ns);
-/* Answers the provisional places again.  Returns when to call again, INT64_MAX: not. */
+/* Answers the provisional places again. Returns the time of the next call, INT64_MAX: none. */
 int64_t ps_send_endpoint_join_timer(ps_send_endpoint_t *endpoint, int64_t now_ns);
-/* Command side of the conductor's calls; sender thread. */
+/* Executes a command of the conductor; sender thread. */
 void ps_send_endpoint_on_command(ps_send_endpoint_t *endpoint, const ps_command_t *command,
                                  int64_t now_ns);
-/* Closes and frees without asking anybody (shut-down). */
+/* Closes and frees the endpoint without the other thread (shut-down). */
 void ps_send_endpoint_free(ps_send_endpoint_t *endpoint);
 
 #endif

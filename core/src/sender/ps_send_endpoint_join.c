@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_send_endpoint_join.c: answers to receivers that request everything a dynamic multi-destination
- * channel carries (docs/decisions/0075).  The SETUPs go to the asking address alone, at the end of
- * the poll that brought the question: a receiver joins within a round trip however many others ask,
- * and a forged question never reaches the receivers that are there.
- */
+ * ps_send_endpoint_join.c: answers to receivers that request all streams of a dynamic
+ * multi-destination channel (docs/decisions/0075). The SETUPs go to the requesting address only, at
+ * the end of the poll that received the request. A receiver joins within a round trip for any
+ * number of other requests, and a forged request sends nothing to other receivers. */
 #include "ps_sender.h"
 #include "ps_assert.h"
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_send_endpoint_receive.c: what comes in on a send endpoint's sockets, and its timers: dynamic
- * destinations, silence.
- */
+ * ps_send_endpoint_receive.c: receives datagrams of a send endpoint, and runs its timers: dynamic
+ * destinations, silence. */
 #include <string.h>
 
 #include "ps_send_endpoint.h"
@@ -18,7 +17,7 @@ int32_t ps_send_endpoint_poll(ps_send_endpoint_t *endpoint, ps_on_datagram_fn on
     endpoint->poll_now = false;
     for (int32_t i = 0; i < 2; i++) {
         if (sockets[i] == NULL || (i == 0 && endpoint->control != NULL)) {
-            continue; /* multicast: only the control group is listened to */
+            continue; /* multicast: only the control group is read */
         }
         const int result =
             endpoint->ops->recv(sockets[i], PS_POLL_LIMIT, on_datagram, endpoint, now_ns);

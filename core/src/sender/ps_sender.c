@@ -6,14 +6,16 @@
 
 #include "ps_barrier.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 
 #define POLL_GAP_NS INT64_C(10000)
+#define RATE_NS     INT64_C(1000000) /* of sending, for a measured rate */
 
 /* ---- duty cycle ------------------------------------------------------------------------------ */
 
-/* Takes the dirty bits.  Each slot's flag is cleared before its log is checked: a commit after
- * the look sets it again. */
+/* Takes the dirty bits. Each slot's flag is cleared before its log is checked, so a commit after
+ * the check sets it again. */
 static int32_t collect_dirty(ps_sender_t *sender)
 {
     int32_t found = 0;
@@ -49,32 +51,97 @@ static int32_t collect_dirty(ps_sender_t *sender)
     return found;
 }
 
-static int64_t run_ready(ps_sender_t *sender, int32_t *turns_done)
+static int64_t run_repair(ps_sender_t *sender, ps_band_entry_t *entry)
 {
-    int64_t bytes = 0;
-    int32_t turns =
-        sender->ready_count < PS_TURNS_PER_CYCLE ? sender->ready_count : PS_TURNS_PER_CYCLE;
-    while (turns-- > 0 && sender->ready_head != NULL) {
-        ps_publication_t *pub = ps_sender_pop_ready(sender);
-        bool more = false;
-        bytes += ps_publication_turn(pub, sender->now_ns, &more);
-        (*turns_done)++;
-        sender->awaits_window = sender->awaits_window || pub->window_shut;
-        if (more) {
-            ps_sender_ready(sender, pub);
-        }
+    uint8_t *at = (uint8_t *)entry - offsetof(ps_publication_t, resend);
+    ps_publication_t *pub = (ps_publication_t *)(void *)at;
+    bool more = false;
+    const int64_t bytes = ps_publication_repair_turn(pub, sender->now_ns, &more);
+    if (more) {
+        ps_sender_ready_repair(sender, pub);
     }
     return bytes;
 }
 
-/* Local readers move without telling: those behind are checked. */
+static void ready_since(ps_sender_t *sender, ps_publication_t *pub, int64_t since_ns)
+{
+    ps_sender_ready(sender, pub);
+    pub->turn.since_ns = since_ns;
+}
+
+/* One turn of the publication whose turn it is. Returns the bytes sent; -1: none waits. *further:
+ * the publication left data that it can send. */
+static int64_t run_turn(ps_sender_t *sender, bool *further)
+{
+    ps_bands_t *bands = &sender->bands;
+    ps_band_entry_t *entry = ps_bands_pick(bands);
+    int64_t bytes = 0;
+    if (entry == NULL) {
+        return -1;
+    }
+    const int32_t list = entry->list;
+    if (!bands->alone) {
+        ps_governor_waited(&sender->governor, sender->now_ns - entry->since_ns);
+    }
+    sender->turn_bytes = bands->alone ? PS_TURN_BYTES : bands->quantum;
+    if (list == PS_BAND_REPAIR) {
+        bytes = run_repair(sender, entry);
+    } else {
+        uint8_t *at = (uint8_t *)entry - offsetof(ps_publication_t, turn);
+        ps_publication_t *pub = (ps_publication_t *)(void *)at;
+        bool more = false;
+        bytes = ps_publication_turn(pub, sender->now_ns, &more);
+        sender->awaits_window = sender->awaits_window || pub->window_shut;
+        if (more) {
+            /* not served: it ages */
+            const int64_t since_ns = bytes > 0 ? sender->now_ns : entry->since_ns;
+            if (sender->slow) {
+                sender->again[sender->again_count++] = (ps_sender_again_t){ pub, since_ns };
+            } else {
+                ready_since(sender, pub, since_ns);
+            }
+            *further = bytes > 0;
+        }
+    }
+    ps_bands_charge(bands, list, bytes);
+    return bytes;
+}
+
+/* Measures the rate of the sender while it sends, for the quantum. Cycles that follow each other
+ * count; the time asleep does not. */
+static void measure_rate(ps_sender_t *sender, int64_t bytes)
+{
+    if (sender->bands.alone) { /* its turn has no quantum */
+        sender->busy_since_ns = -1;
+        return;
+    }
+    if (sender->params->governor != 0) {
+        ps_sender_due(sender, sender->governor.sampled_ns + PS_GOVERNOR_SAMPLE_NS);
+    }
+    if (sender->busy_since_ns >= 0 && bytes > 0) {
+        sender->busy_ns += sender->now_ns - sender->busy_since_ns;
+        sender->busy_bytes += bytes;
+        if (sender->busy_ns >= RATE_NS) {
+            ps_bands_set_quantum(
+                &sender->bands,
+                (int64_t)((double)sender->busy_bytes * 1e9 / (double)sender->busy_ns),
+                sender->largest_datagram);
+            sender->busy_ns = 0;
+            sender->busy_bytes = 0;
+        }
+    }
+    sender->busy_since_ns = bytes > 0 ? sender->now_ns : -1;
+}
+
+/* Checks publications with readers that are behind, because local readers do not notify the
+ * sender. */
 static int32_t run_watched(ps_sender_t *sender)
 {
     int32_t moved = 0;
     for (ps_publication_t *pub = sender->watch_head, *next; pub != NULL; pub = next) {
         next = pub->next_watch;
         const int64_t slowest = pub->slowest_position;
-        if (ps_publication_update(pub, pub->in_ready, sender->now_ns)) {
+        if (ps_publication_update(pub, pub->turn.queued, sender->now_ns)) {
             ps_sender_ready(sender, pub);
         }
         moved += pub->slowest_position != slowest;
@@ -85,9 +152,46 @@ static int32_t run_watched(ps_sender_t *sender)
     return moved;
 }
 
+/* A cycle ends after a quantum, so that a publication that becomes ready waits for at most two
+ * before the sender sees it. It also ends after a turn that left data, so that no publication
+ * sends twice at one time of the clock: its index has one entry for a time.
+ * If the thread seldom runs, a round of such cycles takes long: each publication then has
+ * one turn a cycle, in the order of the bands, without regard to their weights. */
+static int64_t run_ready(ps_sender_t *sender, int32_t *turns_done)
+{
+    const int32_t waiting = sender->bands.waiting;
+    int64_t bytes = 0;
+    bool further = false;
+    if (waiting == 0) {
+        sender->busy_since_ns = -1;
+        sender->idle_since_ns = sender->idle_since_ns < 0 ? sender->now_ns : sender->idle_since_ns;
+        return 0;
+    }
+    if (sender->idle_since_ns >= 0) {
+        sender->idle_ns += sender->now_ns - sender->idle_since_ns;
+        sender->idle_since_ns = -1;
+    }
+    for (int32_t left = waiting < PS_TURNS_PER_CYCLE ? waiting : PS_TURNS_PER_CYCLE;
+         left > 0 && (sender->slow || (bytes < sender->bands.quantum && !further)); left--) {
+        const int64_t sent = run_turn(sender, &further);
+        if (sent < 0) {
+            break;
+        }
+        bytes += sent;
+        (*turns_done)++;
+    }
+    for (int32_t i = 0; i < sender->again_count; i++) {
+        ready_since(sender, sender->again[i].pub, sender->again[i].since_ns);
+    }
+    sender->again_count = 0;
+    ps_bands_age(&sender->bands, sender->now_ns);
+    measure_rate(sender, bytes);
+    return bytes;
+}
+
 static bool poll_is_due(const ps_sender_t *sender, int64_t bytes)
 {
-    if (bytes == 0) { /* looking costs a system call for each socket */
+    if (bytes == 0) { /* a poll costs a system call for each socket */
         return sender->awaits_window || sender->now_ns - sender->polled_ns >= sender->poll_gap_ns;
     }
     return sender->cycles_since_poll >= PS_POLL_RATIO ||
@@ -95,7 +199,7 @@ static bool poll_is_due(const ps_sender_t *sender, int64_t bytes)
            sender->now_ns - sender->polled_ns >= sender->params->status_message_timeout_ns / 2;
 }
 
-/* Those that sent since the last poll, and a slice of the others. */
+/* Polls the endpoints that sent since the last poll, and a slice of the others. */
 static int32_t poll_endpoints(ps_sender_t *sender)
 {
     int32_t seen = 0;
@@ -144,6 +248,7 @@ static void run_timers(ps_sender_t *sender)
         sender->scan_min_ns = INT64_MAX;
         sender->scan_index = 0;
         scan_endpoints(sender);
+        ps_sender_govern(sender);
     }
     const int32_t left = sender->publication_count - sender->scan_index;
     const int32_t end = sender->scan_index + (left < PS_SCAN_SLICE ? left : PS_SCAN_SLICE);
@@ -168,8 +273,12 @@ static void run_timers(ps_sender_t *sender)
 int32_t ps_sender_do_work(ps_sender_t *sender, int64_t now_ns)
 {
     int32_t work = 0;
+    sender->slow = sender->bands.waiting > 0 && now_ns - sender->cycle_ns >= PS_SLOW_CYCLE_NS;
+    sender->cycle_ns = now_ns;
     sender->now_ns = now_ns > sender->now_ns ? now_ns : sender->now_ns;
-    ps_sender_emit_released(sender);
+    if (sender->released_publications != NULL || sender->released_endpoints != NULL) {
+        ps_sender_emit_released(sender);
+    }
     if (sender->capacity > 0) {
         work += collect_dirty(sender);
         work += ps_sender_check_hot(sender);
@@ -189,7 +298,7 @@ int32_t ps_sender_do_work(ps_sender_t *sender, int64_t now_ns)
 
 int64_t ps_sender_next_deadline_ns(ps_sender_t *sender, int64_t now_ns)
 {
-    if (sender->ready_head != NULL || sender->scan_index >= 0) {
+    if (sender->bands.waiting > 0 || sender->scan_index >= 0) {
         return now_ns;
     }
     int64_t due_ns = sender->min_due_ns;
@@ -200,9 +309,14 @@ int64_t ps_sender_next_deadline_ns(ps_sender_t *sender, int64_t now_ns)
     return due_ns < tick_ns && !sender->urgent ? tick_ns : due_ns;
 }
 
+bool ps_sender_is_paused(const ps_sender_t *sender)
+{
+    return sender->paused_count > 0;
+}
+
 bool ps_sender_has_work(ps_sender_t *sender)
 {
-    if (sender->ready_head != NULL) {
+    if (sender->bands.waiting > 0) {
         return true;
     }
     for (int32_t word = 0; word * 64 < sender->capacity; word++) {
@@ -252,6 +366,10 @@ int ps_sender_create(const ps_context_t *context, ps_agent_t *agent, ps_sender_t
     sender->publications = calloc(slots, sizeof(*sender->publications));
     sender->due_ns = calloc(slots, sizeof(*sender->due_ns));
     sender->buckets = calloc(buckets, sizeof(*sender->buckets));
+    ps_bands_init(&sender->bands);
+    ps_governor_init(&sender->governor);
+    sender->busy_since_ns = -1;
+    sender->idle_since_ns = -1;
     sender->scan_index = -1;
     sender->scan_started_ns = INT64_MIN / 2;
     sender->polled_ns = INT64_MIN / 2;

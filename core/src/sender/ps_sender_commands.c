@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_sender_commands.c: what the conductor tells the sender: endpoints and publications that come
- * and go, and what changes on them.
- */
+ * ps_sender_commands.c: executes the conductor's commands: adds, changes and removes endpoints and
+ * publications. */
+#include "ps_policy.h"
 #include "ps_sender.h"
 #include "ps_assert.h"
 
@@ -55,14 +55,16 @@ static void add_publication(ps_sender_t *sender, ps_publication_t *pub)
 {
     PS_ASSERT(sender->by_slot[pub->params.slot] == NULL); /* no slot is given twice */
     PS_ASSERT(sender->publication_count < sender->capacity);
-    PS_ASSERT(!pub->removed && !pub->in_ready && !pub->in_watch && !pub->hot);
+    PS_ASSERT(!pub->removed && !pub->turn.queued && !pub->in_watch && !pub->hot);
     pub->index = sender->publication_count;
     pub->due_ns = &sender->due_ns[pub->index];
     sender->publications[sender->publication_count++] = pub;
+    sender->largest_datagram =
+        pub->log.mtu > sender->largest_datagram ? pub->log.mtu : sender->largest_datagram;
     sender->by_slot[pub->params.slot] = pub;
-    /* What an old daemon left there: a flag whose bit it took would keep publishers from ever
-     * telling us.  One that read HOT just now told nobody: behind the barrier our first look sees
-     * its frame. */
+    /* Clear a dead daemon's flag: if its sender had cleared only the bit, no publisher would set it
+     * again. A publisher that has just read HOT notified no sender; after the barrier the first
+     * check of the log sees its frame. */
     atomic_store_explicit(&pub->slot->dirty, PS_DIRTY_NOT, memory_order_seq_cst);
     if (pub->params.adopted && sender->barriers) {
         ps_barrier_run();
@@ -103,6 +105,7 @@ static void remove_publication(ps_sender_t *sender, ps_publication_t *pub)
     sender->due_ns[pub->index] = *last->due_ns;
     last->due_ns = &sender->due_ns[pub->index];
     pub->due_ns = &pub->no_due_ns;
+    sender->paused_count -= pub->pressure.state == PS_WATERMARK_PAUSED;
     pub->removed = true;
     pub->next_released = sender->released_publications;
     sender->released_publications = pub;
@@ -151,6 +154,7 @@ static void on_publication_command(ps_sender_t *sender, ps_publication_t *pub,
         ps_publication_set_custom_limit(pub, command->limit.position, command->limit.until_ns,
                                         now_ns);
         break;
+    case PS_SC_SET_CREDITS: ps_publication_credit_change(pub, &command->credits); break;
     default: break;
     }
     *pub->due_ns = now_ns;

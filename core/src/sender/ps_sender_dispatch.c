@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_sender_dispatch.c: datagrams that come in on a sender's socket: checked, counted, handed to
- * the publication they name (docs/spec/wire-format.md).
- */
+ * ps_sender_dispatch.c: checks and counts datagrams of a sender's socket, and passes them to the
+ * named publication (docs/spec/wire-format.md). */
 #include "ps_sender.h"
 #include "ps_wire_fields.h"
 
@@ -11,8 +10,8 @@ static void count_invalid(const ps_send_endpoint_t *endpoint)
     ps_system_add(endpoint->context, PS_SYS_INVALID_PACKETS, 1);
 }
 
-/* At a term's end the sender may have passed padding that reaches beyond what was granted: then who
- * granted it still speaks of its start. */
+/* At a term's end the sender may have passed padding that reaches beyond the receiver's window:
+ * then that receiver's status messages still report the position before the padding. */
 static bool is_granted_from(const ps_publication_t *pub, int64_t position)
 {
     const int64_t half = ps_publication_term(pub) / 2;
@@ -48,8 +47,8 @@ static void on_sm(ps_sender_t *sender, ps_send_endpoint_t *endpoint, const uint8
             ps_system_add(endpoint->context, PS_SYS_SM_REJECTED, 1);
             return;
         }
-        /* No receiver has consumed what was not sent.  One of an adopted stream may have: it is
-         * sent again. */
+        /* A receiver cannot have consumed unsent data, except in an adopted stream, whose sender
+         * repeats that data. */
         position = position < pub->sender_position ? position : pub->sender_position;
     }
     const bool join =
@@ -115,7 +114,7 @@ static void on_ext(ps_sender_t *sender, ps_send_endpoint_t *endpoint, const uint
     }
 }
 
-/* Answers a request with its own stamp; by the data path, to everybody. */
+/* Answers a request with its own stamp, to all receivers on the data path. */
 static void on_rttm(ps_sender_t *sender, ps_send_endpoint_t *endpoint, const uint8_t *data,
                     uint32_t length)
 {

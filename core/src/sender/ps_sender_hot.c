@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_sender_hot.c: busy streams, which the sender checks in every cycle without being told.
+ * ps_sender_hot.c: busy streams, which the sender checks in every cycle without a notification.
  *
  *   cold --many messages, looks in a row--> hot --no news for COOL_NS, or the thread parks--> cold
  *
- * While dirty says HOT, publishers do nothing but check it, without a fence.  The way back: dirty
- * is stored, ps_barrier_run makes every publisher's CPU take a full barrier, the log is checked.
- * A publisher that read HOT did so before its barrier, so its frame, stored before, is seen by that
- * look; one that stores later reads what was stored, and tells (docs/decisions/0020).
- */
+ * While dirty is HOT, publishers only load it, without a fence. To cool a stream, the sender stores
+ * dirty, calls ps_barrier_run, which makes every publisher's CPU execute a full barrier, and checks
+ * the log. A publisher that read HOT did so before its barrier, so this check sees its frame. A
+ * publisher that stores later reads the new value and notifies the sender (docs/decisions/0020). */
 
 #include "ps_barrier.h"
 #include "ps_assert.h"
@@ -17,11 +16,11 @@
 enum { BUSY_MESSAGES = 4, BUSY_CHECKS = 4 };
 #define BUSY_WITHIN_NS INT64_C(200000)
 #define COOL_NS        INT64_C(50000)
-/* Publishers write 4 bytes a nanosecond at most: in a nap no more than a quarter of a window. */
+/* Publishers write at most 4 bytes a nanosecond: in a nap at most a quarter of a window. */
 #define NAP_NS       INT64_C(50000)
 #define LEAST_NAP_NS INT64_C(20000)
 enum { NAP_WINDOW_BYTES_PER_NS = 16 };
-/* Local readers do without us until they sleep; between looks the processor is theirs. */
+/* Local readers need the sender only when they sleep; between checks they have the processor. */
 #define LOCAL_GAP_NS INT64_C(5000)
 
 static void store_dirty(ps_publication_t *pub, uint32_t value)
@@ -29,11 +28,13 @@ static void store_dirty(ps_publication_t *pub, uint32_t value)
     atomic_store_explicit(&pub->slot->dirty, value, memory_order_seq_cst);
 }
 
-/* Several messages a look, several looks in a row: such a stream earns its barrier later on. */
+/* Returns true for several messages a check in several checks in a row: hotness then saves more
+ * than its barrier costs. */
 static bool is_busy(ps_publication_t *pub, int64_t now_ns)
 {
     const int64_t ordinal =
-        atomic_load_explicit(&pub->slot->published_ordinal, memory_order_relaxed);
+        atomic_load_explicit(&pub->slot->published_ordinal, memory_order_relaxed) +
+        (pub->credits.on ? pub->credits.spent : 0);
     const bool many = ordinal - pub->counted_ordinal >= BUSY_MESSAGES &&
                       now_ns - pub->counted_ns <= BUSY_WITHIN_NS;
     pub->counted_ordinal = ordinal;
@@ -57,8 +58,8 @@ void ps_sender_note_dirty(ps_sender_t *sender, ps_publication_t *pub)
     sender->hot[sender->hot_count++] = pub;
 }
 
-/* What is there may not leave now.  It waits for a status message, a timer, or for ever; checking
- * it is no work, or the sender would never rest. */
+/* Returns true if the stream's data cannot leave now. Such a check is no work; otherwise the sender
+ * would never sleep. */
 static bool is_held(const ps_publication_t *pub)
 {
     return pub->window_shut || pub->sender_position >= pub->sender_limit || pub->short_send ||
@@ -66,9 +67,13 @@ static bool is_held(const ps_publication_t *pub)
            !ps_send_endpoint_reachable(pub->endpoint);
 }
 
-/* Something to be done for it that nobody told us about. */
+/* Returns true if the stream has work without a notification. */
 static bool has_events(ps_publication_t *pub, int64_t now_ns)
 {
+    if (pub->withheld) { /* a whole datagram ends the wait for one */
+        return pub->partial_since_ns >= 0 &&
+               ps_log_producer_position(&pub->log) - pub->sender_position >= pub->log.mtu;
+    }
     if (pub->endpoint != NULL && !is_held(pub) &&
         ps_frame_length_acquire(ps_frame_at(&pub->log, pub->sender_position)) > 0) {
         return true;
@@ -80,7 +85,8 @@ static bool has_events(ps_publication_t *pub, int64_t now_ns)
     return ps_log_producer_position(&pub->log) > pub->hot_tail;
 }
 
-/* A shut window opens by a status message, which needs no look: it is no sign of quiet. */
+/* Returns the time without new data. A closed window does not count as quiet, because a status
+ * message opens it. */
 static int64_t quiet_ns(const ps_publication_t *pub, int64_t now_ns)
 {
     return pub->window_shut ? (now_ns - pub->hot_ns) / 8 : now_ns - pub->hot_ns;
@@ -100,7 +106,8 @@ static void act(ps_sender_t *sender, ps_publication_t *pub)
     }
 }
 
-/* Those in [from, hot_count) go back to being told about, behind one barrier. */
+/* Cools the publications [from, hot_count), with one barrier: publishers notify the sender
+ * again. */
 static void cool_from(ps_sender_t *sender, int32_t from)
 {
     PS_ASSERT(from >= 0 && from <= sender->hot_count);
@@ -150,7 +157,7 @@ bool ps_sender_cool(ps_sender_t *sender)
 int64_t ps_sender_nap_ns(const ps_sender_t *sender)
 {
     int64_t nap_ns = NAP_NS;
-    if (sender->hot_count == 0 || sender->ready_head != NULL) {
+    if (sender->hot_count == 0 || sender->bands.waiting > 0) {
         return 0;
     }
     for (int32_t i = 0; i < sender->hot_count; i++) {

@@ -1,52 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_sender_schedule.c: the sets of the sender: publications that are ready, watched, due, found by
- * stream; objects that are released.  Calls no other file of the sender.
- */
+ * ps_sender_schedule.c: the sets of the sender: ready, watched and due publications, the hash by
+ * stream, and released objects. Calls no other file of the sender. */
 #include <stddef.h>
 
 #include "ps_sender.h"
 #include "ps_assert.h"
+#include "ps_priority.h"
+
+/* Computes priority and band, which stay valid for a tick. */
+static __attribute__((noinline)) void refresh_priority(ps_publication_t *pub, int64_t now_ns)
+{
+    int32_t base = pub->params.priority;
+    if (base == PS_PRIORITY_AUTO) {
+        const int64_t consumed_ns =
+            atomic_load_explicit(&pub->slot->last_consumed_ns, memory_order_relaxed);
+        base = consumed_ns > 0 ? ps_priority_recency(now_ns - consumed_ns) : 0;
+    } else if (base == PS_PRIORITY_NONE) {
+        base = 0;
+    }
+    pub->turn.base = base;
+    pub->band = (int8_t)ps_priority_band(base);
+    pub->priority_until_ns = now_ns + PS_PRIORITY_TICK_NS;
+    atomic_store_explicit(&pub->slot->base_priority, base, memory_order_relaxed);
+}
 
 void ps_sender_ready(ps_sender_t *sender, ps_publication_t *pub)
 {
-    if (pub->in_ready || pub->removed) {
+    if (pub->turn.queued || pub->removed) {
         return;
     }
-    PS_ASSERT((sender->ready_tail == NULL) == (sender->ready_count == 0));
-    pub->in_ready = true;
-    pub->next_ready = NULL;
-    if (sender->ready_tail != NULL) {
-        sender->ready_tail->next_ready = pub;
-    } else {
-        sender->ready_head = pub;
+    if (sender->now_ns >= pub->priority_until_ns) {
+        refresh_priority(pub, sender->now_ns);
     }
-    sender->ready_tail = pub;
-    sender->ready_count++;
+    ps_bands_add(&sender->bands, &pub->turn, pub->band, sender->now_ns);
 }
 
-ps_publication_t *ps_sender_pop_ready(ps_sender_t *sender)
+void ps_sender_ready_repair(ps_sender_t *sender, ps_publication_t *pub)
 {
-    ps_publication_t *pub = sender->ready_head;
-    PS_ASSERT(pub != NULL && pub->in_ready && sender->ready_count > 0);
-    sender->ready_head = pub->next_ready;
-    if (sender->ready_head == NULL) {
-        sender->ready_tail = NULL;
+    if (!pub->resend.queued && !pub->removed && pub->retransmit.pending > 0) {
+        ps_bands_add(&sender->bands, &pub->resend, PS_BAND_REPAIR, sender->now_ns);
     }
-    sender->ready_count--;
-    pub->in_ready = false;
-    return pub;
 }
 
 void ps_sender_leave_ready(ps_sender_t *sender, ps_publication_t *pub)
 {
-    const int32_t count = sender->ready_count;
-    for (int32_t i = 0; i < count; i++) {
-        ps_publication_t *head = ps_sender_pop_ready(sender);
-        if (head != pub) {
-            ps_sender_ready(sender, head);
-        }
-    }
+    ps_bands_remove(&sender->bands, &pub->turn);
+    ps_bands_remove(&sender->bands, &pub->resend);
 }
 
 void ps_sender_watch(ps_sender_t *sender, ps_publication_t *pub)
@@ -91,7 +91,7 @@ void ps_sender_ready_endpoint(ps_sender_t *sender, const ps_send_endpoint_t *end
     for (int32_t i = 0; i < sender->publication_count; i++) {
         ps_publication_t *pub = sender->publications[i];
         if (pub->endpoint == endpoint) {
-            pub->setup_sent_ns = INT64_MIN / 2; /* whoever is new wants one */
+            pub->setup_sent_ns = INT64_MIN / 2; /* a new receiver needs one */
             *pub->due_ns = sender->now_ns;
             ps_sender_due(sender, sender->now_ns);
             ps_sender_ready(sender, pub);
@@ -134,14 +134,15 @@ static bool emit_released(ps_sender_t *sender, int32_t kind, int64_t id)
     return ps_agent_emit(sender->agent, &event);
 }
 
-/* Objects go back to the conductor when the ring takes the event.  The flag goes first: after the
- * event the object may be gone. */
+/* Reports released objects when the ring has room. The flag is cleared first, because the object
+ * may be freed after the event. */
 void ps_sender_emit_released(ps_sender_t *sender)
 {
     while (sender->released_publications != NULL) {
         ps_publication_t *pub = sender->released_publications;
         ps_publication_t *next = pub->next_released;
-        PS_ASSERT(pub->removed && !pub->in_ready && !pub->in_watch && !pub->hot);
+        PS_ASSERT(pub->removed && !pub->turn.queued && !pub->resend.queued && !pub->in_watch &&
+                  !pub->hot);
         if (!emit_released(sender, PS_KIND_PUBLICATION, pub->id)) {
             return;
         }

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_net_impair.c: a network that loses, doubles, reorders, corrupts and delays, on purpose and by
- * seed.  Each socket has its own generators, seeded by the order of opening, so a run that sends
- * the same datagrams in the same order meets the same fate.
+ * seed. Each socket has its own generators, seeded by the order of opening. A run that sends the
+ * same datagrams in the same order has the same faults.
  *
- * Delayed datagrams wait in a bounded heap ordered by (due time, arrival); when it is full the
- * newcomer is lost, as in a router.  A wrapped descriptor is an epoll set of the real one and a
- * timer, so that a parked thread wakes for what is due.
- */
+ * Delayed datagrams wait in a bounded heap ordered by (due time, arrival); if it is full, the new
+ * datagram is lost, as in a router. A wrapped descriptor is an epoll set of the real one and a
+ * timer, so that a parked thread wakes for what is due. */
 #define _GNU_SOURCE 1
 
 #include "ps_assert.h"
@@ -26,7 +25,7 @@
 
 enum { WAITING = 512, SLOT_BYTES = 65536, NOBODY = -1 };
 #define MILLION UINT64_C(1000000)
-#define HOLD_NS INT64_C(20000000) /* a held datagram that nothing follows goes after this */
+#define HOLD_NS INT64_C(20000000) /* longest time that a held datagram waits for another one */
 
 typedef struct waiting {
     int64_t due_ns;
@@ -54,11 +53,11 @@ typedef struct impair_socket {
     int32_t free_slots[WAITING];
     int32_t free_count;
     uint64_t sequence;
-    waiting_t held; /* reordered: goes behind the next; slot NOBODY: none */
+    waiting_t held; /* reordered: delivered after the next datagram; slot `NOBODY`: none */
     uint8_t *slots; /* WAITING x SLOT_BYTES, touched as used */
     int epoll_fd;
     int timer_fd;
-    /* the receive call under way */
+    /* the receive call in progress */
     ps_on_datagram_fn fn;
     void *context;
     int64_t now_ns;
@@ -255,7 +254,7 @@ static int impair_recv(ps_socket_t *handle, int32_t limit, ps_on_datagram_fn fn,
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
-/* What is lost counts as sent.  Runs between losses stay together, for GSO's sake. */
+/* Lost datagrams count as sent. Runs between losses stay together for GSO. */
 static int impair_send(ps_socket_t *handle, const ps_addr_t *to, const ps_dgram_t *dgrams,
                        int32_t count, int64_t now_ns)
 {

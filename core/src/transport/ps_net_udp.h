@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_net_udp.h: kernel UDP behind the transport seam; private to ps_net_udp_*.c and their tests.
- */
+ * ps_net_udp.h: the implementation of ps_net.h by kernel UDP; private to ps_net_udp_*.c and their
+ * tests. */
 #ifndef PS_NET_UDP_H
 #define PS_NET_UDP_H
 
@@ -15,7 +15,7 @@
 
 enum {
     PS_UDP_RECV_BATCH = 16,        /* buffers of a recvmmsg */
-    PS_UDP_RECV_BYTES = 64 * 1024, /* of each: a whole GRO run, or any datagram */
+    PS_UDP_RECV_BYTES = 64 * 1024, /* size of each: room for a whole GRO run, or any datagram */
     PS_UDP_SEND_BATCH = 32,        /* messages of a sendmmsg */
     PS_UDP_SEND_PIECES = 256,      /* iovecs of a sendmmsg */
     PS_UDP_GSO_SEGMENTS = 64,
@@ -24,7 +24,7 @@ enum {
     PS_ADDR_TEXT = 80
 };
 
-/* A socket and all that its system calls need, allocated when it is opened.  One thread at a
+/* A socket with the arrays for its system calls, allocated when it is opened. One thread at a
  * time. */
 typedef struct ps_udp_socket {
     int fd;
@@ -39,7 +39,7 @@ typedef struct ps_udp_socket {
     int32_t run[PS_UDP_SEND_BATCH]; /* datagrams in each message */
     uint64_t out_control[PS_UDP_SEND_BATCH][PS_UDP_CONTROL_BYTES / 8];
     /* receiving */
-    uint8_t direct_header[32]; /* of what was received directly */
+    uint8_t direct_header[32]; /* first bytes of a run received directly */
     uint8_t *buffers;          /* PS_UDP_RECV_BATCH x PS_UDP_RECV_BYTES */
     struct mmsghdr in[PS_UDP_RECV_BATCH];
     struct iovec in_piece[PS_UDP_RECV_BATCH];

@@ -2,13 +2,12 @@
  *
  * ps_net_udp_io.c: sending and receiving in batches.
  *
- * Out: neighbours of equal length (and one shorter last) become one message that the kernel cuts up
- * (UDP_SEGMENT); messages go out with one sendmmsg.  In: recvmmsg, and buffers that the kernel
- * joined (UDP_GRO) are cut up again before anybody sees them.
+ * Sending: neighbouring datagrams of equal length (the last may be shorter) become one message,
+ * which the kernel splits (UDP_SEGMENT); one sendmmsg sends the messages. Receiving: recvmmsg;
+ * buffers that the kernel joined (UDP_GRO) are split again for recv.
  *
- * ICMP errors of earlier datagrams surface in later, innocent calls.  They say that nobody listens
- * (yet), which setup and liveness timers handle; so they are swallowed and the call is repeated.
- */
+ * ICMP errors of earlier datagrams appear in later calls. They mean that no process listens (yet),
+ * which setup and liveness timers handle, so the call is repeated. */
 #define _GNU_SOURCE 1
 
 #include "ps_assert.h"
@@ -44,7 +43,7 @@ static bool is_stale_error(int error)
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
-/* How many datagrams from dgrams[0] may leave as one message: at least 1. */
+/* Returns the number of datagrams from dgrams[0] that may leave as one message: at least 1. */
 static int32_t run_length(const ps_udp_socket_t *udp, const ps_dgram_t *dgrams, int32_t count)
 {
     if (!udp->gso) {
@@ -134,7 +133,7 @@ static bool refuses_gso(const ps_udp_socket_t *udp, int error)
                                error == EMSGSIZE || error == ENOPROTOOPT);
 }
 
-/* What a send that took nothing means: 0 = short, > 0 = try again, < 0 = our error code. */
+/* Classifies a send that accepted no datagram: 0 = short, > 0 = try again, < 0 = error code. */
 static int judge_send_error(ps_udp_socket_t *udp, int error, int32_t *stale)
 {
     if (error == EAGAIN || error == EWOULDBLOCK || error == ENOBUFS || error == ENOMEM) {
@@ -172,7 +171,7 @@ int ps_udp_send(ps_socket_t *handle, const ps_addr_t *to, const ps_dgram_t *dgra
                 done += udp->run[i];
             }
             stale = 0;
-            continue; /* why it stopped short is what the next call says */
+            continue; /* the next call returns the reason */
         }
         const int verdict = judge_send_error(udp, errno, &stale);
         if (verdict <= 0) {
@@ -184,7 +183,7 @@ int ps_udp_send(ps_socket_t *handle, const ps_addr_t *to, const ps_dgram_t *dgra
 
 /* ---- receiving ------------------------------------------------------------------------------- */
 
-/* What came with a message. */
+/* Ancillary data of a message. */
 typedef struct ancillary {
     uint32_t segment; /* bytes, 0: not joined */
     int64_t epoch_ns; /* 0: no time stamp */
@@ -208,7 +207,7 @@ static ancillary_t read_ancillary(struct msghdr *header)
     return found;
 }
 
-/* Who receives. */
+/* The callbacks of a receive call. */
 typedef struct taker {
     ps_on_run_fn fn;
     const ps_direct_t *direct; /* or NULL */
@@ -249,7 +248,7 @@ static uint32_t settle(ps_udp_socket_t *udp, const taker_t *taker, const ps_dire
     return stays;
 }
 
-/* Hands out one buffer.  Returns how many datagrams are in it. */
+/* Passes one buffer to the caller. Returns how many datagrams are in it. */
 static int32_t hand_out(ps_udp_socket_t *udp, int32_t message, const taker_t *taker,
                         const ps_direct_range_t *range)
 {
@@ -322,13 +321,13 @@ int ps_udp_recv_runs(ps_socket_t *handle, int32_t limit, ps_on_run_fn fn, const 
     ps_udp_socket_t *udp = (ps_udp_socket_t *)(void *)handle;
     PS_ASSERT(fn != NULL && limit >= 0);
     const taker_t taker = { fn, udp->gro ? direct : NULL, context, now_ns,
-                            udp->timestamps ? ps_epoch_ns() - ps_monotonic_ns() : 0 };
+                            udp->timestamps ? ps_epoch_offset_ns() : 0 };
     int32_t seen = 0;
     int32_t stale = 0;
     while (seen < limit) {
         ps_direct_range_t range;
         const bool is_direct = taker.direct != NULL && taker.direct->prepare(context, &range);
-        /* A joined buffer is handed out whole: the limit may be passed by what one batch holds. */
+        /* A joined buffer is delivered whole, so the limit may be exceeded by one batch. */
         int32_t buffers = is_direct ? 1 : limit - seen;
         buffers = buffers > PS_UDP_RECV_BATCH ? PS_UDP_RECV_BATCH : buffers;
         const int got = is_direct ? receive_direct(udp, &range) : receive_batch(udp, buffers);
@@ -351,7 +350,7 @@ int ps_udp_recv_runs(ps_socket_t *handle, int32_t limit, ps_on_run_fn fn, const 
     return seen;
 }
 
-/* For a caller of recv: who it is. */
+/* The caller of recv. */
 typedef struct splitter {
     ps_on_datagram_fn fn;
     void *context;

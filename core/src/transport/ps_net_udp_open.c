@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_net_udp_open.c: making sockets: binding, multicast, buffers, and saying what went wrong.
- */
+ * ps_net_udp_open.c: opens sockets: binding, multicast, buffers, and error texts. */
 #define _GNU_SOURCE 1
 
 #include "ps_set_up.h"
@@ -96,7 +95,7 @@ static bool is_multicast(const ps_addr_t *addr)
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-/* Turns errno into our code, naming the address it is about. */
+/* Converts errno to a ps_error_code with a text that names the address. */
 static int fail_with_errno(const char *what, const ps_addr_t *addr)
 {
     const int error = errno;
@@ -204,7 +203,7 @@ static int set_multicast_v6(ps_udp_socket_t *udp, const ps_socket_params_t *para
     }
     result = set_int(udp, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, 1, "IPV6_MULTICAST_LOOP");
     if (result == PS_OK) {
-        /* since Linux 4.20; before, foreign groups are told apart by their port and session */
+        /* since Linux 4.20; before, port and session distinguish foreign groups */
         const int off = 0;
         (void)setsockopt(udp->fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, &off, sizeof off);
     }
@@ -231,8 +230,8 @@ static int set_options(ps_udp_socket_t *udp, const ps_socket_params_t *params)
         result = set_int(udp, IPPROTO_IPV6, IPV6_V6ONLY, 1, "IPV6_V6ONLY");
     }
     if (result == PS_OK && params->reuse) {
-        /* Never SO_REUSEPORT: with it Linux (seen on 6.18) hands what comes for a group with one
-         * member to any socket of the port, by a hash of the sender, whatever group it joined. */
+        /* Never set SO_REUSEPORT. With it, Linux 6.18 delivers a datagram for a group with one
+         * member to any socket of the port, by a hash. */
         result = set_int(udp, SOL_SOCKET, SO_REUSEADDR, 1, "SO_REUSEADDR");
     }
     if (result == PS_OK) {
@@ -254,7 +253,7 @@ static int set_options(ps_udp_socket_t *udp, const ps_socket_params_t *params)
     return result;
 }
 
-/* Both are improvements only: what the kernel does not know is not used. */
+/* Both offloads are optional: an option that the kernel does not know is not used. */
 static void probe_offloads(ps_udp_socket_t *udp, const ps_socket_params_t *params)
 {
     int value = 0;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_networks.h: the networks a driver may be given.  Also the cffi declaration.
- */
+ * ps_networks.h: the networks that a driver can use. Also the cffi declaration. */
 #ifndef PS_NETWORKS_H
 #define PS_NETWORKS_H
 
@@ -19,7 +18,7 @@ typedef struct ps_impair_params {
     uint32_t send_loss_ppm;
     uint32_t recv_loss_ppm;
     uint32_t duplicate_ppm; /* on receive */
-    uint32_t reorder_ppm;   /* on receive: held back behind the next datagram */
+    uint32_t reorder_ppm;   /* on receive: delivered after the next datagram */
     uint32_t corrupt_ppm;   /* on receive: one bit flipped */
     int64_t delay_ns;       /* on receive, fixed */
     int64_t jitter_ns;      /* on receive, uniform in [0, jitter_ns] */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ps_frame.h: a frame, on the wire and in a term: its header, positions, storing and reading its
+ * ps_frame.h: the header of a frame, on the wire and in a term; positions; stores and loads of its
  * fields.
  *
- * Publisher and unblocker may both write the fields behind the first word of one frame; they write
- * the same values, as relaxed 64-bit stores, so neither disturbs the other.
- */
+ * A publisher and the unblocking sender may both write the fields of one frame after its first
+ * word. Both write the same values with relaxed 64-bit stores, so the result does not depend on the
+ * order. */
 #ifndef PS_FRAME_H
 #define PS_FRAME_H
 
@@ -42,7 +42,7 @@ enum {
     PS_TYPE_RSP_SETUP = 0x0B,
     PS_TYPE_EXT = 0xFFFF
 };
-/* The 32-byte header as it lies in a term (and on the wire), little-endian. */
+/* The 32-byte header, the same in a term and on the wire, little-endian. */
 typedef struct ps_frame {
     _Atomic int32_t frame_length;
     uint8_t version;
@@ -90,14 +90,15 @@ static inline int32_t ps_term_id_at(int64_t position, int32_t shift, int32_t ini
     return ps_wrap_add(initial, (int32_t)(position >> shift));
 }
 
-/* Where a stream ends: the term count has no higher value.  No frame begins there. */
+/* The last position of a stream: the term count has no higher value. No frame begins there. */
 static inline int64_t ps_max_position(int32_t shift)
 {
     return INT64_C(1) << (31 + shift);
 }
 
-/* A position as heartbeats and status messages state it.  The end of a stream is the offset T of
- * its last term: one term id more would lie before the initial one, so a receiver would drop it. */
+/* A position as heartbeats and status messages state it. The maximum position is the offset T of
+ * the last term. The next term id would wrap before the initial one, and a receiver would drop
+ * it. */
 typedef struct ps_place {
     int32_t term_id;
     int32_t term_offset; /* 0..T; T only at the maximum position */
@@ -110,8 +111,8 @@ static inline ps_place_t ps_place_of(int64_t position, int32_t shift, int32_t in
     return (ps_place_t){ ps_term_id_at(last, shift, initial), (int32_t)(position - begin) };
 }
 
-/* The position that a peer states.  Aeron states the end of a stream by the term id that wrapped;
- * nothing else is meant by it.  Negative: before the initial term. */
+/* Returns the position that a peer states. Aeron states the maximum position by the wrapped term
+ * id, which has no other meaning. Negative: before the initial term. */
 static inline int64_t ps_position_stated(int32_t term_id, int32_t offset, int32_t shift,
                                          int32_t initial)
 {
@@ -137,16 +138,17 @@ static inline uint64_t ps_claim_word_of(int32_t frame_length, int32_t client_slo
     return (uint64_t)(uint32_t)(-frame_length) | ((uint64_t)(uint32_t)client_slot << 32);
 }
 
-/* Message ordinals come from peers and from memory that clients can write.  A stream has at most
- * 2^56 messages (positions end at 2^61, a frame takes 32 bytes); what is more is unknown: -1. */
+/* Checks a message ordinal from a peer or from memory that clients can write. A stream has at most
+ * 2^56 messages (positions end at 2^61, a frame takes 32 bytes). Returns -1 (unknown) for a larger
+ * value. */
 static inline int64_t ps_believed_ordinal(int64_t ordinal)
 {
     return ordinal >= 0 && ordinal <= INT64_C(1) << 56 ? ordinal : -1;
 }
 
-/* Padding that stands for messages that were dropped says so in its reserved value: magic in the
- * high half, then the number of messages, PS_GAP_UNKNOWN when it is not known.
- * It may come over the wire, so it is no more than a peer's word. */
+/* Padding that replaces dropped messages is marked in its reserved value: the magic in the high
+ * half, the number of messages in the low half (PS_GAP_UNKNOWN if unknown). A mark from the wire is
+ * a peer's claim and is not trusted. */
 #define PS_GAP_MAGIC INT64_C(0x50474150) /* "PAGP" */
 enum { PS_GAP_UNKNOWN = 0x7FFFFFFF };
 static inline int64_t ps_gap_mark(int32_t messages)
@@ -156,6 +158,13 @@ static inline int64_t ps_gap_mark(int32_t messages)
 static inline int ps_is_gap_mark(int64_t reserved_value)
 {
     return reserved_value >> 32 == PS_GAP_MAGIC;
+}
+
+/* Messages that a frame with these fields stands for: whole ones, or those that were dropped. */
+static inline int32_t ps_marked_messages(int64_t reserved_value)
+{
+    const int32_t count = (int32_t)reserved_value;
+    return ps_is_gap_mark(reserved_value) && count > 0 && count < PS_GAP_UNKNOWN ? count : 0;
 }
 
 typedef uint64_t __attribute__((may_alias)) ps_alias64_t;
@@ -182,13 +191,14 @@ static inline void ps_frame_reserved(ps_frame_t *frame, int64_t reserved_value)
     __atomic_store_n(words + 3, (uint64_t)reserved_value, __ATOMIC_RELAXED);
 }
 
-/* value, which is most likely *guess: the address of the next frame would wait for the load of this
- * one's length; with a branch on the guess the processor goes on before the length is there. */
+/* Returns value, which is most likely *guess. Without the guess, the address of the next frame
+ * waits for the load of this frame's length. With a branch on the guess, the processor continues
+ * before the length has arrived. */
 static inline int32_t ps_frame_guess(int32_t *guess, int32_t value)
 {
     if (__builtin_expect(value != *guess, 0)) {
         *guess = value;
-        __asm__ volatile("" : "+r"(*guess)); /* or the compiler would see through it */
+        __asm__ volatile("" : "+r"(*guess)); /* otherwise the compiler removes the branch */
     }
     return *guess;
 }
@@ -212,7 +222,15 @@ static inline int64_t ps_frame_reserved_value(const ps_frame_t *frame)
     return (int64_t)__atomic_load_n(words + 3, __ATOMIC_RELAXED);
 }
 
-/* The longest padding that a sender passes as a whole: as long as a claim that did not fit. */
+/* Messages that end with a frame: its own, or, of padding, those that were dropped. */
+static inline int32_t ps_frame_messages(const ps_frame_t *frame)
+{
+    return frame->type == PS_TYPE_PAD ? ps_marked_messages(ps_frame_reserved_value(frame))
+                                      : (frame->flags & PS_FLAG_END) != 0;
+}
+
+/* The longest padding that a sender passes in one step: the length of the longest claim that did
+ * not fit. */
 static inline int64_t ps_log_longest_pad(int64_t term_length, int32_t mtu)
 {
     const int64_t payload = mtu - PS_HEADER_BYTES;
@@ -224,14 +242,15 @@ static inline int64_t ps_log_longest_pad(int64_t term_length, int32_t mtu)
 
     return longest < term_length / 2 ? longest : term_length / 2;
 }
-/* How far a sender goes ahead of what a receiver consumed: the window at most.  Under NAK-strength
- * control no receiver is asked, and one that keeps a term is given half a window more. */
+/* Returns the bytes by which a sender may be ahead of a receiver's consumption: at most one window.
+ * Under NAK-strength control the sender does not wait for receivers, and allows half a window more,
+ * because a receiver keeps a whole term. */
 static inline int64_t ps_log_ahead(int64_t term_length, int nak)
 {
     return nak ? term_length / 2 + term_length / 4 : term_length / 2;
 }
-/* How far behind its position a sender retransmits: what a receiver may miss.  A sender's log is
- * intact for a term behind its position. */
+/* Returns the bytes behind its position that a sender retransmits. A receiver can miss at most this
+ * much. The sender's log keeps a whole term behind its position. */
 static inline int64_t ps_log_repair_reach(int64_t term_length, int32_t mtu, int nak)
 {
     const int64_t reach = ps_log_ahead(term_length, nak) + ps_log_longest_pad(term_length, mtu);

@@ -3,10 +3,9 @@
  * ps_wire.c: checks, decoding and building of frames (docs/spec/wire-format.md).
  *
  * Fields are read with memcpy, since receiver ids and timestamps are not aligned and a datagram may
- * start anywhere.  Where we are stricter than the reference (frames shorter than their own header,
- * chains that change session or term half way) no correct peer is affected: such frames would put
- * headers into the log that a consumer cannot trust.
- */
+ * start anywhere. Two checks are stricter than Aeron's: frames shorter than their own header, and
+ * chains that change session or term, are dropped. No correct peer is affected; such frames would
+ * put invalid headers into the log. */
 #include "ps_wire.h"
 
 #include "ps_assert.h"
@@ -238,7 +237,7 @@ int ps_wire_data(const uint8_t *data, uint32_t length, ps_data_t *out)
     return offset_is_valid(out->term_offset) ? PS_WIRE_OK : PS_WIRE_BAD_FIELD;
 }
 
-/* One frame of a chain: its ids are those of the first and its length makes sense. */
+/* Returns 1 if a frame of a chain has the ids of the first frame and a valid length. */
 static int chained_frame_is_valid(const uint8_t *first, const uint8_t *frame)
 {
     const uint16_t type = ps_get_u16(frame + 6);
@@ -260,7 +259,7 @@ int ps_wire_chain(const uint8_t *data, uint32_t length, int32_t term_length, int
         return PS_WIRE_BAD_FIELD;
     }
     int64_t covered = 0;
-    int32_t whole = 0;
+    int64_t whole = 0;
     for (uint32_t at = 0; at < length;) {
         const uint8_t *frame = data + at;
         if (!chained_frame_is_valid(data, frame) || ps_get_i32(frame + 8) != start + covered) {
@@ -275,15 +274,16 @@ int ps_wire_chain(const uint8_t *data, uint32_t length, int32_t term_length, int
         if (start + covered > term_length) {
             return PS_WIRE_BAD_CHAIN;
         }
-        whole += !is_pad && (frame[5] & PS_FLAG_END) != 0;
+        whole += is_pad ? ps_marked_messages((int64_t)ps_get_u64(frame + 24))
+                        : (frame[5] & PS_FLAG_END) != 0;
         at = aligned >= (int64_t)(length - at) ? length : at + (uint32_t)aligned;
     }
     *span = (int32_t)covered;
-    *messages = whole;
+    *messages = whole < INT32_MAX ? (int32_t)whole : INT32_MAX;
     return PS_WIRE_OK;
 }
 
-/* What all frames of a run have in common, and where it goes on. */
+/* Common fields of all frames of a run, and the next offset. */
 typedef struct run {
     uint64_t session; /* bytes 8..16 of a header, but for the term offset */
     uint64_t stream;  /* bytes 16..24: stream and term */
@@ -295,7 +295,7 @@ typedef struct run {
 enum { PS_RUN_KIND_MASK = (int)0xFFFF00FF, PS_RUN_KIND = PS_TYPE_DATA << 16 };
 
 /* The frame at data, whose first 8 bytes are word, with left bytes of its datagram: its aligned
- * length when it goes on with the run, else 0. */
+ * length if it continues the run, else 0. */
 static inline uint32_t step_of(uint64_t word, const uint8_t *data, uint32_t left, run_t *run)
 {
     const uint32_t frame_length = (uint32_t)word;

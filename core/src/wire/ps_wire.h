@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_wire.h: frames on the wire: layout, checks, building (docs/spec/wire-format.md), and our
- * trailers and EXT frames (docs/spec/shared-memory.md, docs/wire-extensions.md).
+ * ps_wire.h: decodes, checks and builds frames (docs/spec/wire-format.md), and penstock's trailers
+ * and EXT frames (docs/wire-extensions.md).
  *
- * All integers little-endian.  Nothing here trusts its input: a datagram of any bytes and any
- * length is safe.  Structures below hold decoded, host-order values; no pointer into the datagram
- * except where said.
- */
+ * All integers on the wire are little-endian. No function trusts its input: a datagram of any bytes
+ * and any length is safe. The structures hold decoded values in host order, and no pointer into the
+ * datagram unless stated. */
 #ifndef PS_WIRE_H
 #define PS_WIRE_H
 
@@ -39,7 +38,7 @@ enum {
     PS_NAME_MAX = 32
 };
 
-/* Why a datagram was dropped; each has a counter name in the metrics. */
+/* Reasons to drop a datagram; the metrics have a counter for each. */
 enum ps_wire_fault {
     PS_WIRE_OK = 0,
     PS_WIRE_SHORT,
@@ -57,12 +56,21 @@ enum ps_wire_fault {
 enum {
     PS_CAP_PENSTOCK = 1,
     PS_CAP_ORDINALS = 2,
-    /* SETUP: tell me of pressure (fc=nak); SM: I do when asked */
+    /* SETUP: requests PRESSURE frames (fc=nak); SM: the receiver sends them on request */
     PS_CAP_PRESSURE = 4,
-    /* SETUP: I take EXT frames of many missing ranges (ps_wire_nak_list.h) */
+    /* SETUP: the sender accepts NAK_LIST frames (ps_wire_nak_list.h) */
     PS_CAP_NAK_LIST = 8,
-    /* Receiver: under NAK-strength control it keeps what is sent a term ahead of consumption. */
-    PS_CAP_KEEPS_TERM = 16
+    /* SM: under NAK-strength control the receiver keeps up to a term of data beyond consumption. */
+    PS_CAP_KEEPS_TERM = 16,
+    /* SETUP: the sender obeys credits and answers CREDIT; SM: the receiver grants credits on
+     * request of its applications */
+    PS_CAP_CREDITS = 32
+};
+
+/* Flags of TLV WITHHOLD. */
+enum {
+    PS_CREDIT_FLAG_FROZEN = 1, /* no message may be admitted */
+    PS_CREDIT_FLAG_ANSWER = 2  /* the receiver waits for a CREDIT frame of this epoch */
 };
 
 /* Flow control, as stated in trailers: the values of ps_flow_control. */
@@ -74,20 +82,24 @@ typedef struct ps_trailer {
     uint64_t daemon_id;
     uint64_t daemon_epoch;
     int64_t ordinal;          /* SETUP: messages before the stated position; -1 absent */
-    int32_t flow_control;     /* SETUP: by whom the sender is held; PS_WIRE_FC_UNKNOWN absent */
-    int64_t group_tag;        /* SETUP: of the receivers that count, when that is TAGGED */
+    int32_t flow_control;     /* SETUP: the sender's flow control; PS_WIRE_FC_UNKNOWN absent */
+    int64_t group_tag;        /* SETUP: tag of the receivers that the sender follows, if TAGGED */
     int64_t credit_limit;     /* SM; -1 absent */
     int64_t released_ordinal; /* SM; -1 absent */
+    uint32_t credit_epoch;    /* SM: valid if credit_messages > 0 */
+    uint32_t credit_messages; /* SM: N, the most messages that are outstanding; 0 absent */
+    uint32_t credit_flags;    /* SM: PS_CREDIT_FLAG_... */
     uint32_t fill_ppm;        /* SM */
-    uint32_t reason;          /* SM: ps_cause of the receiver's own hold, 0 none */
+    uint32_t reason;          /* SM: ps_cause that limits the receiver, 0 none */
     int64_t reason_client;    /* SM: limiting client id */
     int64_t reason_backlog_bytes;
     /* SM: name of the limiting client, and its host; empty when not stated.  Untrusted text without
      * control characters. */
     char client_name[PS_NAME_MAX + 1];
     char host[PS_NAME_MAX + 1];
-    int64_t congestion_window; /* SM: bytes that may be in flight, 0 no such bound */
-    int64_t pacing_rate;       /* SM: bytes a second to pace at, 0 no opinion */
+    int64_t congestion_window; /* SM: congestion window, the bytes that may be in flight; 0: no such
+                                * bound */
+    int64_t pacing_rate;       /* SM: pacing rate in bytes a second, 0: none stated */
     int64_t rtt_ns;            /* SM: smoothed, 0 unknown */
 } ps_trailer_t;
 
@@ -116,7 +128,7 @@ typedef struct ps_err {
     int64_t receiver_id, group_tag;
     int32_t code, text_length;
     uint8_t has_group_tag;
-    const uint8_t *text; /* into datagram */
+    const uint8_t *text; /* points into the datagram */
 } ps_err_t;
 typedef struct ps_rsp_setup {
     int32_t session_id, stream_id, response_session_id;
@@ -129,12 +141,13 @@ typedef struct ps_data {
     uint16_t type;
 } ps_data_t;
 
-/* First check of every datagram (table 1.5.1).  *type gets the frame type.  Returns ps_wire_fault.
- * EXT frames of our own magic pass; others are PS_WIRE_UNKNOWN_TYPE. */
+/* First check of every datagram (docs/spec/wire-format.md section 4, items 1 and 2). *type gets the
+ * frame type. Returns ps_wire_fault. EXT frames with penstock's magic pass; others are
+ * PS_WIRE_UNKNOWN_TYPE. */
 int ps_wire_check(const uint8_t *data, uint32_t length, uint16_t *type);
 
-/* Each decoder: after ps_wire_check said OK and this type.  Returns ps_wire_fault (semantic checks
- * of table 1.5.3 that need no stream state). */
+/* Call a decoder only after ps_wire_check returned PS_WIRE_OK and its type. Returns ps_wire_fault
+ * after the checks of docs/spec/wire-format.md section 4, item 3, that need no stream state. */
 int ps_wire_setup(const uint8_t *data, uint32_t length, ps_setup_t *out);
 int ps_wire_sm(const uint8_t *data, uint32_t length, ps_sm_t *out);
 int ps_wire_nak(const uint8_t *data, uint32_t length, ps_nak_t *out);
@@ -144,23 +157,24 @@ int ps_wire_rsp_setup(const uint8_t *data, uint32_t length, ps_rsp_setup_t *out)
 int ps_wire_data(const uint8_t *data, uint32_t length, ps_data_t *out);
 /* Walks the chain of a DATA/PAD datagram (not a heartbeat) against term_length.  *span gets the
  * bytes of stream it covers (a final PAD counts whole), *messages the frames with the END flag
- * (type DATA). PS_WIRE_BAD_CHAIN / BAD_FIELD when a rule of 1.5.3 is broken.  Bound: length / 32
+ * (type DATA). PS_WIRE_BAD_CHAIN or BAD_FIELD if a rule of item 3 is broken. Bound: length / 32
  * frames. */
 int ps_wire_chain(const uint8_t *data, uint32_t length, int32_t term_length, int32_t *span,
                   int32_t *messages);
 
-/* Datagrams of `segment` bytes back to back, the last perhaps shorter: how many bytes from data on
- * are datagrams of whole DATA frames that follow one another in one term of one session; they
- * cover as many bytes of stream.  *messages as above, of these.  0: already the first is something
- * else (padding, say), perhaps quite valid: ask ps_wire_chain.  Bound: length / 32 frames. */
+/* data holds datagrams of `segment` bytes back to back; the last may be shorter. Returns the bytes
+ * of the leading datagrams that contain whole DATA frames, contiguous in one term of one session.
+ * They cover as many bytes of the stream. *messages: as above, for these datagrams. 0: the first
+ * datagram is something else, for example valid padding; call ps_wire_chain. Bound: length / 32
+ * frames. */
 uint32_t ps_wire_run(const uint8_t *data, uint32_t length, uint32_t segment, int32_t term_length,
                      int32_t *messages);
-/* The same where the first 8 bytes lie elsewhere. */
+/* As ps_wire_run, but the first 8 bytes are in first_word. */
 uint32_t ps_wire_run_from(uint64_t first_word, const uint8_t *data, uint32_t length,
                           uint32_t segment, int32_t term_length, int32_t *messages);
 
-/* Copies what fits of a text into a field of PS_NAME_MAX + 1 bytes, whole characters of UTF-8 only.
- * from need not end: it is read up to that many bytes. */
+/* Copies a text, cut between UTF-8 characters, into a field of PS_NAME_MAX + 1 bytes. `from` needs
+ * no NUL: at most PS_NAME_MAX bytes are read. */
 void ps_name_copy(char *out, const char *from);
 /* Builders write into out (PS_CONTROL_MAX bytes), return the datagram length.  trailer NULL:
  * none. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_wire_fields.h: unaligned little-endian fields, and the bytes of our own trailers and EXT
- * frames (docs/wire-extensions.md).  Private to ps_wire.c and ps_wire_trailer.c; tests may look.
- */
+ * ps_wire_fields.h: loads and stores of unaligned little-endian fields, and the constants of
+ * penstock's trailers and EXT frames (docs/wire-extensions.md). Private to ps_wire*.c and their
+ * tests. */
 #ifndef PS_WIRE_FIELDS_H
 #define PS_WIRE_FIELDS_H
 
@@ -33,6 +33,8 @@ enum ps_tlv_type {
     PS_TLV_FILL = 6,
     PS_TLV_REASON = 7,
     PS_TLV_STRATEGY = 9,
+    PS_TLV_WITHHOLD = 12,
+    PS_TLV_CREDIT_EPOCH = 14,
     PS_TLV_CONGESTION = 17,
     PS_TLV_CLIENT_NAME = 18
 };
@@ -93,9 +95,9 @@ static inline void ps_put_i64(uint8_t *at, int64_t value)
     memcpy(at, &value, sizeof value);
 }
 
-/* "No trailer": capabilities 0, everything unknown. */
+/* Sets `out` to "no trailer": capabilities 0, all fields unknown. */
 void ps_trailer_clear(ps_trailer_t *out);
-/* Reads length bytes behind a frame.  Anything malformed, or not ours, gives the cleared trailer.
+/* Reads the length bytes after a frame. A malformed or foreign trailer gives the cleared trailer.
  * Bound: length / 4 TLVs. */
 void ps_trailer_read(const uint8_t *data, uint32_t length, ps_trailer_t *out);
 /* Write the TLVs that belong to the frame type; return bytes, 0 when trailer is NULL or states no

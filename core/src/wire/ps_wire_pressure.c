@@ -9,7 +9,7 @@
 
 #include "ps_wire_fields.h"
 
-/* More is no measurement: sums and products of these stay far below 2^63. */
+/* Larger values are invalid, so that sums and products stay far below 2^63. */
 #define MOST (INT64_C(1) << 40)
 
 int ps_wire_pressure(const uint8_t *data, uint32_t length, ps_pressure_t *out)

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_wire_pressure.h: the EXT frame PRESSURE: a receiver's queue is too full
- * (docs/wire-extensions.md, docs/flow-control.md).  Sent only to a sender whose SETUP requested it
+ * ps_wire_pressure.h: the EXT frame PRESSURE: a receiver reports that its queue fills
+ * (docs/wire-extensions.md, docs/flow-control.md). Sent only to a sender whose SETUP requested it
  * (PS_CAP_PRESSURE).
  *
  *   EXT header (24)  i64 receiver id, u32 fill in ppm, u8 level 1..4, u8[3] 0,
- *                    i64 round trip in ns (0 unknown), i64 client that is behind (0 unknown),
- *                    i64 unread bytes
+ *                    i64 round trip in ns (0 unknown), i64 id of the client that lags (0 unknown),
+ *                    i64 its unread bytes
  *   longer frames    i64 bytes per second that its slowest reader consumes, i64 cadence of that
- *                    reader in ns, i64 bytes that its last batch left behind, i64 bytes sent beyond
+ *                    reader in ns, i64 bytes unread after its last batch, i64 bytes sent beyond
  *                    half a term (each 0 unknown)
  *
- * Older receivers send the first part only, older senders read it only.
- */
+ * Older receivers send only the first part, and older senders read only the first part. */
 #ifndef PS_WIRE_PRESSURE_H
 #define PS_WIRE_PRESSURE_H
 
@@ -34,7 +33,7 @@ typedef struct ps_wire_pressure {
 /* Reads a PRESSURE after ps_wire_check.  A longer frame is read from its first bytes.  Returns
  * ps_wire_fault. */
 int ps_wire_pressure(const uint8_t *data, uint32_t length, ps_pressure_t *out);
-/* Writes it into out (PS_CONTROL_MAX bytes), returns the datagram's length. */
+/* Writes a PRESSURE into out (PS_CONTROL_MAX bytes). Returns the datagram's length. */
 uint32_t ps_wire_build_pressure(uint8_t *out, const ps_pressure_t *pressure);
 
 #endif

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_wire_trailer.c: what penstock says behind SETUP and SM frames (docs/wire-extensions.md).
+ * ps_wire_trailer.c: trailers after SETUP and SM frames (docs/wire-extensions.md).
  *
  *   0      4    5    6        8
  *   | PSTK | v  | 0  | length | TLV TLV ...          length counts the header
  *   TLV: u16 type, u16 length of value, value
  *
- * A trailer states, it never asks: repeats and losses do no harm.  Bytes we cannot make sense of
- * mean "a plain Aeron peer", never an error of the frame they follow.
- */
+ * A trailer states facts and requests nothing, so repeats and losses do no harm. Invalid bytes mean
+ * "a plain Aeron peer" and never an error of the frame before. */
 #include "ps_assert.h"
 
 #include "ps_cause.h"
@@ -32,7 +31,7 @@ static int64_t ordinal_of(const uint8_t *value)
     return ordinal < 0 ? -1 : ordinal;
 }
 
-/* A terminal that shows the text obeys no byte of it. */
+/* Replaces control characters, so that a terminal can show the text safely. */
 static char printable(uint8_t byte)
 {
     return byte < 0x20 || byte == 0x7f ? '?' : (char)byte;
@@ -68,7 +67,9 @@ static uint32_t needed(uint16_t type)
     case PS_TLV_DAEMON: return 16;
     case PS_TLV_ORDINAL:
     case PS_TLV_CREDIT_LIMIT:
-    case PS_TLV_RELEASED_ORDINAL: return 8;
+    case PS_TLV_RELEASED_ORDINAL:
+    case PS_TLV_CREDIT_EPOCH: return 8;
+    case PS_TLV_WITHHOLD: return 4;
     case PS_TLV_CLIENT_NAME: return NAMES_HEADER;
     case PS_TLV_STRATEGY: return 12;
     case PS_TLV_REASON: return 20;
@@ -77,7 +78,8 @@ static uint32_t needed(uint16_t type)
     }
 }
 
-/* A length beyond the value, or beyond what a name may have: not stated. */
+/* Reads the names. If a length exceeds the value or the limit of a name, the names count as
+ * absent. */
 static void take_names(const uint8_t *value, uint32_t size, ps_trailer_t *out)
 {
     const uint32_t client = value[0];
@@ -118,6 +120,11 @@ static void take(uint16_t type, const uint8_t *value, uint32_t size, ps_trailer_
     case PS_TLV_STRATEGY: take_strategy(value, out); break;
     case PS_TLV_CREDIT_LIMIT: out->credit_limit = ordinal_of(value); break;
     case PS_TLV_RELEASED_ORDINAL: out->released_ordinal = ordinal_of(value); break;
+    case PS_TLV_CREDIT_EPOCH:
+        out->credit_epoch = ps_get_u32(value);
+        out->credit_messages = ps_get_u32(value + 4);
+        break;
+    case PS_TLV_WITHHOLD: out->credit_flags = ps_get_u32(value); break;
     case PS_TLV_FILL:
         out->fill_ppm = ps_get_u32(value);
         out->fill_ppm = out->fill_ppm > 1000000 ? 1000000 : out->fill_ppm;
@@ -265,6 +272,14 @@ uint32_t ps_trailer_write_sm(uint8_t *out, const ps_trailer_t *trailer)
     begin(&cursor, out, trailer);
     tlv_ordinal(&cursor, PS_TLV_CREDIT_LIMIT, trailer->credit_limit);
     tlv_ordinal(&cursor, PS_TLV_RELEASED_ORDINAL, trailer->released_ordinal);
+    if (trailer->credit_messages > 0) {
+        uint8_t *credit = tlv(&cursor, PS_TLV_CREDIT_EPOCH, 8);
+        ps_put_u32(credit, trailer->credit_epoch);
+        ps_put_u32(credit + 4, trailer->credit_messages);
+        if (trailer->credit_flags != 0) {
+            tlv_u32(&cursor, PS_TLV_WITHHOLD, trailer->credit_flags);
+        }
+    }
     tlv_u32(&cursor, PS_TLV_FILL, trailer->fill_ppm);
     if (trailer->reason != PS_CAUSE_NONE) {
         uint8_t *reason = tlv(&cursor, PS_TLV_REASON, 20);

@@ -23,7 +23,7 @@ class Operation:
 
 @attrs.frozen(kw_only=True)
 class ActionError:
-    """Why an action failed: a control-protocol error code and one sentence."""
+    """Reason of a failed action: a control-protocol error code and one sentence."""
 
     code: str
     message: str

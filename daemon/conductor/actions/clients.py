@@ -34,7 +34,7 @@ class PublishEvent(Action):
 
 @attrs.frozen(kw_only=True)
 class Record(Action):
-    """A change of the registry, for the next daemon; ``fields`` None: the key is gone."""
+    """A change of the registry, for the next daemon; ``fields`` None: the key was removed."""
 
     kind: str
     key: tuple[int, ...]
@@ -58,14 +58,14 @@ class RefuseLease(Action):
 
 @attrs.frozen(kw_only=True)
 class ForgetClient(Action):
-    """The client's identity and lease are no longer known."""
+    """Forget the client's identity and lease."""
 
     client_id: int
 
 
 @attrs.frozen(kw_only=True)
 class Answer(Action):
-    """The reply to a request that came without a lease."""
+    """The reply to a request without a lease."""
 
     request_id: int
     message: Any                        # a Message, or a Located

@@ -11,7 +11,7 @@ from penstock.daemon.conductor.actions.base import Action
 
 @attrs.frozen(kw_only=True)
 class ReadCongestion(Action):
-    """Result: CongestionView, with what is stated here in it."""
+    """Result: CongestionView, with the values of this action in it."""
 
     image_id: int
     session_id: int

@@ -58,4 +58,4 @@ class AllocateSlot(Action):
 class FreeSlot(Action):
     kind: SlotKind
     index: int
-    object_id: int = 0          # only while it is this one's; 0: whosever it is
+    object_id: int = 0          # only if this client owns it; 0: in any case

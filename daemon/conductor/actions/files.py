@@ -31,7 +31,7 @@ class ReserveTerm(Action):
 
 @attrs.frozen(kw_only=True)
 class ReleaseLog(Action):
-    """Release the memory of a log's terms, but for those between two positions."""
+    """Release the memory of a log's terms, except those between two positions."""
 
     path: str
     term_length: int
@@ -50,6 +50,7 @@ class LogError(Action):
     """A line for the distinct error log."""
 
     text: str
+    stranger: bool = False              # a datagram caused it
 
 
 @attrs.frozen(kw_only=True)
@@ -60,3 +61,4 @@ class ReportLoss(Action):
     stream_id: int
     channel: str
     source: str
+    settled: bool                       # the stream has lived for a minute

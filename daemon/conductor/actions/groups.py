@@ -11,7 +11,7 @@ from penstock.daemon.conductor.actions.base import Action
 
 @attrs.frozen(kw_only=True)
 class LogView:
-    """A log at one moment, as a group sees it."""
+    """State of a group's log at one moment."""
 
     committed: int
     end_position: int
@@ -20,8 +20,8 @@ class LogView:
 
 @attrs.frozen(kw_only=True)
 class ViewLog(Action):
-    """Result: LogView.  Without ``end_counter_id`` (-1) the log is walked to its end, from where
-    the last walk ended; a ``slot`` of -1 has no times."""
+    """Result: LogView. Without ``end_counter_id`` (-1) the executor walks the log to its end, from
+    the end of the last walk. Without ``slot`` (-1) there are no times."""
 
     log_id: int
     path: str
@@ -33,7 +33,8 @@ class ViewLog(Action):
 
 @attrs.frozen(kw_only=True)
 class OldestPosition(Action):
-    """Result: int, the first frame of a publication's log that is not about to be cleaned."""
+    """Result: int, the position of the first frame of a publication's log that the sender will not
+    zero soon."""
 
     slot: int
     start_position: int

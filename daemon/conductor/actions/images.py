@@ -40,7 +40,7 @@ class FitRecvBuffer(Action):
 
 @attrs.frozen(kw_only=True)
 class RemoveRecvDestination(Action):
-    """Asks the receiver to read the socket no more; PS_EV_RELEASED follows."""
+    """Request the receiver to stop reading the socket; PS_EV_RELEASED follows."""
 
     endpoint_id: int
     destination_id: int
@@ -137,8 +137,9 @@ class ImageReserved(Action):
 
 
 @attrs.frozen(kw_only=True)
-class GiveUpImage(Action):
-    """Ask the receiver to release the terms that are not in use; PS_EV_TERMS_RELEASED follows."""
+class ReleaseImageTerms(Action):
+    """Request the receiver to release the terms that are not in use; PS_EV_TERMS_RELEASED
+    follows."""
 
     image_id: int
     least_terms: int

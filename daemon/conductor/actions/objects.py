@@ -11,7 +11,7 @@ from penstock.daemon.conductor.actions.base import Action
 
 @attrs.frozen(kw_only=True)
 class RemoveObject(Action):
-    """Asks the owning agent to let go; PS_EV_RELEASED follows."""
+    """Request the owning agent to release the object; PS_EV_RELEASED follows."""
 
     kind: ObjectKind
     object_id: int

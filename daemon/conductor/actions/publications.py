@@ -18,7 +18,7 @@ from penstock.daemon.conductor.actions.base import Action
 
 @attrs.frozen(kw_only=True)
 class OpenSendEndpoint(Action):
-    """Result: Address, what it is bound to."""
+    """Open a send endpoint. The result is the Address to which its socket is bound."""
 
     params: SendEndpointParams
 
@@ -103,8 +103,8 @@ class PublicationReserved(Action):
 
 
 @attrs.frozen(kw_only=True)
-class GiveUpPublication(Action):
-    """Ask the sender to release the terms that are not in use; PS_EV_TERMS_RELEASED follows."""
+class ReleasePublicationTerms(Action):
+    """Request the sender to release the terms that are not in use; PS_EV_TERMS_RELEASED follows."""
 
     publication_id: int
     least_terms: int

@@ -12,7 +12,7 @@ from penstock.daemon.conductor.actions import Action
 @attrs.frozen(kw_only=True)
 class ViewTimes(Action):
     """Result: tuple of (position, epoch ns), ascending: when a log reached the positions of
-    [start, end).  The last is at ``end`` or behind it."""
+    [start, end). The last position is ``end`` or above."""
 
     kind: SlotKind
     slot: int

@@ -96,7 +96,7 @@ def channel_counter(
 def local_address_counter(
     *, name: str, registration_id: int, status_counter_id: int, address: Address
 ) -> AllocateCounter:
-    """Tells where a channel is bound; found by scanning for the status counter's id."""
+    """Counter with the bound address of a channel; tools find it by the status counter's id."""
     text = _cut(str(address), _ADDRESS_BYTES)
     return AllocateCounter(
         type_id=int(CounterType.LOCAL_ADDRESS),

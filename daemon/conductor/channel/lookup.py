@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From channel texts to socket addresses: names, interfaces, and what identifies an endpoint.
+"""Find the socket addresses of a channel, and the key that identifies its endpoint.
 
 Two channels share sockets when their *key* is equal: the resolved addresses and the mode.  Port 0,
 and an endpoint without any address, are never shared except by tag.
@@ -34,7 +34,7 @@ class SendAddressing:
     key: Hashable                       # None: never shared by address
     data: SocketParams
     control: SocketParams | None = None
-    peer: uri.Address | None = None        # a name to be resolved again when silent
+    peer: uri.Address | None = None        # a name to resolve again when the peer is silent
     peer_address: Address | None = None
     multicast: bool = False
     mode: str = ""
@@ -93,7 +93,7 @@ def _choose(spec: uri.Interface | None, *, family: int, multicast: bool) -> Saga
 
 
 def _local(spec: uri.Interface | None, family: int) -> Saga[Address]:
-    """Where a unicast sender binds."""
+    """Return the address to which a unicast sender binds."""
     if spec is None:
         return wildcard(family)
     if is_wildcard(spec):
@@ -103,10 +103,17 @@ def _local(spec: uri.Interface | None, family: int) -> Saga[Address]:
 
 
 def _check_interface(spec: uri.Interface | None, family: int) -> Saga[None]:
-    """Refuse an interface that this host does not have where the socket binds to another address:
-    it would be ignored otherwise."""
+    """Refuse an interface that this host does not have, even if the socket binds to another
+    address."""
     if spec is not None and not is_wildcard(spec):
         yield from _choose(spec, family=family, multicast=False)
+
+
+def check_interface(plan: EndpointPlan) -> Saga[None]:
+    """Refuse an interface that this host does not have, of a channel that opens no socket itself:
+    its tag names another, or its destinations come later."""
+    spec = plan.interface
+    yield from _check_interface(spec, 6 if spec is not None and spec.ipv6 else 4)
 
 
 def _control_of(group: Address) -> Address:
@@ -120,18 +127,24 @@ def _ttl(plan: EndpointPlan, settings: ConductorSettings) -> int:
     return min(plan.ttl or settings.multicast_ttl, 255)
 
 
-def send_addressing(plan: EndpointPlan, settings: ConductorSettings) -> Saga[SendAddressing]:
-    """Sockets for a network publication."""
-    low, high = settings.sender_port_range
-    base = SocketParams(
+def _socket(
+    plan: EndpointPlan, settings: ConductorSettings, ports: tuple[int, int]
+) -> SocketParams:
+    """What both sides' sockets have of the channel and of the settings."""
+    low, high = ports
+    return SocketParams(
         bind=wildcard(4),
         multicast_ttl=_ttl(plan, settings),
         sndbuf_bytes=settings.sndbuf_bytes if plan.sndbuf_bytes is None else plan.sndbuf_bytes,
         rcvbuf_bytes=settings.rcvbuf_bytes if plan.rcvbuf_bytes is None else plan.rcvbuf_bytes,
         port_low=low,
         port_high=high,
-        gso=settings.gso,
     )
+
+
+def send_addressing(plan: EndpointPlan, settings: ConductorSettings) -> Saga[SendAddressing]:
+    """Sockets for a network publication."""
+    base = attrs.evolve(_socket(plan, settings, settings.sender_port_range), gso=settings.gso)
     if plan.control_mode:
         return (yield from _mdc_addressing(plan, base))
     if plan.endpoint is None:
@@ -198,16 +211,7 @@ def _group_send_addressing(
 
 def recv_addressing(plan: EndpointPlan, settings: ConductorSettings) -> Saga[RecvAddressing]:
     """The socket for a network subscription or one destination of it."""
-    low, high = settings.receiver_port_range
-    base = SocketParams(
-        bind=wildcard(4),
-        multicast_ttl=_ttl(plan, settings),
-        sndbuf_bytes=settings.sndbuf_bytes if plan.sndbuf_bytes is None else plan.sndbuf_bytes,
-        rcvbuf_bytes=settings.rcvbuf_bytes if plan.rcvbuf_bytes is None else plan.rcvbuf_bytes,
-        port_low=low,
-        port_high=high,
-        gro=settings.gro,
-    )
+    base = attrs.evolve(_socket(plan, settings, settings.receiver_port_range), gro=settings.gro)
     if plan.endpoint is None and plan.control is None:
         raise Refused(
             "invalid_channel", f"{plan.channel}: a subscription needs endpoint, control or tags"

@@ -10,6 +10,7 @@ import attrs
 
 from penstock.config import uri
 from penstock.core.driver_types import CongestionControl
+from penstock.daemon.conductor.channel.credits import with_credits
 from penstock.daemon.conductor.saga import Refused
 from penstock.daemon.conductor.settings import MIB, ConductorSettings
 
@@ -82,6 +83,12 @@ class PublicationPlan:
     sparse: bool = True
     flow_control: uri.FlowControl | None = None     # None: by media
     rate: uri.Rate = attrs.field(factory=uri.Rate)
+    policy: str = ""                    # when the log is full; "": as Aeron
+    low_watermark_bytes: int = 0        # under a policy
+    priority: int | None = None         # None: by recency, if auto_priority
+    auto_priority: bool = True
+    never_throttle: bool = False
+    credit_weight: int = 0              # in the division of a local reader's credits; 0: by rule
     tethering: Tethering
     send_timestamp_offset: int | None = None
     given: frozenset[str] = frozenset()
@@ -99,6 +106,13 @@ class SubscriptionPlan:
     reliable: bool = True
     sparse: bool = True
     receiver_window: int
+    window_stated: bool = False
+    credits: int = 0                    # messages that it grants at once; 0: it grants none
+    credit_burst: int = 0               # while nothing is outstanding; 0: as credits
+    credit_auto: bool = False           # credits is the first value; the daemon measures
+    credit_message_bytes: int = 0       # that a credit has room for; 0: one frame
+    credit_policy: str = ""
+    credits_required: bool = False
     congestion_control: uri.CongestionControl
     nak_delay_ns: int = -1
     group: bool | None = None           # None: as the channel and the SETUP say
@@ -147,6 +161,10 @@ def publication_plan(
             "so-sndbuf or choose a smaller mtu",
         )
     session = parsed.session_id
+    window_bytes = _depth(
+        parsed, channel, _publication_window(parsed, channel, term_length, mtu, settings), settings
+    )
+    policy, low_watermark_bytes = _policy(parsed, channel, window_bytes, settings)
     return PublicationPlan(
         address=_endpoint_plan(parsed, channel),
         is_ipc=ipc,
@@ -159,7 +177,7 @@ def publication_plan(
         term_id=parsed.term_id,
         term_offset=parsed.term_offset,
         linger_ns=settings.linger_ns if parsed.linger_ns is None else parsed.linger_ns,
-        window_bytes=_publication_window(parsed, channel, term_length, mtu, settings),
+        window_bytes=window_bytes,
         max_resend=settings.max_resend if parsed.max_resend is None else parsed.max_resend,
         signal_eos=parsed.eos is not False,
         spies_simulate_connection=(
@@ -168,6 +186,14 @@ def publication_plan(
         sparse=settings.sparse if parsed.sparse is None else parsed.sparse,
         flow_control=parsed.fc,
         rate=parsed.ps_rate or uri.Rate(),
+        policy=policy,
+        low_watermark_bytes=low_watermark_bytes,
+        priority=parsed.ps_priority,
+        auto_priority=(
+            settings.auto_priority if parsed.ps_auto_priority is None else parsed.ps_auto_priority
+        ),
+        never_throttle=parsed.ps_never_throttle is True,
+        credit_weight=parsed.ps_credit_weight or 0,
         tethering=_tethering(parsed, settings),
         send_timestamp_offset=parsed.channel_snd_ts_offset,
         given=frozenset(parsed.given()),
@@ -183,13 +209,14 @@ def subscription_plan(
     except uri.ChannelError as error:
         raise Refused("invalid_channel", str(error)) from error
     group = {uri.Group.TRUE: True, uri.Group.FALSE: False}
-    return SubscriptionPlan(
+    plan = SubscriptionPlan(
         address=_endpoint_plan(parsed, channel),
         kind="spy" if parsed.spy else ("ipc" if parsed.is_ipc else "udp"),
         session_id=parsed.session_id if isinstance(parsed.session_id, int) else None,
         reliable=settings.reliable if parsed.reliable is None else parsed.reliable,
         sparse=settings.sparse if parsed.sparse is None else parsed.sparse,
         receiver_window=settings.receiver_window if parsed.rcv_wnd is None else parsed.rcv_wnd,
+        window_stated=parsed.rcv_wnd is not None,
         congestion_control=congestion_plan(parsed.cc, settings),
         nak_delay_ns=-1 if parsed.nak_delay_ns is None else parsed.nak_delay_ns,
         group=None if parsed.group is None else group.get(parsed.group),
@@ -200,14 +227,20 @@ def subscription_plan(
         media_timestamp_offset=parsed.media_rcv_ts_offset,
         channel_timestamp_offset=parsed.channel_rcv_ts_offset,
     )
+    return with_credits(parsed, channel, settings, plan)
 
 
 def group_subscription_plan(
     parsed: uri.ChannelUri, channel: str, settings: ConductorSettings
 ) -> SubscriptionPlan:
     """Plan a consumer group's subscription on this channel. The sender waits for it, and it
-    requests the largest window that the log allows unless the channel states one."""
-    plan = subscription_plan(parsed, channel, settings)
+    requests the largest window that the log allows unless the channel states one. It grants no
+    credits: its acknowledgements move the window."""
+    parsed = attrs.evolve(
+        parsed, ps_credits=None, ps_credit_burst=None, ps_max_message=None, ps_credit_policy=None,
+        ps_credits_required=None,
+    )
+    plan = subscription_plan(parsed, channel, attrs.evolve(settings, default_credits=""))
     window = _LARGEST_WINDOW if parsed.rcv_wnd is None else plan.receiver_window
     return attrs.evolve(plan, tether=True, receiver_window=window)
 
@@ -265,6 +298,39 @@ def _publication_window(
             "larger term-length or a smaller mtu",
         )
     return window
+
+
+def _depth(
+    parsed: uri.ChannelUri, channel: str, window_bytes: int, settings: ConductorSettings
+) -> int:
+    """The window, or the depth within it: bytes that publishers may be ahead."""
+    if parsed.ps_depth is None:
+        return min(window_bytes, settings.default_depth or window_bytes)
+    if parsed.ps_depth > window_bytes:
+        raise Refused(
+            "invalid_channel",
+            f"{channel}: ps-depth={parsed.ps_depth} exceeds the publication window of "
+            f"{window_bytes} bytes (pub-wnd; half a term at most, on IPC a term): choose a larger "
+            "term-length or a smaller depth",
+        )
+    return parsed.ps_depth
+
+
+def _policy(
+    parsed: uri.ChannelUri, channel: str, window_bytes: int, settings: ConductorSettings
+) -> tuple[str, int]:
+    """The policy, "" for none, and its low watermark in bytes."""
+    policy = parsed.ps_policy or settings.default_policy
+    ratio = parsed.ps_low_watermark or settings.low_watermark_ratio
+    if not policy and (parsed.ps_depth is not None or settings.default_depth or ratio):
+        policy = "block"
+    if policy == "rate_limit" and parsed.ps_rate is None:
+        raise Refused(
+            "invalid_channel",
+            f"{channel}: backpressure.default_policy = rate_limit needs ps-rate, which is missing: "
+            "state a rate, or ps-policy=block",
+        )
+    return policy, max(1, int(window_bytes * (ratio or 0.5))) if policy else 0
 
 
 def _tethering(parsed: uri.ChannelUri, settings: ConductorSettings) -> Tethering:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fill in what a channel leaves open, by ``[[stream]]`` rules and by media: the flow control that
-applies.
+"""Choose the flow control of a channel that does not state one, by ``[[stream]]`` rules, then by
+media.
 
-A rule fills in what the channel does not say; the channel's own parameters win.  The first rule
-that matches counts."""
+A rule sets only parameters that the channel does not state. The first rule that matches applies."""
 
 from __future__ import annotations
 
@@ -27,18 +26,19 @@ _KINDS: Final = {
     "preferred": FlowControl.TAGGED,
     "nak": FlowControl.NAK,
 }
-#: What a rule or a class may say of late strategies.
+#: Values of ``on_late``, in a rule or in a strategy's class.
 LATE_WORDS: Final = ("hold", "max", "min")
-_ONE_RECEIVER: Final = ("nak",)         # beside py: strategies that make sense without a group
+# strategies that channels without a group can have, in addition to py:
+_ONE_RECEIVER: Final = ("nak",)
 
 
 def concerns(rule: StreamRule, parsed: uri.ChannelUri, stream_id: int) -> bool:
-    """Whether the rule matches this channel and stream, whatever its session and term length."""
+    """Return whether the rule matches this channel and stream, ignoring session and term length."""
     return fnmatchcase(str(parsed), rule.channel) and rule.stream_id in (None, stream_id)
 
 
 def matches(rule: StreamRule, parsed: uri.ChannelUri, stream_id: int, default_term: int) -> bool:
-    """Does the rule speak of this channel and stream?"""
+    """Return whether the rule matches this channel and stream."""
     term = default_term if parsed.term_length is None else parsed.term_length
     return (
         concerns(rule, parsed, stream_id)
@@ -69,7 +69,8 @@ def apply(
 def on_late(
     parsed: uri.ChannelUri, stream_id: int, settings: ConductorSettings, strategy: object
 ) -> StrategyLate:
-    """Return what applies while a strategy in Python is late: by rule, by its class, or ``hold``.
+    """Return the rule for a late strategy in Python: from a ``[[stream]]`` rule, its class, or
+    ``hold``.
 
     :param strategy: the object; its class was checked when it was made.
     """
@@ -87,7 +88,7 @@ def _check(
     parsed: uri.ChannelUri, found: uri.ChannelUri, number: int, settings: ConductorSettings, *,
     publication: bool,
 ) -> None:
-    """A refusal that the rule is to blame for, says so."""
+    """Check the channel; a refusal that a rule causes names the rule."""
     make_plan = publication_plan if publication else subscription_plan
     added = {key: value for key, value in found.given().items() if key not in parsed.given()}
     try:
@@ -113,17 +114,25 @@ def _filled(
         found["fc"] = _flow_control_for(parsed, rule)
         found["pub_wnd"] = rule.window_bytes or None
         found["ps_rate"] = uri.read_rate("rate", rule.rate) if rule.rate else None
+        found["ps_policy"] = uri.read_policy("policy", rule.policy) if rule.policy else None
+        found["ps_depth"] = rule.queue_depth or None
+        found["ps_low_watermark"] = rule.low_watermark_ratio or None
+        found["ps_priority"] = rule.priority
     else:
         if rule.congestion_control and not parsed.is_ipc:
             found["cc"] = uri.read_congestion_control("cc", rule.congestion_control)
         found["rcv_wnd"] = rule.receiver_window_bytes or None
+        if rule.credits:
+            found["ps_credits"] = uri.read_credits("credits", rule.credits)
+        if rule.credit_policy and (rule.credits or parsed.ps_credits is not None):
+            found["ps_credit_policy"] = uri.read_credit_policy("credit_policy", rule.credit_policy)
     given = {key: value for key, value in found.items()
              if value is not None and getattr(parsed, key) is None}
     return attrs.evolve(parsed, **given)
 
 
 def _flow_control_for(parsed: uri.ChannelUri, rule: StreamRule) -> uri.FlowControl | None:
-    """The rule's flow control, where the channel leaves a choice of that kind."""
+    """Return the rule's flow control if the channel's type allows it."""
     chosen = _read_flow_control(rule.flow_control)
     if chosen is None or chosen.strategy in _ONE_RECEIVER:
         return chosen
@@ -135,7 +144,7 @@ def _flow_control_for(parsed: uri.ChannelUri, rule: StreamRule) -> uri.FlowContr
     )
     if alone and not chosen.strategy.startswith("py:"):
         return None
-    return attrs.evolve(chosen, by_rule=True)       # a name may yet turn out to be one receiver
+    return attrs.evolve(chosen, by_rule=True)       # a host name may resolve to a unicast address
 
 
 def _read_flow_control(text: str) -> uri.FlowControl | None:
@@ -161,7 +170,7 @@ def _kind_of(given: uri.FlowControl) -> FlowControl:
 
 
 def custom_names(given: uri.FlowControl | None, settings: ConductorSettings) -> tuple[str, ...]:
-    """The strategies in Python that a network publication may get: its own, or the defaults."""
+    """Return the Python strategies that a network publication may get: its own, or the defaults."""
     choices = [given] if given is not None else [
         _read_flow_control(text)
         for text in (settings.multicast_flow_control, settings.unicast_flow_control)
@@ -173,7 +182,7 @@ def custom_names(given: uri.FlowControl | None, settings: ConductorSettings) -> 
 
 @attrs.frozen(kw_only=True)
 class Choice:
-    """The flow control of a publication, as the data plane is told."""
+    """The flow control of a publication for the data plane."""
 
     kind: FlowControl
     strategy: str                       # as written, for status and custom strategies
@@ -187,7 +196,7 @@ def choose(
     given: uri.FlowControl | None, channel: str, settings: ConductorSettings, *,
     group: bool, ipc: bool,
 ) -> Choice:
-    """The strategy for a channel; a contradiction is refused."""
+    """Return the strategy for a channel; refuse a contradiction."""
     default = settings.multicast_flow_control if group else settings.unicast_flow_control
     if ipc:
         default = "unicast"

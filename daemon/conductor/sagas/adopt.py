@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes over what a dead daemon had registered (docs/decisions/0030).
+"""Adopt the registrations of a dead daemon (docs/decisions/0030).
 
-Everything is made again with its old ids, counters, slots, addresses and logs, so that clients and
-remote hosts see nothing but a pause. Objects that cannot be made again are left out. Their client
-is notified when it returns, and adds them again. Images come before interest, so that their
-sessions are known when the first datagram arrives.
+The conductor makes all objects again with their old ids, counters, slots, addresses and logs, so
+that clients and remote hosts notice only a pause. Objects that cannot be made again are left out.
+Their client is notified when it returns, and adds them again. Images come before interest, so that
+their sessions are known when the first datagram arrives.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _OVER = (PublicationState.CLOSING.value, PublicationState.DONE.value)
 
 
 def adopt(state: State, records: Registrations, dead: frozenset[int]) -> Saga[None]:
-    """Make everything again, in the order of dependence; then release what is not used."""
+    """Make all objects again, in the order of dependence; then release unused resources."""
     yield EXCLUSIVE
     makers = {
         "client": _client,
@@ -120,12 +120,12 @@ def adopt(state: State, records: Registrations, dead: frozenset[int]) -> Saga[No
 
 
 def _let_go(state: State) -> None:
-    """What its owners had left already goes on towards its end."""
+    """Continue to end the objects that their owners had already left."""
     for publication in list(state.publications.values()):
         if not publication.links:
             publications.orphan(state, publication)
     for image in list(state.images.values()):
-        if not image.subscribers:           # its log goes once the receiver has let go of it
+        if not image.subscribers:           # its log is deleted after the receiver has released it
             image.state = ImageState.DONE
             image.endpoint.images.pop((image.stream_id, image.session_id), None)
             state.emit(RemoveObject(kind=ObjectKind.IMAGE, object_id=image.id))
@@ -137,7 +137,7 @@ def _let_go(state: State) -> None:
 
 
 def _await_clients(state: State, dead: frozenset[int]) -> None:
-    """Clients known dead go at once, those that do not come back in time go then."""
+    """Remove clients that are known to be dead at once, and others that do not return in time."""
 
     def lose(client: Client) -> None:
         if client.alive and not client.attached:
@@ -147,10 +147,11 @@ def _await_clients(state: State, dead: frozenset[int]) -> None:
     for client in list(state.clients.values()):
         if client.group_id:
             continue
-        if client.id in dead:
+        if client.id in dead and not client.linger_ns:
             lose(client)
         else:
-            deadline_ns = state.now_ns + state.settings.reattach_timeout_ns
+            wait_ns = max(client.linger_ns, state.settings.reattach_timeout_ns)
+            deadline_ns = state.now_ns + wait_ns
             state.timers.at(deadline_ns, partial(lose, client))
 
 
@@ -188,7 +189,7 @@ def _rescued(
     state: State, subscription: Subscription, log_id: int, link: Mapping[str, Any],
     records: Registrations,
 ) -> Saga[bool]:
-    """What a group had not read of a stream that could not be adopted stays readable."""
+    """Keep the unread data of a group readable if its stream could not be adopted."""
     group = state.groups.get(subscription.client.group_id)
     source = records.get(("image", (log_id,))) or records.get(("publication", (log_id,)))
     if group is None or source is None:
@@ -256,7 +257,8 @@ def _recv_endpoint(
 
 
 def _settle_log(state: State, log: LogFile) -> None:
-    """What was under way at the death: terms that were given up may still be there."""
+    """Settle operations that were in progress at the death: released terms may still have
+    memory."""
     log.settle()
     if not log.is_whole and log.reserved_terms < TERMS:
         state.emit(
@@ -276,7 +278,7 @@ def _publication(
     endpoint_id = values.pop("endpoint_id")
     if life in _OVER or end_reason == "revoked" or values["end_confirmed"]:
         erase(state, "publication", *key)
-        return                          # everything of it was sent and confirmed, or given up
+        return                          # all its data was sent and confirmed, or abandoned
     endpoint = state.send_endpoints.get(endpoint_id)
     if endpoint is None and endpoint_id:
         raise Refused("no_interface", "its channel could not be opened")
@@ -327,6 +329,7 @@ def _subscription(
         id=key[0], client=client, stream_id=fields["stream_id"], endpoint=endpoint,
         plan=plan_of(state, client, fields["channel"], fields["stream_id"]),
         spy_key=fields["spy_key"], spy_tag=fields["spy_tag"],
+        withheld=fields["withheld"],
     )
     state.subscriptions[subscription.id] = subscription
     client.subscriptions[subscription.id] = subscription
@@ -343,7 +346,9 @@ def _image(
     endpoint = state.recv_endpoints.get(values.pop("endpoint_id"))
     if endpoint is None:
         raise Refused("no_interface", "its channel could not be opened")
-    image = Image(id=key[0], endpoint=endpoint, established=True, **values)
+    image = Image(
+        id=key[0], endpoint=endpoint, established=True, established_ns=state.now_ns, **values
+    )
     _settle_log(state, image.log)
     slowest = -1
     for (kind, link_key), link in records.items():
@@ -375,17 +380,17 @@ def _link(
     subscription = state.subscriptions.get(key[0])
     source = state.images.get(key[1]) or state.publications.get(key[1])
     if subscription is None:
-        raise Refused("unknown_registration", "what it links has gone")
+        raise Refused("unknown_registration", "the object that it refers to has gone")
     group = state.groups.get(subscription.client.group_id)
     if group is not None and key[1] in group.retained:
-        erase(state, "link", *key)      # it died between the two records of a stream's end
+        erase(state, "link", *key)      # the daemon died between the two records of a stream's end
         return
     if source is None and (yield from _rescued(state, subscription, key[1], fields, records)):
         erase(state, "link", *key)
         return
     if source is None:
-        raise Refused("unknown_registration", "what it links has gone")
-    if fields["resting"]:               # it had been told to come back later: that is now
+        raise Refused("unknown_registration", "the object that it refers to has gone")
+    if fields["resting"]:               # it was to join again later: it joins now
         erase(state, "link", *key)
         if isinstance(source, Image):
             yield from link_image(state, subscription, source)
@@ -396,6 +401,7 @@ def _link(
     link = SubscriberLink(subscription=subscription, source=source, **fields)
     params = SubscriberParams(
         position_counter_id=link.counter_id, slot=link.slot, client_slot=subscription.client.slot,
+        credits=plan.credits, credit_burst=plan.credit_burst, frozen=subscription.withheld,
         tether=plan.tether, rejoin=plan.rejoin,
     )
     if isinstance(source, Image):
@@ -411,23 +417,23 @@ def _link(
 
 
 def sources(state: State) -> list[Publication | Image]:
-    """Everything in the data plane that has a log."""
+    """Return all objects of the data plane that have a log."""
     return [*state.publications.values(), *state.images.values()]
 
 
 def kept_logs(state: State) -> list[Retained]:
-    """Logs of ended streams that groups retain."""
+    """Return the logs of ended streams that groups retain."""
     return [kept for group in state.groups.values() for kept in group.retained.values()]
 
 
 def logs_in_use(state: State) -> set[str]:
-    """The files of both."""
+    """Return the files of both kinds of logs."""
     logs = {source.log.path for source in sources(state)}
     return logs | {kept.log.path for kept in kept_logs(state)}
 
 
 def counters_in_use(state: State) -> set[int]:
-    """Ids of the counters that belong to something registered."""
+    """Return the ids of counters of registered objects."""
     used: set[int] = set()
     for client in state.clients.values():
         used.update(client.counters.values())
@@ -445,7 +451,7 @@ def counters_in_use(state: State) -> set[int]:
 
 
 def slots_in_use(state: State) -> set[tuple[SlotKind, int]]:
-    """Slots of penstock.dat that belong to something registered."""
+    """Return the slots of penstock.dat of registered objects."""
     used = {(SlotKind.CLIENT, client.slot) for client in state.clients.values()}
     for publication in state.publications.values():
         used.add((SlotKind.PUBLICATION, publication.slot))

@@ -28,6 +28,7 @@ from penstock.config.protocol.control import (
     Resume,
     Resumed,
     SubscriptionResumed,
+    WithholdCredits,
 )
 from penstock.core.driver_types import SlotKind, SystemCounter
 from penstock.daemon.conductor.actions import (
@@ -44,6 +45,7 @@ from penstock.daemon.conductor.actions import (
     Reply,
 )
 from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga
+from penstock.daemon.conductor.sagas import credits as credits_of
 from penstock.daemon.conductor.sagas import publications, recv_endpoints, send_endpoints
 from penstock.daemon.conductor.sagas.linking import announce, unlink, wants_publication, withdraw
 from penstock.daemon.conductor.sagas.subscriptions import add_subscription, remove_subscription
@@ -61,8 +63,7 @@ from penstock.daemon.conductor.state.state import State
 
 @attrs.frozen(kw_only=True)
 class LeasePeer:
-    """Process that requests a lease, as the kernel identifies it, and the token for a new
-    client."""
+    """A process that requests a lease, identified by the kernel, and the token for a new client."""
 
     pid: int
     uid: int
@@ -73,7 +74,8 @@ class LeasePeer:
 def grant_lease(
     state: State, connection_id: int, request: LeaseRequest, peer: LeasePeer
 ) -> Saga[None]:
-    """A new client: an id and a slot in penstock.dat.  Or one of a dead daemon that comes back."""
+    """Grant a lease: to a new client with a new id and slot, or to a returning client of a dead
+    daemon."""
     known = _returning(state, request, peer)
     if known is not None:
         _take_back(state, connection_id, known, peer)
@@ -88,7 +90,7 @@ def grant_lease(
         return
     client = Client(
         id=client_id, slot=slot, name=request.name, pid=peer.pid, uid=peer.uid, token=peer.token,
-        started=peer.started,
+        started=peer.started, linger_ns=request.linger_ns,
     )
     state.clients[client_id] = client
     note_client(state, client)
@@ -109,9 +111,15 @@ def _grant(state: State, connection_id: int, client: Client) -> None:
 
 
 def _returning(state: State, request: LeaseRequest, peer: LeasePeer) -> Client | None:
-    """The adopted client that proves to be the one that asks."""
+    """Return the client whose token the caller knows, if it waits for its process to return.
+
+    A client that lingers may still count as attached: its next process can be faster than the news
+    that the connection of the last one has closed.
+    """
     client = state.clients.get(request.client_id)
-    if client is None or client.attached or not client.alive or client.uid != peer.uid:
+    if client is None or not client.alive or client.uid != peer.uid:
+        return None
+    if client.attached and not client.linger_ns:
         return None
     same = bool(client.token) and hmac.compare_digest(client.token, request.token)
     return client if same else None
@@ -125,8 +133,27 @@ def _take_back(state: State, connection_id: int, client: Client, peer: LeasePeer
     state.event("client_returned", client_id=client.id, pid=client.pid, name=client.name)
 
 
+def await_return(state: State, client: Client) -> None:
+    """Keep the objects of a client whose process has ended until another process takes it back."""
+    client.attached = False
+    client.lost += 1
+    lost = client.lost
+    state.emit(ForgetClient(client_id=client.id))
+    state.event(
+        "client_lingers", client_id=client.id, pid=client.pid, name=client.name,
+        linger_ns=client.linger_ns,
+    )
+
+    def elapsed() -> None:
+        if client.alive and not client.attached and client.lost == lost:
+            client.alive = False
+            state.runner.start(lose_client(state, client), lambda value, error: None)
+
+    state.timers.at(state.now_ns + client.linger_ns, elapsed)
+
+
 def lose_client(state: State, client: Client) -> Saga[None]:
-    """Everything that a dead client had goes; what it left half-written is padded over."""
+    """Remove all objects of a dead client; pad over its open claims."""
     yield EXCLUSIVE
     for registration_id in list(client.publications):
         publications.detach(state, client, registration_id, died=True)
@@ -149,7 +176,7 @@ def lose_client(state: State, client: Client) -> Saga[None]:
 
 
 def enqueue(state: State, client: Client, correlation_id: int, message: Message) -> None:
-    """Takes a command; the client's earlier ones are answered first."""
+    """Queue a command; the client's earlier commands are answered first."""
     if len(client.commands) >= state.settings.max_queued_commands:
         refusal = Failure(
             code="limit",
@@ -219,6 +246,9 @@ def _serve(
             state.emit(FreeCounter(counter_id=counter_id))
         case RejectImage():
             yield from _reject_image(state, client, message)
+        case WithholdCredits():
+            subscription = _own(client.subscriptions, message.registration_id, "subscription")
+            yield from credits_of.set_withheld(state, subscription, withheld=message.withheld)
         case Resume():
             _resume(state, client, message, answer)
             return None
@@ -230,8 +260,8 @@ def _serve(
 def _resume(
     state: State, client: Client, message: Resume, answer: Callable[[Message], None]
 ) -> None:
-    """What the client still knows of goes on; what only we know of was never answered, or removed
-    while nobody was there to hear it."""
+    """Continue the registrations that the client lists. Remove all others: they were never
+    answered, or the client removed them while no daemon ran."""
     wanted = set(message.registration_ids)
     for registration_id in [r for r in client.publications if r not in wanted]:
         publications.detach(state, client, registration_id)
@@ -264,7 +294,7 @@ def _own(table: dict[int, Any], registration_id: int, what: str) -> Any:
 
 
 def _endpoint(client: Client, registration_id: int) -> SendEndpoint | RecvEndpoint:
-    """The endpoint of a publication or subscription of the client."""
+    """Return the endpoint of a publication or subscription of the client."""
     if registration_id in client.publications:
         endpoint: SendEndpoint | RecvEndpoint | None = (
             client.publications[registration_id].endpoint
@@ -340,7 +370,8 @@ def _reject_image(state: State, client: Client, message: RejectImage) -> Saga[No
 
 
 def _reject_local(state: State, publication: Publication, reason: str) -> None:
-    """IPC: publishers hear of it, subscribers leave, and may come back after the liveness time."""
+    """Reject an IPC stream: notify publishers; subscribers leave, and may join again after the
+    liveness time."""
     for registration_id, owner in publication.links.items():
         notice = PublicationError(
             registration_id=registration_id, receiver_id=0, source="aeron:ipc", code=13,

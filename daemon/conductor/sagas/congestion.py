@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choose the congestion control of an image, and ask the one that is a class in Python.
+"""Choose the congestion control of an image, and call it if it is a Python class.
 
 The channel decides; else the first ``[[stream]]`` rule that matches the arriving stream with its
 session and term length; else the configuration.
 
-A class is asked once an interval of max(``STEP_NS``, round trip), at most ``LONGEST_NS``.  Its
-answer holds until the next one.  A class that needs longer than ``DEADLINE_NS`` is late: that is
-logged once and counted.  If a class gives no answer for ``SILENT_NS``, the receiver falls back to
-the receiver window alone until it answers.  The log and the event feed say so."""
+The conductor calls a class once in max(``STEP_NS``, round trip), at most ``LONGEST_NS``. Its answer
+is valid until the next one. A class that needs longer than ``DEADLINE_NS`` is late: the conductor
+counts this and logs it once. If a class gives no answer for ``SILENT_NS``, the receiver falls back
+to the receiver window alone until it answers. The log and the event feed report it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from penstock.config import uri
 from penstock.core.congestion import CongestionView
 from penstock.core.driver_types import CongestionControl
 from penstock.daemon.conductor.actions import (
-    LogError,
     MakeStrategy,
     StrategyAnswer,
     StrategyKind,
@@ -67,7 +66,7 @@ def _of_rule(text: str) -> uri.CongestionControl | None:
 def names(
     plan: SubscriptionPlan, stream_id: int, settings: ConductorSettings
 ) -> tuple[str, ...]:
-    """Return the classes in Python that an image of this subscription may get."""
+    """Return the Python classes that an image of this subscription may get."""
     stated = parse(plan.channel)
     if stated.cc is not None:
         choices = [stated.cc]
@@ -81,9 +80,9 @@ def names(
 
 
 def check(plan: SubscriptionPlan, stream_id: int, settings: ConductorSettings) -> Saga[None]:
-    """Make an object of each class that an image may get, and drop it.
+    """Make an object of each class that an image may get, as a check, and drop it.
 
-    The user's code may hang, so this comes before the conductor is held for anybody else.
+    The user's code may hang, so this happens before the saga requests the exclusive right.
 
     :raises Refused: a class cannot be found or made.
     """
@@ -92,7 +91,7 @@ def check(plan: SubscriptionPlan, stream_id: int, settings: ConductorSettings) -
 
 
 def start(state: State, image: Image) -> None:
-    """Begin to ask the class of an image, if it has one."""
+    """Begin to call the class of an image, if it has one."""
     if image.params.congestion_control == CongestionControl.CUSTOM:
         _again(state, image, state.now_ns + STEP_NS)
         _watch_silence(state, image)
@@ -120,7 +119,7 @@ def _step(state: State, image: Image) -> Saga[None]:
             term_length=image.log.term_length, mtu=image.mtu,
         )
         interval_ns = min(max(STEP_NS, view.rtt_ns), LONGEST_NS)
-        watch = Watch(state, image, f"{describe(image)}: no answer within "
+        watch = Watch(state, image, image.endpoint.channel, f"{describe(image)}: no answer within "
                       f"{DEADLINE_NS / 1e6:.0f} ms; while it is late, its last window holds")
         state.timers.at(requested_ns + DEADLINE_NS + 1, watch.check)
         answer: StrategyAnswer = yield RunCongestion(
@@ -130,12 +129,15 @@ def _step(state: State, image: Image) -> Saga[None]:
             watch.check()
         watch.answered = True
         if answer.complaint:
-            state.emit(LogError(text=f"{describe(image)}: {answer.complaint}"))
+            state.error(
+                "congestion class", image.endpoint.channel,     # strangers choose sessions
+                f"{describe(image)}: {answer.complaint}",
+            )
         if answer.limit is not None and _is_asked(state, image):
             _note_answer(state, image)
             state.emit(SetCongestionWindow(image_id=image.id, window=answer.limit))
     except Refused:
-        return                          # it has gone meanwhile
+        return                          # the image has ended meanwhile
     next_ns = requested_ns + interval_ns
     _again(state, image, next_ns if next_ns > state.now_ns else state.now_ns + interval_ns)
 
@@ -157,7 +159,7 @@ def _note_answer(state: State, image: Image) -> None:
 
 
 def _watch_silence(state: State, image: Image) -> None:
-    """Tell once of a class that gives no answer.  One timer for each image."""
+    """Report once that a class gives no answer. One timer for each image."""
     def look() -> None:
         if not _is_asked(state, image):
             return

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Strategies in Python: when they are asked, and what becomes of a late answer.
+"""Call flow-control strategies in Python, and handle late answers.
 
-Every ``STEP_NS`` a publication's strategy sees what its receivers said last.  Its limit counts for
-``VALID_NS`` from the question on; afterwards ``on_late`` says what the sender does with it
-(docs/decisions/0096).  A strategy that needs longer than ``DEADLINE_NS`` is late: that is logged
-once and counted when the time is over, whether or not it ever returns.  A late answer is used all
-the same: an older limit is safer than none.  If a strategy gives no answer for ``SILENT_NS``, the
-sender falls back to ``max`` until it answers.  The log and the event feed say so."""
+Every ``STEP_NS`` a publication's strategy gets the last status messages of its receivers. Its limit
+is valid for ``VALID_NS`` from the call on; afterwards the rule ``on_late`` applies
+(docs/decisions/0096). A strategy that needs longer than ``DEADLINE_NS`` is late. The conductor
+counts this when the time is over and logs it once. A late answer is used: an older limit is safer
+than none. If a strategy gives no answer for ``SILENT_NS``, the
+sender falls back to ``max`` until it answers. The log and the event feed report it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from penstock.core.driver_types import FlowControl
 from penstock.daemon.conductor.actions import (
-    LogError,
     MakeStrategy,
     ReadReceivers,
     RunStrategy,
@@ -37,7 +36,7 @@ SILENT_NS: Final = 5_000_000_000        # PS_FC_SILENT_NS
 
 
 def start(state: State, publication: Publication) -> None:
-    """Begins to ask the strategy of a publication, if it has one."""
+    """Begin to call the strategy of a publication, if it has one."""
     if publication.params.flow_control is FlowControl.CUSTOM:
         _again(state, publication)
         _watch_silence(state, publication)
@@ -55,8 +54,8 @@ def _again(state: State, publication: Publication) -> None:
 
 
 def make(plan: PublicationPlan, settings: ConductorSettings) -> Saga[dict[str, Any]]:
-    """Makes the strategies in Python that a publication may get, by name.  The user's code may
-    take its time or hang, so it comes before the conductor is held for anybody else."""
+    """Make the Python strategies that a publication may get, by name. The user's code may be slow
+    or hang, so this happens before the saga requests the exclusive right."""
     made: dict[str, Any] = {}
     if plan.is_ipc:
         return made
@@ -73,7 +72,7 @@ def _step(state: State, publication: Publication) -> Saga[None]:
             if publication.unanswered_ns is None:
                 publication.unanswered_ns = requested_ns
             watch = Watch(
-                state, publication,
+                state, publication, publication.plan.channel,
                 f"{publication.plan.channel}: fc={publication.params.strategy}: no answer "
                 f"within {DEADLINE_NS / 1e6:.0f} ms; while it is late, "
                 f"{publication.params.fc_on_late.name.lower()} applies",
@@ -86,7 +85,8 @@ def _step(state: State, publication: Publication) -> Saga[None]:
                 watch.check()
             watch.answered = True
             if answer.complaint:
-                state.emit(LogError(text=f"{publication.plan.channel}: {answer.complaint}"))
+                text = f"{publication.plan.channel}: {answer.complaint}"
+                state.error("strategy", text, text)
             if answer.limit is not None and publication.id in state.publications:
                 _note_answer(state, publication)
                 state.emit(SetPublicationLimit(
@@ -94,7 +94,7 @@ def _step(state: State, publication: Publication) -> Saga[None]:
                     until_ns=requested_ns + VALID_NS,
                 ))
     except Refused:
-        return                          # it has gone meanwhile
+        return                          # the publication has ended meanwhile
     _again(state, publication)
 
 
@@ -107,7 +107,7 @@ def _note_answer(state: State, publication: Publication) -> None:
 
 
 def _watch_silence(state: State, publication: Publication) -> None:
-    """Tell once of a strategy that gives no answer.  One timer for each publication."""
+    """Report once that a strategy gives no answer. One timer for each publication."""
     def check() -> None:
         if state.publications.get(publication.id) is not publication:
             return
@@ -130,20 +130,23 @@ def _watch_silence(state: State, publication: Publication) -> None:
 
 
 class Watch:
-    """Over one call of a class in Python.  The first late answer of its owner is logged."""
+    """Watch of one call of a Python class. It logs the first late answer of its owner."""
 
-    def __init__(self, state: State, owner: Publication | Image, text: str) -> None:
+    def __init__(
+        self, state: State, owner: Publication | Image, channel: str, text: str
+    ) -> None:
         self._world = state
         self._owner = owner
+        self._channel = channel
         self._text = text
         self.answered = False
         self.late = False
 
     def check(self) -> None:
-        """The time is over."""
+        """Count the call as late, because its time is over."""
         if self.answered or self.late:
             return
         self.late = True
         self._owner.late_limits += 1
         if self._owner.late_limits == 1:
-            self._world.emit(LogError(text=self._text))
+            self._world.error("late answer", self._channel, self._text)

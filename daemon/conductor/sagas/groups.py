@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Consumer groups: subscriptions that outlive their readers.
 
-A group is a client without a process: it holds subscriptions, its name and id stand in the accounts
-of those whom it holds up, and its positions move by acknowledgement only.  So a sender's window,
-the limit of a local publication and the status messages follow what was acknowledged, by the rules
-for any subscriber.
+A group is a client without a process. It has subscriptions, and publications that it blocks show
+its name and id. Only acknowledgements move its positions. A sender's window, the limit of a local
+publication and the status messages therefore follow the acknowledged positions, by the rules for
+any subscriber.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from penstock.config.protocol.control import (
     OpenGroup,
     RangeGone,
     ReadTimes,
+    WithholdStream,
 )
 from penstock.core.driver_types import SlotKind
 from penstock.daemon.conductor.actions import (
@@ -37,7 +38,6 @@ from penstock.daemon.conductor.actions import (
     DescribeClient,
     DescribeGroup,
     FreeSlot,
-    LogError,
     LogView,
     ReleaseTo,
     ViewLog,
@@ -45,6 +45,7 @@ from penstock.daemon.conductor.actions import (
 from penstock.daemon.conductor.actions.times import ViewTimes
 from penstock.daemon.conductor.channel.plans import parse
 from penstock.daemon.conductor.saga import Refused, Saga
+from penstock.daemon.conductor.sagas import credits as credit_grants
 from penstock.daemon.conductor.sagas.reliance import (
     check_reliable,
     links_of,
@@ -82,7 +83,7 @@ OWNER_LEASE_NS: Final = 8 * SECOND_NS
 
 
 def serve(state: State, request_id: int, message: Message | Locate) -> None:
-    """Answers a request about groups; it came without a lease."""
+    """Answer a request about groups, which needs no lease."""
 
     def done(value: Any, error: Refused | None) -> None:
         answer = value
@@ -97,6 +98,8 @@ def _serve(state: State, message: Message | Locate) -> Saga[Message | Located]:
     match message:
         case Locate():
             return (yield from _locate(state, message))
+        case WithholdStream():
+            return (yield from credit_grants.serve(state, message))
         case ReadTimes():
             return (yield from _times(state, message))
         case OpenGroup():
@@ -128,8 +131,8 @@ def _serve(state: State, message: Message | Locate) -> Saga[Message | Located]:
 
 
 def check_owner(state: State, group: Group, owner: str, *, instead_of: str = "") -> None:
-    """Refuses a reader of a group that another one reads, or has read a moment ago.  A request
-    that states no owner is for those who only look."""
+    """Refuse a reader if another reader has the group or had it a moment ago. A request without an
+    owner is not refused."""
     if not owner or owner == group.owner or not group.owner or group.owner == instead_of:
         return
     silent_ns = state.now_ns - group.owner_heard_ns
@@ -143,7 +146,7 @@ def check_owner(state: State, group: Group, owner: str, *, instead_of: str = "")
 
 
 def own(state: State, group: Group, owner: str, *, instead_of: str = "") -> None:
-    """Makes the sender of a request the group's reader, or refuses the request."""
+    """Make the owner that a request states the group's reader, or refuse the request."""
     if not owner:
         return
     check_owner(state, group, owner, instead_of=instead_of)
@@ -182,7 +185,7 @@ def _open(state: State, message: OpenGroup) -> Saga[Group]:
             group.expiry_ns = message.expiry_ns
             note_group(state, group)
             _touch(state, group)
-            watch(state, group)         # a shorter time holds from now on
+            watch(state, group)         # a shorter time applies from now on
         return group
     if len(state.groups) >= GROUP_LIMIT:
         raise Refused("limit", f"{len(state.groups)} groups are open, which is the limit")
@@ -192,7 +195,7 @@ def _open(state: State, message: OpenGroup) -> Saga[Group]:
         for channel in channels:
             yield from _subscribe(state, group, channel)
         other = _lookup(state, key)
-        if other is not None:           # opened meanwhile by somebody else
+        if other is not None:           # another client has opened it meanwhile
             _drop(state, group)
             _compare(other, message)
             return other
@@ -221,7 +224,7 @@ def _compare(group: Group, message: OpenGroup) -> None:
 
 
 def _channels(message: OpenGroup) -> list[str]:
-    """A subscription for each session, or one for all."""
+    """Return the channels: one subscription for each session, or one for all."""
     parsed = parse(message.channel)
     if not message.sessions:
         return [message.channel]
@@ -260,7 +263,7 @@ def _new(state: State, message: OpenGroup) -> Saga[Group]:
 
 
 def make_client(state: State, group_id: int, slot: int, name: str) -> Client:
-    """The client that stands for a group; its id is the group's."""
+    """Make the client of a group; it has the group's id."""
     client = Client(id=group_id, slot=slot, name=name, pid=0, uid=0, group_id=group_id)
     state.clients[client.id] = client
     state.emit(DescribeClient(slot=slot, pid=0, uid=0, name=name))
@@ -274,21 +277,21 @@ def _subscribe(state: State, group: Group, channel: str) -> Saga[None]:
         joins=Joins.OLDEST if group.starting == "earliest" else Joins.NEWEST,
     )
     for subscription in group.client.subscriptions.values():
-        subscription.joins = Joins.OLDEST       # of streams that are new from now on, everything
+        subscription.joins = Joins.OLDEST       # all data of streams that appear from now on
 
 
 # ---- state ---------------------------------------------------------------------------------------
 
 
 def _described(state: State, group: Group) -> Saga[dict[str, Any]]:
-    """The group as plain data: :class:`penstock.client.GroupState`."""
+    """Return the group as plain data: :class:`penstock.client.GroupState`."""
     logs = []
     for link in links_of(group):
         source = link.source
         try:
             view: LogView = yield view_of(source, link.counter_id)
         except Refused:
-            continue                    # went meanwhile
+            continue                    # it has ended meanwhile
         state.hold(source.id, group.id, view.committed)
         logs.append(
             _log(
@@ -326,7 +329,7 @@ def _described(state: State, group: Group) -> Saga[dict[str, Any]]:
 
 
 def view_retained(state: State, retained: Retained) -> Saga[LogView]:
-    """Of a log that has ended, or is about to."""
+    """Return the state of a log that has ended or is about to end."""
     source: Image | Publication | None = state.images.get(retained.log_id)
     if source is None:
         source = state.publications.get(retained.log_id)
@@ -345,7 +348,7 @@ def view_retained(state: State, retained: Retained) -> Saga[LogView]:
 
 
 def _locate(state: State, message: Locate) -> Saga[Located | RangeGone]:
-    """Where a log is that some group keeps, and what of it may be read."""
+    """Return the place of a log that a group keeps, and the range that can be read."""
     path, end = "", 0
     for group in list(state.groups.values()):
         for link in links_of(group):
@@ -371,7 +374,7 @@ def _locate(state: State, message: Locate) -> Saga[Located | RangeGone]:
 
 
 def _times(state: State, message: ReadTimes) -> Saga[LogTimes | RangeGone]:
-    """When a log that some group keeps reached its positions."""
+    """Return the times at which a log that a group keeps reached its positions."""
     for group in list(state.groups.values()):
         for link in links_of(group):
             source = link.source
@@ -429,7 +432,7 @@ def _log(
 def _describe(
     state: State, group: Group, logs: list[dict[str, Any]], expires_ns: int
 ) -> None:
-    """The group's slot shows the log that is furthest behind."""
+    """Show the log with the largest lag in the group's slot."""
     behind = max(logs, key=lambda log: log["end_position"] - log["committed"], default=None)
     state.emit(
         DescribeGroup(
@@ -456,7 +459,7 @@ def _acknowledge(state: State, group: Group, message: AcknowledgeGroup) -> Saga[
         source = link.source
         position = wanted.get((source.session_id, source.initial_term_id), 0)
         if position > 0:
-            state.hold(source.id, group.id, position)   # before the data plane may clean
+            state.hold(source.id, group.id, position)   # before the data plane may zero the memory
             state.emit(
                 ReleaseTo(
                     position=position, position_counter_id=link.counter_id,
@@ -479,7 +482,7 @@ def _touch(state: State, group: Group) -> None:
 
 
 def watch(state: State, group: Group) -> None:
-    """Ends the group once nothing was heard of it for its expiry time."""
+    """End the group when no request named it for its expiry time."""
 
     group.watches += 1
     number = group.watches
@@ -491,12 +494,11 @@ def watch(state: State, group: Group) -> None:
             watch(state, group)
             return
         state.groups_expired += 1
-        state.emit(
-            LogError(
-                text=f"group {group.name} of stream {group.stream_id} on {group.channel} has "
-                f"expired: not heard of for {group.expiry_ns / SECOND_NS:g} s; what it had not "
-                "acknowledged is given up"
-            )
+        state.error(
+            "group expired", group.name,
+            f"group {group.name} of stream {group.stream_id} on {group.channel} has "
+            f"expired: not heard of for {group.expiry_ns / SECOND_NS:g} s; what it had not "
+            "acknowledged is released",
         )
         close(state, group, "expired")
 
@@ -504,7 +506,7 @@ def watch(state: State, group: Group) -> None:
 
 
 def close(state: State, group: Group, reason: str) -> None:
-    """Ends a group: what it held goes, and the senders go on."""
+    """End a group: release its data, so that the senders continue."""
     state.groups.pop(group.id, None)
     erase(state, "group", group.id)
     for retained in list(group.retained.values()):
@@ -517,7 +519,7 @@ def close(state: State, group: Group, reason: str) -> None:
 
 
 def _drop(state: State, group: Group) -> None:
-    """The client that stands for the group goes, with its subscriptions."""
+    """Remove the client of the group with its subscriptions."""
     client = group.client
     client.alive = False
     for subscription in list(client.subscriptions.values()):
@@ -531,7 +533,7 @@ def _drop(state: State, group: Group) -> None:
 
 
 def adopt_group(state: State, group_id: int, fields: dict[str, Any]) -> None:
-    """A dead daemon's group, before its subscriptions are made again."""
+    """Adopt a dead daemon's group, before its subscriptions are made again."""
     values = dict(fields)
     values["sessions"] = tuple(values["sessions"])
     client_id, client_slot = values.pop("client_id"), values.pop("client_slot")

@@ -30,14 +30,15 @@ from penstock.daemon.conductor.actions import (
     ForgetSession,
     FreeCounter,
     FreeSlot,
-    LogError,
     RefuseSession,
     RemoveObject,
 )
 from penstock.daemon.conductor.channel.counters import CounterType, stream_counter
+from penstock.daemon.conductor.channel.credits import room_for
 from penstock.daemon.conductor.channel.plans import CONGESTION_CONTROL, SubscriptionPlan
 from penstock.daemon.conductor.saga import EXCLUSIVE, EXCLUSIVE_LAST, Refused, Saga, Undo
 from penstock.daemon.conductor.sagas import congestion
+from penstock.daemon.conductor.sagas.freeing import free_counters, free_slot_later
 from penstock.daemon.conductor.sagas.joins import report_no_image
 from penstock.daemon.conductor.sagas.linking import link_image, report_refusal, unlink, withdraw
 from penstock.daemon.conductor.sagas.recv_buffers import follow_window
@@ -56,7 +57,7 @@ from penstock.daemon.conductor.state.model import (
 from penstock.daemon.conductor.state.registry import erase, note_image
 from penstock.daemon.conductor.state.state import State
 
-HALF_OPEN_SHARE: Final = 4          # of the storage budget, one part in so many
+HALF_OPEN_SHARE: Final = 4          # divisor of the storage budget
 _SETUP_GROUP: Final = 0x40
 _MALFORMED: Final = "malformed"
 _OUTRUN_QUIET_NS: Final = 60 * SECOND_NS
@@ -79,7 +80,8 @@ _REASONS: Final[dict[int, str]] = {
 
 
 def on_setup(state: State, event: Setup) -> Saga[None]:
-    """An unknown session of a wanted stream: makes an image, or says why not."""
+    """Make an image for an unknown session of a subscribed stream, or report the reason against
+    it."""
     yield EXCLUSIVE_LAST
     endpoint = state.recv_endpoints.get(event.id)
     if endpoint is None or endpoint.state is not EndpointState.OPEN:
@@ -89,7 +91,7 @@ def on_setup(state: State, event: Setup) -> Saga[None]:
         if s.stream_id == event.stream_id and s.wants_session(event.session_id)
     ]
     if (event.stream_id, event.session_id) in endpoint.images:
-        _forget(state, endpoint, event)     # the old daemon is about to go: the next SETUP counts
+        _forget(state, endpoint, event)     # this daemon is about to end: the next SETUP counts
         return
     try:
         if not subscriptions:
@@ -105,7 +107,8 @@ def on_setup(state: State, event: Setup) -> Saga[None]:
 def _forget(
     state: State, endpoint: RecvEndpoint, event: Setup, refused: Refused | None = None
 ) -> None:
-    """Let the session's next SETUP be reported; a sender that can never succeed hears why."""
+    """Let the receiver report the session's next SETUP; send the reason to a sender that can never
+    succeed."""
     if refused is not None and refused.code == _MALFORMED and event.source is not None:
         state.emit(
             RefuseSession(
@@ -123,12 +126,13 @@ def _forget(
 
 
 def on_established(state: State, image_id: int) -> Saga[None]:
-    """The first frame of the stream was accepted: subscribers may see it."""
+    """Show the image to subscribers, because its first frame was accepted."""
     yield EXCLUSIVE
     image = state.images.get(image_id)
     if image is None or image.state is not ImageState.ACTIVE or image.established:
         return
     image.established = True
+    image.established_ns = state.now_ns
     state.half_open_bytes -= image.log.reserved_bytes
     note_image(state, image)
     congestion.start(state, image)
@@ -153,7 +157,7 @@ def _wants(subscription: Subscription, image: Image) -> bool:
 
 
 def leave_half_open(state: State, endpoint: RecvEndpoint) -> None:
-    """Ends half-open images that no subscription wants any more."""
+    """End half-open images without a subscription."""
     for image in list(endpoint.images.values()):
         if not image.established \
                 and not any(_wants(s, image) for s in endpoint.subscriptions.values()):
@@ -164,7 +168,7 @@ def leave_half_open(state: State, endpoint: RecvEndpoint) -> None:
 def _check_setup(
     state: State, endpoint: RecvEndpoint, event: Setup, subscriptions: list[Subscription]
 ) -> None:
-    """Check every field: a SETUP comes from any host."""
+    """Check every field, because any host can send a SETUP."""
     length = event.term_length
     if not _MIN_TERM <= length <= _MAX_TERM or length & (length - 1):
         raise Refused(_MALFORMED, f"SETUP states the term length {length}")
@@ -188,8 +192,8 @@ def _check_setup(
 def _check_mtu(
     endpoint: RecvEndpoint, event: Setup, subscriptions: list[Subscription]
 ) -> None:
-    """A datagram that the window or the socket cannot take would never arrive whole."""
-    window = _receiver_window(subscriptions, event.term_length)
+    """Refuse an MTU above the window or the socket's buffer: such a datagram would never arrive."""
+    window = _receiver_window(subscriptions, event.term_length, event.mtu)
     if event.mtu > window:
         raise Refused(
             _MALFORMED,
@@ -206,7 +210,7 @@ def _check_mtu(
 
 
 def _counters_of(plan: SubscriptionPlan) -> list[tuple[CounterType, str]]:
-    """Kinds of the counters of an image, in the order in which _params takes them."""
+    """Return the kinds of an image's counters, in the order of _params."""
     kinds = [(kind, "") for kind in (*_POSITIONS, CounterType.NAKS_SENT)]
     chosen = plan.congestion_control
     if chosen.control != "static":
@@ -229,14 +233,14 @@ def _check_share(state: State, amount: int) -> None:
 def _image_plan(
     state: State, event: Setup, subscriptions: list[Subscription]
 ) -> SubscriptionPlan:
-    """The first subscription's plan, with what the stream that arrives decides."""
+    """Return the first subscription's plan, completed by the values of the arriving stream."""
     first = subscriptions[0].plan
     chosen = congestion.choose(
         first, event.stream_id, state.settings, session_id=event.session_id,
         term_length=event.term_length,
     )
     return attrs.evolve(
-        first, receiver_window=_receiver_window(subscriptions, event.term_length),
+        first, receiver_window=_receiver_window(subscriptions, event.term_length, event.mtu),
         congestion_control=chosen,
     )
 
@@ -278,7 +282,7 @@ def _create(
         undo.on_failure(DeleteFile(path=path))
         params = _params(endpoint, event, plan, image_id, path, slot, counters,
                          reserved=log.notified_position, group=group)
-        yield AddImageObject(params=params)
+        yield AddImageObject(params=_granting(params, subscriptions))
     except Refused:
         undo.roll_back()
         state.storage.release(amount)
@@ -309,11 +313,28 @@ def _create(
     watch(state, image)
 
 
-def _receiver_window(subscriptions: list[Subscription], term_length: int) -> int:
-    """Of a new image, at most half a term.  The first subscription decides; a consumer group wants
-    as much as there is."""
+def _granting(params: ImageParams, subscriptions: list[Subscription]) -> ImageParams:
+    """Add what an image grants before its first reader joins: the least of its subscriptions."""
+    granting = [s for s in subscriptions if s.plan.credits > 0]
+    if not granting:
+        return params
+    least = min((s.plan for s in granting), key=lambda p: max(p.credits, p.credit_burst))
+    return attrs.evolve(
+        params, credits=least.credits, credit_burst=least.credit_burst,
+        frozen=any(s.withheld for s in granting),
+    )
+
+
+def _receiver_window(subscriptions: list[Subscription], term_length: int, mtu: int) -> int:
+    """Return the receiver window of a new image, at most half a term. The first subscription
+    decides; a consumer group requests the largest, and one with credits the room for its grant."""
     plans = [s.plan for s in subscriptions if s.client.group_id] or [subscriptions[0].plan]
-    return min(max(plan.receiver_window for plan in plans), term_length // 2)
+    plans += [s.plan for s in subscriptions if s.plan.credits and not s.plan.window_stated]
+    windows = [
+        max(plan.receiver_window, room_for(plan, mtu))
+        if plan.credits and not plan.window_stated else plan.receiver_window for plan in plans
+    ]
+    return min(max(windows), term_length // 2)
 
 
 def _log_params(
@@ -391,16 +412,18 @@ def _params(
 
 
 def on_second_source(state: State, event: SecondSource) -> None:
-    """Tell, once a followed source, that datagrams of the session come from another address too."""
+    """Report, once for each followed source, that another address sends datagrams of the session
+    too."""
     image = state.images.get(event.id)
     if image is None:
         return
-    state.emit(LogError(
-        text=f"session {image.session_id} of stream {image.stream_id} on {image.endpoint.channel}: "
-        f"{event.source} sends it too; the receiver follows another source, drops these datagrams "
-        "and counts them (foreign_datagrams of the image in `penstock stat --json`). Stop one of "
-        "the two senders, or give each a session id of its own."
-    ))
+    state.error(
+        "second source", event.source or "",
+        f"session {image.session_id} of stream {image.stream_id} on {image.endpoint.channel}: "
+        f"{event.source} sends it too; the receiver follows another source and drops these "
+        "datagrams (foreign_datagrams of the image counts them). Stop one of the two senders, or "
+        "give each a session id.",
+    )
     state.event(
         "second_source", image_id=image.id, session_id=image.session_id,
         stream_id=image.stream_id, address=str(event.source),
@@ -411,7 +434,7 @@ def on_second_source(state: State, event: SecondSource) -> None:
 
 
 def on_inactive(state: State, event: ImageInactive) -> None:
-    """The receiver says that the stream ended, fell silent or was revoked."""
+    """The receiver reports that the stream ended, fell silent or was revoked."""
     image = state.images.get(event.id)
     if image is None:
         return
@@ -421,7 +444,7 @@ def on_inactive(state: State, event: ImageInactive) -> None:
         if event.reason == ImageEnd.OUTRUN and image.established:
             _report_outrun(state, image)
     if not image.established:
-        _move(state, image, ImageTrigger.NEVER_ESTABLISHED)     # nobody has seen it
+        _move(state, image, ImageTrigger.NEVER_ESTABLISHED)     # no subscriber has seen it
     elif event.reason == ImageEnd.REVOKED:
         _move(state, image, ImageTrigger.REVOKED)
     else:
@@ -429,8 +452,8 @@ def on_inactive(state: State, event: ImageInactive) -> None:
 
 
 def _report_outrun(state: State, image: Image) -> None:
-    """A reader is too slow even for the least rate.  Reported once, and again when it has kept up
-    for a minute."""
+    """Report a reader that is slower than the lowest rate: once, and again after it has kept up for
+    a minute."""
     notified = image.endpoint.outrun
     key = image.stream_id, image.session_id
     last_ns = notified.pop(key, None)
@@ -440,12 +463,11 @@ def _report_outrun(state: State, image: Image) -> None:
     if last_ns is not None and state.now_ns - last_ns < _OUTRUN_QUIET_NS:
         return
     clients = sorted(f"{link.subscription.client.id}" for link in image.subscribers.values())
-    state.emit(
-        LogError(
-            text=f"session {image.session_id} of stream {image.stream_id} from {image.source}: a "
-            f"reader of client {', '.join(clients)} is slower than fc=nak slows down for; it "
-            "missed messages and joins again at the present position: read faster or use fc=min"
-        )
+    state.error(
+        "outrun", image.source,
+        f"session {image.session_id} of stream {image.stream_id} from {image.source}: a "
+        f"reader of client {', '.join(clients)} is slower than fc=nak slows down for; it "
+        "missed messages and joins again at the present position: read faster or use fc=min",
     )
     state.event(
         "reader_outrun", image_id=image.id, session_id=image.session_id,
@@ -454,7 +476,7 @@ def _report_outrun(state: State, image: Image) -> None:
 
 
 def on_drained(state: State, event: ImageDrained) -> None:
-    """All readers have read the image out."""
+    """All readers have read the image to its end."""
     image = state.images.get(event.id)
     if image is not None:
         image.end_position, image.end_ordinal = event.position, event.messages
@@ -462,7 +484,7 @@ def on_drained(state: State, event: ImageDrained) -> None:
 
 
 def leave_image(state: State, link: SubscriberLink) -> None:
-    """A subscriber goes; the last one ends the image."""
+    """Remove a subscriber; the last one ends the image."""
     image = link.source
     assert isinstance(image, Image)
     unlink(state, link, source_alive=not image.released and image.state is not ImageState.LINGER)
@@ -493,14 +515,14 @@ def _move(state: State, image: Image, trigger: ImageTrigger) -> None:
 
 
 def _linger(state: State, image: Image) -> None:
-    """The receiver forgets it; subscribers are told, and may still read what is in the log."""
+    """Remove the image from the receiver and notify subscribers, which can still read the log."""
     erase(state, "image", image.id)
     image.endpoint.images.pop((image.stream_id, image.session_id), None)
     keep = not image.rejoin and image.end_reason != "end_of_stream"
     for link in image.subscribers.values():
         withdraw(state, link, image.end_reason)
     state.emit(RemoveObject(kind=ObjectKind.IMAGE, object_id=image.id, keep_session=keep))
-    # Of one that was outrun everything is read, and another is about to come.
+    # An outrun image was read to its end, and another image is about to follow.
     if not image.subscribers or image.end_reason == "outrun":
         _move(state, image, ImageTrigger.LINGER_ELAPSED)
         return
@@ -511,7 +533,7 @@ def _linger(state: State, image: Image) -> None:
 
 
 def _finish(state: State, image: Image) -> None:
-    """Deletes the log, once the receiver has let go of it too."""
+    """Delete the log, after the receiver has released it too."""
     if image.state is not ImageState.DONE or not image.released:
         return
     for link in list(image.subscribers.values()):
@@ -521,20 +543,15 @@ def _finish(state: State, image: Image) -> None:
 
 
 def on_released(state: State, image_id: int) -> None:
-    """The receiver has let go."""
+    """The receiver has released the image."""
     state.emit(DestroyObject(kind=ObjectKind.IMAGE, object_id=image_id))
     image = state.images.get(image_id)
     if image is None:
         return
     image.released = True
     settle(state, image)
-    for counter_id in image.counters:
-        state.emit(FreeCounter(counter_id=counter_id))
-    slot = image.slot
-    state.timers.at(
-        state.now_ns + SECOND_NS,
-        lambda: state.emit(FreeSlot(kind=SlotKind.IMAGE, index=slot)),
-    )
+    free_counters(state, image.counters)
+    free_slot_later(state, SlotKind.IMAGE, image.slot)
     image.endpoint.held_by -= 1
     release_if_unused(state, image.endpoint)
     _finish(state, image)

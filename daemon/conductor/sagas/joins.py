@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Receivers that ask a group to wait for them and do not come: the log and the event feed of both
-sides name them.
+"""Report receivers that request to join a group and do not join, in the log and the event feed of
+both sides.
 
 The sender holds a group whose slowest receiver sets the pace (``min``, ``tagged``) while a receiver
 joins, and rations these holds (docs/decisions/0095).  A line is logged at most once in
@@ -18,9 +18,9 @@ from penstock.daemon.conductor.state.model import RecvEndpoint
 from penstock.daemon.conductor.state.state import State
 
 LOG_EVERY_NS: Final = 10_000_000_000
-_REMEMBERED: Final = 256                # sessions of an endpoint whose refusal was logged
+_REMEMBERED: Final = 256                # number of logged refusals kept for each endpoint
 _REASONS: Final = {
-    JoinVerdict.EXPIRED: "it did not join within the time-out, and the group goes on without it",
+    JoinVerdict.EXPIRED: "it did not join within the time-out, and the group continues without it",
     JoinVerdict.TOO_SOON: "the group waited for it less than one time-out ago",
     JoinVerdict.NOT_JOINED: (
         "a receiver at this address was waited for before and has not joined since"
@@ -31,7 +31,7 @@ _REASONS: Final = {
 
 
 def on_join(state: State, event: Join) -> None:
-    """Log that a group no longer waits, or does not wait, for a receiver."""
+    """Log that a group does not wait, or no longer waits, for a receiver."""
     publication = state.publications.get(event.id)
     if publication is None:
         return
@@ -62,13 +62,14 @@ def report_no_image(state: State, endpoint: RecvEndpoint, event: Setup, refused:
                     ) -> None:
     """Log that this receiver cannot join a stream, at most once in LOG_EVERY_NS for a session.
 
-    Its sender states the stream again and again, and a group may be waiting for this receiver.
+    Its sender repeats the SETUP, and a group may be waiting for this receiver.
     """
     key = (event.stream_id, event.session_id)
     last_ns = endpoint.refusals.get(key)
     if last_ns is not None and state.now_ns - last_ns < LOG_EVERY_NS:
         return
-    if len(endpoint.refusals) >= _REMEMBERED:       # strangers choose sessions
+    # other hosts choose sessions, so the table is bounded
+    if len(endpoint.refusals) >= _REMEMBERED:
         endpoint.refusals.pop(next(iter(endpoint.refusals)))
     endpoint.refusals.pop(key, None)
     endpoint.refusals[key] = state.now_ns

@@ -39,7 +39,7 @@ from penstock.daemon.conductor.state.state import State
 
 
 def wants_publication(subscription: Subscription, publication: Publication) -> bool:
-    """An IPC subscription and an IPC publication, or a spy and the publication it looks for."""
+    """Return whether the subscription reads the publication: both are IPC, or it is a spy on it."""
     if publication.stream_id != subscription.stream_id:
         return False
     if not subscription.wants_session(publication.session_id):
@@ -59,7 +59,7 @@ def wants_publication(subscription: Subscription, publication: Publication) -> b
 def link_publication(
     state: State, subscription: Subscription, publication: Publication
 ) -> Saga[None]:
-    """Lets the subscription read the publication's own log."""
+    """Link a subscription to the publication's own log."""
     status = yield GetPublicationStatus(publication_id=publication.id)
     position: int = status.consumer_position
     if subscription.joins is Joins.NEWEST:
@@ -69,7 +69,8 @@ def link_publication(
             slot=publication.slot, start_position=publication.start_position,
             consumer_position=position, term_length=publication.term_length,
         )
-        # What was given up is not there; while that is being found out, nothing old is promised.
+        # Released terms have no memory. While a release is in progress, the subscription starts at
+        # the end.
         held = publication.log.kept_position
         releasing = publication.log.giving_up
         position = status.consumer_position if releasing else max(position, held)
@@ -90,7 +91,7 @@ def link_publication(
 def link_image(
     state: State, subscription: Subscription, image: Image, *, join_position: int | None = None
 ) -> Saga[None]:
-    """Lets the subscription read a network image; it starts at the image's join position."""
+    """Link a subscription to a network image, at the image's join position."""
     position = join_position
     if position is None:
         position = yield GetImageJoinPosition(image_id=image.id)
@@ -131,6 +132,9 @@ def _make_link(
         position_counter_id=counter_id,
         slot=slot,
         client_slot=subscription.client.slot,
+        credits=plan.credits,
+        credit_burst=plan.credit_burst,
+        frozen=subscription.withheld,
         tether=plan.tether,
         rejoin=plan.rejoin,
     )
@@ -142,7 +146,7 @@ def _make_link(
 
 
 def announce(state: State, link: SubscriberLink, position: int) -> None:
-    """ImageAvailable to the link's client."""
+    """Send ImageAvailable to the link's client."""
     source, subscription = link.source, link.subscription
     ordinal = -1
     if isinstance(source, Image):
@@ -164,6 +168,7 @@ def announce(state: State, link: SubscriberLink, position: int) -> None:
         source_identity=identity,
         join_position=position,
         join_ordinal=ordinal,
+        credit_mode=int(subscription.plan.credits > 0),
     )
     state.notify(subscription.client, notice)
     state.event(
@@ -174,7 +179,7 @@ def announce(state: State, link: SubscriberLink, position: int) -> None:
 
 
 def withdraw(state: State, link: SubscriberLink, reason: str) -> None:
-    """ImageUnavailable to the link's client."""
+    """Send ImageUnavailable to the link's client."""
     source = link.source
     end_position = end_ordinal = -1
     if isinstance(source, Image):
@@ -195,7 +200,7 @@ def withdraw(state: State, link: SubscriberLink, reason: str) -> None:
 
 
 def unlink(state: State, link: SubscriberLink, *, source_alive: bool = True) -> None:
-    """Ends a link; the source no longer waits for it."""
+    """End a link; the source no longer waits for its reader."""
     source = link.source
     source.subscribers.pop(link.subscription.id, None)
     link.subscription.links.pop(source.id, None)
@@ -226,7 +231,7 @@ def _free_link(state: State, link: SubscriberLink) -> None:
 def report_refusal(
     state: State, what: str, refused: Refused, *, source: Address | None = None
 ) -> None:
-    """A refusal that has no requester to tell: it goes to the error log and the event feed.
+    """Report a refusal without a waiting client in the error log and the event feed.
 
     :param source: the sender of the datagram that caused it.
     """

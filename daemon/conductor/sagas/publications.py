@@ -12,8 +12,11 @@ from penstock.config.protocol.control import AddPublication, PublicationReady
 from penstock.config.uri import ChannelUri
 from penstock.core.driver_types import (
     NO_COUNTER,
+    PRIORITY_AUTO,
+    PRIORITY_NONE,
     LogParams,
     ObjectKind,
+    Policy,
     PublicationParams,
     SlotKind,
     compute_position,
@@ -35,10 +38,15 @@ from penstock.daemon.conductor.actions import (
 )
 from penstock.daemon.conductor.channel import rules
 from penstock.daemon.conductor.channel.counters import CounterType, stream_counter
-from penstock.daemon.conductor.channel.lookup import SendAddressing, send_addressing
+from penstock.daemon.conductor.channel.lookup import (
+    SendAddressing,
+    check_interface,
+    send_addressing,
+)
 from penstock.daemon.conductor.channel.plans import PublicationPlan, parse, publication_plan
 from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga, Undo
 from penstock.daemon.conductor.sagas import custom
+from penstock.daemon.conductor.sagas.freeing import free_counters, free_slot_later
 from penstock.daemon.conductor.sagas.linking import (
     link_publication,
     report_refusal,
@@ -59,7 +67,7 @@ from penstock.daemon.conductor.state.model import Client, Publication, SendEndpo
 from penstock.daemon.conductor.state.registry import erase, note_publication
 from penstock.daemon.conductor.state.state import State, first_terms
 
-# What a publication that joins an existing one may state, and must state equally.
+# Parameters that a publication may state if it joins an existing one; they must be equal.
 _COMPARED: Final[dict[str, Callable[[PublicationPlan], Any]]] = {
     "session-id": lambda plan: plan.session_id,
     "mtu": lambda plan: plan.mtu,
@@ -76,6 +84,12 @@ _COMPARED: Final[dict[str, Callable[[PublicationPlan], Any]]] = {
     "channel-snd-ts-offset": lambda plan: plan.send_timestamp_offset,
     "fc": lambda plan: plan.flow_control,
     "ps-rate": lambda plan: plan.rate,
+    "ps-policy": lambda plan: plan.policy,
+    "ps-depth": lambda plan: plan.window_bytes,
+    "ps-low-watermark": lambda plan: plan.low_watermark_bytes,
+    "ps-priority": lambda plan: plan.priority,
+    "ps-auto-priority": lambda plan: plan.auto_priority,
+    "ps-never-throttle": lambda plan: plan.never_throttle,
 }
 
 
@@ -86,17 +100,19 @@ def max_message_bytes(term_length: int) -> int:
 def add_publication(
     state: State, client: Client, message: AddPublication
 ) -> Saga[PublicationReady]:
-    """Serves AddPublication."""
+    """Answer AddPublication."""
     stated = parse(message.channel)
     parsed = rules.apply(stated, message.stream_id, state.settings, publication=True)
     plan = attrs.evolve(
         publication_plan(parsed, message.channel, state.settings),
-        given=frozenset(stated.given()),        # a rule contradicts nobody
+        given=frozenset(stated.given()),        # values of a rule contradict no channel
     )
     addressing: SendAddressing | None = None
     by_tag = not (plan.address.endpoint or plan.address.control or plan.address.control_mode)
     if not plan.is_ipc and not by_tag:
         addressing = yield from send_addressing(plan.address, state.settings)
+    elif by_tag:
+        yield from check_interface(plan.address)
     strategies = yield from custom.make(plan, state.settings)
     yield EXCLUSIVE
     if not client.alive:
@@ -131,7 +147,14 @@ def add_publication(
         channel_status_id=NO_COUNTER if endpoint is None else endpoint.status_counter,
         max_message_bytes=max_message_bytes(publication.term_length),
         exclusive=publication.exclusive,
+        shared_log=not publication.params.exclusive,
     )
+
+
+def _owns_tail(plan: PublicationPlan, message: AddPublication) -> bool:
+    """Whether the one publisher moves the tail alone.  Under ``drop_newest`` the sender appends
+    too (docs/decisions/0190), so the log is that of a shared publication."""
+    return message.exclusive and plan.policy != "drop_newest"
 
 
 def _with_session_of_tag(state: State, plan: PublicationPlan) -> PublicationPlan:
@@ -217,7 +240,7 @@ def _create(
     state: State, client: Client, plan: PublicationPlan, endpoint: SendEndpoint | None,
     message: AddPublication, strategies: Mapping[str, Any], stated: ChannelUri,
 ) -> Saga[Publication]:
-    """A new publication with its storage, counters and slot."""
+    """Make a new publication with its storage, counters and slot."""
     choice = rules.choose(
         plan.flow_control, plan.channel, state.settings,
         group=endpoint is not None and endpoint.group, ipc=plan.is_ipc,
@@ -339,7 +362,7 @@ def _log_params(
         sparse=plan.sparse,
         signal_eos=plan.signal_eos,
         spies_simulate_connection=plan.spies_simulate_connection,
-        type=3 if message.exclusive else 0,
+        type=3 if _owns_tail(plan, message) else 0,
         file_mode=state.settings.file_mode,
         reserve_terms=first_terms(plan.term_length, offset),
     )
@@ -372,13 +395,17 @@ def _params(
         rate_bytes_per_s=plan.rate.bytes_per_s,
         rate_messages_per_s=plan.rate.messages_per_s,
         window_bytes=plan.window_bytes,
+        policy=Policy[plan.policy.upper()] if plan.policy else Policy.NONE,
+        low_watermark_bytes=plan.low_watermark_bytes,
+        priority=_priority(plan),
+        never_throttle=plan.never_throttle,
         max_resend=plan.max_resend,
         ttl=0 if endpoint is None else endpoint.ttl,
         reserved_position=log.reserved_position,
         untethered_window_limit_timeout_ns=plan.tethering.window_limit_timeout_ns,
         untethered_linger_timeout_ns=plan.tethering.linger_timeout_ns,
         untethered_resting_timeout_ns=plan.tethering.resting_timeout_ns,
-        exclusive=message.exclusive,
+        exclusive=_owns_tail(plan, message),
         group=group,
         spies_simulate_connection=plan.spies_simulate_connection,
         signal_eos=plan.signal_eos,
@@ -387,10 +414,16 @@ def _params(
     )
 
 
+def _priority(plan: PublicationPlan) -> int:
+    if plan.priority is not None:
+        return plan.priority
+    return PRIORITY_AUTO if plan.auto_priority else PRIORITY_NONE
+
+
 def _attach(
     state: State, client: Client, publication: Publication, registration_id: int
 ) -> Saga[None]:
-    """Links a client to a publication, and waiting local subscribers to a new one."""
+    """Link a client to a publication, and waiting local subscribers to a new publication."""
     is_new = not publication.links
     if client not in publication.links.values():
         try:
@@ -413,7 +446,8 @@ def _attach(
 
 
 def link_quietly(state: State, subscription: Any, publication: Publication) -> Saga[None]:
-    """Link; a refusal goes to the error log, since no client requested this one link."""
+    """Link a subscriber; report a refusal in the error log, because no client requested this
+    link."""
     try:
         yield from link_publication(state, subscription, publication)
     except Refused as refused:
@@ -426,7 +460,7 @@ def link_quietly(state: State, subscription: Any, publication: Publication) -> S
 def detach(
     state: State, client: Client, registration_id: int, *, revoke: bool = False, died: bool = False
 ) -> None:
-    """One registration of a client ends.  A dead client's open claims are padded over at once."""
+    """End one registration of a client; pad over a dead client's open claims at once."""
     publication = client.publications.pop(registration_id)
     del publication.links[registration_id]
     note_publication(state, publication)
@@ -445,7 +479,7 @@ def detach(
 
 
 def orphan(state: State, publication: Publication) -> None:
-    """An adopted publication that its clients had left: sends what is there, and ends."""
+    """Drain and end an adopted publication without clients."""
     _move(state, publication, PublicationTrigger.LAST_CLIENT_LEFT)
 
 
@@ -456,7 +490,7 @@ def on_drained(state: State, publication_id: int) -> None:
 
 
 def on_end_confirmed(state: State, publication_id: int) -> None:
-    """The unicast receiver said that it has everything: no need to linger."""
+    """End the linger time, because the unicast receiver confirmed all data."""
     publication = state.publications.get(publication_id)
     if publication is not None:
         publication.end_confirmed = True
@@ -506,7 +540,7 @@ def _let_go(state: State, publication: Publication) -> None:
 
 
 def on_released(state: State, publication_id: int) -> None:
-    """The sender has let go: everything of the publication is freed."""
+    """Free all resources of a publication that the sender has released."""
     state.emit(DestroyObject(kind=ObjectKind.PUBLICATION, object_id=publication_id))
     publication = state.publications.pop(publication_id, None)
     if publication is None:
@@ -515,13 +549,8 @@ def on_released(state: State, publication_id: int) -> None:
     settle(state, publication)
     erase(state, "publication", publication_id)
     drop_log(state, publication_id, publication.log)
-    for counter_id in publication.counters:
-        state.emit(FreeCounter(counter_id=counter_id))
-    slot = publication.slot
-    state.timers.at(
-        state.now_ns + SECOND_NS,
-        lambda: state.emit(FreeSlot(kind=SlotKind.PUBLICATION, index=slot)),
-    )
+    free_counters(state, publication.counters)
+    free_slot_later(state, SlotKind.PUBLICATION, publication.slot)
     if publication.endpoint is not None:
         publication.endpoint.publications.discard(publication_id)
         release_if_unused(state, publication.endpoint)

@@ -2,10 +2,10 @@
 """Receive buffers that follow the receiver window.
 
 A sender may have a whole window in flight, and all of it may reach the socket while the receiver
-thread does not run.  The kernel counts what a datagram takes of its memory: 2304 bytes for one of
-1408, twice its bytes for one of 8192.  It doubles the size that is asked for, so a buffer as large
-as the window holds a window of large datagrams.  Twice the window holds it down to datagrams of
-512 bytes, and is what the daemon asks for.  Unused room takes no memory.
+thread does not run. The kernel counts the memory of a datagram: 2304 bytes for one of 1408 bytes,
+twice the length for one of 8192. It also doubles the requested size. A buffer as large as the
+window therefore holds a window of large datagrams. The daemon requests twice the window, which also
+holds a window of datagrams of 512 bytes. Unused room takes no memory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LARGEST_BYTES: Final = 1 << 30          # PS_RECV_BUFFER_MAX
 
 
 def wanted_bytes(window: int) -> int:
-    """The buffer, as SO_RCVBUF counts, that a receiver window asks for.
+    """Return the buffer for a receiver window, in the unit of SO_RCVBUF.
 
     :param window: bytes, 0 or more.
     """
@@ -29,12 +29,13 @@ def wanted_bytes(window: int) -> int:
 
 
 def is_short(buffer: int, window: int) -> bool:
-    """A window of large datagrams does not fit."""
+    """Return whether a window of large datagrams does not fit into the buffer."""
     return buffer < min(window, LARGEST_BYTES)
 
 
 def is_given(endpoint: RecvEndpoint) -> bool:
-    """A channel of the endpoint states ``so-rcvbuf``, so its buffer follows no window."""
+    """Return whether a channel of the endpoint states ``so-rcvbuf``, so that its buffer follows no
+    window."""
     return any(s.plan.address.rcvbuf_bytes is not None for s in endpoint.subscriptions.values())
 
 
@@ -61,9 +62,9 @@ def follow_window(state: State, endpoint: RecvEndpoint, window: int) -> Saga[Non
     )
     state.error(
         "receive_buffer", endpoint.channel,
-        f"{endpoint.channel}: the receiver window of {endpoint.window} bytes wants a receive "
-        f"buffer of {wanted}, and the socket has {buffer}: bursts beyond it are lost and sent "
-        f"again: {advice}",
+        f"{endpoint.channel}: the receiver window of {endpoint.window} bytes needs a receive "
+        f"buffer of {wanted}, and the socket has {buffer}: the kernel drops the bytes beyond it, "
+        f"which are retransmitted: {advice}",
     )
 
 

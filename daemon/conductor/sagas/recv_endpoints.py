@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sockets that subscriptions receive by: one for a plain channel, one per destination for a manual
-multi-destination subscription.  Interest in streams and sessions is counted per endpoint."""
+"""Sockets of subscriptions: one for a plain channel, one for each destination of a manual
+multi-destination subscription. Interest in streams and sessions is counted per endpoint."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ from penstock.daemon.conductor.channel.counters import (
 from penstock.daemon.conductor.channel.lookup import RecvAddressing, recv_addressing, resolve
 from penstock.daemon.conductor.channel.plans import SubscriptionPlan, destination_plan, parse
 from penstock.daemon.conductor.saga import EXCLUSIVE, UNTIL_RELEASE, Refused, Saga, Undo
+from penstock.daemon.conductor.sagas.freeing import close_endpoint, free_counters
 from penstock.daemon.conductor.sagas.recv_buffers import fit, is_given
 from penstock.daemon.conductor.state.machines import EndpointState
 from penstock.daemon.conductor.state.model import Destination, RecvEndpoint
@@ -45,8 +46,8 @@ from penstock.daemon.conductor.state.state import State
 def acquire(
     state: State, plan: SubscriptionPlan, addressing: RecvAddressing | None
 ) -> Saga[RecvEndpoint]:
-    """The endpoint of a channel: an open one, or a new one.  ``addressing`` None: the channel names
-    a tag, or its destinations come later.  The caller holds EXCLUSIVE."""
+    """Return the endpoint of a channel: an open one, or a new one. ``addressing`` None: the channel
+    names a tag, or its destinations come later. The caller holds EXCLUSIVE."""
     address = plan.address
     manual = address.control_mode == "manual"
     tag = address.channel_tag
@@ -150,7 +151,7 @@ def _new_endpoint(
 def _open_destination(
     state: State, endpoint: RecvEndpoint, channel: str, addressing: RecvAddressing
 ) -> Saga[Destination]:
-    """Opens one socket of an endpoint."""
+    """Open a socket of an endpoint."""
     destination_id = state.next_id()
     socket = addressing.socket
     params = RecvDestinationParams(
@@ -162,7 +163,7 @@ def _open_destination(
     )
     local: Address = yield AddRecvDestination(endpoint_id=endpoint.id, params=params)
     if addressing.multicast and socket.group is not None:
-        local = socket.group            # what a reader of the counter wants to know
+        local = socket.group            # shown to readers of the counter
     try:
         counter: int = yield local_address_counter(
             name="rcv-local-sockaddr", registration_id=endpoint.id,
@@ -215,12 +216,10 @@ def remove_interest(
 
 
 def release_if_unused(state: State, endpoint: RecvEndpoint) -> None:
-    """Closes an endpoint without subscriptions, once the receiver has released its images."""
+    """Close an endpoint without subscriptions, after the receiver has released its images."""
     if endpoint.subscriptions or endpoint.held_by or endpoint.state is not EndpointState.OPEN:
         return
-    endpoint.state = EndpointState.CLOSING
-    state.emit(SetCounter(counter_id=endpoint.status_counter, value=ChannelStatus.CLOSING))
-    state.emit(RemoveObject(kind=ObjectKind.RECV_ENDPOINT, object_id=endpoint.id))
+    close_endpoint(state, endpoint, ObjectKind.RECV_ENDPOINT)
 
 
 def on_released(state: State, endpoint_id: int) -> None:
@@ -230,17 +229,15 @@ def on_released(state: State, endpoint_id: int) -> None:
         return                          # opened by a command that failed later
     endpoint.leaving.clear()
     erase(state, "recv_endpoint", endpoint_id)
-    state.emit(FreeCounter(counter_id=endpoint.status_counter))
-    for destination in endpoint.destinations.values():
-        if destination.counter_id != NO_COUNTER:
-            state.emit(FreeCounter(counter_id=destination.counter_id))
+    owned = (destination.counter_id for destination in endpoint.destinations.values())
+    free_counters(state, (endpoint.status_counter, *owned))
 
 
 # ---- destinations --------------------------------------------------------------------------------
 
 
 def add_destination(state: State, endpoint: RecvEndpoint, channel: str) -> Saga[int]:
-    """Adds a socket to a manual multi-destination subscription; its id."""
+    """Add a socket to a manual multi-destination subscription; return its id."""
     if not endpoint.manual:
         raise Refused(
             "invalid_channel",
@@ -263,7 +260,7 @@ def add_destination(state: State, endpoint: RecvEndpoint, channel: str) -> Saga[
 
 
 def remove_destination(state: State, endpoint: RecvEndpoint, destination_id: int) -> Saga[None]:
-    """Removes a socket.  It is closed when this ends, so its address may be bound again."""
+    """Remove a socket. It is closed when this saga ends, so that its address can be bound again."""
     yield RemoveRecvDestination(endpoint_id=endpoint.id, destination_id=destination_id)
     destination = endpoint.destinations.pop(destination_id)
     endpoint.buffer_sizes.pop(destination_id, None)
@@ -276,7 +273,7 @@ def remove_destination(state: State, endpoint: RecvEndpoint, destination_id: int
 
 
 def on_destination_released(state: State, endpoint_id: int, destination_id: int) -> None:
-    """The receiver reads the socket no more."""
+    """The receiver has stopped reading the socket."""
     state.emit(DestroyRecvDestination(endpoint_id=endpoint_id, destination_id=destination_id))
     endpoint = state.recv_endpoints.get(endpoint_id)
     if endpoint is not None:
@@ -284,7 +281,7 @@ def on_destination_released(state: State, endpoint_id: int, destination_id: int)
 
 
 def resolve_again(state: State, endpoint: RecvEndpoint) -> Saga[None]:
-    """Looks the names of explicit control addresses up again, and follows a change."""
+    """Resolve the names of explicit control addresses again, and apply a change."""
     for destination in list(endpoint.destinations.values()):
         if destination.name is None:
             continue

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a sender waits for a consumer group that is behind.
+"""Decide whether a sender waits for a lagging consumer group.
 
-Of this host's publications that is known, and of a penstock sender on another one, whose SETUP
-states its flow control.  Aeron states nothing: of a group stream of its drivers only a doubt can be
-told.
+The daemon knows the flow control of its own publications, and of penstock senders on other hosts,
+which state it in their SETUP. Aeron drivers do not state it, so for their group streams the daemon
+can only warn.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from penstock.daemon.conductor.state.state import State
 
 @attrs.frozen
 class Strategy:
-    """By whom a sender is held."""
+    """The flow control of a sender."""
 
-    kind: FlowControl | None            # None: that cannot be known from here
+    kind: FlowControl | None            # None: unknown
     group_tag: int | None = None        # of the receivers that count, when tagged
 
 
 def strategy_of(state: State, source: Image | Publication) -> Strategy:
-    """The flow control of a stream's sender, wherever it is."""
+    """Return the flow control of a stream's sender, on this host or another."""
     if isinstance(source, Publication):
         return _strategy(source.params.flow_control, source.params.fc_group_tag)
     if source.sender_flow_control >= 0:
         return _strategy(source.sender_flow_control, source.sender_group_tag)
     if not source.params.group:
         return Strategy(FlowControl.UNICAST)
-    for publication in state.publications.values():         # of this host, which keeps it to itself
+    for publication in state.publications.values():         # a local stream
         same = (
             publication.stream_id == source.stream_id
             and publication.session_id == source.session_id
@@ -49,7 +49,7 @@ def _strategy(kind: int, group_tag: int) -> Strategy:
 
 
 def strategy_name(state: State, source: Image | Publication) -> str:
-    """The flow control of a stream's sender for people; "" when that cannot be known."""
+    """Return the name of the sender's flow control; "" if unknown."""
     found = strategy_of(state, source)
     if found.kind is None:
         return ""
@@ -58,7 +58,7 @@ def strategy_name(state: State, source: Image | Publication) -> str:
 
 
 def links_of(group: Group) -> list[SubscriberLink]:
-    """Live streams that a group reads."""
+    """Return the live streams that a group reads."""
     return [
         link for subscription in group.client.subscriptions.values()
         for link in subscription.links.values()
@@ -66,13 +66,13 @@ def links_of(group: Group) -> list[SubscriberLink]:
 
 
 def unreliable(state: State, group: Group) -> list[str]:
-    """Streams that certainly do not wait for the group."""
+    """Return the streams that certainly do not wait for the group."""
     found = (_doubt(state, link) for link in links_of(group))
     return [what for certain, what in found if certain]
 
 
 def check_reliable(state: State, group: Group) -> None:
-    """Refuses a group that requests streams that wait, when one does not."""
+    """Refuse a group that requires reliable streams if one of its streams does not wait."""
     if group.allow_unreliable:
         return
     for what in unreliable(state, group):
@@ -84,7 +84,7 @@ def check_reliable(state: State, group: Group) -> None:
 
 
 def warnings_of(state: State, group: Group) -> list[str]:
-    """Streams that may not wait for the group, and windows that are smaller than possible."""
+    """Return warnings: streams that may not wait for the group, and windows below the largest."""
     found = []
     for link in links_of(group):
         what = _doubt(state, link)[1]
@@ -102,7 +102,7 @@ def warnings_of(state: State, group: Group) -> list[str]:
 
 
 def _doubt(state: State, link: SubscriberLink) -> tuple[bool, str]:
-    """(is it certain?, what) about a source that may not wait for the group."""
+    """Return (certain, text) for a source that may not wait for the group."""
     source = link.source
     what = f"session {source.session_id} of stream {source.stream_id}"
     if isinstance(source, Publication):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logs that consumer groups keep.
 
-While a stream lives its log is kept by the group's subscriber position, as for any subscriber. When
-the stream ends, the image or publication leaves the data plane without the group. The file stays,
-on a record of its own, until the group acknowledged all of it, is closed or expires.
+While a stream lives, the group's subscriber position retains its log, as for any subscriber. When
+the stream ends, the image or publication leaves the data plane. The file stays, with its own
+record, until the group has acknowledged all data, is closed or expires.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from penstock.daemon.conductor.actions import (
     DeleteFile,
     FreeCounter,
     FreeSlot,
-    LogError,
     LogView,
     RemoveImageSubscriber,
     RemovePublicationSubscriber,
@@ -39,7 +38,7 @@ from penstock.daemon.conductor.state.state import State
 
 @attrs.frozen(kw_only=True)
 class Locate:
-    """Answer the fetch service: the location of a log that a group keeps."""
+    """Request of the fetch service for the place of a log that a group keeps."""
 
     log_id: int
     session_id: int
@@ -48,7 +47,7 @@ class Locate:
 
 @attrs.frozen(kw_only=True)
 class Located:
-    """The answer: [lowest, end) may be read."""
+    """The answer: [lowest, end) can be read."""
 
     path: str
     lowest: int
@@ -56,7 +55,7 @@ class Located:
 
 
 def view_of(source: Image | Publication, counter_id: int) -> ViewLog:
-    """The check of a log for a group whose position is in the counter."""
+    """Return the action that checks a log for a group whose position is in the counter."""
     if isinstance(source, Image):
         return ViewLog(
             log_id=source.id, path=source.log.path, committed_counter_id=counter_id,
@@ -69,7 +68,7 @@ def view_of(source: Image | Publication, counter_id: int) -> ViewLog:
 
 
 def window_of(source: Image | Publication) -> int:
-    """The most that may be unacknowledged before the sender is held."""
+    """Return the most bytes that can be unacknowledged before the sender waits."""
     if isinstance(source, Image):
         return source.params.window_bytes
     return source.plan.window_bytes
@@ -82,12 +81,12 @@ def mtu_of(source: Image | Publication) -> int:
 
 
 def group_of(state: State, link: SubscriberLink) -> Group | None:
-    """The group that the link is of."""
+    """Return the group of the link."""
     return state.groups.get(link.subscription.client.group_id)
 
 
 def detach_groups(state: State, source: Image | Publication) -> None:
-    """The stream has ended: what groups have not acknowledged moves to records of its own."""
+    """Move unacknowledged data of an ended stream to records of its own."""
     for link in list(source.subscribers.values()):
         group = group_of(state, link)
         if group is not None:
@@ -122,8 +121,8 @@ def _detach(state: State, group: Group, link: SubscriberLink) -> None:
 
 
 def settle(state: State, source: Image | Publication) -> None:
-    """The data plane has let go of a log: nothing is added to it any more.  To be called while its
-    counters and its slot are still there."""
+    """Settle a log that the data plane has released, so that its end is final. Call it while its
+    counters and slot exist."""
     for group in state.groups.values():
         retained = group.retained.get(source.id)
         if retained is not None:
@@ -134,7 +133,7 @@ def settle(state: State, source: Image | Publication) -> None:
 
 
 def settle_orphan(state: State, group: Group, retained: Retained) -> Saga[None]:
-    """The same, for a log whose image or publication did not outlive a dead daemon."""
+    """As settle, for a log whose image or publication was not adopted."""
     yield from _settle(
         state, group, retained,
         ViewLog(
@@ -155,11 +154,10 @@ def _settle(state: State, group: Group, retained: Retained, check: ViewLog) -> S
             most=MAX_TIMES,
         )
     except Refused as refused:              # its file is gone or damaged: there is nothing to keep
-        state.emit(
-            LogError(
-                text=f"group {group.name} of stream {group.stream_id} on {group.channel}: what it "
-                f"had not acknowledged of session {retained.session_id} is lost: {refused.message}"
-            )
+        state.error(
+            "group lost a log", group.name,
+            f"group {group.name} of stream {group.stream_id} on {group.channel}: what it "
+            f"had not acknowledged of session {retained.session_id} is lost: {refused.message}",
         )
         release(state, group, retained)
         return
@@ -174,7 +172,7 @@ def _settle(state: State, group: Group, retained: Retained, check: ViewLog) -> S
 
 
 def release(state: State, group: Group, retained: Retained) -> None:
-    """The group is done with a log that it kept."""
+    """Release a log that the group has read."""
     if group.retained.pop(retained.log_id, None) is None:
         return
     erase(state, "retained", group.id, retained.log_id)
@@ -192,7 +190,7 @@ def release(state: State, group: Group, retained: Retained) -> None:
 def acknowledge_retained(
     state: State, group: Group, retained: Retained, position: int, view: LogView
 ) -> None:
-    """Moves the group's position in a log that has ended."""
+    """Move the group's position in a log that has ended."""
     state.hold(retained.log_id, group.id, position)
     if position > view.committed:
         state.emit(SetCounter(counter_id=retained.counter_id, value=position))
@@ -201,7 +199,7 @@ def acknowledge_retained(
 
 
 def drop_log(state: State, log_id: int, log: LogFile) -> None:
-    """Deletes a log that has left the data plane, unless some group keeps it."""
+    """Delete a log that has left the data plane, unless a group keeps it."""
     if any(log_id in group.retained for group in state.groups.values()):
         return
     state.emit(DeleteFile(path=log.path))
@@ -209,7 +207,7 @@ def drop_log(state: State, log_id: int, log: LogFile) -> None:
 
 
 def keep_log(state: State, group: Group, retained: Retained) -> None:
-    """Takes over from a dead daemon what a group keeps."""
+    """Adopt a log that a group of a dead daemon keeps."""
     source = state.images.get(retained.log_id) or state.publications.get(retained.log_id)
     others = [g.retained[retained.log_id] for g in state.groups.values()
               if retained.log_id in g.retained]

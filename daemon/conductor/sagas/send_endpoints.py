@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sockets that publications send by: opened on first use, shared by key or tag, closed after the
-last publication has gone."""
+"""Sockets of publications: opened at the first use, shared by key or tag, closed after the last
+publication."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ from penstock.daemon.conductor.channel.counters import (
 from penstock.daemon.conductor.channel.lookup import SendAddressing, resolve
 from penstock.daemon.conductor.channel.plans import EndpointPlan, destination_plan, parse
 from penstock.daemon.conductor.saga import EXCLUSIVE, UNTIL_RELEASE, Refused, Saga, Undo
+from penstock.daemon.conductor.sagas.freeing import close_endpoint, free_counters
 from penstock.daemon.conductor.state.machines import EndpointState
 from penstock.daemon.conductor.state.model import Destination, SendEndpoint
 from penstock.daemon.conductor.state.registry import erase, note_send_endpoint
@@ -45,7 +46,7 @@ _MDC = {"": Mdc.NONE, "dynamic": Mdc.DYNAMIC, "manual": Mdc.MANUAL}
 def acquire(
     state: State, plan: EndpointPlan, addressing: SendAddressing | None
 ) -> Saga[SendEndpoint]:
-    """The endpoint of a channel: an open one, or a new one.  The caller holds EXCLUSIVE."""
+    """Return the endpoint of a channel: an open one, or a new one. The caller holds EXCLUSIVE."""
     if addressing is None:
         for endpoint in state.send_endpoints.values():
             if endpoint.tag == plan.channel_tag and endpoint.state is EndpointState.OPEN:
@@ -153,12 +154,10 @@ def _open(state: State, plan: EndpointPlan, addressing: SendAddressing) -> Saga[
 
 
 def release_if_unused(state: State, endpoint: SendEndpoint) -> None:
-    """Closes an endpoint that no publication uses any more."""
+    """Close an endpoint without publications."""
     if endpoint.publications or endpoint.state is not EndpointState.OPEN:
         return
-    endpoint.state = EndpointState.CLOSING
-    state.emit(SetCounter(counter_id=endpoint.status_counter, value=ChannelStatus.CLOSING))
-    state.emit(RemoveObject(kind=ObjectKind.SEND_ENDPOINT, object_id=endpoint.id))
+    close_endpoint(state, endpoint, ObjectKind.SEND_ENDPOINT)
 
 
 def on_released(state: State, endpoint_id: int) -> None:
@@ -167,14 +166,14 @@ def on_released(state: State, endpoint_id: int) -> None:
     if endpoint is None:
         return                          # opened by a command that failed later
     erase(state, "send_endpoint", endpoint_id)
-    for counter in (endpoint.status_counter, endpoint.address_counter,
-                    endpoint.destinations_counter, endpoint.refused_counter):
-        if counter != NO_COUNTER:
-            state.emit(FreeCounter(counter_id=counter))
+    free_counters(state, (
+        endpoint.status_counter, endpoint.address_counter, endpoint.destinations_counter,
+        endpoint.refused_counter,
+    ))
 
 
 def on_destination(state: State, event: DestinationChanged) -> None:
-    """A receiver of a dynamic multi-destination channel came or went, or found no place."""
+    """A receiver of a dynamic multi-destination channel joined, left or got no place."""
     endpoint = state.send_endpoints.get(event.id)
     if event.change >= 0 or endpoint is None:
         state.event(
@@ -196,7 +195,7 @@ def on_destination(state: State, event: DestinationChanged) -> None:
 
 
 def add_destination(state: State, endpoint: SendEndpoint, channel: str) -> Saga[int]:
-    """Adds an address to a manual multi-destination channel; its id."""
+    """Add an address to a manual multi-destination channel; return its id."""
     if not endpoint.manual:
         raise Refused(
             "invalid_channel",
@@ -229,7 +228,7 @@ def remove_destination(state: State, endpoint: SendEndpoint, destination_id: int
 
 
 def resolve_again(state: State, endpoint: SendEndpoint, silent: Address | None) -> Saga[None]:
-    """Looks the names of a silent endpoint up again, and follows a change."""
+    """Resolve the names of a silent endpoint again, and apply a change."""
     if endpoint.peer is not None:
         address = yield from resolve(endpoint.peer)
         if address != endpoint.peer_address and endpoint.state is EndpointState.OPEN:

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Terms of log buffers: the daemon allocates them one at a time ahead of the writers, and releases
-them while a stream rests (docs/decisions/0033).
+them while a stream is idle (docs/decisions/0033).
 
-A term that cannot be allocated is requested again until it can: meanwhile its stream is held with
-cause ``storage``, and nothing is lost.
-
-The daemon releases terms in steps. An agent states which terms it can do without. The registry
-records the rest. The file system gets the memory, then the budget does. A death between two steps
-never lets the next daemon take a hole for memory: the registry learns of a term after it is there,
-and forgets it before it goes.
+If a term cannot be allocated, the request is repeated; meanwhile the stream is blocked with cause
+``storage``, and no data is lost. The daemon releases terms in steps. An agent states the terms that
+it does not need. The registry records the remaining terms. The daemon returns the memory of the
+others to the file system, then adjusts the budget. After a death between two steps, the registry
+never lists a term without memory: a term is recorded after its allocation, and removed from the
+record before its release.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ import attrs
 from penstock.core.driver_events import TermsReleased
 from penstock.core.driver_types import ObjectKind
 from penstock.daemon.conductor.actions import (
-    GiveUpImage,
-    GiveUpPublication,
     ImageReserved,
     PublicationReserved,
     ReadCounter,
+    ReleaseImageTerms,
     ReleaseLog,
+    ReleasePublicationTerms,
     ReserveTerm,
 )
 from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga
@@ -45,12 +44,12 @@ def _owner(state: State, kind: ObjectKind, object_id: int) -> Image | Publicatio
 def on_term_needed(
     state: State, kind: ObjectKind, object_id: int, wanted: int = 0
 ) -> Saga[None]:
-    """Allocates what comes next and says so; on failure tries again after a while.
+    """Allocate the next part and notify the agent; after a failure try again later.
 
     :param wanted: position to allocate up to; 0: to the end of the next term.
     """
     owner = _owner(state, kind, object_id)
-    # While it is asked what it can do without, it forgets what it requested itself.
+    # While a release is requested from the agent, the agent drops its own request.
     if owner is None or owner.log.reserving or owner.log.giving_up:
         return
     log = owner.log
@@ -74,7 +73,7 @@ def on_term_needed(
         return
     log.reserving = False
     if _owner(state, kind, object_id) is not owner:
-        state.storage.release(end - start)        # freed meanwhile, without this part
+        state.storage.release(end - start)        # the log was freed meanwhile, without this part
         return
     if end <= log.reserved_position:                # the low part of the first term
         log.low_missing = 0
@@ -87,8 +86,9 @@ def on_term_needed(
 
 
 def _next_range(log: LogFile, wanted: int) -> tuple[int, int]:
-    """The positions to allocate next: the rest of a term that is there in part, or of the next one,
-    up to the wanted position; last, the part of the first term before the stream began."""
+    """Return the positions to allocate next, up to the wanted position: the rest of a partly
+    allocated term, or the next term. The part of the first term before the stream's start comes
+    last."""
     start, term = log.reserved_position, log.term_length
     if log.reserved_terms >= TERMS and start == log.last_end:
         first = start - TERMS * term
@@ -125,7 +125,7 @@ def _notify(state: State, kind: ObjectKind, object_id: int, position: int) -> No
 
 @attrs.define(eq=False)
 class _Watch:
-    """Where a stream stood when it was last seen to move."""
+    """Position and time of a stream's last movement."""
 
     owner: Image | Publication
     position: int = -1
@@ -133,12 +133,13 @@ class _Watch:
 
 
 def _least_terms(state: State, log: LogFile) -> int:
-    """What stays from the term in use on: small terms are through before the next can be there."""
+    """Return the number of terms to keep from the one in use on: small terms are used up before the
+    next can be allocated."""
     return 2 if log.term_length <= state.settings.small_term_bytes else 1
 
 
 def watch(state: State, owner: Image | Publication) -> None:
-    """Check now and then whether the stream rests, as long as its log has terms to release."""
+    """Check from time to time whether the stream is idle, while its log has terms to release."""
     if state.settings.idle_term_timeout_ns <= 0 or owner.id in state.watched:
         return
     if owner.log.reserved_terms > _least_terms(state, owner.log):
@@ -160,7 +161,7 @@ def _is_live(state: State, owner: Image | Publication) -> bool:
 
 
 def _check(state: State, watched: _Watch) -> Saga[None]:
-    """Asks the agent of a stream that has stood still for long enough."""
+    """Request the agent of an idle stream to release terms."""
     owner, log = watched.owner, watched.owner.log
     if not _is_live(state, owner) or log.reserved_terms <= _least_terms(state, log):
         state.watched.discard(owner.id)
@@ -174,8 +175,8 @@ def _check(state: State, watched: _Watch) -> Saga[None]:
         if position != watched.position:
             watched.position, watched.since_ns = position, state.now_ns
         elif state.now_ns - watched.since_ns >= state.settings.idle_term_timeout_ns:
-            yield EXCLUSIVE             # nobody is about to join where it stood before
-            watched.since_ns = state.now_ns     # it may not be able to; requested again later
+            yield EXCLUSIVE             # no reader is about to join at the old position
+            watched.since_ns = state.now_ns     # the agent may refuse; requested again later
             _request(state, owner)
     finally:
         _check_later(state, watched)
@@ -188,13 +189,13 @@ def _request(state: State, owner: Image | Publication) -> None:
     log.giving_up = True
     least = _least_terms(state, log)
     if isinstance(owner, Image):
-        state.emit(GiveUpImage(image_id=owner.id, least_terms=least))
+        state.emit(ReleaseImageTerms(image_id=owner.id, least_terms=least))
     else:
-        state.emit(GiveUpPublication(publication_id=owner.id, least_terms=least))
+        state.emit(ReleasePublicationTerms(publication_id=owner.id, least_terms=least))
 
 
 def on_terms_released(state: State, event: TermsReleased) -> None:
-    """An agent keeps the terms from b to a, all if a is -1."""
+    """An agent keeps the terms from b to a; all terms if a is -1."""
     owner = _owner(state, event.kind, event.id)
     if owner is None:
         return
@@ -205,7 +206,7 @@ def on_terms_released(state: State, event: TermsReleased) -> None:
         return
     before = log.reserved_bytes
     if event.kept_from != log.last_end - log.reserved_terms * log.term_length:
-        log.low_missing = 0                     # the first term goes
+        log.low_missing = 0                     # the first term is released
     log.reserved_terms, log.reserved_position = kept, event.kept_to
     freed = before - log.reserved_bytes
     log.punching = True
@@ -230,7 +231,7 @@ def _release(
         )
     except Refused as refused:
         if _owner(state, event.kind, event.id) is owner:
-            # Its terms are not empty yet: the stream waits, as for a term that is not there.
+            # The memory of its terms is not released yet: the stream waits as for a missing term.
             report_refusal(state, f"stream {owner.stream_id}", refused)
             state.timers.at(
                 state.now_ns + state.settings.storage_retry_ns,

@@ -10,6 +10,7 @@ from penstock.core.driver_types import NO_COUNTER
 from penstock.daemon.conductor.channel import rules
 from penstock.daemon.conductor.channel.lookup import (
     RecvAddressing,
+    check_interface,
     recv_addressing,
     send_addressing,
 )
@@ -47,7 +48,7 @@ def add_subscription(
     state: State, client: Client, message: AddSubscription, answer: Answer, *,
     joins: Joins = Joins.BESIDE,
 ) -> Saga[None]:
-    """Serves AddSubscription; ``answer`` sends the reply, before any notice of an image."""
+    """Answer AddSubscription; ``answer`` sends the reply, before any notice of an image."""
     plan = plan_of(state, client, message.channel, message.stream_id)
     if plan.kind == "udp":
         yield from congestion.check(plan, message.stream_id, state.settings)
@@ -57,9 +58,9 @@ def add_subscription(
 
 
 def plan_of(state: State, client: Client, channel: str, stream_id: int) -> SubscriptionPlan:
-    """Plan a subscription with what the rules add to its channel.
+    """Plan a subscription with the values that the rules add to its channel.
 
-    :raises Refused: the channel, or a rule with it, makes no sense.
+    :raises Refused: the channel is invalid, alone or with a rule.
     """
     parsed = rules.apply(parse(channel), stream_id, state.settings, publication=False)
     make_plan = group_subscription_plan if client.group_id else subscription_plan
@@ -77,6 +78,8 @@ def _add_network(
     addressing: RecvAddressing | None = None
     if _has_address(plan):
         addressing = yield from recv_addressing(plan.address, state.settings)
+    else:
+        yield from check_interface(plan.address)
     yield EXCLUSIVE
     if not client.alive:
         raise Refused("not_leased", "the client has gone")
@@ -112,7 +115,8 @@ def _add_network(
 
 
 def _check_alike(endpoint: RecvEndpoint, plan: SubscriptionPlan, stream_id: int) -> None:
-    """Subscriptions of one stream share its images, so they must agree on how to receive it."""
+    """Refuse a subscription whose parameters differ from others of the stream, which share its
+    images."""
     for other in endpoint.subscriptions.values():
         if other.stream_id != stream_id:
             continue
@@ -173,7 +177,7 @@ def _register(state: State, subscription: Subscription) -> None:
 
 
 def remove_subscription(state: State, subscription: Subscription) -> None:
-    """Ends a subscription; images without another one are drained."""
+    """End a subscription; drain images without another subscription."""
     state.subscriptions.pop(subscription.id, None)
     subscription.client.subscriptions.pop(subscription.id, None)
     erase(state, "subscription", subscription.id)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which text an error has in the distinct error log.
+"""Choose the text of an error in the distinct error log.
 
-The log has one entry for each text and never forgets, so a text that a stranger can vary fills it.
-Therefore an error is recorded by its kind and its source: the first text stands for all later ones
-of the same kind and source.  Sources are bounded: beyond the bound, one entry of the kind stands
-for all others.  Errors that a datagram causes have a bound of their own, so that no stranger takes
-the room of local errors.
+The log keeps one entry for each text permanently, so an attacker who can vary a text could fill it.
+An error is therefore recorded by kind and source: the first text represents all later ones of the
+same kind and source. Sources are bounded: beyond the bound, one entry of the kind stands
+for all others. Errors that datagrams cause have their own bound, so that they never take the room
+of local errors.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ErrorBook:
     _locals: int = 0
 
     def stranger(self, kind: str, ip: str, text: str) -> str:
-        """The entry for an error that a datagram from ``ip`` caused.
+        """Return the entry for an error that a datagram from ``ip`` caused.
 
         :param kind: one of a fixed set of names, never a value from the wire.
         """
@@ -42,7 +42,7 @@ class ErrorBook:
         return self._texts[(kind, ip)]
 
     def local(self, kind: str, source: str, text: str) -> str:
-        """The entry for an error of an object of this daemon, named by ``source``."""
+        """Return the entry for an error of this daemon's object ``source``."""
         key = (kind, f"local {source}")
         known = self._texts.get(key)
         if known is not None:

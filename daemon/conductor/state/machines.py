@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Life cycles as tables.  A trigger that a state does not know is no transition: the same fact may
-be reported twice (the last client leaves while the sender reports the end of the stream)."""
+"""Life cycles as tables. A trigger that a state does not list is ignored. The same fact may be
+reported twice (the last client leaves while the sender reports the end of the stream)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class PublicationState(enum.Enum):
     ACTIVE = "active"
     DRAINING = "draining"
     LINGER = "linger"
-    CLOSING = "closing"                 # the sender was told to let go
+    CLOSING = "closing"                 # the sender was requested to release it
     DONE = "done"
 
 
@@ -28,7 +28,7 @@ class PublicationTrigger(enum.Enum):
 class ImageState(enum.Enum):
     ACTIVE = "active"
     DRAINING = "draining"
-    LINGER = "linger"                   # gone for subscribers, the log stays for slow ones
+    LINGER = "linger"  # no longer shown to subscribers; the log stays for slow ones
     DONE = "done"
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects that the conductor owns: clients, endpoints, publications, images, subscriptions and the
-links between them. Plain records; the rules are in the modules beside."""
+links between them. Plain records; the sagas contain the rules."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ TERMS: Final = 3                        # of each log
 class Joins(enum.Enum):
     """Start position of a subscription in a stream that already flows."""
 
-    BESIDE = "beside"                   # where the slowest subscriber is
-    OLDEST = "oldest"                   # where a local log begins; in an image as BESIDE
-    NEWEST = "newest"                   # behind all there is
+    BESIDE = "beside"                   # at the slowest subscriber
+    OLDEST = "oldest"                   # at the beginning of a local log; in an image as BESIDE
+    NEWEST = "newest"                   # at the end
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -48,13 +48,19 @@ class Client:
     token: bytes = b""
     started: int = 0                    # of its process, in the kernel's ticks; 0: unknown
     alive: bool = True
-    attached: bool = True               # False: of a dead daemon, and not back yet
+    attached: bool = True  # False: of a dead daemon, or its process has ended; and not back yet
+    linger_ns: int = 0                  # how long its objects stay after its process
+    lost: int = 0                       # number of times that its process ended
     publications: dict[int, Publication] = attrs.field(factory=dict)    # by registration id
     subscriptions: dict[int, Subscription] = attrs.field(factory=dict)
     counters: dict[int, int] = attrs.field(factory=dict)                # registration -> counter
     commands: deque[tuple[int, Message]] = attrs.field(factory=deque)
     busy: bool = False
     group_id: int = 0                   # of a consumer group, which has no process; 0: a client
+
+    @property
+    def has_objects(self) -> bool:
+        return bool(self.publications or self.subscriptions or self.counters)
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -103,12 +109,12 @@ class LogFile:
     term_length: int
     page_size: int
     reserved_position: int
-    reserved_terms: int                 # begun: the last one may be there in part
+    reserved_terms: int                 # terms begun; the last one may be allocated in part
     reserving: bool = False
-    giving_up: bool = False             # an agent was asked what it can do without
-    punching: bool = False             # what it does without is being given back
-    wanted: bool = False                # and it requested a term meanwhile
-    low_missing: int = 0                # bytes of the first term that are not there
+    giving_up: bool = False             # an agent was requested to release terms
+    punching: bool = False             # its unneeded terms are being released
+    wanted: bool = False                # the agent requested a term meanwhile
+    low_missing: int = 0                # bytes of the first term that have no memory
 
     @property
     def kept_position(self) -> int:
@@ -124,8 +130,8 @@ class LogFile:
 
     @property
     def notified_position(self) -> int:
-        """How far an agent may write.  It zeroes the word there too: each term's first page is
-        always there, any other only if it is reserved."""
+        """Position up to which an agent may write. The agent also zeroes the word at that position;
+        only a term's first page has memory without a reservation."""
         if self.is_whole:
             return ALL_TERMS
         whole = self.reserved_position == self.last_end
@@ -133,14 +139,14 @@ class LogFile:
 
     @property
     def is_whole(self) -> bool:
-        """All of it is there."""
+        """Whether all terms are allocated."""
         return (
             self.reserved_terms >= TERMS and not self.low_missing
             and self.reserved_position == self.last_end
         )
 
     def settle(self) -> None:
-        """Forget operations in flight: the daemon died meanwhile."""
+        """Forget operations in progress, because the daemon died."""
         self.reserving = self.giving_up = self.punching = self.wanted = False
 
     @property
@@ -152,7 +158,7 @@ class LogFile:
 
 @attrs.define(eq=False)
 class Rejection:
-    """Of one receiver: how often it said so, and when its publishers last heard of it."""
+    """Rejections by one receiver: their number, and when the publishers were last notified."""
 
     count: int = 0
     notified_ns: int = 0
@@ -179,8 +185,8 @@ class Publication:
     end_reason: str = "end_of_stream"
     end_confirmed: bool = False
     rejections: dict[int, Rejection] = attrs.field(factory=dict)        # by receiver id
-    late_limits: int = 0                # answers of a strategy in Python that came too late
-    unanswered_ns: int | None = None    # a strategy in Python was asked then, and not heard since
+    late_limits: int = 0                # number of late answers of a Python strategy
+    unanswered_ns: int | None = None    # when an unanswered call of a Python strategy began
     silence_notified: bool = False
     joins_logged: dict[int, int] = attrs.field(factory=dict)    # by JoinVerdict: when
 
@@ -209,16 +215,17 @@ class RecvEndpoint:
     images: dict[tuple[int, int], Image] = attrs.field(factory=dict)    # (stream, session), live
     held_by: int = 0                    # images that the receiver has not released
     outrun: dict[tuple[int, int], int] = attrs.field(factory=dict)      # when last, by session
-    refusals: dict[tuple[int, int], int] = attrs.field(factory=dict)    # no image: last logged
+    # when the lack of an image was last logged
+    refusals: dict[tuple[int, int], int] = attrs.field(factory=dict)
     next_resolution_ns: int = 0
-    window: int = 0                     # of the images so far, the largest
-    window_notified: int = 0                # that the buffers are too small for it was logged
+    window: int = 0                     # largest window of its images so far
+    window_notified: int = 0  # the log has reported that the buffers are too small for it
     buffer_sizes: dict[int, int] = attrs.field(factory=dict)    # by destination, once enlarged
     state: EndpointState = EndpointState.OPEN
 
     @property
     def buffer_bytes(self) -> int:
-        """The smallest receive buffer of its sockets as far as is known; as SO_RCVBUF counts."""
+        """The smallest known receive buffer of its sockets, in the unit of SO_RCVBUF."""
         sizes = [self.buffer_sizes.get(id_, self.buffers[1]) for id_ in self.destinations]
         return min(sizes, default=self.buffers[1])
 
@@ -239,7 +246,7 @@ class Image:
     initial_term_id: int
     mtu: int = 0
     sender_flow_control: int = -1       # FlowControl as its SETUP states it, -1: it states none
-    sender_group_tag: int = 0           # of the receivers that count, when tagged
+    sender_group_tag: int = 0           # tag of the receivers that the sender follows, if tagged
     subscribers: dict[int, SubscriberLink] = attrs.field(factory=dict)
     state: ImageState = ImageState.ACTIVE
     end_reason: str = "timeout"
@@ -248,9 +255,10 @@ class Image:
     join_ordinal: int = -1              # messages of the session below join_position, -1 unknown
     end_position: int = -1              # once drained
     end_ordinal: int = -1               # messages below end_position
-    established: bool = False           # a frame of the stream was accepted
-    late_limits: int = 0                # answers of a congestion control in Python, too late
-    unanswered_ns: int | None = None    # it was asked then, and not heard since
+    established: bool = False           # the receiver accepted a frame of the stream
+    established_ns: int = 0             # when, or when this daemon adopted the image
+    late_limits: int = 0                # number of late answers of a Python congestion control
+    unanswered_ns: int | None = None    # when an unanswered call of it began
     silence_told: bool = False
 
 
@@ -276,6 +284,7 @@ class Subscription:
     spy_key: Hashable = None
     spy_tag: int | None = None
     joins: Joins = Joins.BESIDE
+    withheld: bool = False                      # its credits
     links: dict[int, SubscriberLink] = attrs.field(factory=dict)        # by source id
 
     def wants_session(self, session_id: int) -> bool:
@@ -297,7 +306,7 @@ class Retained:
     window_bytes: int
     log: LogFile
     join_position: int
-    ended: bool = False                 # the data plane has let go: end_position is final
+    ended: bool = False                 # the data plane has released it: end_position is final
     end_position: int = 0
     time_index: list[tuple[int, int]] = attrs.field(factory=list)
 
@@ -319,7 +328,7 @@ class Group:
     deadline_ns: int = 0
     owner: str = ""                     # the reader; "": none
     owner_heard_ns: int = 0
-    watches: int = 0                    # the latest of its expiry timers counts
+    watches: int = 0  # number of its latest expiry timer; older timers are ignored
     retained: dict[int, Retained] = attrs.field(factory=dict)           # by log id
 
     @property

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records of registrations for the next daemon, written as they change.
+"""Records of registrations for the next daemon, written at each change.
 
-A record leaves before any client hears of its object. After a death at any moment, everything that
-a client knows is on record. An object that was made and is not on record yet belongs to no client;
-the next daemon removes it.
+A record is written before any client is notified of its object, so after a death all objects that
+clients know are recorded. An object without a record belongs to no client; the next daemon removes
+it.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ def note_client(state: State, client: Client) -> None:
     fields = {
         "slot": client.slot, "name": client.name, "pid": client.pid, "uid": client.uid,
         "token": client.token, "started": client.started, "counters": dict(client.counters),
+        "linger_ns": client.linger_ns,
     }
     _note(state, "client", (client.id,), fields)
 
@@ -84,7 +85,7 @@ def note_subscription(state: State, subscription: Subscription) -> None:
     fields = {
         "client_id": subscription.client.id, "channel": subscription.plan.channel,
         "stream_id": subscription.stream_id, "spy_key": subscription.spy_key,
-        "spy_tag": subscription.spy_tag,
+        "spy_tag": subscription.spy_tag, "withheld": subscription.withheld,
         "endpoint_id": 0 if subscription.endpoint is None else subscription.endpoint.id,
     }
     _note(state, "subscription", (subscription.id,), fields)
@@ -101,9 +102,9 @@ def note_image(state: State, image: Image) -> None:
 
 
 def note_log(state: State, owner: Image | Publication) -> None:
-    """More or less of its storage is allocated."""
+    """Record a change of a log's allocated storage."""
     if isinstance(owner, Image):
-        if owner.state not in (ImageState.LINGER, ImageState.DONE):     # then it is not on record
+        if owner.state not in (ImageState.LINGER, ImageState.DONE):     # the log has no record then
             note_image(state, owner)
     else:
         note_publication(state, owner)

@@ -32,14 +32,15 @@ PAGE = 4096
 
 
 def first_terms(term_length: int, position: int) -> int:
-    """How many terms a log begins with that starts at position: the one in use, and the next one
-    if it is cheap or soon needed.  The others are allocated half a term before their time."""
+    """Return the number of terms of a new log that starts at position: the one in use, and the next
+    one if terms are small or it is needed soon. Further terms are allocated half a term ahead of
+    use."""
     soon = position % term_length > term_length // 2
     return 2 if soon or term_length <= _SMALL_TERM else 1
 
 
 class Storage:
-    """Bytes of log buffers allocated, against the budget."""
+    """Account of the allocated bytes of log buffers, against the budget."""
 
     def __init__(self, runner: SagaRunner, budget_bytes: int) -> None:
         self._runner = runner
@@ -47,7 +48,7 @@ class Storage:
         self.used_bytes = 0
 
     def take(self, amount: int, what: str) -> None:
-        """Refused when the budget does not hold it."""
+        """Take bytes; refused if the budget does not allow it."""
         left = self.budget_bytes - self.used_bytes
         if amount > left:
             raise Refused(
@@ -60,7 +61,7 @@ class Storage:
         self._publish()
 
     def adopt(self, amount: int) -> None:
-        """Counts what is allocated already, whatever the budget."""
+        """Count memory that is already allocated, even above the budget."""
         self.used_bytes += amount
         self._publish()
 
@@ -92,7 +93,7 @@ class State:
         self.subscriptions: dict[int, Subscription] = {}
         self.groups: dict[int, Group] = {}
         self.groups_expired = 0
-        self.half_open_bytes = 0    # storage of images that no frame came of
+        self.half_open_bytes = 0    # storage of images without an accepted frame
         # Log id -> group id -> acknowledged; read by the thread that serves fetches.
         self.holdings: dict[int, dict[int, int]] = {}
         self.watched: set[int] = set()      # logs that may have idle terms, by their owners' ids
@@ -107,11 +108,11 @@ class State:
             self.emit(Notify(client_id=client.id, notice=notice))
 
     def event(self, name: str, /, **fields: Any) -> None:
-        """One line of the event feed; names are stable."""
+        """Publish an event; names are stable."""
         self.emit(PublishEvent(name=name, fields=fields))
 
     def error(self, kind: str, source: Address | str, text: str) -> None:
-        """One entry of the error log for each kind and source.
+        """Record an error, in one entry for each kind and source.
 
         :param source: an address if a datagram caused it, else the name of an object of this
             daemon.
@@ -120,15 +121,15 @@ class State:
             entry = self.errors.stranger(kind, source.ip, text)
         else:
             entry = self.errors.local(kind, source, text)
-        self.emit(LogError(text=entry))
+        self.emit(LogError(text=entry, stranger=isinstance(source, Address)))
 
     def hold(self, log_id: int, group_id: int, position: int) -> None:
-        """A group holds a log from the position on: at least, never less than was said before."""
+        """Note that a group holds a log from the position on; the position never decreases."""
         held = self.holdings.setdefault(log_id, {})
         held[group_id] = max(position, held.get(group_id, 0))
 
     def let_go(self, log_id: int, group_id: int) -> None:
-        """A group does not hold the log any more."""
+        """Note that a group no longer holds the log."""
         held = self.holdings.get(log_id)
         if held is not None:
             held.pop(group_id, None)
@@ -136,19 +137,20 @@ class State:
                 self.holdings.pop(log_id, None)
 
     def floor(self, log_id: int) -> int | None:
-        """The lowest position that some group holds, None: none does.  Any thread."""
+        """Return the lowest position that a group holds; None: no group holds the log. Any
+        thread."""
         held = self.holdings.get(log_id)
         positions = [] if held is None else list(held.values())
         return min(positions) if positions else None
 
     def receiver_id(self) -> int:
-        """A receiver id that this daemon has not used."""
+        """Return a receiver id that this daemon has not used."""
         value = self.next_receiver
         self.next_receiver = value + 1 if value + 1 < 2**63 else -(2**63)
         return value
 
     def new_log(self, path: str, term_length: int, position: int) -> LogFile:
-        """The account of a log whose first terms are allocated."""
+        """Return the record of a new log whose first terms are allocated."""
         terms = first_terms(term_length, position)
         return LogFile(
             path=path,
@@ -161,8 +163,8 @@ class State:
     def new_image_log(
         self, path: str, term_length: int, position: int, window_bytes: int
     ) -> LogFile:
-        """The account of an image's log of which a first window is allocated, 256 KiB at most: a
-        SETUP is a stranger's word."""
+        """Return the record of an image's log with one allocated window, at most 256 KiB, because
+        any host can send a SETUP."""
         first = position - position % term_length
         low = position - position % PAGE
         end = position + min(window_bytes, _FIRST_IMAGE_BYTES) + 1      # and the word at its end
@@ -177,5 +179,5 @@ class State:
         )
 
     def log_bytes(self, term_length: int, position: int) -> int:
-        """Bytes that a new log takes from the storage at once."""
+        """Return the bytes that a new log takes from the storage at once."""
         return self.new_log("", term_length, position).reserved_bytes

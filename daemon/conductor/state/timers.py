@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deadlines of the conductor: a heap of callbacks, in order of time and then of setting."""
+"""Deadlines of the conductor: a heap of callbacks, ordered by time, then by the order in which they
+were set."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ class Timers:
         self._order = itertools.count()
 
     def at(self, deadline_ns: int, callback: Callable[[], None]) -> None:
-        """Calls once at or after the deadline; a callback checks whether it still matters."""
+        """Call back once, at or after the deadline; the callback checks whether it still
+        applies."""
         heapq.heappush(self._heap, (deadline_ns, next(self._order), callback))
 
     def __len__(self) -> int:
@@ -26,7 +28,7 @@ class Timers:
         return self._heap[0][0] if self._heap else NEVER_NS
 
     def run(self, now_ns: int) -> None:
-        """Calls what is due; what callbacks set for now waits for the next run."""
+        """Run due callbacks; a deadline that a callback sets for now waits for the next run."""
         due = []
         while self._heap and self._heap[0][0] <= now_ns:
             due.append(heapq.heappop(self._heap)[2])

@@ -25,7 +25,8 @@ typedef struct ps_bench_result {
     int64_t last_ns;
 } ps_bench_result_t;
 
-/* First: the core whose functions the loops call.  PS_E_VERSION: it is of another build. */
+/* Call it first: sets the core whose functions the loops call. PS_E_VERSION: it is of another
+ * build. */
 int ps_bench_connect(const ps_fast_table_t *core);
 
 /* Offers messages of size >= 16 bytes until until_ns (monotonic) or max_messages; numbers continue

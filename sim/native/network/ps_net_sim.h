@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ps_net_sim.h: what the two halves of the simulated network share: ps_net_sim.c (hosts, links,
- * arrivals, trace) and ps_net_sim_socket.c (sockets, and which of them a datagram is for).
+ * ps_net_sim.h: what the files of the simulated network share: ps_net_sim.c (hosts),
+ * ps_net_sim_socket.c (sockets), ps_net_sim_route.c (for whom a datagram is), ps_net_sim_link.c
+ * (what befalls it), ps_net_sim_queue.c (arrivals, trace).
  */
 #ifndef PS_NET_SIM_H
 #define PS_NET_SIM_H
@@ -11,7 +12,7 @@
 #include "ps_error.h"
 #include "ps_net.h"
 #include "ps_random.h"
-#include "ps_sim.h"
+#include "ps_simnet.h"
 
 enum { PS_SIM_MAX_HOSTS = 64, PS_SIM_MAX_ADDRESSES = 8, PS_SIM_MAX_DATAGRAM_BYTES = 65504 };
 
@@ -27,7 +28,7 @@ enum ps_sim_verdict {
 };
 
 typedef struct ps_sim_packet {
-    int32_t references; /* events and socket queues that hold it */
+    int32_t references; /* number of events and socket queues that refer to it */
     uint32_t length;
     ps_addr_t from;
     ps_addr_t to;
@@ -48,9 +49,23 @@ typedef struct ps_sim_queued {
 } ps_sim_queued_t;
 
 typedef struct ps_sim_host ps_sim_host_t;
-typedef struct ps_sim_watch ps_sim_watch_t;
-typedef struct ps_sim_stamps ps_sim_stamps_t;
-typedef struct ps_probe ps_probe_t;
+
+/* An observer of the network.  role: of the socket; PS_SOCKET_ANY: not a socket of a driver. */
+typedef struct ps_sim_observer {
+    /* sent: a datagram left a host. refused: the socket did not accept these datagrams. */
+    void (*sent)(void *context, int32_t host, enum ps_socket_role role,
+                 const ps_sim_packet_t *packet, int64_t now_ns);
+    void (*refused)(void *context, int32_t host, const ps_dgram_t *dgrams, int32_t count,
+                    int64_t now_ns);
+    /* arrived: a datagram is in the queue of a socket. read: the driver is about to read it. */
+    void (*arrived)(void *context, int32_t host, const ps_sim_packet_t *packet);
+    void (*read)(void *context, int32_t host, enum ps_socket_role role,
+                 const ps_sim_packet_t *packet, int64_t rx_ns, int64_t now_ns);
+    /* Returns true if the driver may read the datagram and its successors in the stream in one
+     * call. */
+    bool (*may_join)(void *context, int32_t host, const ps_sim_packet_t *packet);
+    void (*free)(void *context);
+} ps_sim_observer_t;
 
 struct ps_socket {
     ps_socket_t *next; /* of the host, in order of opening */
@@ -70,16 +85,16 @@ struct ps_sim_host {
     int32_t address_count;
     ps_addr_t addresses[PS_SIM_MAX_ADDRESSES];
     uint16_t next_port;
-    bool touched;          /* something arrived since the world looked */
-    int64_t full_until_ns; /* its sockets take nothing */
-    uint32_t short_ppm;    /* of calls that take only a part */
+    bool touched;          /* a datagram arrived since the world's last check */
+    int64_t full_until_ns; /* until when its sockets accept no datagram */
+    uint32_t short_ppm;    /* share of calls that accept only a part, in ppm */
 };
 
 typedef struct ps_sim_link_state {
     ps_simnet_link_t params;
     int64_t busy_until_ns;
     uint64_t datagrams; /* put on it so far */
-    uint64_t *drops;    /* numbers to lose, in no order */
+    uint64_t *drops;    /* numbers of the datagrams to lose, in any order */
     int32_t drop_count;
     bool bad; /* Gilbert-Elliott */
     int64_t bad_since_ns;
@@ -91,33 +106,23 @@ struct ps_simnet {
     uint64_t sequence;
     ps_simnet_stats_t stats;
     int64_t calm_delay_ns;
-    uint16_t calm_port; /* what goes to or comes from it has a link of its own; 0: none */
+    uint16_t calm_port; /* datagrams to or from this port have a link of their own; 0: none */
     int32_t host_count;
     ps_sim_host_t hosts[PS_SIM_MAX_HOSTS];
     ps_sim_link_state_t links[PS_SIM_MAX_HOSTS][PS_SIM_MAX_HOSTS]; /* [from][to] */
     ps_sim_arrival_t *heap;
     size_t heap_length;
     size_t heap_capacity;
-    bool injected;           /* a stranger has sent something */
-    ps_sim_watch_t *watch;   /* NULL: no watch */
-    ps_probe_t *probe;       /* NULL: no probe */
-    ps_sim_stamps_t *stamps; /* NULL: no channel has timestamps */
+    bool injected;                     /* a stranger has sent something */
+    const ps_sim_observer_t *observer; /* NULL: none */
+    void *observer_context;
 };
 
-/* Kind of a datagram as the watch sees it: data sent for the first time on this path, or
- * retransmitted. */
-enum ps_sim_kind { PS_SIM_OTHER = 0, PS_SIM_FRESH = 1, PS_SIM_AGAIN = 2 };
-
-/* A stranger's copy of a datagram for a receiver; NULL: none of it (ps_net_sim_forge.c). */
+/* Returns a forged copy of a datagram for a receiver; NULL: none (ps_net_sim_forge.c). */
 ps_sim_packet_t *ps_sim_forge(ps_simnet_t *simnet, const ps_sim_packet_t *packet);
 bool ps_sim_is_forged(const ps_sim_packet_t *packet);
-/* An address that only strangers have. */
+/* Returns true for an address that only forged datagrams have. */
 bool ps_sim_is_stranger(const ps_addr_t *address);
-
-/* An observer of the wire (ps_sim_watch.c). */
-enum ps_sim_kind ps_sim_watch_sent(ps_sim_watch_t *watch, int32_t from,
-                                   const ps_sim_packet_t *packet);
-void ps_sim_watch_arrived(ps_sim_watch_t *watch, int32_t host, const ps_sim_packet_t *packet);
 
 /* Addresses. */
 static inline size_t ps_sim_ip_length(const ps_addr_t *address)
@@ -165,7 +170,7 @@ void ps_sim_trace(ps_simnet_t *simnet, int64_t time_ns, const ps_sim_packet_t *p
                   enum ps_sim_verdict verdict);
 /* Drops one reference. */
 void ps_sim_release(ps_sim_packet_t *packet);
-/* Puts a datagram on its way to every host it is for.  PS_E_NO_MEMORY. */
+/* Routes a datagram to every host that it is for. PS_E_NO_MEMORY. */
 int ps_sim_route(ps_sim_host_t *from, ps_sim_packet_t *packet, int64_t now_ns);
 /* Puts a datagram on the link to one host, which may lose, delay, repeat or damage it.
  * PS_E_NO_MEMORY. */
@@ -173,9 +178,11 @@ int ps_sim_put_on_link(ps_sim_host_t *from, ps_sim_host_t *to, ps_sim_packet_t *
                        int64_t now_ns);
 /* Adds an arrival.  Takes a reference.  PS_E_NO_MEMORY. */
 int ps_sim_schedule(ps_simnet_t *simnet, int64_t time_ns, int32_t host, ps_sim_packet_t *packet);
-/* Hands an arrived datagram to the sockets of the host it is for. */
+/* Takes the next arrival from the heap, which is not empty; its reference is the caller's. */
+ps_sim_arrival_t ps_sim_next_arrival(ps_simnet_t *simnet);
+/* Delivers an arrived datagram to the sockets of its host. */
 void ps_sim_arrive(ps_sim_host_t *host, ps_sim_packet_t *packet, int64_t time_ns);
-/* Does a socket of the host belong to the datagram's group? */
+/* Returns true if a socket of the host is a member of the datagram's group. */
 bool ps_sim_has_member(const ps_sim_host_t *host, const ps_sim_packet_t *packet);
 /* The host's table of operations. */
 extern const ps_net_ops_t PS_SIM_OPS;

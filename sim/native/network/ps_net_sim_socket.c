@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ps_net_sim_socket.c: sockets of the simulated network, with the kernel's rules of which socket a
- * datagram is for: multicast goes to every member, unicast to the best match.
+ * ps_net_sim_socket.c: sockets of the simulated network: the transport's table of operations.
  */
 #include <assert.h>
 #include <stdlib.h>
 
 #include "ps_net_sim.h"
-#include "ps_sender.h"
-#include "ps_sim_probe.h"
-#include "ps_sim_stamp.h"
+#include "ps_wire.h"
 
 enum {
     DEFAULT_RCVBUF_BYTES = 212992, /* Linux's */
@@ -17,100 +14,6 @@ enum {
     RUN_DATAGRAMS = 64, /* of one joined buffer, as of Linux's GRO */
     PPM = 1000000
 };
-
-/* ---- arrivals -------------------------------------------------------------------------------- */
-
-static bool is_member(const ps_socket_t *socket, const ps_sim_packet_t *packet)
-{
-    return socket->params.group.family != 0 && ps_sim_same_ip(&socket->params.group, &packet->to) &&
-           socket->local.port == packet->to.port &&
-           (ps_sim_is_any(&socket->params.bind) ||
-            ps_sim_same_ip(&socket->params.bind, &packet->to));
-}
-
-/* How well a unicast datagram fits: 0 not at all, 1 wildcard, 2 address, +2 connected. */
-static int match(const ps_socket_t *socket, const ps_sim_packet_t *packet)
-{
-    if (socket->local.port != packet->to.port || socket->local.family != packet->to.family) {
-        return 0;
-    }
-    if (!ps_sim_is_any(&socket->params.bind) &&
-        !ps_sim_same_ip(&socket->params.bind, &packet->to)) {
-        return 0;
-    }
-    int score = ps_sim_is_any(&socket->params.bind) ? 1 : 2;
-    if (socket->params.connect.family != 0) {
-        if (!ps_sim_same_ip(&socket->params.connect, &packet->from) ||
-            socket->params.connect.port != packet->from.port) {
-            return 0;
-        }
-        score += 2;
-    }
-    return score;
-}
-
-static void deliver(ps_socket_t *socket, ps_sim_packet_t *packet, int64_t time_ns)
-{
-    ps_simnet_t *simnet = socket->host->simnet;
-    ps_sim_queued_t *entry = NULL;
-    if (socket->queued_bytes + packet->length <= socket->limit_bytes) {
-        entry = malloc(sizeof *entry);
-    }
-    if (entry == NULL) {
-        simnet->stats.buffer_full++;
-        ps_sim_trace(simnet, time_ns, packet, socket->host->index, PS_SIM_BUFFER_FULL);
-        return;
-    }
-    packet->references++;
-    *entry = (ps_sim_queued_t){ .packet = packet, .rx_ns = time_ns };
-    if (socket->tail == NULL) {
-        socket->head = entry;
-    } else {
-        socket->tail->next = entry;
-    }
-    socket->tail = entry;
-    socket->queued_bytes += packet->length;
-    simnet->stats.delivered++;
-    ps_sim_trace(simnet, time_ns, packet, socket->host->index, PS_SIM_DELIVERED);
-    if (simnet->watch != NULL && !ps_sim_is_forged(packet)) {
-        ps_sim_watch_arrived(simnet->watch, socket->host->index, packet);
-    }
-}
-
-void ps_sim_arrive(ps_sim_host_t *host, ps_sim_packet_t *packet, int64_t time_ns)
-{
-    bool multicast = ps_sim_is_multicast(&packet->to);
-    ps_socket_t *best = NULL;
-    int best_score = 0;
-    int members = 0;
-    for (ps_socket_t *socket = host->sockets; socket != NULL; socket = socket->next) {
-        if (multicast) {
-            if (is_member(socket, packet)) {
-                members++;
-                deliver(socket, packet, time_ns);
-            }
-        } else if (match(socket, packet) > best_score) {
-            best_score = match(socket, packet);
-            best = socket;
-        }
-    }
-    if (best != NULL) {
-        deliver(best, packet, time_ns);
-    } else if (members == 0 && !multicast) {
-        host->simnet->stats.unreachable++;
-        ps_sim_trace(host->simnet, time_ns, packet, host->index, PS_SIM_UNREACHABLE);
-    }
-}
-
-bool ps_sim_has_member(const ps_sim_host_t *host, const ps_sim_packet_t *packet)
-{
-    for (const ps_socket_t *socket = host->sockets; socket != NULL; socket = socket->next) {
-        if (is_member(socket, packet)) {
-            return true;
-        }
-    }
-    return false;
-}
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
@@ -141,16 +44,17 @@ static ps_addr_t source_of(const ps_socket_t *socket, const ps_addr_t *to)
     return source;
 }
 
+static enum ps_socket_role role_of(const ps_socket_t *socket)
+{
+    return (enum ps_socket_role)socket->params.role;
+}
+
 static void report_sent(const ps_socket_t *socket, const ps_sim_packet_t *packet, int64_t now_ns)
 {
     ps_simnet_t *simnet = socket->host->simnet;
-    enum ps_sim_kind kind = PS_SIM_OTHER;
-    if (simnet->watch != NULL) {
-        kind = ps_sim_watch_sent(simnet->watch, socket->host->index, packet);
-    }
-    if (simnet->probe != NULL) {
-        ps_probe_sent(simnet->probe, socket->host->index, packet, kind, now_ns);
-        ps_sim_stamp_sent(simnet->probe, socket->host->index, packet, kind, now_ns);
+    if (simnet->observer != NULL) {
+        simnet->observer->sent(simnet->observer_context, socket->host->index, role_of(socket),
+                               packet, now_ns);
     }
 }
 
@@ -171,14 +75,9 @@ static void refuse(ps_socket_t *socket, const ps_dgram_t *dgrams, int32_t count,
 {
     ps_simnet_t *simnet = socket->host->simnet;
     simnet->stats.refused += (uint64_t)count;
-    if (count > 0 && simnet->probe != NULL) {
-        ps_probe_count_short(simnet->probe, socket->host->index, dgrams[0].data, dgrams[0].length);
-    }
-    for (int32_t i = 0; i < count && simnet->probe != NULL; i++) {
-        ps_probe_refused(simnet->probe, socket->host->index, dgrams[i].data, dgrams[i].length,
-                         now_ns);
-        ps_sim_stamp_refused(simnet->probe, socket->host->index, dgrams[i].data, dgrams[i].length,
-                             now_ns);
+    if (count > 0 && simnet->observer != NULL) {
+        simnet->observer->refused(simnet->observer_context, socket->host->index, dgrams, count,
+                                  now_ns);
     }
 }
 
@@ -337,14 +236,13 @@ static void sim_close(ps_socket_t *socket)
     free(socket);
 }
 
-static void report_read(const ps_socket_t *socket, const ps_sim_queued_t *entry, bool by_sender,
-                        int64_t now_ns)
+static void report_read(const ps_socket_t *socket, const ps_sim_queued_t *entry, int64_t now_ns)
 {
-    ps_probe_t *probe = socket->host->simnet->probe;
+    const ps_simnet_t *simnet = socket->host->simnet;
     assert(entry->rx_ns <= now_ns);
-    if (probe != NULL) {
-        ps_probe_read(probe, socket->host->index, entry->packet, by_sender, now_ns);
-        ps_sim_stamp_read(probe, socket->host->index, entry->packet, entry->rx_ns, now_ns);
+    if (simnet->observer != NULL) {
+        simnet->observer->read(simnet->observer_context, socket->host->index, role_of(socket),
+                               entry->packet, entry->rx_ns, now_ns);
     }
 }
 
@@ -357,7 +255,7 @@ static int sim_recv(ps_socket_t *socket, int32_t limit, ps_on_datagram_fn fn, vo
         if (entry == NULL) {
             break;
         }
-        report_read(socket, entry, fn == ps_sender_on_datagram, now_ns);
+        report_read(socket, entry, now_ns);
         fn(context, entry->packet->data, entry->packet->length, &entry->packet->from, entry->rx_ns);
         ps_sim_release(entry->packet);
         free(entry);
@@ -379,7 +277,7 @@ static bool is_data(const ps_sim_packet_t *packet, ps_data_t *data)
 
 /* Whether a kernel would join `next` to a run of `length` bytes that begins with `first`: as long,
  * or shorter and the last, from the same sender.  Only what arrived together and follows in its
- * stream is joined here: what the probe sees one by one is then what is taken at once. */
+ * stream is joined here: what an observer sees one by one is then what is taken at once. */
 static bool joins(const ps_sim_queued_t *first, const ps_sim_queued_t *next, uint32_t length)
 {
     ps_data_t a, b;
@@ -398,7 +296,7 @@ static bool joins(const ps_sim_queued_t *first, const ps_sim_queued_t *next, uin
 static int32_t take_run(ps_socket_t *socket, int32_t limit, uint8_t *joined, uint32_t *length,
                         ps_sim_queued_t *first, int64_t now_ns)
 {
-    const ps_probe_t *probe = socket->host->simnet->probe;
+    const ps_simnet_t *simnet = socket->host->simnet;
     int32_t count = 0;
     while (count < limit && socket->head != NULL) {
         ps_sim_queued_t *entry = socket->head;
@@ -406,11 +304,12 @@ static int32_t take_run(ps_socket_t *socket, int32_t limit, uint8_t *joined, uin
             break;
         }
         (void)take(socket);
-        if (count == 0 &&
-            (probe != NULL && !ps_probe_is_next(probe, socket->host->index, entry->packet))) {
+        if (count == 0 && simnet->observer != NULL &&
+            !simnet->observer->may_join(simnet->observer_context, socket->host->index,
+                                        entry->packet)) {
             limit = 1;
         }
-        report_read(socket, entry, false, now_ns);
+        report_read(socket, entry, now_ns);
         memcpy(joined + *length, entry->packet->data, entry->packet->length);
         *length += entry->packet->length;
         if (count++ == 0) {

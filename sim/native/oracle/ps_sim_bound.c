@@ -39,27 +39,23 @@ static int64_t image_released(const ps_image_t *image)
     return slowest == INT64_MAX ? ps_image_contiguous(image) : slowest;
 }
 
-/* What a message takes of the log. */
-int64_t ps_sim_framed_bytes(const ps_publication_t *pub, int32_t size)
-{
-    const int32_t most = pub->log.mtu - PS_HEADER_BYTES;
-    const int32_t whole = size > 0 ? (size - 1) / most : 0;
-    return (int64_t)whole * pub->log.mtu + ps_align32(size - whole * most + PS_HEADER_BYTES);
-}
-
 /* Of the padding that ends a term only the header travels: a sender that has room for that much
- * stands at the next term. */
+ * stands at the next term. Frames that state drops may stand before the padding, and between the
+ * start of the term and its first message. */
 static int64_t past_padding(const ps_sim_ledger_t *ledger, const ps_publication_t *pub,
                             int64_t edge)
 {
-    const int64_t number = ps_probe_ordinal(ledger, edge); /* the first that ends beyond */
+    const int64_t number = ps_sim_first_beyond(ledger, edge); /* the first that ends beyond */
     if (number >= ledger->count) {
         return edge;
     }
     const int64_t start = ledger->ends[number] - ps_sim_framed_bytes(pub, ledger->sizes[number]);
-    const int64_t before = number > 0 ? ledger->ends[number - 1] : 0;
-    const bool padded = start > before && (start & pub->log.term_mask) == 0;
-    return padded && edge < start && edge >= before + PS_HEADER_BYTES ? start : edge;
+    const int64_t term = start & ~(int64_t)pub->log.term_mask;
+    const int64_t ended = number > 0 ? ledger->ends[number - 1] : 0;
+    const int64_t marked = ps_sim_mark_end(ledger, term);
+    const int64_t before = marked > ended ? marked : ended;
+    const bool padded = term > before;
+    return padded && edge < term && edge >= before + PS_HEADER_BYTES ? term : edge;
 }
 
 /* Up to where a receiver has room, as configured. */
@@ -146,12 +142,13 @@ static const ps_image_t *image_of(const ps_simworld_t *world, const ps_publicati
     return NULL;
 }
 
-static void check_followed(ps_simworld_t *world, const ps_sim_publisher_t *publisher,
+static void check_followed(ps_probe_t *probe, const ps_sim_publisher_t *publisher,
                            const ps_publication_t *pub, int64_t start, int64_t window)
 {
+    ps_simworld_t *world = probe->world;
     const ps_sim_ledger_t *ledger = &world->ledgers[publisher->params.ledger];
-    ps_probe_pub_t *model = ps_probe_pub(world->simnet->probe, publisher->params.host,
-                                         pub->log.session_id, pub->log.stream_id);
+    ps_probe_pub_t *model =
+        ps_probe_pub(probe, publisher->params.host, pub->log.session_id, pub->log.stream_id);
     for (int32_t i = 0; model != NULL && i < model->receiver_count; i++) {
         ps_probe_receiver_t *receiver = &model->receivers[i];
         const ps_image_t *image =
@@ -160,7 +157,7 @@ static void check_followed(ps_simworld_t *world, const ps_sim_publisher_t *publi
             continue;
         }
         const int64_t edge = past_padding(ledger, pub, edge_of(image));
-        /* Who joins, or is heard again, may have been left behind before. */
+        /* A receiver that joins or is heard again may have been left behind before. */
         receiver->within = receiver->within || (model->high <= edge && pub->sender_limit <= edge);
         if (receiver->within && start >= edge + window) {
             fail(world, publisher, start, edge + window, "a receiver that is followed");
@@ -169,23 +166,21 @@ static void check_followed(ps_simworld_t *world, const ps_sim_publisher_t *publi
     }
 }
 
-/* Strangers state windows, too: what they said counts, whatever they have. */
-static int64_t furthest(const ps_simworld_t *world, const ps_sim_publisher_t *publisher,
+/* Strangers state windows, too: what any of them ever said counts, whatever it has. */
+static int64_t furthest(ps_probe_t *probe, const ps_sim_publisher_t *publisher,
                         const ps_publication_t *pub, int64_t edge)
 {
-    const ps_probe_pub_t *model = world->simnet->injected && world->simnet->probe != NULL
-                                      ? ps_probe_pub(world->simnet->probe, publisher->params.host,
-                                                     pub->log.session_id, pub->log.stream_id)
-                                      : NULL;
-    for (int32_t i = 0; model != NULL && i < model->receiver_count; i++) {
-        edge = model->receivers[i].edge > edge ? model->receivers[i].edge : edge;
-    }
-    return edge;
+    const ps_probe_pub_t *model =
+        probe->world->simnet->injected
+            ? ps_probe_pub(probe, publisher->params.host, pub->log.session_id, pub->log.stream_id)
+            : NULL;
+    return model != NULL && model->stated_edge > edge ? model->stated_edge : edge;
 }
 
-void ps_sim_bound_check(ps_simworld_t *world, const ps_sim_publisher_t *publisher, int64_t end,
+void ps_sim_bound_check(ps_probe_t *probe, const ps_sim_publisher_t *publisher, int64_t end,
                         int32_t size)
 {
+    ps_simworld_t *world = probe->world;
     ps_sim_ledger_t *ledger = &world->ledgers[publisher->params.ledger];
     const ps_publication_t *pub = publication_of(world, publisher);
     if (pub == NULL) {
@@ -193,25 +188,25 @@ void ps_sim_bound_check(ps_simworld_t *world, const ps_sim_publisher_t *publishe
     }
     const int64_t start = end - ps_sim_framed_bytes(pub, size);
     ps_sim_lead_check(world, publisher, pub, start);
+    ps_sim_credit_check(world, publisher);
     const int64_t window = pub->params.window_bytes < pub->log.term_length
                                ? pub->params.window_bytes
                                : pub->log.term_length;
     check_local(world, publisher, pub, start, window);
     if (pub->endpoint == NULL || pub->params.spies_simulate_connection) {
-        return; /* with spies that stand for receivers nobody else need have room */
+        return; /* spies that stand for receivers: no receiver needs room */
     }
     for (int32_t host = 0; host < world->simnet->host_count; host++) {
         if (world->slots[host].driver != NULL) {
             ps_sim_bound_watch(world, host);
         }
     }
-    const int64_t edge = past_padding(ledger, pub, furthest(world, publisher, pub, ledger->edge));
+    const int64_t edge = past_padding(ledger, pub, furthest(probe, publisher, pub, ledger->edge));
     if (ledger->edge > 0 && start >= edge + window) {
         fail(world, publisher, start, edge + window, "the receiver furthest on");
         ledger->edge = INT64_MAX / 2;
     }
-    if (world->simnet->probe != NULL &&
-        (pub->params.flow_control == PS_FC_MIN || pub->params.flow_control == PS_FC_TAGGED)) {
-        check_followed(world, publisher, pub, start, window);
+    if (pub->params.flow_control == PS_FC_MIN || pub->params.flow_control == PS_FC_TAGGED) {
+        check_followed(probe, publisher, pub, start, window);
     }
 }

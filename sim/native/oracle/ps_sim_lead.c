@@ -9,12 +9,20 @@
 
 #define SECOND_NS INT64_C(1000000000)
 
+/* Returns the bytes of the log that a message takes, frame headers included. */
+int64_t ps_sim_framed_bytes(const ps_publication_t *pub, int32_t size)
+{
+    const int32_t most = pub->log.mtu - PS_HEADER_BYTES;
+    const int32_t whole = size > 0 ? (size - 1) / most : 0;
+    return (int64_t)whole * pub->log.mtu + ps_align32(size - whole * most + PS_HEADER_BYTES);
+}
+
 static int64_t tenth_of(int64_t rate)
 {
     return rate / 10 > 1 ? rate / 10 : 1;
 }
 
-/* What the messages of [from, to) take of the log. */
+/* Returns the bytes of the log that the messages of [from, to) take. */
 static int64_t framed(const ps_sim_ledger_t *ledger, const ps_publication_t *pub, int64_t from,
                       int64_t to)
 {
@@ -40,7 +48,7 @@ static void check_messages(ps_simworld_t *world, const ps_sim_ledger_t *ledger,
                        (long long)(ledger->times_ns[last] - ledger->times_ns[first]),
                        (long long)rate);
     }
-    const int64_t ahead = ledger->count - pub->sent_ordinal;
+    const int64_t ahead = ledger->count - (pub->sent_ordinal - pub->dropped_sent);
     if (pub->endpoint != NULL && ledger->lead_since == 0 && ahead > tenth_of(rate) + 1) {
         ps_sim_violate(world, "session %d: %lld messages ahead of the sender at %lld a second",
                        ledger->session_id, (long long)ahead, (long long)rate);
@@ -78,7 +86,7 @@ void ps_sim_lead_check(ps_simworld_t *world, const ps_sim_publisher_t *publisher
     ps_sim_ledger_t *ledger = &world->ledgers[publisher->params.ledger];
     const int64_t life = world->slots[publisher->params.host].lives;
     if (ledger->lead_life != life ||
-        ledger->lead_id != pub->id) { /* the first, or a new daemon's: its rates begin anew */
+        ledger->lead_id != pub->id) { /* the first, or a new daemon's: its rates begin again */
         ledger->lead_since = ledger->lead_life == 0 ? 0 : ledger->count - 1;
         ledger->second_from = ledger->count - 1;
         ledger->second_bytes = 0;

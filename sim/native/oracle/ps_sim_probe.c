@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ps_sim_probe.c: which publication or image a datagram is of, and promises with a time to keep
- * them in.
+ * ps_sim_probe.c: hands each datagram and each duty cycle to the files that check it.
  */
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "ps_driver_state.h"
@@ -12,217 +9,7 @@
 #include "ps_sim_probe.h"
 #include "ps_wire_fields.h"
 
-#define TICKS_NS       INT64_C(2500000)
-#define MS             INT64_C(1000000)
 #define SETUP_HOLDS_NS INT64_C(1000000000)
-
-ps_probe_t *ps_probe_create(ps_simworld_t *world)
-{
-    ps_probe_t *probe = calloc(1, sizeof *probe);
-    if (probe != NULL) {
-        probe->world = world;
-        for (int32_t i = 0; i < PS_SIM_MAX_HOSTS; i++) {
-            probe->refused_ns[i] = INT64_MIN / 2;
-            probe->crowded_ns[i] = INT64_MIN / 2;
-        }
-    }
-    return probe;
-}
-
-void ps_probe_destroy(ps_probe_t *probe)
-{
-    for (int32_t i = 0; probe != NULL && i < probe->pub_count; i++) {
-        free(probe->pubs[i]);
-    }
-    for (int32_t i = 0; probe != NULL && i < probe->image_count; i++) {
-        free(probe->images[i]);
-    }
-    free(probe);
-}
-
-void ps_probe_forget_host(ps_probe_t *probe, int32_t host)
-{
-    probe->counts[host].known = false;
-    for (int32_t i = 0; i < probe->pub_count;) {
-        if (probe->pubs[i]->host == host) {
-            free(probe->pubs[i]);
-            probe->pubs[i] = probe->pubs[--probe->pub_count];
-        } else {
-            i++;
-        }
-    }
-    for (int32_t i = 0; i < probe->image_count;) {
-        if (probe->images[i]->host == host) {
-            free(probe->images[i]);
-            probe->images[i] = probe->images[--probe->image_count];
-        } else {
-            i++;
-        }
-    }
-}
-
-/* ---- promises -------------------------------------------------------------------------------- */
-
-int64_t ps_probe_slack_ns(const ps_probe_t *probe, int32_t host)
-{
-    return TICKS_NS + 3 * probe->world->slots[host].cycle_ns;
-}
-
-void ps_probe_fail(ps_probe_t *probe, int32_t host, int32_t session_id, const char *format, ...)
-{
-    char text[PS_SIM_VIOLATION_BYTES];
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    ps_sim_violate(probe->world, "host %d, session %d, %lld ns: %s", host, session_id,
-                   (long long)probe->world->now_ns, text);
-}
-
-void ps_probe_promise(ps_probe_t *probe, ps_probe_promise_t *promise, bool holds, int64_t now_ns,
-                      int64_t grace_ns, const char *name, int32_t host, int32_t session_id)
-{
-    if (holds && promise->since_ns == 0) {
-        return;
-    }
-    if (promise->since_ns == 0) {
-        promise->since_ns = now_ns + 1; /* 0: it holds */
-    }
-    if (now_ns + 1 - promise->since_ns > grace_ns && !promise->broken) {
-        promise->broken = true;
-        ps_probe_fail(probe, host, session_id, "%s: not after %lld ns", name,
-                      (long long)(now_ns + 1 - promise->since_ns));
-    }
-    if (holds) {
-        promise->since_ns = 0;
-        promise->broken = false;
-    }
-}
-
-/* ---- models ---------------------------------------------------------------------------------- */
-
-ps_driver_t *ps_probe_driver(const ps_probe_t *probe, int32_t host)
-{
-    return probe->world->slots[host].driver;
-}
-
-static ps_probe_pub_t *pub_model(ps_probe_t *probe, int32_t host, const ps_publication_t *pub,
-                                 int64_t now_ns)
-{
-    for (int32_t i = 0; i < probe->pub_count; i++) {
-        ps_probe_pub_t *model = probe->pubs[i];
-        if (model->pub == pub && model->id == pub->id && model->host == host) {
-            return model;
-        }
-    }
-    ps_probe_pub_t *model = probe->pub_count == PS_PROBE_PUBS ? NULL : calloc(1, sizeof *model);
-    if (model != NULL) {
-        model->host = host;
-        model->pub = pub;
-        model->id = pub->id;
-        ps_probe_fc_init(model, now_ns);
-        ps_probe_pub_init(model, now_ns);
-        ps_probe_rate_init(model, now_ns);
-        ps_probe_strength_init(model);
-        probe->pubs[probe->pub_count++] = model;
-    }
-    return model;
-}
-
-ps_probe_pub_t *ps_probe_pub(ps_probe_t *probe, int32_t host, int32_t session_id, int32_t stream_id)
-{
-    const ps_driver_t *driver = ps_probe_driver(probe, host);
-    for (int32_t i = 0; driver != NULL && i < driver->sender->publication_count; i++) {
-        const ps_publication_t *pub = driver->sender->publications[i];
-        if (pub->log.session_id == session_id && pub->log.stream_id == stream_id) {
-            return pub_model(probe, host, pub, driver->sender->now_ns);
-        }
-    }
-    return NULL;
-}
-
-static ps_probe_image_t *image_model(ps_probe_t *probe, int32_t host, const ps_image_t *image,
-                                     int64_t now_ns)
-{
-    for (int32_t i = 0; i < probe->image_count; i++) {
-        ps_probe_image_t *model = probe->images[i];
-        if (model->image == image && model->id == image->params.id && model->host == host) {
-            return model;
-        }
-    }
-    ps_probe_image_t *model =
-        probe->image_count == PS_PROBE_IMAGES ? NULL : calloc(1, sizeof *model);
-    if (model != NULL) {
-        model->host = host;
-        model->image = image;
-        model->id = image->params.id;
-        ps_probe_image_init(model, now_ns);
-        probe->images[probe->image_count++] = model;
-    }
-    return model;
-}
-
-ps_probe_image_t *ps_probe_image(ps_probe_t *probe, int32_t host, int32_t session_id,
-                                 int32_t stream_id, int64_t now_ns)
-{
-    const ps_driver_t *driver = ps_probe_driver(probe, host);
-    ps_probe_image_t *found = NULL;
-    for (int32_t i = 0; driver != NULL && i < driver->receiver->n_images; i++) {
-        const ps_image_t *image = driver->receiver->images[i];
-        if (image->params.session_id == session_id && image->params.stream_id == stream_id) {
-            ps_probe_image_t *model = image_model(probe, host, image, now_ns);
-            const bool before = found != NULL && found->image->state == PS_IMAGE_ACTIVE;
-            if (before && image->state == PS_IMAGE_ACTIVE) {
-                return NULL; /* two endpoints have it: whose datagram it is, is not known */
-            }
-            found = before ? found : model;
-        }
-    }
-    return found;
-}
-
-const ps_sim_ledger_t *ps_probe_ledger(const ps_probe_t *probe, int32_t session_id,
-                                       int32_t stream_id)
-{
-    const ps_simworld_t *world = probe->world;
-    for (int32_t i = 0; i < world->ledger_count; i++) {
-        if (world->ledgers[i].session_id == session_id &&
-            world->ledgers[i].stream_id == stream_id) {
-            return &world->ledgers[i];
-        }
-    }
-    return NULL;
-}
-
-int64_t ps_probe_ordinal(const ps_sim_ledger_t *ledger, int64_t position)
-{
-    return ledger != NULL ? ps_sim_first_beyond(ledger, position) : -1;
-}
-
-const char *ps_probe_index_check(ps_probe_index_t *model, const ps_index_ring_t *ring, int64_t end,
-                                 int32_t term_length, int64_t epoch_offset_ns, int64_t now_ns)
-{
-    const uint64_t count = atomic_load_explicit(&ring->count, memory_order_relaxed);
-    const ps_index_entry_t *entry = &ring->entries[(count - 1) % PS_INDEX_ENTRIES];
-    const int64_t position = atomic_load_explicit(&entry->position, memory_order_relaxed);
-    const int64_t at_ns =
-        atomic_load_explicit(&entry->time_ns, memory_order_relaxed) - epoch_offset_ns;
-    const int64_t step = term_length / 256;
-    const ps_probe_index_t before = *model;
-    const bool known = before.count > 0;
-    const bool moved = known && end != before.end;
-    *model = (ps_probe_index_t){ .count = count, .position = position, .at_ns = at_ns, .end = end };
-    if (known && count != before.count) {
-        return at_ns != now_ns             ? "the index has another time"
-               : count != before.count + 1 ? "the index has two entries of one time"
-               : position - before.position < step && now_ns - before.at_ns < MS
-                   ? "the index has an entry too soon"
-                   : NULL;
-    }
-    return moved && end > position && (end - position >= step || now_ns - at_ns >= MS)
-               ? "the index stands still"
-               : NULL;
-}
 
 /* ---- datagrams ------------------------------------------------------------------------------- */
 
@@ -236,6 +23,7 @@ static void read_ext(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *pac
         if (eased != NULL) { /* a cycle sends before it reads: that was at the old rate */
             eased->signal_bytes = eased->fresh_bytes;
             ps_probe_strength_signal(eased, &pressure, now_ns);
+            ps_probe_rule_signal(probe, eased, &pressure);
         }
         return;
     }
@@ -298,6 +86,50 @@ static void take_sample(ps_probe_image_t *image, int64_t sample)
     image->smoothed_rtt += (sample - image->smoothed_rtt) / 8;
 }
 
+/* Another source holds the place of the sender, a stranger that was first or a sender that died:
+ * for a second after its SETUP, for the connection time-out after its data (docs/trust.md). */
+static bool is_foreign(const ps_image_t *image, const ps_sim_packet_t *packet, int64_t now_ns)
+{
+    bool foreign = false;
+    for (int32_t i = 0; image->endpoint != NULL && i < PS_RECV_DESTINATIONS_MAX; i++) {
+        const ps_connection_t *path = &image->connections[i];
+        const int64_t held_ns =
+            path->confirmed ? image->receiver->params->connection_timeout_ns : SETUP_HOLDS_NS;
+        const bool held =
+            path->established && path->source.family != 0 && now_ns - path->activity_ns < held_ns;
+        if (image->endpoint->destinations[i] == NULL) {
+            continue;
+        }
+        if (!held || ps_addr_equal(&path->source, &packet->from)) {
+            return false;
+        }
+        foreign = true;
+    }
+    return foreign;
+}
+
+/* Whether the datagram comes from a source that the image follows, held or not. */
+static bool is_followed(const ps_image_t *image, const ps_sim_packet_t *packet)
+{
+    for (int32_t i = 0; image->endpoint != NULL && i < PS_RECV_DESTINATIONS_MAX; i++) {
+        const ps_connection_t *path = &image->connections[i];
+        if (image->endpoint->destinations[i] != NULL && path->established &&
+            ps_addr_equal(&path->source, &packet->from)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Data from there could be accepted: no other SETUP changes whom a receiver follows. */
+static bool is_near(const ps_image_t *image, const ps_setup_t *setup)
+{
+    const int64_t term = image->log.term_length;
+    const int64_t count = ps_wrap_sub(setup->active_term_id, image->log.initial_term_id);
+    const int64_t ahead = count * term + setup->term_offset - image->sm_position;
+    return ahead >= -term && ahead <= term + term / 2;
+}
+
 /* An answer to a round-trip request: what it measured bounds what may be believed. */
 static void read_rttm(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
                       int64_t now_ns)
@@ -313,35 +145,14 @@ static void read_rttm(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *pa
                            rttm.receiver_id != image->image->endpoint->params.receiver_id))) {
         return;
     }
+    if (is_foreign(image->image, packet, now_ns)) {
+        return;
+    }
     const int64_t sample = ps_probe_rtt_answer(image, rttm.echo_ns, now_ns);
     if (sample > 0) {
         take_sample(image, sample);
         ps_probe_round_sample(image, sample);
     }
-}
-
-/* Another source holds the place of the sender, a stranger that was first or a sender that died:
- * for a second after its SETUP, for the connection time-out after its data (docs/trust.md). */
-static bool is_foreign(const ps_image_t *image, const ps_sim_packet_t *packet, bool by_setup,
-                       int64_t now_ns)
-{
-    bool foreign = false;
-    for (int32_t i = 0; image->endpoint != NULL && i < PS_RECV_DESTINATIONS_MAX; i++) {
-        const ps_connection_t *path = &image->connections[i];
-        const int64_t held_ns =
-            path->confirmed ? image->receiver->params->connection_timeout_ns : SETUP_HOLDS_NS;
-        const bool held = path->established && path->source.family != 0 &&
-                          now_ns - path->activity_ns < held_ns &&
-                          (path->confirmed || by_setup || !image->params.adopted);
-        if (image->endpoint->destinations[i] == NULL) {
-            continue;
-        }
-        if (!held || ps_addr_equal(&path->source, &packet->from)) {
-            return false;
-        }
-        foreign = true;
-    }
-    return foreign;
 }
 
 void ps_probe_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet, bool by_sender,
@@ -361,16 +172,18 @@ void ps_probe_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packe
         if (ps_wire_data(packet->data, packet->length, &data) == PS_WIRE_OK &&
             (image = ps_probe_image(probe, host, data.session_id, data.stream_id, now_ns)) !=
                 NULL &&
-            !is_foreign(image->image, packet, false, now_ns)) {
+            !is_foreign(image->image, packet, now_ns)) {
             ps_probe_image_data(probe, image, &data, packet, now_ns);
         }
     } else if (type == PS_TYPE_SETUP) {
         if (ps_wire_setup(packet->data, packet->length, &setup) == PS_WIRE_OK &&
             (image = ps_probe_image(probe, host, setup.session_id, setup.stream_id, now_ns)) !=
                 NULL) {
-            /* A successor's SETUP would take the place all the same. */
-            const bool foreign = is_foreign(image->image, packet, true, now_ns);
-            if (foreign && ps_sim_is_forged(packet)) {
+            /* The SETUP of a new daemon would take the place in any case. */
+            const bool foreign = is_foreign(image->image, packet, now_ns);
+            const bool near = is_near(image->image, &setup);
+            if ((foreign && ps_sim_is_forged(packet)) ||
+                (!near && !is_followed(image->image, packet))) {
                 return;
             }
             image->sm_forced_ns = now_ns;
@@ -524,11 +337,6 @@ bool ps_probe_is_next(const ps_probe_t *probe, int32_t host, const ps_sim_packet
     return false;
 }
 
-bool ps_probe_is_full(const ps_probe_t *probe, int32_t host, int64_t now_ns)
-{
-    return now_ns - probe->refused_ns[host] <= ps_probe_slack_ns(probe, host);
-}
-
 /* ---- after a duty cycle ---------------------------------------------------------------------- */
 
 static void sweep(ps_probe_t *probe, int32_t host)
@@ -556,7 +364,8 @@ void ps_probe_step(ps_probe_t *probe, int32_t host, int32_t work, int64_t now_ns
     const ps_driver_t *driver = ps_probe_driver(probe, host);
     probe->checks++;
     for (int32_t i = 0; i < driver->sender->publication_count; i++) {
-        ps_probe_pub_t *model = pub_model(probe, host, driver->sender->publications[i], now_ns);
+        ps_probe_pub_t *model =
+            ps_probe_pub_of(probe, host, driver->sender->publications[i], now_ns);
         if (model == NULL) {
             continue;
         }
@@ -572,10 +381,12 @@ void ps_probe_step(ps_probe_t *probe, int32_t host, int32_t work, int64_t now_ns
         ps_probe_rate_check(probe, model, now_ns);
         ps_probe_pub_shown(probe, model, now_ns);
         ps_probe_batch_check(probe, model, now_ns);
+        ps_probe_rule_pub(probe, model, now_ns);
         model->settled = true;
     }
     for (int32_t i = 0; i < driver->receiver->n_images; i++) {
-        ps_probe_image_t *model = image_model(probe, host, driver->receiver->images[i], now_ns);
+        ps_probe_image_t *model =
+            ps_probe_image_of(probe, host, driver->receiver->images[i], now_ns);
         if (model != NULL) {
             model->seen = true;
             ps_probe_image_check(probe, model, now_ns);
@@ -584,6 +395,7 @@ void ps_probe_step(ps_probe_t *probe, int32_t host, int32_t work, int64_t now_ns
             ps_probe_cubic_check(probe, model, now_ns);
             ps_probe_queue_check(probe, model, now_ns);
             ps_probe_image_shown(probe, model, now_ns);
+            ps_probe_rule_image(probe, model, now_ns);
         }
     }
     ps_probe_lists_check(probe, host, now_ns);

@@ -1,27 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_sim_probe.h: oracles that look over a driver's shoulder. The probe sees every datagram that
- * a driver reads and sends, at the virtual time of that call. It checks publications and images
- * after each duty cycle. From the datagrams it keeps a model of its own of what each publication
- * and image must know; the model is written from the protocol's description, not from the code
- * under test, and is compared with what the driver holds.
+ * ps_sim_probe.h: oracles that check a driver after each duty cycle. The probe sees every datagram
+ * that a driver reads and sends, at the virtual time of that call. It checks publications and
+ * images after each duty cycle. From the datagrams it maintains its own model of each publication
+ * and image. The model is written from the protocol's description, not from the tested code, and is
+ * compared with the driver's state.
  *
- *   ps_sim_probe.c        models by object; promises that must be kept within a time
- *   ps_sim_probe_fc.c     receivers heard, the strategy's limit, connection
+ *   ps_sim_probe.c        hands datagrams and duty cycles to the files below
+ *   ps_sim_probe_model.c  models by object; promises that must be kept within a time
+ *   ps_sim_probe_begin.c  initial values of a model
+ *   ps_sim_probe_fc.c     receivers heard, limit of the strategy, connection
  *   ps_sim_probe_join.c   how long a group waits for receivers that join, and for others
- *   ps_sim_probe_send.c   SETUP, heartbeats, data, what is sent again
+ *   ps_sim_probe_send.c   SETUPs, heartbeats, data, retransmits
  *   ps_sim_probe_pub.c    publisher limit, zeroed memory, cause account, ordinals, readers
- *   ps_sim_probe_img.c    what is here and missing, consumption, counters
+ *   ps_sim_probe_img.c    received and missing data, consumption, counters
  *   ps_sim_probe_recv.c   status messages, NAKs, round trips, PRESSURE, liveness
  *   ps_sim_probe_rate.c   token buckets, cubic
  *   ps_sim_probe_nak.c    NAK-strength control: the sender's limit, the receiver's thresholds
  *   ps_sim_probe_spy.c    spies that stand for receivers
  *   ps_sim_probe_path.c   learned reordering, ways to the sender, readers that may be left behind
- *   ps_sim_probe_batch.c  full datagrams and turns, the distribution of delays
+ *   ps_sim_probe_batch.c  full datagrams and turns, distribution of delays
  *   ps_sim_probe_count.c  the driver's counters
- *   ps_sim_probe_event.c  what the conductor is told
- *   ps_sim_probe_shown.c  what slots, logs and snapshots show
- *   ps_sim_probe_work.c   what a cycle says it did, what is seen before parking, who is woken
+ *   ps_sim_probe_event.c  events that the conductor gets
+ *   ps_sim_probe_pressure.c  watermarks of publications
+ *   ps_sim_probe_shown.c  values in slots, logs and snapshots
+ *   ps_sim_probe_work.c   work that a cycle reports, checks before parking, wake-ups
  */
 #ifndef PS_SIM_PROBE_H
 #define PS_SIM_PROBE_H
@@ -31,6 +34,9 @@
 #include "ps_publication.h"
 #include "ps_receiver.h"
 #include "ps_send_endpoint.h"
+#include "ps_sim_promise.h"
+#include "ps_sim_watch.h"
+#include "ps_sim_accepted.h"
 #include "ps_sim_world.h"
 
 enum {
@@ -39,26 +45,19 @@ enum {
     PS_PROBE_RECEIVERS = 128,
     PS_PROBE_REQUESTS = 2048,
     PS_PROBE_GAPS = 2048,
-    PS_PROBE_PROMISES = 40,
     PS_PROBE_SUSPECTS = 16,
     PS_PROBE_TETHERS = 8,
-    P_PROBE_PATHS = 20,
     PS_PROBE_CLIENTS = 64,
     PS_PROBE_TALLIES = 64,
     PS_PROBE_COUNTERS = 64,
     PS_PROBE_BINS = 16,
     PS_PROBE_JOINERS = 64,
-    PS_PROBE_HOLDS = 64,
-    P_PROBE_WAKE = 34
+    PS_PROBE_HOLDS = 64
 };
 
-/* Something that must hold; since: when it was first seen not to, -1 it holds. */
-typedef struct ps_probe_promise {
-    int64_t since_ns;
-    bool broken;
-} ps_probe_promise_t;
+typedef struct ps_sim_stamps ps_sim_stamps_t;
 
-/* A token bucket of the probe's own, in units. */
+/* A token bucket of the probe, in units. */
 typedef struct ps_probe_bucket {
     double level, burst, rate;
     int64_t at_ns;
@@ -67,60 +66,64 @@ typedef struct ps_probe_bucket {
 typedef struct ps_probe_tether {
     bool known;
     int32_t id, state;
-    int64_t since_ns, near_ns; /* in this state; last seen near the others */
-    int64_t surely_ns, far_ns; /* near for so long that a look saw it; last seen behind */
+    int64_t since_ns,
+        near_ns; /* start of this state; last time it was near the other subscriptions */
+    int64_t surely_ns, far_ns; /* when a check certainly saw it near; last time it was behind */
 } ps_probe_tether_t;
 
-/* Data that arrived after one request: late, if it comes a second time. */
+/* Data that arrived after one request. If it arrives a second time, the first copy was late, not
+ * lost. */
 typedef struct ps_probe_suspect {
     int64_t from, to, late_ns;
 } ps_probe_suspect_t;
 
-/* The index of positions and ordinals: an entry each 256th of a term, or each millisecond. */
+/* The index of positions and ordinals: one entry for each 256th of a term, or each millisecond. */
 typedef struct ps_probe_index {
     uint64_t count;
-    int64_t position, at_ns, end; /* of the newest entry; what was counted up to */
+    int64_t position, at_ns, end; /* of the newest entry; the position counted up to */
 } ps_probe_index_t;
 
 /* Rounds of cubic, and HyStart++ (RFC 9406). */
 typedef struct ps_probe_round {
-    int64_t least_ns, last_ns, base_ns; /* round trips: of this round, the last, conservative */
-    int64_t received, window;           /* in this round; as it began */
+    int64_t least_ns, last_ns,
+        base_ns; /* least round trip of this round, of the last round, of the conservative phase */
+    int64_t received, window; /* bytes received in this round; window at its beginning */
     int32_t samples, conservative, phase;
 } ps_probe_round_t;
 
-/* NAK strength, the sender's half: rates in bytes a second. */
+/* NAK-strength control in the sender. Rates are in bytes a second. */
 typedef struct ps_probe_strength {
     double limit, floor, base, wall, wall_dev;
-    double unsure;             /* so much of them integers may have lost since the last look */
+    double unsure;             /* bound of the rounding errors since the last check */
     int64_t window_ns, end_ns; /* end 0: no limit, no window */
     int64_t base_until_ns, sent_ns, began_ns;
     int64_t culprit;
     int32_t level, quiet, beyond;
     uint64_t signals;
-    int64_t eighths[9], bytes[9]; /* sent, by eighths of 50 ms */
-    bool open; /* a signal near the bound of a rule: what the driver made of it is right */
+    int64_t eighths[9], bytes[9]; /* bytes sent, by eighths of 50 ms */
+    bool open; /* a signal near the bound of a rule: the driver's result is accepted */
 } ps_probe_strength_t;
 
-/* The receiver's half. */
+/* NAK-strength control in the receiver. */
 typedef struct ps_probe_queue {
     int64_t next_ns, notified_ns, signals;
     uint32_t random;
-    int32_t level; /* last told */
+    int32_t level; /* last signalled */
     bool started;
 } ps_probe_queue_t;
 
 typedef struct ps_probe_receiver {
     int64_t id, edge, position, heard_ns;
-    int64_t fc_heard_ns, left_ns; /* as the strategy counts; it said that it leaves */
-    int64_t open_ns;              /* last stated a window that takes a datagram */
+    int64_t fc_heard_ns,
+        left_ns;     /* when the strategy last heard it; when it stated that it leaves */
+    int64_t open_ns; /* when it last stated a window of at least a datagram */
     uint32_t reason;
-    bool live;              /* counts for the connection */
-    bool followed, leaving; /* by min, tagged */
-    bool within;            /* the sender was within its window once */
+    bool live;              /* it counts for the connection */
+    bool followed, leaving; /* by fc=min and fc=tagged */
+    bool within;            /* the sender was within its window at some time */
 } ps_probe_receiver_t;
 
-/* Events that a client may sleep for, before a cycle. limit: of an image its position. */
+/* State that a client may wait for, before a cycle. limit: for an image, its position. */
 typedef struct ps_probe_shown {
     bool marked, connected;
     int32_t state;
@@ -129,38 +132,40 @@ typedef struct ps_probe_shown {
 
 /* Events that the conductor got. tether_ids: counter ids + 1, 0 free. */
 typedef struct ps_probe_notified {
-    int32_t connected; /* -1: nothing yet */
+    int32_t connected; /* -1: no event yet */
     bool drained, ended;
     int64_t term, term_ns; /* storage requested, and when; term_ns 0: never */
-    int64_t released_at;   /* a publication's end when storage was released, + 1; 0 never */
+    int64_t released_at;   /* a publication's end when its terms were released, + 1; 0 never */
     int64_t lost, lost_before, loss_ns, lost_gaps;
     int64_t tether_ids[PS_PROBE_TETHERS];
     int32_t tether_states[PS_PROBE_TETHERS];
+    bool pressed; /* triggered, and not relieved since; the rest: of messages sent */
+    int64_t triggered_ns, messages_before, drained_least, drained_most;
 } ps_probe_notified_t;
 
-/* A range that was requested: to may be retransmitted, need must be. */
+/* A requested range: data up to `to` may be retransmitted, data up to `need` must be. */
 typedef struct ps_probe_request {
     int64_t from, to, need, cursor, requested_ns, done_ns; /* done -1: open */
-    bool optional; /* enough requests that it may be abandoned */
-    bool cut;      /* longer than a sender answers at once */
+    bool optional; /* it was requested so often that the sender may abandon it */
+    bool cut;      /* the range is longer than one answer of a sender */
 } ps_probe_request_t;
 
-/* A receiver for which a group was held while it joined. */
+/* A receiver that had a join hold. */
 typedef struct ps_probe_joiner {
     int64_t id, given_ns;
     ps_addr_t address;
-    bool used, waited, joined; /* waited: the hold is for it */
+    bool used, waited, joined; /* waited: it has the hold */
 } ps_probe_joiner_t;
 
 typedef struct ps_probe_join {
-    int64_t limit; /* that the hold must have, INT64_MAX none */
+    int64_t limit; /* limit of the hold, INT64_MAX none */
     ps_probe_joiner_t joiners[PS_PROBE_JOINERS];
     int32_t next_joiner, next_hold;
     int64_t from_ns[PS_PROBE_HOLDS],
-        to_ns[PS_PROBE_HOLDS]; /* times in which a hold was the limit */
-    bool held;                 /* at the last look */
-    bool fresh, owed;          /* a first request came; a SETUP left for it */
-    bool began;                /* a SETUP left in this cycle */
+        to_ns[PS_PROBE_HOLDS]; /* intervals in which a hold was the limit */
+    bool held, known;          /* at the last check: a hold was the limit; a hold existed */
+    bool fresh, owed;          /* its first request arrived; a SETUP for it was sent */
+    bool began;                /* a SETUP was sent in this cycle */
     int64_t fresh_id;
     ps_addr_t fresh_from;
 } ps_probe_join_t;
@@ -171,12 +176,12 @@ typedef struct ps_probe_pub {
     int64_t id;
     bool seen;    /* in this sweep */
     bool settled; /* a duty cycle ended with it */
-    ps_probe_promise_t promises[PS_PROBE_PROMISES];
+    ps_probe_promise_t promises[PS_PROBE_PUB_PROMISES];
     /* datagrams */
-    int64_t high, last_high; /* end of what was sent, now and at the last look */
-    int64_t messages;        /* sent, counted by their END flags */
+    int64_t high, last_high; /* end of the sent data, now and at the last check */
+    int64_t messages;        /* number of messages sent, counted by END flags */
     int64_t setup_ns, beat_ns, data_ns;
-    int64_t idle_ns; /* last seen without a destination for heartbeats */
+    int64_t idle_ns; /* when it last had no destination for heartbeats */
     bool requested_setup, ever_heard, ever_connected;
     uint64_t naks;
     int32_t request_count, requested_now;
@@ -184,43 +189,49 @@ typedef struct ps_probe_pub {
     /* receivers */
     int32_t receiver_count;
     ps_probe_receiver_t receivers[PS_PROBE_RECEIVERS];
-    int64_t watch_ns, watch_edge; /* since then receivers grant less than the limit; 0: no */
-    int64_t limit;                /* by the strategy */
+    int64_t watch_ns,
+        watch_edge;      /* since when receivers advertise less than the limit; 0: no receiver
+                                   * does */
+    int64_t limit;       /* by the strategy */
+    int64_t stated_edge; /* the highest position that a receiver has stated */
     ps_probe_join_t join;
-    int32_t answers; /* as many ranges may be requested at once, 0 not known */
+    int32_t answers; /* number of ranges that may be requested at once, 0 unknown */
     int64_t plain_ns, plain_edge;
     /* memory and account */
-    int64_t zero_to;           /* known to be zero below */
-    int64_t reach;             /* furthest that the publisher limit may ever have been */
-    int64_t limit_most, began; /* furthest that it was; where the stream began, about */
+    int64_t zero_to;           /* memory below is known to be zeroed */
+    int64_t reach;             /* upper bound of all publisher limits so far */
+    int64_t limit_most, began; /* highest publisher limit; approximate start of the stream */
     int64_t held_ns, checked_ns;
     int32_t cause;
     ps_probe_bucket_t repair, pace, bytes, message_rate, nak;
     int64_t stated_rate; /* by a congestion-controlled receiver, 0 none */
-    int64_t fresh_bytes, repair_bytes, fresh_messages; /* since the last look */
-    int64_t paced_bytes;                               /* of these, before another pace was read */
-    int64_t signal_bytes; /* fresh before PRESSURE was read: sent at the old rate */
+    int64_t fresh_bytes, repair_bytes, fresh_messages; /* since the last check */
+    int64_t paced_bytes;                               /* part sent before a new pace was
+                                                        * read */
+    int64_t signal_bytes; /* new data before PRESSURE was read, sent at the old rate */
     ps_probe_index_t index;
     ps_probe_strength_t strength;
     ps_probe_tether_t tethers[PS_PROBE_TETHERS];
     int64_t last_leader;
-    int64_t spied;    /* furthest that a spy ever was */
+    int64_t spied;    /* highest position of a spy */
     bool spies_heard; /* at the last check: a receiver was connected, or adopted */
     ps_probe_shown_t shown;
     ps_probe_notified_t notified;
-    bool counted, was_revoked; /* as of the last check the counters */
+    bool counted, was_revoked; /* state at the last check of the counters */
     int64_t held_count;
     int64_t turn_datagrams, turn_bytes, turn_limit; /* new data; the limit before */
     int64_t consumed_sum, consumed_ns;              /* as last shown */
-    int32_t consumed_readers;
-    int64_t published; /* on IPC: spent of the rate up to here */
+    int64_t paused_at; /* limit that publishers met above the low watermark; 0: none */
+    int64_t consumed_by;
+    bool forgot;       /* a receiver left the table since the last check */
+    int64_t published; /* on IPC: the rate is charged up to here */
 } ps_probe_pub_t;
 
 typedef struct ps_probe_gap {
     int64_t from, to, opened_ns, requested_ns, first_ns;
     int32_t requested;
-    bool placed;           /* its first due time was checked */
-    bool lost, fresh_loss; /* counts as a loss; since the last cycle */
+    bool placed;           /* the first due time was checked */
+    bool lost, fresh_loss; /* the gap counts as a loss; it does since the last cycle */
 } ps_probe_gap_t;
 
 typedef struct ps_probe_image {
@@ -228,89 +239,98 @@ typedef struct ps_probe_image {
     const ps_image_t *image;
     int64_t id;
     bool seen;
-    ps_probe_promise_t promises[PS_PROBE_PROMISES];
+    ps_probe_promise_t promises[PS_PROBE_IMAGE_PROMISES];
     int64_t made_ns;
-    int64_t edge;     /* end of the highest data or heartbeat taken */
-    int64_t heard_ns; /* last datagram that keeps it alive */
+    int64_t edge;     /* end of the highest accepted data or heartbeat */
+    int64_t heard_ns; /* last datagram that counts for liveness */
     int64_t data_ns;
     int64_t eos;          /* position of an EOS heartbeat, -1 none */
-    int64_t eos_since_ns; /* first of those that state this position */
+    int64_t eos_since_ns; /* when the first EOS heartbeat with this position arrived */
+    ps_sim_stated_t credits;
     int64_t sm_ns, sm_position;
-    int64_t sm_forced_ns;                    /* something that forces one was read */
-    int64_t rtt_ns, rtt_due_ns, rtt_late_ns; /* last request; the next neither before nor after */
+    int64_t sm_forced_ns;                    /* when a frame was read that forces a status
+                                              * message */
+    int64_t rtt_ns, rtt_due_ns, rtt_late_ns; /* last request of a round trip; earliest and
+                                              * latest time of the next request */
     int64_t last_position;
-    int64_t quiet_ns; /* last seen without a word from its sender */
+    int64_t quiet_ns; /* when it last had no frame from its sender */
     int64_t seen_consumption, consumed_ns, drain_ns;
     int64_t moved_ns, surely_moved_ns, moved_sum;
     int64_t pressure_ns;
-    bool was_empty; /* nothing to read, at the last look */
+    bool was_empty; /* no unread data at the last check */
     int64_t least_rtt, most_rtt, smoothed_rtt, rtt_variation;
-    int32_t last_phase; /* of cubic */
-    bool counted;       /* it knows the ordinals of its messages */
+    int32_t last_phase; /* phase of cubic */
+    bool counted;       /* the ordinals of its messages are known */
     ps_probe_index_t index;
     int64_t cubic_received;
+    int64_t cubic_grown_ns;    /* when data last arrived, or a new epoch began */
+    double cubic_credit;       /* bytes that arrived in avoidance and did not yet grow the window */
     int64_t requested_rtt[16]; /* open requests, the oldest first */
     int32_t n_requested_rtt;
     int64_t consumption;
     uint64_t naks;
     int64_t naks_shown;
     bool was_revoked, was_rejected;
-    int32_t readers, last_state;   /* at the last look */
-    int64_t lost_bytes, lost_gaps; /* gaps: since the model began, and not told by then */
+    int32_t readers, last_state;   /* at the last check */
+    int64_t lost_bytes, lost_gaps; /* lost gaps since the model began, not yet reported */
     int32_t gap_count;
     ps_probe_gap_t gaps[PS_PROBE_GAPS];
     ps_probe_queue_t queue;
-    int64_t joined_bytes;                /* missing, of gaps that counted as lost already */
-    int64_t late_ns;                     /* learned reordering */
-    int64_t late_start_ns, late_top_ns;  /* as the cycle began, the most in it */
-    int64_t late_least_ns, late_most_ns; /* the same of the last cycle */
+    int64_t beyond; /* how far the sender was when it last was ahead of what is kept; 0 never */
+    int64_t kept;   /* end of what is kept under nak, at the last check */
+    int64_t joined_bytes; /* missing bytes of gaps that already count as lost */
+    int64_t late_ns;      /* learned reordering */
+    int64_t late_start_ns,
+        late_top_ns; /* late_ns at the beginning of the cycle; its maximum in the cycle */
+    int64_t late_least_ns, late_most_ns; /* bounds of late_ns in the last cycle */
     ps_probe_suspect_t suspects[PS_PROBE_SUSPECTS];
     uint32_t suspect_next;
-    int64_t path_ns; /* its sender was last heard, -1: not known */
+    int64_t path_ns; /* when its sender was last heard, -1: unknown */
     ps_probe_tether_t tethers[PS_PROBE_TETHERS];
     ps_cubic_t cubic;
     ps_probe_round_t round;
     bool cubic_known;
-    bool sm_bound;             /* the last one granted less than the configured window */
-    bool sm_idle, sm_may_idle; /* the stream was (may have been) quiet when the last one left */
+    bool sm_bound;             /* the last status message stated less than the configured window */
+    bool sm_idle, sm_may_idle; /* the stream was (may have been) quiet when the last status message
+                                * left */
     bool ended;
-    /* read in this cycle: must be in the log after it */
+    /* datagrams read in this cycle, which must be in the log afterwards */
     int32_t took;
     int64_t took_from[64], took_to[64];
     ps_probe_shown_t shown;
     ps_probe_notified_t notified;
 } ps_probe_image_t;
 
-/* A duty cycle of a driver: as it began, and what it read and sent. */
+/* A duty cycle of a driver: its start, and the datagrams read and sent. */
 typedef struct ps_probe_cycle {
-    bool commanded, notified; /* commands waited; a client marked a stream */
-    bool turns;               /* the sender had streams to check anyway */
+    bool commanded, notified; /* commands waited; a client had marked a stream */
+    bool turns;               /* the sender had streams to check in any case */
     bool timed;               /* a timer was due */
     int64_t tick_ns, readers;
     uint64_t positions, reported;
-    uint64_t events[2]; /* number of each that an agent reported */
+    uint64_t events[2]; /* number of events of each kind that an agent reported */
     uint32_t woken[PS_PROBE_CLIENTS];
-    int64_t sent;                /* or refused, of any kind */
+    int64_t sent;                /* datagrams sent or refused, of any kind */
     int64_t read, data, answers; /* datagrams: read; sent, with data; sent, by the receiver */
 } ps_probe_cycle_t;
 
-/* Datagrams that an endpoint's destination got in a cycle. */
+/* Datagrams that a send endpoint sent to one destination in a cycle. */
 typedef struct ps_probe_tally {
     const ps_send_endpoint_t *endpoint;
     ps_addr_t to;
-    int64_t bytes, beats, again; /* again: bytes */
+    int64_t bytes, beats, again; /* beats: heartbeats; again: retransmitted bytes */
 } ps_probe_tally_t;
 
-/* The driver's counters, by their id, as they must be. */
+/* Expected values of the driver's counters, by id. */
 typedef struct ps_probe_counts {
     bool known;
-    bool unsure; /* this cycle's are not known */
+    bool unsure; /* the values of this cycle are unknown */
     int64_t of[PS_PROBE_COUNTERS];
     int32_t tally_count;
     ps_probe_tally_t tallies[PS_PROBE_TALLIES];
 } ps_probe_counts_t;
 
-/* Delays drawn, by where they lie in their distribution. */
+/* Counts of random delays, by their quantile in the expected distribution. */
 typedef struct ps_probe_backoff {
     int64_t bins[PS_PROBE_BINS], count;
     bool broken;
@@ -318,81 +338,105 @@ typedef struct ps_probe_backoff {
 
 typedef struct ps_probe {
     ps_simworld_t *world;
+    ps_sim_stamps_t *stamps; /* NULL: no channel has timestamps */
     ps_probe_pub_t *pubs[PS_PROBE_PUBS];
     int32_t pub_count;
     ps_probe_image_t *images[PS_PROBE_IMAGES];
     int32_t image_count;
     uint64_t checks;
     ps_probe_backoff_t backoff;
-    int64_t refused_ns[PS_SIM_MAX_HOSTS]; /* a socket of the host last took less than all then */
-    int64_t vain_ns[PS_SIM_MAX_HOSTS];    /* when vain was last 0 */
-    int32_t busy[PS_SIM_MAX_HOSTS];       /* datagrams and commands since */
-    int32_t vain[PS_SIM_MAX_HOSTS];       /* cycles that came to nothing since */
+    int64_t refused_ns[PS_SIM_MAX_HOSTS]; /* when a socket of the host last accepted only a part */
+    int64_t vain_ns[PS_SIM_MAX_HOSTS];    /* when busy and vain were last reset to 0 */
+    int32_t busy[PS_SIM_MAX_HOSTS];       /* datagrams, commands and wake-ups since vain_ns */
+    int32_t vain[PS_SIM_MAX_HOSTS];       /* cycles without work since vain_ns */
     ps_probe_promise_t releases[PS_SIM_MAX_HOSTS];
-    int64_t crowded_ns[PS_SIM_MAX_HOSTS]; /* a ring of events was last full then */
-    int64_t read_ns[PS_SIM_MAX_HOSTS];    /* the host last read a datagram then */
+    int64_t crowded_ns[PS_SIM_MAX_HOSTS]; /* when a ring of events was last full */
+    int64_t read_ns[PS_SIM_MAX_HOSTS];    /* when the host last read a datagram */
     ps_probe_cycle_t cycles[PS_SIM_MAX_HOSTS];
     ps_probe_counts_t counts[PS_SIM_MAX_HOSTS];
-    ps_probe_gap_t next_gaps[PS_PROBE_GAPS]; /* of the image that is checked */
+    ps_probe_gap_t next_gaps[PS_PROBE_GAPS]; /* gaps of the checked image */
 } ps_probe_t;
 
 /* ---- acceptance: ps_sim_bound.c, ps_sim_lead.c ----------------------------------------------- */
 
-/* Bytes of log that a message takes. */
-int64_t ps_sim_framed_bytes(const ps_publication_t *pub, int32_t size);
-/* A message that begins there was accepted as the latest of its ledger: its rate must allow it. */
-void ps_sim_lead_check(ps_simworld_t *world, const ps_sim_publisher_t *publisher,
-                       const ps_publication_t *pub, int64_t start);
+/* Notes at the end of a host's duty cycle how far its receivers have room. */
+void ps_sim_bound_watch(ps_simworld_t *world, int32_t host);
+/* Checks that an accepted message, by its length and end position, begins within the windows. */
+void ps_sim_bound_check(ps_probe_t *probe, const ps_sim_publisher_t *publisher, int64_t end,
+                        int32_t size);
 
-/* ---- for the world and the network ----------------------------------------------------------- */
+/* ---- for the observers: ps_sim_observer.c ---------------------------------------------------- */
 
 ps_probe_t *ps_probe_create(ps_simworld_t *world);
 void ps_probe_destroy(ps_probe_t *probe);
-/* The host has another driver, or none: models of its objects go. */
+/* Removes the models of a host's objects, because it has another driver or none. */
 void ps_probe_forget_host(ps_probe_t *probe, int32_t host);
-/* The host's driver is about to take a datagram / has just handed one to its socket.  by_sender:
- * from a socket of its sender; kind: ps_sim_kind, what the watch makes of it. */
+/* Notes that the host's driver is about to read a datagram, or has just sent one. by_sender: a
+ * socket of its sender; kind: ps_sim_kind from the watch. */
 void ps_probe_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet, bool by_sender,
                    int64_t now_ns);
 void ps_probe_sent(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
                    enum ps_sim_kind kind, int64_t now_ns);
-/* The host's socket did not take a datagram.  Receivers count it as sent, and let their timers
- * repeat it; senders do not. */
+/* Notes that the host's socket did not accept a datagram. Receivers count it as sent, and their
+ * timers repeat it; senders do not. */
 void ps_probe_refused(ps_probe_t *probe, int32_t host, const uint8_t *data, uint32_t length,
                       int64_t now_ns);
-/* Whether the datagram begins where its image ends, and nothing is missing before: then those that
- * follow it may be taken at once. */
+/* Returns true if the datagram begins at its image's end without a gap, so that following datagrams
+ * may be read at once. */
 bool ps_probe_is_next(const ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet);
-/* Whether it was lately that a socket of the host took nothing: what is to leave waits. */
-bool ps_probe_is_full(const ps_probe_t *probe, int32_t host, int64_t now_ns);
-/* A duty cycle of the host's driver begins; it ended, and reported so much work. */
+/* Note the beginning of a duty cycle, and its end with the reported work. */
 void ps_probe_before(ps_probe_t *probe, int32_t host, int64_t now_ns);
 void ps_probe_step(ps_probe_t *probe, int32_t host, int32_t work, int64_t now_ns);
 
 /* ---- shared by the files --------------------------------------------------------------------- */
 
-/* How late a timer may be: two ticks of a millisecond, and two duty cycles of the host. */
+/* Returns the allowed delay of a timer: two ticks of a millisecond, and two duty cycles of the
+ * host. */
 int64_t ps_probe_slack_ns(const ps_probe_t *probe, int32_t host);
-/* `holds` must become true within grace_ns of becoming false; name says what. */
+/* Checks that `holds`, once false, becomes true within grace_ns. name: of the promise. */
 void ps_probe_promise(ps_probe_t *probe, ps_probe_promise_t *promise, bool holds, int64_t now_ns,
                       int64_t grace_ns, const char *name, int32_t host, int32_t session_id);
 void ps_probe_fail(ps_probe_t *probe, int32_t host, int32_t session_id, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/* Returns true if a socket of the host recently accepted no datagram, so that datagrams may
+ * wait. */
+bool ps_probe_is_full(const ps_probe_t *probe, int32_t host, int64_t now_ns);
+/* Returns true if the ring of events to the conductor was full recently. */
+bool ps_probe_is_crowded(const ps_probe_t *probe, int32_t host, int64_t now_ns);
 ps_driver_t *ps_probe_driver(const ps_probe_t *probe, int32_t host);
 ps_probe_pub_t *ps_probe_pub(ps_probe_t *probe, int32_t host, int32_t session_id,
                              int32_t stream_id);
 ps_probe_image_t *ps_probe_image(ps_probe_t *probe, int32_t host, int32_t session_id,
                                  int32_t stream_id, int64_t now_ns);
+/* Return the model of an object, and create it if it is absent. NULL: no memory, or too many. */
+ps_probe_pub_t *ps_probe_pub_of(ps_probe_t *probe, int32_t host, const ps_publication_t *pub,
+                                int64_t now_ns);
+ps_probe_image_t *ps_probe_image_of(ps_probe_t *probe, int32_t host, const ps_image_t *image,
+                                    int64_t now_ns);
 const ps_sim_ledger_t *ps_probe_ledger(const ps_probe_t *probe, int32_t session_id,
                                        int32_t stream_id);
-/* Messages of a ledger that end at or below position; -1: unknown. */
+/* Returns the number of messages of a ledger that end at or below position; -1: unknown. */
 int64_t ps_probe_ordinal(const ps_sim_ledger_t *ledger, int64_t position);
-/* Error of an index that has counted up to end, NULL none. */
+/* Returns the error of an index that has counted up to end, NULL: none. */
 const char *ps_probe_index_check(ps_probe_index_t *model, const ps_index_ring_t *ring, int64_t end,
                                  int32_t term_length, int64_t epoch_offset_ns, int64_t now_ns);
+/* Both assume data sent up to high. The first returns the lowest position that a receiver may miss.
+ * The second returns true if a status message may state the position: it may be behind by T/2
+ * (fc=nak: T) and, at a term's end, also by the longest padding. */
+int64_t ps_probe_sent_floor(const ps_publication_t *pub, int64_t high);
+bool ps_probe_may_grant(const ps_publication_t *pub, int64_t high, int64_t position);
+
+/* ps_sim_probe_begin.c */
+#define PS_PROBE_PLENTY   1e18            /* the level of a bucket without a limit */
+#define PS_PROBE_NO_LIMIT 1099511627776.0 /* bytes a second: no publisher is held by NAK strength */
+void ps_probe_pub_begin(ps_probe_pub_t *model, int64_t now_ns);
+void ps_probe_image_begin(ps_probe_image_t *model, int64_t now_ns);
+/* A rate of 0 or less sets no limit. */
+void ps_probe_bucket_set(ps_probe_bucket_t *bucket, double rate, double burst, int64_t now_ns);
+/* Returns the time for which producers were blocked, by all causes. */
+int64_t ps_probe_blocked_total(const ps_publication_t *pub);
 
 /* ps_sim_probe_fc.c */
-void ps_probe_fc_init(ps_probe_pub_t *model, int64_t now_ns);
 void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
                     const ps_addr_t *from, int64_t now_ns);
 /* ps_sim_probe_join.c.  A request for a SETUP; a SETUP; a receiver that the group follows was heard
@@ -403,7 +447,7 @@ void ps_probe_join_setup(ps_probe_pub_t *model);
 int64_t ps_probe_join_came(ps_probe_pub_t *model, int64_t id, const ps_addr_t *from,
                            int64_t now_ns);
 void ps_probe_join_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
-/* The hold that binds the strategy, INT64_MAX none. */
+/* Returns the hold that binds the strategy, INT64_MAX: none. */
 static inline int64_t ps_probe_hold(const ps_probe_pub_t *model)
 {
     return model->pub->fc.join != NULL ? model->pub->fc.join->limit : INT64_MAX;
@@ -413,10 +457,6 @@ void ps_probe_fc_setup_sent(ps_probe_pub_t *model);
 void ps_probe_fc_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 
 /* ps_sim_probe_send.c */
-/* Of what was sent up to high: from where on a receiver may miss something, and whether its status
- * message may speak of a position: T/2 and, at a term's end, the longest padding behind. */
-int64_t ps_probe_sent_floor(const ps_publication_t *pub, int64_t high);
-bool ps_probe_may_grant(const ps_publication_t *pub, int64_t high, int64_t position);
 void ps_probe_on_nak(ps_probe_pub_t *model, const ps_nak_t *nak, int64_t now_ns);
 void ps_probe_send_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 void ps_probe_setup_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_setup_t *setup,
@@ -427,11 +467,9 @@ void ps_probe_heartbeat_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_
                              int64_t now_ns);
 
 /* ps_sim_probe_pub.c */
-void ps_probe_pub_init(ps_probe_pub_t *model, int64_t now_ns);
 void ps_probe_pub_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 
 /* ps_sim_probe_img.c */
-void ps_probe_image_init(ps_probe_image_t *model, int64_t now_ns);
 void ps_probe_image_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
 void ps_probe_image_data(ps_probe_t *probe, ps_probe_image_t *model, const ps_data_t *data,
                          const ps_sim_packet_t *packet, int64_t now_ns);
@@ -445,12 +483,11 @@ void ps_probe_rttm_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_rtt
                         int64_t now_ns);
 void ps_probe_pressure_sent(ps_probe_t *probe, ps_probe_image_t *model,
                             const ps_pressure_t *pressure, int64_t now_ns);
-/* Whether one of its ways to the sender is alive. */
+/* Returns true if one of the image's ways to the sender is alive. */
 bool ps_probe_is_heard(const ps_image_t *image, int64_t now_ns);
 void ps_probe_recv_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
 
 /* ps_sim_probe_rate.c */
-void ps_probe_rate_init(ps_probe_pub_t *model, int64_t now_ns);
 void ps_probe_rate_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 void ps_probe_round_sample(ps_probe_image_t *model, int64_t sample_ns);
 void ps_probe_class_check(ps_probe_t *probe, const ps_probe_image_t *model, int64_t window,
@@ -461,7 +498,7 @@ int64_t ps_probe_rtt_answer(ps_probe_image_t *model, int64_t stamp_ns, int64_t n
 void ps_probe_cubic_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
 
 /* ps_sim_probe_path.c */
-/* Whether the mark may rise to position: what is missing then needs room in the list of gaps. */
+/* Returns true if the high-water mark may rise to position: the new gap needs room in the list. */
 bool ps_probe_path_has_room(const ps_image_t *image, int64_t position);
 /* [from, to) was read, a chain of frames, and there is room; false: some had no place in the list
  * of gaps.  The other: it begins below what was consumed. */
@@ -473,7 +510,7 @@ void ps_probe_path_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
 void ps_probe_pub_tethers(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 
 /* ps_sim_probe_spy.c */
-/* The model takes over what the sender passed without sending. */
+/* Notes in the model the positions that the sender passed without sending. */
 void ps_probe_spies_passed(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 void ps_probe_spies_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 
@@ -486,21 +523,23 @@ void ps_probe_backoff(ps_probe_t *probe, const ps_probe_image_t *model, int64_t 
 
 /* ps_sim_probe_count.c */
 void ps_probe_count_begin(ps_probe_t *probe, int32_t host);
-/* The counter id must go up by delta. */
+/* Notes that the counter `id` must rise by delta. */
 void ps_probe_count(ps_probe_t *probe, int32_t host, int32_t id, int64_t delta);
 void ps_probe_count_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
                          bool by_sender);
-/* model: of the publication that sent it, NULL the receiver did. */
+/* model: of the publication that sent the datagram; NULL: a receiver sent it. */
 void ps_probe_count_sent(ps_probe_t *probe, int32_t host, const ps_probe_pub_t *model,
                          const ps_sim_packet_t *packet, bool beat, bool again);
-/* A call sent less than all; data: the first datagram that was left. */
+/* Notes that a call did not send all its datagrams; data: the first one that was not sent. */
 void ps_probe_count_short(ps_probe_t *probe, int32_t host, const uint8_t *data, uint32_t length);
 void ps_probe_count_check(ps_probe_t *probe, int32_t host);
 
 /* ps_sim_probe_event.c */
 void ps_probe_event_check(ps_probe_t *probe, int32_t host, int64_t now_ns);
-/* Whether the ring of events to the conductor was full lately. */
-bool ps_probe_is_crowded(const ps_probe_t *probe, int32_t host, int64_t now_ns);
+
+void ps_probe_pressure_event(ps_probe_t *probe, ps_probe_pub_t *model, const ps_event_t *event,
+                             int64_t now_ns);
+void ps_probe_pressure_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 
 /* ps_sim_probe_shown.c */
 void ps_probe_pub_shown(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
@@ -509,8 +548,14 @@ void ps_probe_image_shown(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
 /* ps_sim_probe_work.c */
 void ps_probe_work_check(ps_probe_t *probe, int32_t host, int32_t work, int64_t now_ns);
 
+/* ps_sim_probe_rule.c: notes the rules that a run meets, for its histogram: by a signal that was
+ * read, and after a duty cycle. */
+void ps_probe_rule_signal(ps_probe_t *probe, const ps_probe_pub_t *model,
+                          const ps_pressure_t *pressure);
+void ps_probe_rule_pub(ps_probe_t *probe, const ps_probe_pub_t *model, int64_t now_ns);
+void ps_probe_rule_image(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
+
 /* ps_sim_probe_nak.c */
-void ps_probe_strength_init(ps_probe_pub_t *model);
 void ps_probe_strength_sent(ps_probe_pub_t *model, int64_t bytes, int64_t now_ns);
 void ps_probe_strength_signal(ps_probe_pub_t *model, const ps_pressure_t *pressure, int64_t now_ns);
 void ps_probe_strength_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
@@ -518,22 +563,22 @@ void ps_probe_queue_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
 void ps_probe_queue_notified(ps_probe_t *probe, ps_probe_image_t *model,
                              const ps_pressure_t *pressure, int64_t now_ns);
 int32_t ps_probe_queue_level(const ps_image_t *image, int64_t fill);
-/* -1: all its readers are paused, or there is none. */
+/* Returns the fill of the image's log; -1: all its readers are paused, or it has no reader. */
 int64_t ps_probe_queue_fill(const ps_image_t *image, int64_t now_ns);
-/* Up to where a receiver accepts data. */
+/* Returns the position up to which a receiver accepts data. */
 static inline int64_t ps_probe_accepted_to(const ps_image_t *image)
 {
     const int64_t term = image->log.term_length;
     return (image->peer_capabilities & PS_CAP_PRESSURE) != 0 ? image->consumption + term
                                                              : image->sm_position + term / 2;
 }
-/* A receiver under NAK-strength control says what moves the edge only. */
+/* Returns true if a receiver under NAK-strength control sends few status messages. */
 static inline bool ps_probe_says_little(const ps_image_t *image)
 {
     return (image->peer_capabilities & PS_CAP_PRESSURE) != 0 && image->state == PS_IMAGE_ACTIVE &&
            image->params.congestion_control == PS_CC_STATIC;
 }
-/* From where on consumption makes a status message due, after one at `position`. */
+/* Returns the consumption at which the next status message is due, after one at `position`. */
 static inline int64_t ps_probe_sm_due(const ps_image_t *image, int64_t position)
 {
     const int64_t term = image->log.term_length;

@@ -27,6 +27,23 @@ static int64_t frame_wire(const ps_publication_t *pub, int64_t position)
     return length <= 0 ? 0 : frame->type == PS_TYPE_PAD ? PS_HEADER_BYTES : ps_align32(length);
 }
 
+/* The sender puts padding that states dropped messages into the log after its turn, and padding
+ * ends a datagram: whether the datagram ends before or with it. */
+static bool ends_at_mark(const ps_publication_t *pub, int64_t from, int64_t end)
+{
+    const ps_frame_t *frame = ps_frame_at(&pub->log, from);
+    if (!pub->drops) {
+        return false;
+    }
+    for (int64_t at = from; at < end; at += ps_align32(ps_frame_length_acquire(frame))) {
+        frame = ps_frame_at(&pub->log, at);
+        if (ps_frame_length_acquire(frame) <= 0) {
+            return false;
+        }
+    }
+    return frame->type == PS_TYPE_PAD || ps_frame_at(&pub->log, end)->type == PS_TYPE_PAD;
+}
+
 /* [from, from + span) left for the first time, `wire` bytes of it.  Padding ends a datagram, and so
  * does a term. */
 void ps_probe_batch_sent(ps_probe_t *probe, ps_probe_pub_t *model, int64_t from, int64_t span,
@@ -37,7 +54,8 @@ void ps_probe_batch_sent(ps_probe_t *probe, ps_probe_pub_t *model, int64_t from,
     const int64_t next = (end & pub->log.term_mask) == 0 || span > wire ? 0 : frame_wire(pub, end);
     model->turn_datagrams++;
     model->turn_bytes += wire;
-    if (next > 0 && wire + next <= pub->log.mtu && end + next <= pub->sender_limit) {
+    if (next > 0 && wire + next <= pub->log.mtu && end + next <= pub->sender_limit &&
+        !ends_at_mark(pub, from, end)) {
         complain(probe, model, "a datagram could have taken more", wire, next);
     }
 }
@@ -53,7 +71,11 @@ static void check_turn(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
     const bool held = pub->rated || pub->paced || model->stated_rate > 0 || pub->revoked ||
                       pub->corrupt || pub->short_send ||
                       ps_probe_is_full(probe, model->host, now_ns);
-    if (model->turn_datagrams > 0 && next > 0 && pub->sender_position + next <= limit && !held &&
+    /* The sender appends padding that states drops after its turn: it leaves in the next one. */
+    const bool appended =
+        pub->drops && ps_frame_at(&pub->log, pub->sender_position)->type == PS_TYPE_PAD;
+    if (model->turn_datagrams > 0 && next > 0 && !appended &&
+        pub->sender_position + next <= limit && !held &&
         model->turn_datagrams < PS_TURN_DATAGRAMS && model->turn_bytes + most <= PS_TURN_BYTES) {
         complain(probe, model, "a turn could have taken more", model->turn_datagrams,
                  model->turn_bytes);
@@ -75,8 +97,8 @@ void ps_probe_batch_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
 
 /* ---- objects --------------------------------------------------------------------------------- */
 
-/* What is to be checked in the next cycle is there still; what was given up goes back to the
- * conductor as soon as it has room for the news. */
+/* An object to be checked in the next cycle is still there; a released object returns to the
+ * conductor as soon as its ring of events has room. */
 void ps_probe_lists_check(ps_probe_t *probe, int32_t host, int64_t now_ns)
 {
     const ps_receiver_t *receiver = ps_probe_driver(probe, host)->receiver;
@@ -100,8 +122,8 @@ void ps_probe_lists_check(ps_probe_t *probe, int32_t host, int64_t now_ns)
 
 /* ---- delays ---------------------------------------------------------------------------------- */
 
-/* Where a delay of wait_ns lies in the distribution of RFC 5401, section 3.2.3: 0 to 1, and all as
- * likely. */
+/* Returns the place of a delay of wait_ns in the distribution of RFC 5401, section 3.2.3, from 0 to
+ * 1. All places are equally likely. */
 static double share_below(double wait_ns, double most_ns, double group)
 {
     const double lambda = log(group) + 1;

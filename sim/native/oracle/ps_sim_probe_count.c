@@ -229,7 +229,7 @@ static void settle_tallies(ps_probe_counts_t *counts)
 
 /* ---- after a cycle --------------------------------------------------------------------------- */
 
-/* An answer to nobody counts: of the endpoints that copy, one has no destination. */
+/* Returns true if an endpoint that copies has no destination: its answers still count. */
 static bool is_deserted(const ps_driver_t *driver)
 {
     for (int32_t i = 0; i < driver->sender->publication_count; i++) {

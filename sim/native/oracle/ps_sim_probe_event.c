@@ -6,7 +6,6 @@
 #include "ps_sender.h"
 #include "ps_sim_probe.h"
 
-enum { P_NOTIFIED = 36, P_LOSS = 37, P_ENDED = 38, P_TERM = 39 };
 #define SECOND        INT64_C(1000000000)
 #define LOSS_EVERY_NS INT64_C(100000000)
 
@@ -14,12 +13,6 @@ static void complain(ps_probe_t *probe, int32_t host, int32_t session_id, const 
                      int64_t a, int64_t b)
 {
     ps_probe_fail(probe, host, session_id, "%s (%lld, %lld)", what, (long long)a, (long long)b);
-}
-
-/* What found no room waits for the conductor, and a few ticks more. */
-bool ps_probe_is_crowded(const ps_probe_t *probe, int32_t host, int64_t now_ns)
-{
-    return now_ns - probe->crowded_ns[host] <= 2 * ps_probe_slack_ns(probe, host);
 }
 
 static int64_t patience_ns(const ps_probe_t *probe, int32_t host, int64_t now_ns)
@@ -119,7 +112,8 @@ static void on_publication_terms_released(ps_probe_t *probe, ps_probe_pub_t *mod
         complain(probe, model->host, pub->log.session_id, "a publisher's room is given up",
                  event->terms.kept_to, model->limit_most);
     }
-    model->notified.released_at = pub->producer_position + 1;
+    /* The same turn may have stated drops behind the release. */
+    model->notified.released_at = (pub->drops ? pub->rests_at : pub->producer_position) + 1;
 }
 
 static void on_image_terms_released(ps_probe_t *probe, ps_probe_image_t *model,
@@ -200,6 +194,8 @@ static void on_pub_event(ps_probe_t *probe, ps_probe_pub_t *model, const ps_even
     case PS_EV_SUBSCRIBER:
         on_subscriber(probe, notified, model->host, pub->log.session_id, event);
         break;
+    case PS_EV_PRESSURE_TRIGGERED:
+    case PS_EV_PRESSURE_RELIEVED: ps_probe_pressure_event(probe, model, event, now_ns); break;
     default: break;
     }
 }
@@ -210,10 +206,11 @@ static void promise_pub(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
     ps_probe_notified_t *notified = &model->notified;
     const int64_t slack_ns = patience_ns(probe, model->host, now_ns);
     notified->connected = notified->connected < 0 ? pub->connected : notified->connected;
-    ps_probe_promise(probe, &model->promises[P_NOTIFIED], notified->connected == pub->connected,
-                     now_ns, slack_ns, "a connection is told", model->host, pub->log.session_id);
+    ps_probe_promise(probe, &model->promises[P_PUB_CONNECTION_EVENT],
+                     notified->connected == pub->connected, now_ns, slack_ns,
+                     "a connection is told", model->host, pub->log.session_id);
     ps_probe_promise(
-        probe, &model->promises[P_ENDED],
+        probe, &model->promises[P_PUB_DRAINED_EVENT],
         pub->state != PS_PUBLICATION_DRAINED || notified->drained || pub->params.adopted, now_ns,
         slack_ns, "that it is drained is told", model->host, pub->log.session_id);
     /* Half a term of storage ahead of the limit that producers will get. */
@@ -228,7 +225,7 @@ static void promise_pub(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
                           pub->quarantine_count == 0 &&
                           notified->released_at != pub->producer_position + 1 /* it rests */
                           && (pub->endpoint != NULL || pub->gating_count > 0);
-    ps_probe_promise(probe, &model->promises[P_TERM],
+    ps_probe_promise(probe, &model->promises[P_PUB_TERM_EVENT],
                      !requests ||
                          (notified->term_ns != 0 && notified->term == pub->reserved_position),
                      now_ns, slack_ns, "storage is requested", model->host, pub->log.session_id);
@@ -314,19 +311,20 @@ static void promise_image(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
     }
     /* Gaps of an unreliable image are padded over before anybody sees them. */
     const bool counted = notified->lost_gaps == model->lost_gaps || !image->params.reliable;
-    ps_probe_promise(
-        probe, &model->promises[P_LOSS], (notified->lost == lost && counted) || !active, now_ns,
-        LOSS_EVERY_NS + slack_ns, "what is lost is told", model->host, image->params.session_id);
-    ps_probe_promise(probe, &model->promises[P_ENDED],
+    ps_probe_promise(probe, &model->promises[P_IMAGE_LOSS_EVENT],
+                     (notified->lost == lost && counted) || !active, now_ns,
+                     LOSS_EVERY_NS + slack_ns, "what is lost is told", model->host,
+                     image->params.session_id);
+    ps_probe_promise(probe, &model->promises[P_IMAGE_ENDED_EVENT],
                      image->state != PS_IMAGE_ENDED || notified->ended, now_ns, slack_ns,
                      "an image's end is told", model->host, image->params.session_id);
-    ps_probe_promise(probe, &model->promises[P_NOTIFIED],
+    ps_probe_promise(probe, &model->promises[P_IMAGE_DRAINED_EVENT],
                      image->state != PS_IMAGE_DRAINED || notified->drained, now_ns, slack_ns,
                      "that an image is drained is told", model->host, image->params.session_id);
     const bool requests = active && image->established && image->reserved_position != INT64_MAX &&
                           image->position + storage_ahead(image) > image->reserved_position;
     ps_probe_promise(
-        probe, &model->promises[P_TERM],
+        probe, &model->promises[P_IMAGE_TERM_EVENT],
         !requests || (notified->term_ns != 0 && notified->term == image->reserved_position), now_ns,
         slack_ns, "storage is requested", model->host, image->params.session_id);
 }
@@ -373,6 +371,7 @@ void ps_probe_event_check(ps_probe_t *probe, int32_t host, int64_t now_ns)
     for (int32_t i = 0; i < probe->pub_count; i++) {
         if (probe->pubs[i]->host == host && probe->pubs[i]->seen) {
             promise_pub(probe, probe->pubs[i], now_ns);
+            ps_probe_pressure_check(probe, probe->pubs[i], now_ns);
         }
     }
     for (int32_t i = 0; i < probe->image_count; i++) {

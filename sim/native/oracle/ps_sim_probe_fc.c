@@ -16,37 +16,11 @@
 
 #define MOMENT_NS INT64_C(20000000)
 
-enum {
-    P_LIMIT = 0,
-    P_RECEIVERS = 1,
-    P_CONNECTED = 2,
-    P_SNAPSHOT = 3,
-    P_ADOPTS = 24,
-    SNAPSHOT_EVERY = 64
-};
+enum { SNAPSHOT_EVERY = 64 };
 
 static int32_t driver_side(const ps_probe_pub_t *model)
 {
     return model->pub->log.session_id;
-}
-
-void ps_probe_fc_init(ps_probe_pub_t *model, int64_t now_ns)
-{
-    const ps_publication_t *pub = model->pub;
-    model->limit = pub->sender_limit;
-    model->join.limit = INT64_MAX;
-    model->plain_ns = INT64_MIN / 2;
-    model->ever_heard = pub->has_initial_connection;
-    for (int32_t i = 0; i < pub->receiver_count && i < PS_PROBE_RECEIVERS; i++) {
-        const ps_publication_receiver_t *from = &pub->receivers[i];
-        model->receivers[model->receiver_count++] =
-            (ps_probe_receiver_t){ .id = from->id,
-                                   .edge = from->edge,
-                                   .heard_ns = from->heard_ns,
-                                   .live = true,
-                                   .open_ns = now_ns,
-                                   .fc_heard_ns = now_ns };
-    }
 }
 
 static ps_probe_receiver_t *receiver_of(ps_probe_pub_t *model, int64_t id)
@@ -160,6 +134,20 @@ static void follow(ps_probe_pub_t *model, ps_probe_receiver_t *receiver, const p
     }
 }
 
+/* A limit that no receiver granted for the time-out comes down, once. */
+static void recede(ps_probe_pub_t *model, int64_t now_ns)
+{
+    const ps_publication_t *pub = model->pub;
+    const int64_t edge =
+        model->watch_edge > pub->sender_position ? model->watch_edge : pub->sender_position;
+    const bool nak = pub->params.flow_control == PS_FC_PRESSURE; /* the limit may be another's */
+    if (model->watch_ns != 0 && now_ns - model->watch_ns >= PS_FC_TIMEOUT_NS &&
+        (pub->sender_limit == edge || edge >= model->limit || nak)) {
+        model->limit = nak ? (edge < model->limit ? edge : model->limit) : pub->sender_limit;
+        model->watch_ns = 0;
+    }
+}
+
 static void raise(ps_probe_pub_t *model, const ps_sm_t *sm, int64_t position, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
@@ -172,6 +160,9 @@ static void raise(ps_probe_pub_t *model, const ps_sm_t *sm, int64_t position, in
         window = window > kept ? window : kept;
     }
     const int64_t edge = position + window;
+    if (pub->sender_limit < model->limit) { /* the timer of this cycle may have run already */
+        recede(model, now_ns);
+    }
     if ((capabilities & PS_CAP_PRESSURE) == 0) {
         const bool first = now_ns - model->plain_ns >= SECOND_NS;
         model->plain_edge = first || edge > model->plain_edge ? edge : model->plain_edge;
@@ -187,20 +178,6 @@ static void raise(ps_probe_pub_t *model, const ps_sm_t *sm, int64_t position, in
         model->watch_edge = edge;
     }
     model->watch_edge = edge > model->watch_edge ? edge : model->watch_edge;
-}
-
-/* A limit that no receiver granted for the time-out comes down, once. */
-static void recede(ps_probe_pub_t *model, int64_t now_ns)
-{
-    const ps_publication_t *pub = model->pub;
-    const int64_t edge =
-        model->watch_edge > pub->sender_position ? model->watch_edge : pub->sender_position;
-    const bool nak = pub->params.flow_control == PS_FC_PRESSURE; /* the limit may be another's */
-    if (model->watch_ns != 0 && now_ns - model->watch_ns >= PS_FC_TIMEOUT_NS &&
-        (pub->sender_limit == edge || edge >= model->limit || nak)) {
-        model->limit = nak ? (edge < model->limit ? edge : model->limit) : pub->sender_limit;
-        model->watch_ns = 0;
-    }
 }
 
 /* live: how many receivers are. */
@@ -244,10 +221,16 @@ void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
     if (!ps_probe_may_grant(pub, model->high, position)) {
         return; /* nothing that it can have received */
     }
+    model->stated_edge =
+        position + sm->window > model->stated_edge ? position + sm->window : model->stated_edge;
     ps_probe_receiver_t *receiver = receiver_of(model, sm->receiver_id);
     if (receiver == NULL) {
         return;
     }
+    const int64_t silent_ns = pub->context->params.connection_timeout_ns;
+    /* One that is forgotten and comes back in one cycle is new to the table. */
+    model->forgot =
+        model->forgot || (sm->flags & PS_SM_EOS) != 0 || now_ns - receiver->heard_ns >= silent_ns;
     if ((sm->flags & PS_SM_EOS) != 0) {
         receiver->live = false;
     } else {
@@ -278,6 +261,7 @@ void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
 
 void ps_probe_fc_error(ps_probe_pub_t *model, int64_t receiver_id, int64_t now_ns)
 {
+    model->forgot = true;
     for (int32_t i = 0; i < model->receiver_count; i++) {
         ps_probe_receiver_t *receiver = &model->receivers[i];
         if (receiver->id == receiver_id) {
@@ -291,6 +275,8 @@ void ps_probe_fc_setup_sent(ps_probe_pub_t *model)
 {
     if (follows(model->pub) && followed_count(model) > 0) {
         ps_probe_join_setup(model);
+    } else {
+        model->join.fresh = false; /* nobody has to wait for it */
     }
 }
 
@@ -323,11 +309,30 @@ static int32_t expire(ps_probe_pub_t *model, int64_t now_ns)
     return live;
 }
 
+/* The limit of a strategy in Python: its answer in time; while it is late, what on_late states;
+ * after five seconds, and never beyond it, the furthest edge. */
+static int64_t custom_limit(const ps_fc_t *fc, int64_t now_ns)
+{
+    const int64_t least = fc->tracked > 0 ? ps_edges_least(&fc->edges) : fc->edge;
+    const bool late = now_ns >= fc->custom_until_ns;
+    int64_t limit = fc->custom_limit;
+    if (late && (now_ns >= fc->custom_silent_ns || fc->on_late == PS_FC_LATE_MAX)) {
+        limit = fc->edge;
+    } else if (late) {
+        limit = fc->on_late == PS_FC_LATE_HOLD && limit > least ? limit : least;
+    }
+    return limit < fc->edge ? limit : fc->edge;
+}
+
 static void check_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
     const int64_t slack_ns = ps_probe_slack_ns(probe, model->host);
     if (pub->params.flow_control == PS_FC_CUSTOM) {
+        ps_probe_promise(
+            probe, &model->promises[P_PUB_LIMIT],
+            !pub->fc.custom_started || pub->sender_limit == custom_limit(&pub->fc, now_ns), now_ns,
+            slack_ns, "the limit is the strategy's, or on_late's", model->host, driver_side(model));
         return;
     }
     recede(model, now_ns);
@@ -341,7 +346,7 @@ static void check_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
         expected = followed == 0 || followed < pub->params.fc_group_min_size ? pub->sender_limit
                                                                              : least_edge(model);
     }
-    ps_probe_promise(probe, &model->promises[P_LIMIT], pub->sender_limit == expected, now_ns,
+    ps_probe_promise(probe, &model->promises[P_PUB_LIMIT], pub->sender_limit == expected, now_ns,
                      follows(pub) || pub->params.flow_control == PS_FC_PRESSURE ? slack_ns : 0,
                      "the sender's limit is the strategy's", model->host, driver_side(model));
 }
@@ -387,14 +392,14 @@ void ps_probe_fc_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
         ps_probe_join_check(probe, model, now_ns);
     }
     check_limit(probe, model, now_ns);
-    ps_probe_promise(probe, &model->promises[P_RECEIVERS], pub->receiver_count == live, now_ns,
+    ps_probe_promise(probe, &model->promises[P_PUB_RECEIVERS], pub->receiver_count == live, now_ns,
                      slack_ns, "receivers are those heard", model->host, driver_side(model));
-    ps_probe_promise(probe, &model->promises[P_CONNECTED], pub->connected == (connected || adopts),
-                     now_ns, slack_ns, "it is connected while receivers are heard", model->host,
-                     driver_side(model));
-    ps_probe_promise(probe, &model->promises[P_ADOPTS], !pub->adopted_connection || adopts, now_ns,
-                     slack_ns, "a connection of its own replaces an adopted one", model->host,
-                     driver_side(model));
+    ps_probe_promise(probe, &model->promises[P_PUB_CONNECTED],
+                     pub->connected == (connected || adopts), now_ns, slack_ns,
+                     "it is connected while receivers are heard", model->host, driver_side(model));
+    ps_probe_promise(probe, &model->promises[P_PUB_ADOPTS], !pub->adopted_connection || adopts,
+                     now_ns, slack_ns, "a connection of its own replaces an adopted one",
+                     model->host, driver_side(model));
     if (atomic_load_explicit(&pub->log.meta->is_connected, memory_order_relaxed) !=
         pub->connected) {
         ps_probe_fail(probe, model->host, driver_side(model), "clients see another connection");

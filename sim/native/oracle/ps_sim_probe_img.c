@@ -4,14 +4,7 @@
  */
 #include "ps_sim_probe.h"
 
-enum {
-    P_CONSUMED = 0,
-    P_CLEANED = 1,
-    P_SHOWN = 2,
-    P_COUNTED = 3,
-    WALK_EVERY = 8,
-    WALK_FRAMES = 4096
-};
+enum { WALK_EVERY = 8, WALK_FRAMES = 4096 };
 
 static void complain(ps_probe_t *probe, const ps_probe_image_t *model, const char *what, int64_t a,
                      int64_t b)
@@ -20,8 +13,8 @@ static void complain(ps_probe_t *probe, const ps_probe_image_t *model, const cha
                   (long long)a, (long long)b);
 }
 
-static void promise(ps_probe_t *probe, ps_probe_image_t *model, int32_t which, bool holds,
-                    int64_t now_ns, const char *name)
+static void promise(ps_probe_t *probe, ps_probe_image_t *model, enum ps_probe_image_promise which,
+                    bool holds, int64_t now_ns, const char *name)
 {
     ps_probe_promise(probe, &model->promises[which], holds, now_ns,
                      ps_probe_slack_ns(probe, model->host), name, model->host,
@@ -31,37 +24,6 @@ static void promise(ps_probe_t *probe, ps_probe_image_t *model, int32_t which, b
 static int64_t load(const _Atomic int64_t *cell)
 {
     return atomic_load_explicit(cell, memory_order_relaxed);
-}
-
-void ps_probe_image_init(ps_probe_image_t *model, int64_t now_ns)
-{
-    const ps_image_t *image = model->image;
-    model->made_ns = now_ns;
-    model->heard_ns = now_ns;
-    model->edge = image->hwm;
-    model->eos = -1;
-    model->sm_ns = INT64_MIN / 2;
-    model->sm_position = image->sm_position;
-    model->sm_forced_ns = now_ns;
-    model->rtt_ns = INT64_MIN / 2;
-    model->moved_ns = now_ns;
-    model->consumed_ns = now_ns;
-    model->was_empty = true;
-    model->surely_moved_ns = now_ns;
-    model->moved_sum = image->position + image->consumption;
-    model->pressure_ns = INT64_MIN / 2;
-    model->least_rtt = INT64_MAX;
-    model->last_position = -1;
-    model->consumption = image->consumption;
-    model->naks = (uint64_t)load(image->naks_cell);
-    model->naks_shown = load(image->naks_cell);
-    model->lost_bytes = load(&image->slot->lost_bytes);
-    model->notified.lost_before = model->lost_bytes - image->lost_bytes;
-    model->lost_gaps = image->lost_gaps;
-    model->late_ns = image->reordering.window_ns;
-    model->late_start_ns = model->late_ns;
-    model->late_top_ns = model->late_ns;
-    model->path_ns = -1;
 }
 
 /* ---- what was read --------------------------------------------------------------------------- */
@@ -304,7 +266,7 @@ static void check_readers(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
     }
     /* A reader's progress is checked once it makes a status message due, or by the timer. */
     const int64_t due = ps_probe_sm_due(image, image->sm_position);
-    promise(probe, model, P_CONSUMED,
+    promise(probe, model, P_IMAGE_CONSUMED,
             image->consumption == model->consumption || model->consumption < due ||
                 image->state != PS_IMAGE_ACTIVE,
             now_ns, "what readers released is seen");
@@ -315,7 +277,7 @@ static void check_readers(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
     }
     const bool held =
         atomic_load_explicit(&image->join_hold, memory_order_relaxed) != PS_JOIN_HOLD_NONE;
-    promise(probe, model, P_CLEANED,
+    promise(probe, model, P_IMAGE_CLEANED,
             held || image->free_to >= image->consumption - term ||
                 image->consumption != model->consumption,
             now_ns, "what nobody reads any more is given up");
@@ -331,7 +293,7 @@ static void check_cells(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_
         load(image->position_cell) == ps_image_contiguous(image) &&
         load(image->high_water_cell) == image->hwm &&
         atomic_load_explicit(&image->slot->gaps, memory_order_relaxed) == image->gaps.count;
-    promise(probe, model, P_SHOWN, shown || (!hot && image->state != PS_IMAGE_ACTIVE), now_ns,
+    promise(probe, model, P_IMAGE_SHOWN, shown || (!hot && image->state != PS_IMAGE_ACTIVE), now_ns,
             "counters show what has come");
     ps_probe_count(probe, model->host, PS_SYS_NAKS_SENT,
                    load(image->naks_cell) - model->naks_shown);
@@ -349,7 +311,7 @@ static void check_cells(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_
                              : image->congestion.window_max;
     const int64_t fill = unread >= most ? 1000000 : unread * 1000000 / most;
     const int64_t shown_fill = atomic_load_explicit(&image->slot->fill_ppm, memory_order_relaxed);
-    promise(probe, model, P_COUNTED,
+    promise(probe, model, P_IMAGE_COUNTED,
             fill == shown_fill || image->state != PS_IMAGE_ACTIVE || image->gating == 0 ||
                 image->consumption != model->consumption,
             now_ns, "the fill shown is that of the queue");

@@ -186,7 +186,9 @@ void ps_probe_join_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
     ps_probe_join_t *join = &model->join;
     const ps_join_t *shown = pub->fc.join;
     const int64_t hold = ps_probe_hold(model);
-    const bool was_held = join->held; /* it may have ended in this cycle */
+    /* It may have ended in this cycle, then the limit moves in the next; it bound nobody while no
+     * receiver was followed. */
+    const bool was_held = join->held || join->known;
     int64_t least = INT64_MAX;
     for (int32_t i = 0; i < PS_JOIN_RECORDS && hold != INT64_MAX; i++) {
         if (shown->records[i].state == PS_JOIN_WAITING) {
@@ -209,6 +211,7 @@ void ps_probe_join_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
                  join->limit);
     }
     join->limit = hold;
+    join->known = hold != INT64_MAX;
     for (int32_t i = 0; i < PS_PROBE_JOINERS; i++) { /* what has ended waits for nobody */
         join->joiners[i].waited = join->joiners[i].waited && hold != INT64_MAX;
     }

@@ -7,10 +7,9 @@
 #include "ps_sim_probe.h"
 
 /* ROUNDED: what integers lose in a step, a part below one being taken 64 times. */
-enum { P_STEPPED = 18, SLOTS = 9, MOST_STEPS = 64, ROUNDED = 256 };
+enum { SLOTS = 9, MOST_STEPS = 64, ROUNDED = 256 };
 #define EIGHTH_NS INT64_C(6250000)
 #define SECOND    1e9
-#define NO_LIMIT  1099511627776.0
 
 static double least(double a, double b)
 {
@@ -32,20 +31,6 @@ static void complain(ps_probe_t *probe, const ps_probe_pub_t *model, const char 
 {
     ps_probe_fail(probe, model->host, model->pub->log.session_id, "NAK rate: %s (%.0f, %.0f)", what,
                   a, b);
-}
-
-void ps_probe_strength_init(ps_probe_pub_t *model)
-{
-    const ps_publication_t *pub = model->pub;
-    const double two_a_window = 2.0 * pub->log.mtu * 20;
-    model->strength = (ps_probe_strength_t){ .limit = pub->params.flow_control == PS_FC_PRESSURE
-                                                          ? (double)pub->pressure_control.limit
-                                                          : NO_LIMIT,
-                                             .floor = most(131072, two_a_window),
-                                             .window_ns = PS_PRESSURE_WINDOW_NS,
-                                             .sent_ns = -PS_PRESSURE_WINDOW_NS,
-                                             .began_ns = -PS_PRESSURE_WINDOW_NS,
-                                             .signals = pub->pressure_control.signals };
 }
 
 void ps_probe_strength_sent(ps_probe_pub_t *model, int64_t bytes, int64_t now_ns)
@@ -110,8 +95,8 @@ static void end_window(ps_probe_strength_t *strength)
     const double step = step_of(strength);
     strength->unsure = strength->unsure * (1 + step / strength->limit) + ROUNDED;
     strength->limit += step;
-    if (strength->limit >= NO_LIMIT - 0.5) { /* it is as if nothing had been */
-        strength->limit = NO_LIMIT;
+    if (strength->limit >= PS_PROBE_NO_LIMIT - 0.5) { /* it is as if nothing had been */
+        strength->limit = PS_PROBE_NO_LIMIT;
         strength->end_ns = 0;
         strength->window_ns = PS_PRESSURE_WINDOW_NS;
         strength->wall = 0;
@@ -154,7 +139,7 @@ static double wanted(const ps_probe_strength_t *strength, const ps_pressure_t *p
     double rate = by_strength;
     if (stated > 0) {
         const double kept = behind || pressure->cadence_ns < 1000000
-                                ? NO_LIMIT * 1e6
+                                ? PS_PROBE_NO_LIMIT * 1e6
                                 : half_term * SECOND / (double)pressure->cadence_ns;
         const double taken = least(stated, kept);
         const double drain_s = 2 * (double)window_of(pressure) / SECOND;
@@ -178,6 +163,8 @@ static void note_wall(ps_probe_strength_t *strength, const ps_pressure_t *pressu
         strength->wall = 0;
         return;
     }
+    /* Just at half of it integers may round to either side. */
+    strength->open = strength->open || apart(wall, strength->wall / 2) <= ROUNDED + wall / 1000;
     if (strength->wall <= 0 || wall < strength->wall / 2) {
         strength->wall = wall;
         strength->wall_dev = wall / 8;
@@ -195,15 +182,18 @@ void ps_probe_strength_signal(ps_probe_pub_t *model, const ps_pressure_t *pressu
     }
     turn_to(strength, now_ns);
     strength->signals++;
-    const bool same = strength->limit < NO_LIMIT && strength->culprit == pressure->receiver_id;
-    const bool anew = strength->limit >= NO_LIMIT || now_ns >= strength->base_until_ns;
+    const bool same =
+        strength->limit < PS_PROBE_NO_LIMIT && strength->culprit == pressure->receiver_id;
+    const bool anew = strength->limit >= PS_PROBE_NO_LIMIT || now_ns >= strength->base_until_ns;
     /* At a longer round trip a sender that waits at its edge sent half a term in two of them. */
     const int64_t rtt_ns =
         pressure->rtt_ns < PS_PRESSURE_WINDOW_MAX_NS ? pressure->rtt_ns : PS_PRESSURE_WINDOW_MAX_NS;
     const double waited = pressure->rtt_ns < PS_PRESSURE_WINDOW_NS
                               ? 0
                               : (double)model->pub->log.term_length / 4 * SECOND / (double)rtt_ns;
-    const double recent = most(measured(strength, now_ns), waited);
+    /* A reader that was not seen to consume says nothing of a sender that stands already. */
+    const double before = pressure->rate == 0 ? measured(strength, strength->sent_ns) : 0;
+    const double recent = most(most(measured(strength, now_ns), before), waited);
     const double sent = anew ? least(recent, strength->limit) : strength->base;
     const double rate = wanted(strength, pressure, (double)model->pub->log.term_length / 2, sent);
     if (!same && rate >= strength->limit) {
@@ -231,7 +221,7 @@ void ps_probe_strength_signal(ps_probe_pub_t *model, const ps_pressure_t *pressu
     }
     strength->unsure += ROUNDED + rate / 1e4 + sent / 1e3; /* times in microseconds */
     /* What leaves in the cycle that reads the signal may count, or not. */
-    strength->unsure += now_ns - strength->began_ns < PS_PRESSURE_WINDOW_NS ? NO_LIMIT : 0;
+    strength->unsure += now_ns - strength->began_ns < PS_PRESSURE_WINDOW_NS ? PS_PROBE_NO_LIMIT : 0;
     strength->limit = rate;
     strength->culprit = pressure->receiver_id;
     strength->level =
@@ -315,7 +305,7 @@ void ps_probe_strength_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t n
     }
     const bool over = rate->window_end_ns != 0 && rate->window_end_ns <= now_ns;
     const bool sends = model->fresh_bytes > 0;
-    ps_probe_promise(probe, &model->promises[P_STEPPED], !over || !sends, now_ns, 0,
+    ps_probe_promise(probe, &model->promises[P_PUB_STEPPED], !over || !sends, now_ns, 0,
                      "windows of the NAK rate end", model->host, pub->log.session_id);
     if (!over) {
         turn_to(&model->strength, now_ns);

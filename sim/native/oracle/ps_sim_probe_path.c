@@ -210,7 +210,7 @@ static void check_reordering(ps_probe_t *probe, ps_probe_image_t *model)
         lost += model->gaps[i].fresh_loss;
     }
     check_losses(probe, model);
-    if (image->params.group || !image->params.reliable) { /* nobody waits */
+    if (image->params.group || !image->params.reliable) { /* they learn no delay */
         return;
     }
     for (int32_t i = 0; i < lost; i++) {
@@ -253,7 +253,7 @@ static void check_path(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_n
     const int32_t live = only->established && now_ns - only->activity_ns <
                                                   image->receiver->params->connection_timeout_ns;
     ps_probe_promise(
-        probe, &model->promises[P_PROBE_PATHS],
+        probe, &model->promises[P_IMAGE_PATHS],
         atomic_load_explicit(&image->log.meta->transport_count, memory_order_relaxed) == live,
         now_ns, PS_SM_IDLE_NS + ps_probe_slack_ns(probe, model->host),
         "ways to the sender are shown", model->host, image->params.session_id);
@@ -348,7 +348,7 @@ static void forget_others(ps_probe_tether_t *known, const int32_t *ids, int32_t 
     }
 }
 
-/* Where one that comes back must be: with the slowest of the others, or at the end. */
+/* Returns the position of a reader that rejoins: that of the slowest other one, or the end. */
 static int64_t rejoin_position(const ps_image_t *image, int32_t who)
 {
     int64_t slowest = INT64_MAX;

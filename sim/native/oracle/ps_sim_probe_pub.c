@@ -4,23 +4,10 @@
  * show.
  */
 #include "ps_log.h"
+#include "ps_policy.h"
+#include "ps_spend.h"
 
 #include "ps_sim_probe.h"
-
-enum {
-    P_ROOM = 8,
-    P_PULLED = 9,
-    P_HELD = 10,
-    P_READERS = 11,
-    P_FOLLOWED = 12,
-    P_CAUSE = 13,
-    P_DRAINED = 14,
-    P_CLEAN = 15,
-    P_STORAGE = 16,
-    P_CELLS = 17,
-    P_NOTIFIED = 19,
-    P_WAITED = 21
-};
 
 static void complain(ps_probe_t *probe, const ps_probe_pub_t *model, const char *what, int64_t a,
                      int64_t b)
@@ -29,8 +16,8 @@ static void complain(ps_probe_t *probe, const ps_probe_pub_t *model, const char 
                   (long long)a, (long long)b);
 }
 
-static void promise(ps_probe_t *probe, ps_probe_pub_t *model, int32_t which, bool holds,
-                    int64_t now_ns, int64_t times, const char *name)
+static void promise(ps_probe_t *probe, ps_probe_pub_t *model, enum ps_probe_pub_promise which,
+                    bool holds, int64_t now_ns, int64_t times, const char *name)
 {
     ps_probe_promise(probe, &model->promises[which], holds, now_ns,
                      times * ps_probe_slack_ns(probe, model->host), name, model->host,
@@ -40,40 +27,6 @@ static void promise(ps_probe_t *probe, ps_probe_pub_t *model, int32_t which, boo
 static int64_t load(const _Atomic int64_t *cell)
 {
     return atomic_load_explicit(cell, memory_order_relaxed);
-}
-
-static int64_t blocked_total(const ps_publication_t *pub)
-{
-    int64_t sum = 0;
-    for (int32_t i = 0; i < PS_CAUSE_COUNT; i++) {
-        sum += load(&pub->slot->blocked_ns[i]);
-    }
-    return sum;
-}
-
-void ps_probe_pub_init(ps_probe_pub_t *model, int64_t now_ns)
-{
-    const ps_publication_t *pub = model->pub;
-    model->high = pub->sender_position;
-    model->messages = pub->sent_ordinal;
-    model->setup_ns = INT64_MIN / 2;
-    model->idle_ns = now_ns;
-    model->data_ns = INT64_MIN / 2;
-    model->reach = pub->publisher_limit > pub->producer_position ? pub->publisher_limit
-                                                                 : pub->producer_position;
-    /* An adopted log is checked from its tail on: the limit that it was left with vouches for
-     * nothing, and where a rate holds, lies anywhere, not at a frame. */
-    model->zero_to = ps_log_producer_position(&pub->log);
-    model->limit_most = pub->publisher_limit;
-    model->began = pub->params.adopted ? pub->params.start_position : pub->sender_position;
-    model->cause = atomic_load_explicit(&pub->slot->cause, memory_order_relaxed);
-    model->held_ns = blocked_total(pub);
-    if (model->cause != PS_CAUSE_NONE) {
-        model->held_ns += now_ns - load(&pub->slot->cause_since_ns);
-    }
-    model->checked_ns = now_ns;
-    model->notified.connected = -1;
-    model->naks = (uint64_t)(pub->endpoint != NULL ? load(pub->naks_cell) : 0);
 }
 
 /* ---- readers on this host -------------------------------------------------------------------- */
@@ -137,6 +90,33 @@ static void check_memory(ps_probe_t *probe, ps_probe_pub_t *model, int64_t produ
     model->zero_to = end;
 }
 
+/* Where a policy is stated, publishers that met the limit wait until they are so far ahead. */
+static bool is_above_watermark(const ps_publication_t *pub, int64_t ahead)
+{
+    const int64_t stated = pub->params.low_watermark_bytes;
+    return pub->params.policy != PS_POLICY_NONE &&
+           ahead > (stated > 0 ? stated : pub->window_bytes / 2);
+}
+
+/* A limit that publishers met stays until they are no further ahead than the watermark. */
+static void check_pause(ps_probe_t *probe, ps_probe_pub_t *model, int64_t producer, int64_t ahead)
+{
+    const ps_publication_t *pub = model->pub;
+    /* The sender appends its frame that states drops after the limit rose. */
+    const int64_t own = pub->drops ? PS_FRAME_ALIGNMENT : 0;
+    const bool above = is_above_watermark(pub, ahead - own) && pub->connected && !pub->rated;
+    if (above && model->paused_at > 0 && pub->publisher_limit > model->paused_at) {
+        complain(probe, model, "the limit rose above the low watermark", pub->publisher_limit,
+                 model->paused_at);
+    }
+    if (!above || pub->publisher_limit < model->paused_at) {
+        model->paused_at = 0;
+    }
+    if (above && producer >= pub->publisher_limit) {
+        model->paused_at = pub->publisher_limit;
+    }
+}
+
 static void check_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
@@ -152,6 +132,9 @@ static void check_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
         complain(probe, model, "the publisher limit is beyond consumer and window",
                  pub->publisher_limit, model->reach);
     }
+    if (active && consumer != INT64_MAX) {
+        check_pause(probe, model, producer, producer - consumer);
+    }
     const bool served = pub->connected || (pub->endpoint != NULL && pub->receiver_count > 0);
     const int64_t stored = pub->reserved_position == INT64_MAX
                                ? INT64_MAX
@@ -165,16 +148,17 @@ static void check_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
     }
     int64_t expected = consumer == INT64_MAX ? 0 : consumer + pub->window_bytes;
     expected = expected < stored ? expected : stored;
-    promise(probe, model, P_ROOM,
+    promise(probe, model, P_PUB_ROOM,
             !active || !served || pub->rated || pub->quarantine_count > 0 ||
+                is_above_watermark(pub, producer - consumer) ||
                 pub->publisher_limit >= expected - PS_FRAME_ALIGNMENT,
             now_ns, 8, "producers get a window of room");
-    promise(probe, model, P_PULLED,
+    promise(probe, model, P_PUB_PULLED,
             !active || served ||
                 pub->publisher_limit <=
                     (pub->endpoint != NULL ? pub->sender_position : pub->consumer_position),
             now_ns, 1, "without receivers there is no room");
-    promise(probe, model, P_STORAGE,
+    promise(probe, model, P_PUB_STORAGE,
             !active || !served || consumer == INT64_MAX || pub->rated ||
                 consumer + pub->window_bytes <= stored,
             now_ns, 8, "storage keeps ahead of producers");
@@ -217,6 +201,13 @@ static bool is_congested(const ps_probe_pub_t *model, int64_t receiver_id)
 }
 
 /* Whether this cause can be what holds producers, by what the probe knows. */
+/* Publishers have taken all credits, or may take none. */
+static bool has_no_credit(const ps_publication_t *pub)
+{
+    const uint64_t word = atomic_load_explicit(&pub->slot->spend, memory_order_relaxed);
+    return pub->credits.on && ps_spend_room(word, load(&pub->slot->ordinal_limit)) == 0;
+}
+
 static bool is_possible(const ps_probe_t *probe, const ps_probe_pub_t *model, int32_t cause,
                         int64_t now_ns)
 {
@@ -226,7 +217,8 @@ static bool is_possible(const ps_probe_t *probe, const ps_probe_pub_t *model, in
         pub->params.flow_control == PS_FC_MIN || pub->params.flow_control == PS_FC_TAGGED;
     int64_t at;
     switch (cause) {
-    case PS_CAUSE_NO_RECEIVER: return !pub->connected;
+    case PS_CAUSE_NO_RECEIVER:
+        return !pub->connected || (network && !ps_send_endpoint_reachable(pub->endpoint));
     case PS_CAUSE_RECEIVER_WINDOW:
     case PS_CAUSE_LOSS_REPAIR:
         return network && pub->connected && is_window_shut(pub) &&
@@ -250,10 +242,12 @@ static bool is_possible(const ps_probe_t *probe, const ps_probe_pub_t *model, in
     case PS_CAUSE_SPY:
         return network && pub->gating_count > 0 && pub->slowest_position < pub->producer_position;
     case PS_CAUSE_BLOCKED_CLAIM:
-        return ps_publication_is_blocked(pub, &at) || pub->quarantine_count > 0;
+        return ps_publication_is_blocked(pub, &at) || pub->quarantine_count > 0 || pub->corrupt;
+    case PS_CAUSE_CREDIT: return has_no_credit(pub);
     case PS_CAUSE_STORAGE: return pub->reserved_position != INT64_MAX;
     case PS_CAUSE_SOCKET: return network && ps_probe_is_full(probe, model->host, now_ns);
-    default: return cause == PS_CAUSE_TERM_ROTATION || cause == PS_CAUSE_SCHEDULER;
+    case PS_CAUSE_SCHEDULER: return network && pub->sender_position < pub->producer_position;
+    default: return cause == PS_CAUSE_TERM_ROTATION;
     }
 }
 
@@ -283,12 +277,25 @@ static int32_t group_cause(const ps_probe_pub_t *model)
     return furthest > least ? PS_CAUSE_GROUP_STRATEGY : PS_CAUSE_RECEIVER_WINDOW;
 }
 
+/* Publishers stand where the storage ends that the log has. */
+static bool is_storage_used_up(const ps_publication_t *pub)
+{
+    const int64_t end = pub->reserved_position & ~(int64_t)pub->log.term_mask;
+    return pub->reserved_position != INT64_MAX && pub->publisher_limit >= end;
+}
+
 /* The one cause that must be named where it is plain; 0: several may be. */
 static int32_t plain_cause(const ps_probe_pub_t *model)
 {
     const ps_publication_t *pub = model->pub;
     if (!pub->connected) {
         return PS_CAUSE_NO_RECEIVER;
+    }
+    if (is_storage_used_up(pub)) {
+        return 0;
+    }
+    if (pub->credits.on) {
+        return has_no_credit(pub) ? PS_CAUSE_CREDIT : 0;
     }
     if (pub->params.rate_bytes_per_s > 0 || pub->params.rate_messages_per_s > 0) {
         return 0;
@@ -310,7 +317,7 @@ static void check_account(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
     const ps_publication_t *pub = model->pub;
     const int32_t cause = atomic_load_explicit(&pub->slot->cause, memory_order_relaxed);
     const int64_t since_ns = load(&pub->slot->cause_since_ns);
-    const int64_t blocked_ns = blocked_total(pub);
+    const int64_t blocked_ns = ps_probe_blocked_total(pub);
     int64_t by_culprit = 0;
     for (int32_t i = 0; i <= PS_CULPRITS; i++) {
         by_culprit += load(&pub->slot->culprits[i].blocked_ns);
@@ -331,7 +338,7 @@ static void check_account(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
     }
     const bool held =
         pub->state == PS_PUBLICATION_ACTIVE && !pub->revoked &&
-        (pub->producer_position >= pub->publisher_limit ||
+        (pub->producer_position >= pub->publisher_limit || has_no_credit(pub) ||
          (pub->params.rate_messages_per_s > 0 && load(&pub->slot->ordinal_limit) <= pub->spent));
     const int32_t plain = held ? plain_cause(model) : 0;
     /* Of one receiver it is known who holds the stream. */
@@ -340,9 +347,9 @@ static void check_account(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
     /* A receiver's window, in its own words. */
     const bool repaired = plain == PS_CAUSE_RECEIVER_WINDOW && cause == PS_CAUSE_LOSS_REPAIR &&
                           is_repairing(model, load(&pub->slot->cause_culprit));
-    promise(probe, model, P_HELD, (cause != PS_CAUSE_NONE) == held, now_ns, 1,
+    promise(probe, model, P_PUB_HELD, (cause != PS_CAUSE_NONE) == held, now_ns, 1,
             "producers at the limit have a cause");
-    promise(probe, model, P_CAUSE,
+    promise(probe, model, P_PUB_CAUSE,
             cause == PS_CAUSE_NONE || (is_possible(probe, model, cause, now_ns) && named &&
                                        (plain == 0 || plain == cause || repaired)),
             now_ns, 1, "the cause is the one that holds");
@@ -368,18 +375,18 @@ static void check_cells(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
         const int32_t state = pub->subscribers[i].tether.state;
         waited_for += state == PS_TETHER_ACTIVE || state == PS_TETHER_LINGER;
     }
-    promise(probe, model, P_WAITED, pub->gating_count == waited_for, now_ns, 2,
+    promise(probe, model, P_PUB_WAITED, pub->gating_count == waited_for, now_ns, 2,
             "readers that are waited for are counted");
-    promise(probe, model, P_FOLLOWED, load(pub->receivers_cell) == shown, now_ns, 2,
+    promise(probe, model, P_PUB_FOLLOWED, load(pub->receivers_cell) == shown, now_ns, 2,
             "the number of receivers shown is that of those followed");
-    if (load(pub->limit_cell) != pub->publisher_limit ||
-        load(pub->position_cell) != pub->producer_position ||
+    /* With credits pub-lmt stays where each publisher meets it. */
+    const _Atomic int64_t *limit = pub->credits.on ? &pub->slot->credited_limit : pub->limit_cell;
+    if (load(limit) != pub->publisher_limit || load(pub->position_cell) != pub->producer_position ||
         (network && (load(pub->sender_position_cell) != pub->sender_position ||
                      load(pub->sender_limit_cell) != pub->sender_limit))) {
-        complain(probe, model, "counters do not show what is", load(pub->limit_cell),
-                 pub->publisher_limit);
+        complain(probe, model, "counters do not show what is", load(limit), pub->publisher_limit);
     }
-    promise(probe, model, P_READERS,
+    promise(probe, model, P_PUB_READERS,
             pub->producer_position == ps_log_producer_position(&pub->log) &&
                 (pub->gating_count == 0 || pub->slowest_position == slowest_reader(pub) ||
                  slowest_reader(pub) > pub->producer_position),
@@ -422,26 +429,39 @@ static void check_end(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
     const bool sent = !network || pub->sender_position >= pub->end_position;
     const bool read = slowest_reader(pub) >= pub->end_position;
     const bool alone = network && pub->receiver_count == 0 && !pub->adopted_connection;
-    promise(probe, model, P_DRAINED,
+    promise(probe, model, P_PUB_DRAINED,
             pub->state != PS_PUBLICATION_DRAINING || !((sent || alone) && read), now_ns, 2,
             "what is sent and read is drained");
     if (pub->state == PS_PUBLICATION_DRAINED && !pub->revoked && !pub->corrupt && network &&
-        !sent && pub->receiver_count > 0 && model->promises[P_DRAINED].since_ns == 0 &&
-        !model->promises[P_CELLS].broken) {
-        model->promises[P_CELLS].broken = true;
-        model->promises[P_CELLS].since_ns = now_ns;
+        !sent && pub->receiver_count > 0 && model->promises[P_PUB_DRAINED].since_ns == 0 &&
+        !model->promises[P_PUB_CELLS].broken) {
+        model->promises[P_PUB_CELLS].broken = true;
+        model->promises[P_PUB_CELLS].since_ns = now_ns;
         complain(probe, model, "drained with data unsent", pub->sender_position, pub->end_position);
+    }
+}
+
+/* Marks that no accepted message follows yet. */
+static void note_marks(ps_probe_t *probe, const ps_publication_t *pub)
+{
+    for (int32_t i = 0; pub->drops && i < probe->world->ledger_count; i++) {
+        ps_sim_ledger_t *ledger = &probe->world->ledgers[i];
+        if (ledger->session_id == pub->log.session_id && ledger->stream_id == pub->log.stream_id &&
+            ledger->dropped > 0) {
+            ps_sim_note_marks(ledger, &pub->log, pub->producer_position);
+        }
     }
 }
 
 void ps_probe_pub_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
+    note_marks(probe, model->pub);
     check_limit(probe, model, now_ns);
     check_account(probe, model, now_ns);
     check_cells(probe, model, now_ns);
     check_index(probe, model, now_ns);
     check_end(probe, model, now_ns);
-    ps_probe_promise(probe, &model->promises[P_NOTIFIED],
+    ps_probe_promise(probe, &model->promises[P_PUB_NOTIFIED],
                      model->pub->pending == 0 || ps_probe_is_crowded(probe, model->host, now_ns),
                      now_ns, ps_probe_slack_ns(probe, model->host),
                      "what the conductor must hear is told", model->host,

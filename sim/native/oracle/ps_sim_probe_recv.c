@@ -11,18 +11,7 @@
  */
 #include "ps_sim_probe.h"
 
-enum {
-    P_SM = 8,
-    P_DUE = 9,
-    P_REQUEST = 10,
-    P_RTT = 11,
-    P_PRESSURE = 12,
-    P_ALIVE = 13,
-    P_ENDED = 14,
-    P_DRAINED = 15,
-    P_FIRST = 23,
-    PATIENCE = 7
-};
+enum { PATIENCE = 7 };
 #define MS     INT64_C(1000000)
 #define SECOND INT64_C(1000000000)
 
@@ -33,8 +22,8 @@ static void complain(ps_probe_t *probe, const ps_probe_image_t *model, const cha
                   (long long)a, (long long)b);
 }
 
-static void promise(ps_probe_t *probe, ps_probe_image_t *model, int32_t which, bool holds,
-                    int64_t now_ns, const char *name)
+static void promise(ps_probe_t *probe, ps_probe_image_t *model, enum ps_probe_image_promise which,
+                    bool holds, int64_t now_ns, const char *name)
 {
     ps_probe_promise(probe, &model->promises[which], holds, now_ns,
                      ps_probe_slack_ns(probe, model->host), name, model->host,
@@ -152,15 +141,16 @@ static void check_window(ps_probe_t *probe, const ps_probe_image_t *model, const
     }
 }
 
-static void check_timing(ps_probe_t *probe, ps_probe_image_t *model, int64_t position,
-                         int64_t now_ns)
+static void check_timing(ps_probe_t *probe, ps_probe_image_t *model, const ps_sm_t *sm,
+                         int64_t position, int64_t now_ns)
 {
     const ps_image_t *image = model->image;
     const int64_t timeout_ns = image->receiver->params->status_message_timeout_ns;
     const int64_t since_ns = now_ns - model->sm_ns;
     const bool due = position >= ps_probe_sm_due(image, model->sm_position);
     const bool moved = ps_image_contiguous(image) + image->consumption != model->moved_sum;
-    const bool forced = model->sm_forced_ns >= model->sm_ns || model->sm_bound ||
+    const bool credits = ps_sim_states_credits(&model->credits, &sm->trailer, now_ns);
+    const bool forced = model->sm_forced_ns >= model->sm_ns || model->sm_bound || credits ||
                         image->state >= PS_IMAGE_DRAINING ||
                         image->params.congestion_control != PS_CC_STATIC;
     const int64_t quiet_ns = PS_SM_IDLE_NS - PS_SM_IDLE_GRID_NS;
@@ -196,7 +186,7 @@ void ps_probe_sm_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_sm_t 
         check_trailer(probe, model, sm, position);
     }
     if (model->sm_ns != now_ns) {
-        check_timing(probe, model, position, now_ns);
+        check_timing(probe, model, sm, position, now_ns);
     }
     /* Movement is seen a cycle later than it is: near the limit either interval is right. */
     const int64_t then_ns = now_ns - image->receiver->params->idle_after_ns;
@@ -207,7 +197,7 @@ void ps_probe_sm_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_sm_t 
     model->sm_may_idle = active && then_ns - model->surely_moved_ns >= -slack_ns;
     model->sm_ns = now_ns;
     model->sm_position = position;
-    model->sm_bound = is_bound(image, &room); /* more storage is told at once */
+    model->sm_bound = is_bound(image, &room); /* more storage is advertised at once */
 }
 
 static void check_status(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
@@ -224,8 +214,7 @@ static void check_status(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
         model->moved_ns = now_ns;
         model->sm_idle = false;
     }
-    if (sum != model->moved_sum &&
-        !notified) { /* what was released as the timer ran is told already */
+    if (sum != model->moved_sum && !notified) { /* that release was advertised when the timer ran */
         model->surely_moved_ns = now_ns;
         model->sm_may_idle = false;
     }
@@ -242,15 +231,15 @@ static void check_status(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
     const bool rare = model->sm_may_idle || (ps_image_under_nak(image) &&
                                              image->params.congestion_control == PS_CC_STATIC);
     const int64_t most_ns = rare && timeout_ns < PS_SM_IDLE_NS ? PS_SM_IDLE_NS : timeout_ns;
-    promise(probe, model, P_FIRST,
+    promise(probe, model, P_IMAGE_FIRST,
             !active || image->rejected || image->params.source.family == 0 ||
                 image->endpoint == NULL || model->sm_ns >= model->made_ns,
             now_ns, "a sender is told that there is an image");
-    promise(probe, model, P_SM,
+    promise(probe, model, P_IMAGE_SM,
             !speaks || now_ns - model->sm_ns < most_ns || now_ns - model->quiet_ns < most_ns,
             now_ns, "a status message is sent by time");
     const int64_t due = ps_probe_sm_due(image, model->sm_position);
-    promise(probe, model, P_DUE, !speaks || model->consumption < due, now_ns,
+    promise(probe, model, P_IMAGE_DUE, !speaks || model->consumption < due, now_ns,
             "a status message is sent by progress");
 }
 
@@ -389,9 +378,12 @@ static void check_naks(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_n
                      now_ns - gap->due_ns);
         }
     }
-    promise(probe, model, P_REQUEST, !late, now_ns, "gaps that are due are requested");
+    promise(probe, model, P_IMAGE_REQUEST, !late, now_ns, "gaps that are due are requested");
     if (!image->params.reliable) {
-        promise(probe, model, P_REQUEST + 10, image->gaps.count == 0, now_ns,
+        /* Padding needs memory: beyond it the image waits for the conductor. */
+        const bool waits =
+            image->gaps.count > 0 && image->gaps.items[0].from >= ps_image_room(image);
+        promise(probe, model, P_IMAGE_GOES_ON, image->gaps.count == 0 || waits, now_ns,
                 "an unreliable stream goes on over its gaps");
     }
 }
@@ -494,9 +486,31 @@ static void check_pressure(ps_probe_t *probe, ps_probe_image_t *model, int64_t n
                         image->gating != 0 && level > 0;
     const bool put_off = now_ns < image->pressure.first_ns ||
                          (now_ns < image->pressure.window_end_ns && level <= image->pressure.level);
-    promise(probe, model, P_PRESSURE,
+    promise(probe, model, P_IMAGE_PRESSURE,
             !wanted || put_off || model->pressure_ns == now_ns || !ps_probe_is_heard(image, now_ns),
             now_ns, "PRESSURE is told");
+}
+
+/* Data that the sender sent beyond a term is requested when the reader has made room, in steps: the
+ * room of the cycle before. Data that no sender retransmits any more ends the image, and its reader
+ * rejoins. */
+static void check_beyond(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
+{
+    const ps_image_t *image = model->image;
+    const int64_t term = image->log.term_length;
+    const int64_t to = image->sent_seen < model->kept ? image->sent_seen : model->kept;
+    const int64_t reach = ps_log_repair_reach((int32_t)term, image->log.mtu, 1);
+    const bool nak = (image->peer_capabilities & PS_CAP_PRESSURE) != 0;
+    const bool active = nak && image->endpoint != NULL && image->state == PS_IMAGE_ACTIVE;
+    const bool step = to == image->sent_seen || to - image->hwm >= term / 32;
+    promise(probe, model, P_IMAGE_CATCHES_UP,
+            !active || to <= image->hwm || !step || image->gaps.count == image->gaps.capacity,
+            now_ns, "what was beyond a term is requested");
+    promise(probe, model, P_IMAGE_LEAVES_OFF,
+            !active || !image->params.reliable || image->sent_seen <= image->hwm ||
+                ps_image_contiguous(image) >= image->sent_seen - reach,
+            now_ns, "an image beyond repair ends");
+    model->kept = image->consumption + term;
 }
 
 /* ---- its end --------------------------------------------------------------------------------- */
@@ -508,10 +522,10 @@ static void check_end(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns
     const int64_t liveness_ns = params->image_liveness_timeout_ns;
     const bool active = image->state == PS_IMAGE_ACTIVE;
     const bool complete = model->eos >= 0 && ps_image_contiguous(image) >= model->eos;
-    promise(probe, model, P_ALIVE, !active || now_ns - model->heard_ns < liveness_ns, now_ns,
+    promise(probe, model, P_IMAGE_ALIVE, !active || now_ns - model->heard_ns < liveness_ns, now_ns,
             "a silent image ends");
     /* An end is believed when it was repeated, or when its source is silent after it. */
-    ps_probe_promise(probe, &model->promises[P_ENDED],
+    ps_probe_promise(probe, &model->promises[P_IMAGE_ENDED],
                      !active || !complete || image->params.adopted, now_ns,
                      ps_probe_slack_ns(probe, model->host) + params->heartbeat_interval_ns +
                          params->idle_heartbeat_interval_ns,
@@ -561,10 +575,11 @@ static void check_drain(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_
         return;
     }
     model->drain_ns = model->drain_ns == 0 ? now_ns : model->drain_ns;
-    ps_probe_promise(
-        probe, &model->promises[P_DRAINED], !read || now_ns - model->drain_ns < phase_ns, now_ns,
-        ps_probe_slack_ns(probe, model->host) + image->receiver->params->status_message_timeout_ns,
-        "an image that is read out is drained", model->host, image->params.session_id);
+    ps_probe_promise(probe, &model->promises[P_IMAGE_DRAINED],
+                     !read || now_ns - model->drain_ns < phase_ns, now_ns,
+                     ps_probe_slack_ns(probe, model->host) +
+                         image->receiver->params->status_message_timeout_ns,
+                     "an image that is read out is drained", model->host, image->params.session_id);
 }
 
 void ps_probe_recv_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
@@ -576,6 +591,7 @@ void ps_probe_recv_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
     check_naks(probe, model, now_ns);
     check_round_trips(probe, model, now_ns);
     check_pressure(probe, model, now_ns);
+    check_beyond(probe, model, now_ns);
     check_end(probe, model, now_ns);
     check_drain(probe, model, now_ns);
 }

@@ -9,7 +9,7 @@
  */
 #include "ps_sim_probe.h"
 
-enum { P_SETUP = 4, P_BEAT = 5, P_SEND = 6, BEATS = 4 };
+enum { BEATS = 4 };
 #define MS     INT64_C(1000000)
 #define SECOND INT64_C(1000000000)
 
@@ -75,7 +75,7 @@ static void check_setup(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
     const bool wanted = (!model->ever_heard || model->requested_setup) && !pub->revoked &&
                         ps_send_endpoint_reachable(pub->endpoint) &&
                         pub->state != PS_PUBLICATION_DRAINED;
-    ps_probe_promise(probe, &model->promises[P_SETUP],
+    ps_probe_promise(probe, &model->promises[P_PUB_SETUP],
                      !wanted || now_ns - model->setup_ns < params->setup_interval_ns ||
                          now_ns - probe->refused_ns[model->host] < params->setup_interval_ns,
                      now_ns, ps_probe_slack_ns(probe, model->host), "a SETUP is sent", model->host,
@@ -143,7 +143,7 @@ static void check_heartbeat(ps_probe_t *probe, ps_probe_pub_t *model, int64_t no
     const int64_t most_ns = is_quiet(model, now_ns) ? params->idle_heartbeat_interval_ns
                                                     : params->heartbeat_interval_ns;
     const bool wanted = model->ever_heard && ps_send_endpoint_reachable(pub->endpoint);
-    ps_probe_promise(probe, &model->promises[P_BEAT],
+    ps_probe_promise(probe, &model->promises[P_PUB_BEAT],
                      !wanted || now_ns - model->beat_ns < most_ns ||
                          now_ns - model->idle_ns < most_ns ||
                          now_ns - probe->refused_ns[model->host] < most_ns,
@@ -190,6 +190,19 @@ static bool sent_again(ps_probe_pub_t *model, int64_t from, int64_t to, int64_t 
     return requested;
 }
 
+/* Dropped messages that the padding of a datagram states: they take none of a rate. */
+static int32_t marked_in(const ps_sim_packet_t *packet)
+{
+    int32_t marked = 0;
+    for (uint32_t at = 0; at + PS_HEADER_BYTES <= packet->length;) {
+        ps_frame_t frame;
+        memcpy(&frame, packet->data + at, sizeof(frame));
+        marked += frame.type == PS_TYPE_PAD ? ps_marked_messages(frame.reserved_value) : 0;
+        at += (uint32_t)ps_align32(frame.frame_length < 1 ? 1 : frame.frame_length);
+    }
+    return marked;
+}
+
 void ps_probe_data_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_data_t *data,
                         const ps_sim_packet_t *packet, enum ps_sim_kind kind, int64_t now_ns)
 {
@@ -225,7 +238,7 @@ void ps_probe_data_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_data_
     ps_probe_batch_sent(probe, model, from, span, packet->length);
     model->messages += messages;
     model->fresh_bytes += packet->length;
-    model->fresh_messages += messages;
+    model->fresh_messages += messages - marked_in(packet);
     ps_probe_strength_sent(model, packet->length, now_ns);
 }
 
@@ -245,7 +258,7 @@ static void check_data(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
     }
     const bool sends = model->high != model->last_high;
     model->last_high = model->high;
-    ps_probe_promise(probe, &model->promises[P_SEND],
+    ps_probe_promise(probe, &model->promises[P_PUB_SEND],
                      !sendable || sends || ps_probe_is_full(probe, model->host, now_ns), now_ns,
                      ps_probe_slack_ns(probe, model->host), "what can be sent is sent", model->host,
                      pub->log.session_id);
@@ -257,34 +270,6 @@ static void check_data(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 }
 
 /* ---- what was requested ---------------------------------------------------------------------- */
-
-int64_t ps_probe_sent_floor(const ps_publication_t *pub, int64_t high)
-{
-    const int32_t term = pub->log.term_length;
-    int64_t left = term / 8 < PS_MESSAGE_MAX ? term / 8 : PS_MESSAGE_MAX;
-    int64_t padding = 0; /* a message's fragments, one after the other */
-    for (; left > 0; left -= pub->log.mtu - PS_HEADER_BYTES) {
-        const int64_t frame = left + PS_HEADER_BYTES;
-        padding += frame < pub->log.mtu ? (frame + 31) & ~INT64_C(31) : pub->log.mtu;
-    }
-    padding = padding < pub->log.mtu ? pub->log.mtu : padding;
-    padding = padding < term / 2 ? padding : term / 2;
-    if (pub->params.flow_control == PS_FC_PRESSURE && pub->endpoint != NULL) {
-        const int64_t reach = term / 4 * 3 + padding;
-        return high - (reach < term ? reach : term);
-    }
-    return high - term / 2 - padding;
-}
-
-bool ps_probe_may_grant(const ps_publication_t *pub, int64_t high, int64_t position)
-{
-    const int32_t term = pub->log.term_length;
-    const bool nak = pub->params.flow_control == PS_FC_PRESSURE;
-    const int64_t least = nak                ? high - term
-                          : high % term == 0 ? ps_probe_sent_floor(pub, high)
-                                             : high - term / 2;
-    return position >= least && position - high <= term / 2;
-}
 
 /* Ranges that overlap: one answer may be for both questions, and linger for longer than the probe
  * thinks. */

@@ -4,8 +4,6 @@
  */
 #include "ps_sim_probe.h"
 
-enum { P_WAKE_AT = 32, P_GAPS = 33, P_LIMITS = 25 };
-
 static void fail(ps_probe_t *probe, int32_t host, int32_t session_id, const char *what,
                  int64_t shown, int64_t is)
 {
@@ -28,8 +26,9 @@ static void expect_pub(ps_probe_t *probe, const ps_probe_pub_t *model, const cha
     }
 }
 
-/* From where on a local reader's release must wake a sender that sleeps: at once while somebody
- * waits for room, at the very end while the stream drains, else by an eighth of the window. */
+/* Returns the position from which a local reader's release must wake a sleeping sender: the next
+ * one while a publisher waits for room, the end while the stream drains, else an eighth of the
+ * window. */
 static int64_t wake_position(const ps_publication_t *pub)
 {
     const bool waits = pub->producer_position >= pub->publisher_limit ||
@@ -43,29 +42,48 @@ static int64_t wake_position(const ps_publication_t *pub)
     return pub->slowest_position + (waits ? PS_FRAME_ALIGNMENT : pub->window_bytes / 8);
 }
 
-/* When a consumer last took something: a sleeper's stream is told from a stuck one by it. */
+/* Returns the sum of the consumers' positions: those of local readers, or the furthest that each
+ * receiver stated.  *who differs when other consumers are counted. */
+static int64_t consumed_sum(const ps_publication_t *pub, int64_t *who)
+{
+    int64_t sum = 0;
+    *who = pub->endpoint != NULL ? pub->receiver_count : pub->subscriber_count;
+    for (int32_t i = 0; pub->endpoint == NULL && i < pub->subscriber_count; i++) {
+        sum += pub->subscribers[i].position;
+    }
+    for (int32_t i = 0; pub->endpoint != NULL && i < pub->receiver_count; i++) {
+        sum += pub->receivers[i].consumed;
+        *who ^= pub->receivers[i].id;
+    }
+    return sum;
+}
+
+/* Checks the time of a consumer's last progress: it separates idle streams from stuck ones. */
 static void check_consumed(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
     const int64_t shown_ns = load(&pub->slot->last_consumed_ns);
-    int64_t sum = pub->sender_position;
+    int64_t who;
+    const int64_t sum = consumed_sum(pub, &who);
     bool tethered = true; /* one that rests is put where the others are: it took nothing */
     for (int32_t i = 0; pub->endpoint == NULL && i < pub->subscriber_count; i++) {
-        sum += pub->subscribers[i].position;
         tethered = tethered && pub->subscribers[i].tether.tethered;
     }
-    const bool same = tethered && model->consumed_readers == pub->subscriber_count &&
-                      model->settled && !probe->cycles[model->host].commanded;
+    const bool same = tethered && model->consumed_by == who && !model->forgot && model->settled &&
+                      !probe->cycles[model->host].commanded;
     if (same && sum == model->consumed_sum && shown_ns != model->consumed_ns) {
         fail(probe, model->host, pub->log.session_id, "consumption that was none", shown_ns,
              model->consumed_ns);
     }
-    if (same && sum > model->consumed_sum && shown_ns != now_ns) {
+    /* A sender that takes long over a cycle states when the cycle began. */
+    const int64_t slack_ns = pub->endpoint != NULL ? ps_probe_slack_ns(probe, model->host) : 0;
+    if (same && sum > model->consumed_sum && (shown_ns > now_ns || shown_ns < now_ns - slack_ns)) {
         fail(probe, model->host, pub->log.session_id, "the time of consumption", shown_ns, now_ns);
     }
     model->consumed_sum = sum;
     model->consumed_ns = shown_ns;
-    model->consumed_readers = pub->subscriber_count;
+    model->consumed_by = who;
+    model->forgot = false;
 }
 
 void ps_probe_pub_shown(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
@@ -87,7 +105,7 @@ void ps_probe_pub_shown(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
         expect_pub(probe, model, "messages sent", load(&pub->slot->sent_ordinal),
                    pub->sent_ordinal);
     }
-    ps_probe_promise(probe, &model->promises[P_WAKE_AT],
+    ps_probe_promise(probe, &model->promises[P_PUB_WAKE_AT],
                      load(&pub->slot->wake_position) == wake_position(pub), now_ns,
                      ps_probe_slack_ns(probe, model->host), "readers know when to wake the sender",
                      model->host, pub->log.session_id);
@@ -127,7 +145,7 @@ static void check_wake(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_n
     const ps_image_t *image = model->image;
     const bool unread = image->gating != 0 && image->consumption < image->position;
     const int64_t due = ps_probe_sm_due(image, image->sm_position);
-    ps_probe_promise(probe, &model->promises[P_WAKE_AT],
+    ps_probe_promise(probe, &model->promises[P_IMAGE_WAKE_AT],
                      load(&image->slot->wake_position) == (unread ? due : INT64_MAX), now_ns,
                      ps_probe_slack_ns(probe, model->host),
                      "readers know when to wake the receiver", model->host,
@@ -161,11 +179,11 @@ void ps_probe_image_shown(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
     if (!unread && client != 0) {
         expect_image(probe, model, "who limits it", client, 0);
     }
-    ps_probe_promise(probe, &model->promises[P_LIMITS],
+    ps_probe_promise(probe, &model->promises[P_IMAGE_LIMITS],
                      !unread || may_limit(image, client) || image->state != PS_IMAGE_ACTIVE, now_ns,
                      ps_probe_slack_ns(probe, model->host), "who limits it is shown", model->host,
                      image->params.session_id);
-    ps_probe_promise(probe, &model->promises[P_GAPS], image->shown_gaps == image->gaps.count,
+    ps_probe_promise(probe, &model->promises[P_IMAGE_GAPS], image->shown_gaps == image->gaps.count,
                      now_ns, ps_probe_slack_ns(probe, model->host), "its gaps are shown",
                      model->host, image->params.session_id);
     check_wake(probe, model, now_ns);

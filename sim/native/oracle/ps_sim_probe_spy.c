@@ -7,8 +7,6 @@
 #include "ps_sim_probe.h"
 #include "ps_sim_stamp.h"
 
-enum { P_STAND_IN = 30 };
-
 static void complain(ps_probe_t *probe, const ps_probe_pub_t *model, const char *what, int64_t a,
                      int64_t b)
 {
@@ -16,7 +14,7 @@ static void complain(ps_probe_t *probe, const ps_probe_pub_t *model, const char 
                   (long long)a, (long long)b);
 }
 
-/* Where the reader that is furthest on has been, INT64_MIN: there is none that counts. */
+/* Returns the position of the most advanced reader that counts; INT64_MIN: there is none. */
 static int64_t fastest_spy(const ps_publication_t *pub)
 {
     int64_t fastest = INT64_MIN;
@@ -75,7 +73,7 @@ void ps_probe_spies_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
     model->spied = furthest > model->spied ? furthest : model->spied;
     const bool waits = !model->spies_heard && furthest != INT64_MIN &&
                        furthest <= pub->producer_position && pub->sender_position < furthest;
-    ps_probe_promise(probe, &model->promises[P_STAND_IN], !waits, now_ns,
+    ps_probe_promise(probe, &model->promises[P_PUB_STAND_IN], !waits, now_ns,
                      ps_probe_slack_ns(probe, model->host), "the sender follows the spies",
                      model->host, pub->log.session_id);
 }

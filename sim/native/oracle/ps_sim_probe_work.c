@@ -93,10 +93,24 @@ static int64_t slowest_local(const ps_publication_t *pub)
     return slowest;
 }
 
+/* A reader has returned as many credits as the receiver waits for. */
+static bool is_returned(const ps_image_t *image)
+{
+    bool returned = false;
+    for (int32_t i = 0; i < image->n_subscribers; i++) {
+        const ps_subscriber_slot_t *slot = image->subscribers[i].credit.slot;
+        returned =
+            returned ||
+            (slot != NULL && atomic_load_explicit(&slot->credit_returned, memory_order_relaxed) >=
+                                 atomic_load_explicit(&slot->credit_wake, memory_order_relaxed));
+    }
+    return returned;
+}
+
 static void check_intervals(ps_probe_t *probe, int32_t host)
 {
     ps_driver_t *driver = ps_probe_driver(probe, host);
-    bool sender_due = is_notified(driver) || driver->sender->ready_count > 0;
+    bool sender_due = is_notified(driver) || driver->sender->bands.waiting > 0;
     bool receiver_due = false;
     for (int32_t i = 0; i < driver->sender->publication_count; i++) {
         const ps_publication_t *pub = driver->sender->publications[i];
@@ -116,7 +130,8 @@ static void check_intervals(ps_probe_t *probe, int32_t host)
         }
         receiver_due =
             receiver_due || (image->hot != 0 &&
-                             is_released_to(slowest, ps_probe_sm_due(image, image->sm_position)));
+                             (is_released_to(slowest, ps_probe_sm_due(image, image->sm_position)) ||
+                              is_returned(image)));
     }
     if (ps_sender_has_work(driver->sender) != sender_due) {
         complain(probe, host, "the sender looks for work and sees otherwise", sender_due, 0);
@@ -211,8 +226,8 @@ static void check_publishers(ps_probe_t *probe, ps_probe_pub_t *model, int64_t n
     }
     /* While the sender has more to send at once, a little room waits for more. */
     const int64_t room = pub->publisher_limit - ps_log_producer_position(&pub->log);
-    const int64_t least = pub->in_ready ? pub->window_bytes / 8 : 1;
-    ps_probe_promise(probe, &model->promises[P_PROBE_WAKE],
+    const int64_t least = pub->turn.queued ? pub->window_bytes / 8 : 1;
+    ps_probe_promise(probe, &model->promises[P_PUB_WAKE],
                      !waits || clients_woken || room < least || pub->state != PS_PUBLICATION_ACTIVE,
                      now_ns, ps_probe_slack_ns(probe, model->host), "who waits for room is woken",
                      model->host, pub->log.session_id);
@@ -263,7 +278,7 @@ void ps_probe_before(ps_probe_t *probe, int32_t host, int64_t now_ns)
     *cycle = (ps_probe_cycle_t){ .commanded = !ps_ring_is_empty(&driver->agents[0].commands) ||
                                               !ps_ring_is_empty(&driver->agents[1].commands),
                                  .notified = is_notified(driver),
-                                 .turns = driver->sender->ready_count > 0 ||
+                                 .turns = driver->sender->bands.waiting > 0 ||
                                           driver->sender->scan_index >= 0 ||
                                           driver->sender->min_due_ns <= now_ns,
                                  .timed = ps_driver_next_deadline_ns(driver, now_ns) <= now_ns,

@@ -44,20 +44,19 @@ struct ps_sim_stamps {
     stamped_t *streams[MAX_STREAMS];
 };
 
-void ps_sim_stamps_free(ps_simnet_t *simnet)
+void ps_sim_stamps_free(ps_probe_t *probe)
 {
-    for (int32_t i = 0; simnet->stamps != NULL && i < simnet->stamps->count; i++) {
-        free(simnet->stamps->streams[i]);
+    for (int32_t i = 0; probe->stamps != NULL && i < probe->stamps->count; i++) {
+        free(probe->stamps->streams[i]);
     }
-    free(simnet->stamps);
-    simnet->stamps = NULL;
+    free(probe->stamps);
+    probe->stamps = NULL;
 }
 
-static stamped_t *find(const ps_simnet_t *simnet, int32_t host, int32_t session_id,
-                       int32_t stream_id)
+static stamped_t *find(const ps_probe_t *probe, int32_t host, int32_t session_id, int32_t stream_id)
 {
-    for (int32_t i = 0; simnet->stamps != NULL && i < simnet->stamps->count; i++) {
-        stamped_t *stream = simnet->stamps->streams[i];
+    for (int32_t i = 0; probe->stamps != NULL && i < probe->stamps->count; i++) {
+        stamped_t *stream = probe->stamps->streams[i];
         if (stream->host == host && stream->session_id == session_id &&
             stream->stream_id == stream_id) {
             return stream;
@@ -67,21 +66,21 @@ static stamped_t *find(const ps_simnet_t *simnet, int32_t host, int32_t session_
 }
 
 /* The stream's entry, made when there is none.  NULL: no memory. */
-static stamped_t *entry_of(ps_simnet_t *simnet, int32_t host, const ps_log_t *log,
+static stamped_t *entry_of(ps_probe_t *probe, int32_t host, const ps_log_t *log,
                            const ps_context_t *context)
 {
-    stamped_t *found = find(simnet, host, log->session_id, log->stream_id);
+    stamped_t *found = find(probe, host, log->session_id, log->stream_id);
     if (found != NULL) {
         return found;
     }
-    if (simnet->stamps == NULL) {
-        simnet->stamps = calloc(1, sizeof *simnet->stamps);
+    if (probe->stamps == NULL) {
+        probe->stamps = calloc(1, sizeof *probe->stamps);
     }
-    if (simnet->stamps == NULL || simnet->stamps->count == MAX_STREAMS ||
+    if (probe->stamps == NULL || probe->stamps->count == MAX_STREAMS ||
         (found = calloc(1, sizeof *found)) == NULL) {
         return NULL;
     }
-    simnet->stamps->streams[simnet->stamps->count++] = found;
+    probe->stamps->streams[probe->stamps->count++] = found;
     found->host = host;
     found->session_id = log->session_id;
     found->stream_id = log->stream_id;
@@ -120,7 +119,8 @@ static const char *check_frames(const stamped_t *stream, const ps_sim_packet_t *
         const bool data = frame.type == PS_TYPE_DATA;
         const int64_t reserved = frame.reserved_value;
         int64_t found = wanted;
-        if (reserved != (data && stream->places[0] == RESERVED ? wanted : 0)) {
+        const bool marked = !data && ps_is_gap_mark(reserved); /* it states what was dropped */
+        if (!marked && reserved != (data && stream->places[0] == RESERVED ? wanted : 0)) {
             return "the reserved value of what left is not the time of sending";
         }
         if (data && (frame.flags & PS_FLAG_BEGIN) != 0 &&
@@ -160,7 +160,7 @@ static stamped_t *outgoing(ps_probe_t *probe, int32_t host, const uint8_t *bytes
         return NULL;
     }
     const ps_publication_t *pub = model->pub;
-    stamped_t *stream = entry_of(probe->world->simnet, -1, &pub->log, pub->context);
+    stamped_t *stream = entry_of(probe, -1, &pub->log, pub->context);
     if (stream != NULL) {
         stream->places[0] = pub->params.channel_timestamp_offset;
         stream->places[1] = NOWHERE;
@@ -214,9 +214,8 @@ void ps_sim_stamp_refused(ps_probe_t *probe, int32_t host, const uint8_t *bytes,
 void ps_sim_stamp_passed(ps_probe_t *probe, const ps_probe_pub_t *model, int64_t from, int64_t to)
 {
     const ps_publication_t *pub = model->pub;
-    stamped_t *stream = pub->params.channel_timestamp
-                            ? entry_of(probe->world->simnet, -1, &pub->log, pub->context)
-                            : NULL;
+    stamped_t *stream =
+        pub->params.channel_timestamp ? entry_of(probe, -1, &pub->log, pub->context) : NULL;
     if (stream == NULL) {
         return;
     }
@@ -261,7 +260,7 @@ void ps_sim_stamp_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *p
         return;
     }
     const ps_image_t *image = model->image;
-    stamped_t *stream = entry_of(probe->world->simnet, host, &image->log, image->context);
+    stamped_t *stream = entry_of(probe, host, &image->log, image->context);
     if (stream == NULL) {
         return;
     }
@@ -333,12 +332,11 @@ static bool writes_over(const stamped_t *later, int32_t place)
     return later != NULL && (later->places[0] == place || later->places[1] == place);
 }
 
-const char *ps_sim_stamp_expected(ps_simworld_t *world, int32_t host, const ps_message_t *message,
-                                  uint8_t *published)
+const char *ps_sim_stamp_expected(const ps_probe_t *probe, int32_t host,
+                                  const ps_message_t *message, uint8_t *published)
 {
-    const ps_simnet_t *simnet = world->simnet;
-    const stamped_t *in = find(simnet, host, message->session_id, message->stream_id);
-    const stamped_t *out = find(simnet, -1, message->session_id, message->stream_id);
+    const stamped_t *in = find(probe, host, message->session_id, message->stream_id);
+    const stamped_t *out = find(probe, -1, message->session_id, message->stream_id);
     const bool zero = message->reserved_value == 0;
     bool reserved = zero;
     const bool spy = in == NULL && out != NULL && out->sender == host;

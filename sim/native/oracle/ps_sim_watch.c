@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "ps_log.h"
-#include "ps_net_sim.h"
+#include "ps_sim_watch.h"
 #include "ps_wire.h"
 
 enum { MAX_FLOWS = 512, MAX_HALF_TERMS = 8 };
@@ -32,18 +32,16 @@ struct ps_sim_watch {
     flow_t flows[MAX_FLOWS];
 };
 
-int ps_simnet_watch(ps_simnet_t *simnet, int32_t half_term_stream_id)
+ps_sim_watch_t *ps_sim_watch_create(void)
 {
-    if (simnet->watch == NULL) {
-        simnet->watch = calloc(1, sizeof *simnet->watch);
+    return calloc(1, sizeof(ps_sim_watch_t));
+}
+
+void ps_sim_watch_half_term(ps_sim_watch_t *watch, int32_t stream_id)
+{
+    if (stream_id != 0 && watch->half_term_count < MAX_HALF_TERMS) {
+        watch->half_terms[watch->half_term_count++] = stream_id;
     }
-    if (simnet->watch == NULL) {
-        return ps_fail(PS_E_NO_MEMORY, "simulator: no memory for a watch");
-    }
-    if (half_term_stream_id != 0 && simnet->watch->half_term_count < MAX_HALF_TERMS) {
-        simnet->watch->half_terms[simnet->watch->half_term_count++] = half_term_stream_id;
-    }
-    return PS_OK;
 }
 
 static bool is_half_term(const ps_sim_watch_t *watch, int32_t stream_id)
@@ -56,12 +54,9 @@ static bool is_half_term(const ps_sim_watch_t *watch, int32_t stream_id)
     return false;
 }
 
-void ps_simnet_wire(const ps_simnet_t *simnet, ps_sim_wire_t *out)
+void ps_sim_watch_wire(const ps_sim_watch_t *watch, ps_sim_wire_t *out)
 {
-    memset(out, 0, sizeof *out);
-    if (simnet->watch != NULL) {
-        *out = simnet->watch->wire;
-    }
+    *out = watch->wire;
 }
 
 static int64_t position_of(const flow_t *flow, int32_t term_id, int32_t term_offset)

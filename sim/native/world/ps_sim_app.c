@@ -7,7 +7,6 @@
 #include <stdlib.h>
 
 #include "ps_client_publication.h"
-#include "ps_sim_stamp.h"
 #include "ps_sim_world.h"
 
 enum {
@@ -15,7 +14,8 @@ enum {
     ROTATIONS = 4,
     MAX_POLL = 256,
     MAX_READERS = 64,
-    OFFERS_PER_TURN = 256
+    OFFERS_PER_TURN = 256,
+    DROP_PAUSE_NS = 20000 /* from a message that was dropped to the next */
 };
 
 static uint64_t scramble(uint64_t value)
@@ -179,6 +179,18 @@ int64_t ps_sim_publisher_due_ns(const ps_simworld_t *world, const ps_sim_publish
     return is_idle(world, publisher) || publisher->refused ? INT64_MAX : publisher->due_ns;
 }
 
+/* A message was accepted: what was dropped before it is stated before it. */
+static void check_stated(ps_simworld_t *world, ps_sim_ledger_t *ledger, const ps_pub_t *pub)
+{
+    const int64_t end = ledger->ends[ledger->count - 1];
+    ps_sim_note_marks(ledger, &pub->log, end);
+    if (ps_sim_marked(ledger, end) != ledger->dropped) {
+        ps_sim_violate(world, "session %d: %lld messages were dropped, the log states %lld",
+                       ledger->session_id, (long long)ledger->dropped,
+                       (long long)ps_sim_marked(ledger, end));
+    }
+}
+
 /* Offers the next message.  What refused an offer must change before the next one: a refusal stirs
  * the sender, and so would keep it from coming to rest. */
 static bool offer(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t now_ns)
@@ -187,7 +199,7 @@ static bool offer(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t n
     ps_sim_ledger_t *ledger = &world->ledgers[publisher->params.ledger];
     ps_pub_t *pub = publisher->params.pub;
     const int64_t limit = ps_pub_limit(pub);
-    const int64_t ordinals = ps_pub_ordinal_limit(pub);
+    const int64_t ordinals = ps_pub_credits(pub) > 0 ? ps_pub_ordinal_limit(pub) : -1;
     const int32_t connected = ps_pub_is_connected(pub);
     if ((publisher->refused && publisher->refused_limit == limit &&
          publisher->refused_ordinals == ordinals && publisher->refused_connected == connected) ||
@@ -195,6 +207,9 @@ static bool offer(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t n
         return false;
     }
     ps_pub_set_clock(pub, &world->now_ns);
+    if (ps_pub_is_failed(pub)) {
+        (void)ps_pub_reset(pub);
+    }
     const int64_t number = ledger->count;
     const int32_t size =
         size_of(ledger->seed, number, publisher->params.size_low, publisher->params.size_high);
@@ -205,6 +220,14 @@ static bool offer(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t n
     }
     if (position == PS_MAX_POSITION_EXCEEDED) {
         publisher->stats.at_end = 1;
+        return false;
+    }
+    if (position == PS_DROPPED) {
+        ps_sim_note_drop(ledger, &pub->log);
+        publisher->refused = false;
+        publisher->due_ns =
+            now_ns + (publisher->params.interval_ns > DROP_PAUSE_NS ? publisher->params.interval_ns
+                                                                    : DROP_PAUSE_NS);
         return false;
     }
     if (position <= 0) {
@@ -228,12 +251,15 @@ static bool offer(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t n
     ledger->sizes[number] = size;
     ledger->times_ns[number] = now_ns;
     ledger->count++;
+    if (ledger->dropped > 0) {
+        check_stated(world, ledger, pub);
+    }
     publisher->stats.messages++;
     publisher->stats.bytes += size;
     publisher->stats.position = position;
     publisher->stats.last_ns = now_ns;
-    if (world->simnet->probe != NULL) {
-        ps_sim_bound_check(world, publisher, position, size);
+    if (world->observer != NULL) {
+        world->observer->accepted(world->observer_context, publisher, position, size);
     }
     return true;
 }
@@ -296,6 +322,7 @@ void ps_sim_apps_free(ps_simworld_t *world)
         free(world->ledgers[i].ends);
         free(world->ledgers[i].sizes);
         free(world->ledgers[i].times_ns);
+        free(world->ledgers[i].marks);
     }
 }
 
@@ -393,12 +420,16 @@ static bool as_published(ps_simworld_t *world, int32_t index, const ps_message_t
                          const ps_sim_ledger_t *ledger, int64_t number)
 {
     uint8_t *published = world->expected;
-    if (world->simnet->stamps == NULL && message->reserved_value == 0) {
+    const ps_sim_world_observer_t *observer = world->observer;
+    if (message->reserved_value == 0 &&
+        (observer == NULL || !observer->has_stamps(world->observer_context))) {
         return is_content(message->data, (int32_t)message->length, ledger->seed, number);
     }
     write_content(published, (int32_t)message->length, ledger->seed, number);
-    const char *wrong =
-        ps_sim_stamp_expected(world, world->subscribers[index].params.host, message, published);
+    const char *wrong = observer == NULL ? "has a reserved value that nobody wrote"
+                                         : observer->expected(world->observer_context,
+                                                              world->subscribers[index].params.host,
+                                                              message, published);
     if (wrong != NULL) {
         ps_sim_violate(world, "subscriber %d: message %lld of session %d %s", index,
                        (long long)number, ledger->session_id, wrong);
@@ -458,11 +489,20 @@ int64_t ps_sim_subscriber_due_ns(const ps_sim_subscriber_t *subscriber)
                : INT64_MAX;
 }
 
+/* A poll, or a release, releases what was delivered before. */
+static void note_released(ps_sim_subscriber_t *subscriber)
+{
+    for (int32_t i = 0; i < subscriber->reader_count; i++) {
+        subscriber->readers[i].released = subscriber->readers[i].stats.next;
+    }
+}
+
 /* Checks the messages of one poll; returns their number, or -1 after a poll that failed. */
 static int32_t take(ps_simworld_t *world, int32_t index, int32_t limit, bool *gap, int64_t now_ns)
 {
     ps_message_t messages[MAX_POLL];
     ps_sim_subscriber_t *subscriber = &world->subscribers[index];
+    note_released(subscriber);
     const int32_t count = ps_sub_poll(subscriber->params.sub, messages, limit, PS_POLL_ASSEMBLE);
     *gap = count == PS_E_GAP && subscriber->gaps_allowed;
     if (count < 0 && !*gap) {
@@ -498,6 +538,7 @@ static bool act_in_batches(ps_simworld_t *world, int32_t index, int64_t now_ns)
         }
         left -= count;
     }
+    note_released(subscriber);
     ps_sub_release(subscriber->params.sub);
     return left < subscriber->params.batch;
 }

@@ -3,12 +3,10 @@
  * an application's turn.  Only the hosts that an event concerns are stepped, and a host is stepped
  * at most once in its cycle, as a thread with that much work per turn would be.
  */
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 
+#include "ps_client_publication.h"
 #include "ps_driver_state.h"
-#include "ps_sim_probe.h"
 #include "ps_sim_world.h"
 
 enum { MAX_IDLE_STEPS = 100000 };
@@ -32,8 +30,9 @@ int ps_simworld_create(ps_simnet_t *simnet, ps_simworld_t **out)
 void ps_simworld_destroy(ps_simworld_t *world)
 {
     if (world != NULL) {
-        ps_probe_destroy(world->simnet->probe);
-        world->simnet->probe = NULL;
+        if (world->observer != NULL) {
+            world->observer->free(world->observer_context);
+        }
         ps_sim_apps_free(world);
         free(world);
     }
@@ -46,8 +45,8 @@ int ps_simworld_set_driver(ps_simworld_t *world, int32_t host, ps_driver_t *driv
         return ps_fail(PS_E_INVALID, "simulator: no such host, or a cycle below 1 ns");
     }
     ps_sim_slot_t *slot = &world->slots[host];
-    if (world->simnet->probe != NULL) {
-        ps_probe_forget_host(world->simnet->probe, host);
+    if (world->observer != NULL) {
+        world->observer->driver_set(world->observer_context, host);
     }
     slot->lives += driver != NULL;
     slot->driver = driver;
@@ -127,15 +126,13 @@ static int64_t next_ns(const ps_simworld_t *world)
 
 static int32_t step(ps_simworld_t *world, int32_t host, int64_t now_ns)
 {
-    ps_probe_t *probe = world->simnet->probe;
-    if (probe != NULL) {
-        ps_probe_before(probe, host, now_ns);
+    if (world->observer != NULL) {
+        world->observer->step_begins(world->observer_context, host, now_ns);
     }
     const int32_t work = ps_driver_step(world->slots[host].driver, now_ns);
     world->steps++;
-    if (probe != NULL) {
-        ps_probe_step(probe, host, work, now_ns);
-        ps_sim_bound_watch(world, host);
+    if (world->observer != NULL) {
+        world->observer->stepped(world->observer_context, host, work, now_ns);
     }
     return work;
 }
@@ -144,14 +141,6 @@ int32_t ps_simworld_step(ps_simworld_t *world, int32_t host, int64_t now_ns)
 {
     world->now_ns = now_ns;
     return step(world, host, now_ns);
-}
-
-int ps_simworld_probe(ps_simworld_t *world)
-{
-    if (world->simnet->probe == NULL) {
-        world->simnet->probe = ps_probe_create(world);
-    }
-    return world->simnet->probe != NULL ? PS_OK : ps_fail(PS_E_NO_MEMORY, "simulator: no memory");
 }
 
 /* Steps the host when it is due.  false: it requests ever and does nothing. */
@@ -200,10 +189,44 @@ static void act(ps_simworld_t *world, int64_t now_ns)
     }
 }
 
+/* ---- applications in Python ------------------------------------------------------------------ */
+
+int ps_simworld_await(ps_simworld_t *world, ps_client_t *client, uint32_t ticket)
+{
+    if (world->wait_count >= PS_SIM_MAX_APPS) {
+        return ps_fail(PS_E_NO_SPACE, "simulator: more than %d clients wait", PS_SIM_MAX_APPS);
+    }
+    world->waits[world->wait_count++] = (ps_sim_wait_t){ .client = client, .ticket = ticket };
+    return PS_OK;
+}
+
+void ps_simworld_await_nobody(ps_simworld_t *world)
+{
+    world->wait_count = 0;
+}
+
+void ps_simworld_set_clock(ps_simworld_t *world, ps_pub_t *pub)
+{
+    ps_pub_set_clock(pub, &world->now_ns);
+}
+
+static bool woken(const ps_simworld_t *world)
+{
+    for (int32_t i = 0; i < world->wait_count; i++) {
+        if (ps_client_ticket(world->waits[i].client) != world->waits[i].ticket) {
+            return true;
+        }
+    }
+    return false;
+}
+
 int32_t ps_simworld_run(ps_simworld_t *world, int64_t until_ns, int64_t *now_ns)
 {
     world->now_ns = *now_ns;
     for (;;) {
+        if (woken(world)) {
+            return PS_SIMWORLD_WOKEN;
+        }
         const int64_t at_ns = later(next_ns(world), world->now_ns);
         if (at_ns >= until_ns) {
             world->now_ns = later(until_ns, world->now_ns);
@@ -232,23 +255,4 @@ int32_t ps_simworld_run(ps_simworld_t *world, int64_t until_ns, int64_t *now_ns)
 uint64_t ps_simworld_steps(const ps_simworld_t *world)
 {
     return world->steps;
-}
-
-/* ---- what was found wrong -------------------------------------------------------------------- */
-
-void ps_sim_violate(ps_simworld_t *world, const char *format, ...)
-{
-    if (world->violation_count == PS_SIM_MAX_VIOLATIONS) {
-        return;
-    }
-    char *text = world->violations[world->violation_count++];
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(text, PS_SIM_VIOLATION_BYTES, format, arguments);
-    va_end(arguments);
-}
-
-const char *ps_simworld_violation(const ps_simworld_t *world, int32_t index)
-{
-    return index >= 0 && index < world->violation_count ? world->violations[index] : "";
 }

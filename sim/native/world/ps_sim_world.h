@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ps_sim_world.h: what the halves of the simulated world share: ps_sim_world.c (time) and
- * ps_sim_app.c (applications, and the ledgers by which they check what arrives).
+ * ps_sim_world.h: what the files of the simulated world share: ps_sim_world.c (time), ps_sim_app.c
+ * (applications, and the ledgers by which they check what arrives), ps_sim_gap.c (gaps that they
+ * were told), ps_sim_violation.c (what was found wrong).
  */
 #ifndef PS_SIM_WORLD_H
 #define PS_SIM_WORLD_H
 
 #include "ps_net_sim.h"
 #include "penstock.h"
+#include "ps_simworld.h"
 
 enum {
     PS_SIM_MAX_APPS = 256,
@@ -17,6 +19,13 @@ enum {
 };
 
 /* Content of a session. */
+typedef struct ps_log ps_log_t;
+
+/* Padding that states dropped messages: where it ends, and how many are stated up to there. */
+typedef struct ps_sim_mark {
+    int64_t end, total;
+} ps_sim_mark_t;
+
 typedef struct ps_sim_ledger {
     int32_t session_id;
     int32_t stream_id;
@@ -26,22 +35,39 @@ typedef struct ps_sim_ledger {
     int64_t count;
     int64_t capacity;
     int32_t *sizes; /* of message i */
-    int64_t edge;   /* furthest that a receiver ever had room for */
-    /* ps_sim_lead.c: whose rates the messages from lead_since on keep to; their last second */
+    int64_t edge;   /* highest position for which a receiver had room */
+    /* ps_sim_drop.c: messages that a policy dropped */
+    int64_t dropped; /* number that the publishers reported */
+    ps_sim_mark_t *marks;
+    int64_t mark_count, mark_capacity;
+    int64_t walked; /* from the first drop on: the log was searched for marks up to here */
+    /* ps_sim_lead.c: the publication whose rates limit the messages from lead_since on; their last
+     * second */
     int64_t lead_life; /* ps_sim_slot_t.lives then; 0: nothing was accepted yet */
     int64_t lead_id;   /* of the publication; an address may come twice */
     int64_t lead_since, second_from, second_bytes;
 } ps_sim_ledger_t;
 
-/* ps_sim_gap.c: number of the first message that ends beyond the position, count when none does. */
+/* ps_sim_gap.c: returns the number of the first message that ends beyond the position; count if
+ * there is none. */
 int64_t ps_sim_first_beyond(const ps_sim_ledger_t *ledger, int64_t position);
+
+/* ps_sim_drop.c: counts a message that the session's log had no room for. */
+void ps_sim_note_drop(ps_sim_ledger_t *ledger, const ps_log_t *log);
+/* Notes the marks in [walked, to) of the session's log. Call it only after a drop. */
+void ps_sim_note_marks(ps_sim_ledger_t *ledger, const ps_log_t *log, int64_t to);
+/* Returns the number of dropped messages that marks up to the position state. */
+int64_t ps_sim_marked(const ps_sim_ledger_t *ledger, int64_t position);
+/* Returns the end of the last mark up to the position; 0: none. */
+int64_t ps_sim_mark_end(const ps_sim_ledger_t *ledger, int64_t position);
 
 typedef struct ps_sim_publisher {
     ps_sim_publisher_params_t params;
     ps_sim_publisher_stats_t stats;
     int64_t due_ns;
     int64_t blocked_since_ns; /* -1: not */
-    int64_t refused_limit;    /* what held when an offer was refused: no use to request again */
+    int64_t refused_limit;    /* limit at a refused offer; before it changes, another offer is
+                               * useless */
     int64_t refused_ordinals;
     int32_t refused_connected;
     bool refused;
@@ -58,9 +84,10 @@ typedef struct ps_sim_gap {
 typedef struct ps_sim_reader {
     int32_t ledger;
     bool may_jump;
-    ps_sim_gap_t *gaps; /* told since the last message, in order */
+    ps_sim_gap_t *gaps; /* reported since the last message, in order */
     int32_t gap_count;
     int32_t gap_capacity;
+    int64_t released; /* number of the message after the last one that a poll released */
     ps_sim_reader_stats_t stats;
 } ps_sim_reader_t;
 
@@ -76,27 +103,56 @@ typedef struct ps_sim_subscriber {
     bool holds; /* delivered, not yet released */
 } ps_sim_subscriber_t;
 
+/* A client that an application in Python waits for. */
+typedef struct ps_sim_wait {
+    ps_client_t *client;
+    uint32_t ticket;
+} ps_sim_wait_t;
+
 typedef struct ps_sim_slot {
     ps_driver_t *driver;
-    int64_t lives; /* drivers that sat here so far, this one included */
+    int64_t lives; /* number of drivers of this slot so far, with the present one */
     int64_t cycle_ns;
-    int64_t ready_ns;    /* the next step is not before */
-    int64_t deadline_ns; /* the driver's own */
+    int64_t ready_ns;    /* earliest time of the next step */
+    int64_t deadline_ns; /* deadline of the driver */
     int64_t control_ns;
-    int64_t control_from_ns; /* its conductor is busy until then */
-    int32_t idle_steps;      /* in a row, with nothing touched */
+    int64_t control_from_ns; /* until when its conductor is busy */
+    int32_t idle_steps;      /* steps in a row without a touch */
     bool touched;
     bool stepped; /* at this moment */
 } ps_sim_slot_t;
 
+/* An observer of the world. */
+typedef struct ps_sim_world_observer {
+    /* The host has another driver, or none. */
+    void (*driver_set)(void *context, int32_t host);
+    /* A duty cycle of the host's driver begins / ended, and reported so much work. */
+    void (*step_begins)(void *context, int32_t host, int64_t now_ns);
+    void (*stepped)(void *context, int32_t host, int32_t work, int64_t now_ns);
+    /* A message of `size` bytes that ends there was accepted. */
+    void (*accepted)(void *context, const ps_sim_publisher_t *publisher, int64_t end, int32_t size);
+    /* Whether messages may be delivered with timestamps. */
+    bool (*has_stamps)(const void *context);
+    /* The message as it was published becomes the message as that host must get it.  NULL, or what
+     * is wrong. */
+    const char *(*expected)(void *context, int32_t host, const ps_message_t *message,
+                            uint8_t *published);
+    void (*free)(void *context);
+} ps_sim_world_observer_t;
+
 struct ps_simworld {
     ps_simnet_t *simnet;
+    const ps_sim_world_observer_t *observer; /* NULL: none */
+    void *observer_context;
     uint64_t steps;
+    uint64_t rules; /* met so far: bits of ps_sim_rule */
     int64_t now_ns;
     ps_sim_slot_t slots[PS_SIM_MAX_HOSTS];
     ps_sim_publisher_t publishers[PS_SIM_MAX_APPS];
     ps_sim_subscriber_t subscribers[PS_SIM_MAX_APPS];
     ps_sim_ledger_t ledgers[PS_SIM_MAX_LEDGERS];
+    ps_sim_wait_t waits[PS_SIM_MAX_APPS];
+    int32_t wait_count;
     int32_t publisher_count;
     int32_t subscriber_count;
     int32_t ledger_count;
@@ -106,27 +162,22 @@ struct ps_simworld {
     uint8_t expected[PS_SIM_MESSAGE_MAX]; /* the message that a subscriber compares now */
 };
 
-/* One turn of an application at now_ns.  Returns whether it did anything. */
+/* Runs one turn of an application at now_ns. Returns true if it did work. */
 bool ps_sim_publisher_act(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t now_ns);
 bool ps_sim_subscriber_act(ps_simworld_t *world, int32_t index, int64_t now_ns);
-/* When it acts without anything happening on its host. */
+/* Returns the time of its next turn if nothing happens on its host. */
 int64_t ps_sim_publisher_due_ns(const ps_simworld_t *world, const ps_sim_publisher_t *publisher);
 int64_t ps_sim_subscriber_due_ns(const ps_sim_subscriber_t *subscriber);
 void ps_sim_apps_free(ps_simworld_t *world);
-/* A duty cycle of the host ended: how far its receivers have room. */
-void ps_sim_bound_watch(ps_simworld_t *world, int32_t host);
-/* A message of this length that ends there was accepted: it must begin within the windows. */
-void ps_sim_bound_check(ps_simworld_t *world, const ps_sim_publisher_t *publisher, int64_t end,
-                        int32_t size);
-/* The reader's place for a session, made when there is none. NULL: it has no publisher. */
+/* Returns the reader's state for a session, made if missing. NULL: the session has no publisher. */
 ps_sim_reader_t *ps_sim_reader_of(ps_simworld_t *world, int32_t subscriber, int32_t session_id,
                                   int32_t stream_id);
-/* Takes the gaps that the subscriber's images stand behind.  Returns whether there was one. */
+/* Takes the gaps that the subscriber's images have reached. Returns true if there was one. */
 bool ps_sim_take_gaps(ps_simworld_t *world, int32_t subscriber);
-/* How many of the messages from first to before end no gap told explains. */
+/* Returns the number of messages in [first, end) that no reported gap explains. */
 int64_t ps_sim_untold(const ps_sim_ledger_t *ledger, const ps_sim_reader_t *reader, int64_t first,
                       int64_t end);
-/* The gaps up to the reader's position are done with. */
+/* Forgets the gaps up to the reader's position. */
 void ps_sim_forget_gaps(ps_sim_reader_t *reader);
 void ps_sim_violate(ps_simworld_t *world, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

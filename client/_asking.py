@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rule of requests and replies (``docs/request-reply.md``, decision 210), and the part of a
+requester that does not wait."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import attrs
+
+from penstock.client._iteration import Held
+from penstock.core import client as core
+from penstock.core.errors import ChannelRefused, ClosedError, InvalidArgument, TimeoutExpired
+from penstock.errors import RemoteError
+
+if TYPE_CHECKING:
+    from penstock.client._client import Client
+    from penstock.client._message import Message
+    from penstock.client._publication import Payload, Publication
+    from penstock.client._subscription import Subscription
+
+MAX_COUNTER: Final = 2**31 - 1
+_ERROR: Final = 1 << 31
+_SESSIONS_TRIED: Final = 8
+_SEPARATOR: Final = b"\n"
+#: Longest text of an error that travels, in bytes: one frame of any MTU in use.
+_MAX_ERROR_BYTES: Final = 1024
+
+
+def correlation(session_id: int, counter: int, *, failed: bool = False) -> int:
+    """Return the reserved value of a request, or of a reply to it."""
+    value = (session_id & 0xFFFFFFFF) << 32 | counter | (_ERROR if failed else 0)
+    return value - (1 << 64) if value >> 63 else value
+
+
+def correlated(reserved_value: int) -> tuple[int, int, bool]:
+    """Return session, counter, and whether it is an error, of a reserved value."""
+    low = reserved_value & 0xFFFFFFFF
+    return reserved_value >> 32, low & MAX_COUNTER, bool(low & _ERROR)
+
+
+def reply_address(
+    source_identity: str, session_id: int, stream_id: int
+) -> tuple[str, int] | None:
+    """Return channel and stream of the replies to a request of this source, session and stream;
+    None if no reply can reach the requester (a spy, or a session without a port)."""
+    if source_identity == "aeron:ipc":
+        return "aeron:ipc", session_id
+    host, _, port = source_identity.rpartition(":")
+    if not host or not port.isdigit() or not session_id & 0xFFFF:
+        return None
+    return f"aeron:udp?endpoint={host}:{session_id & 0xFFFF}", stream_id
+
+
+def error_payload(error: BaseException) -> bytes:
+    """Return what an error reply carries: the type, a line feed, the text."""
+    text = type(error).__name__.encode() + _SEPARATOR + str(error).encode(errors="replace")
+    return text[:_MAX_ERROR_BYTES]
+
+
+def remote_error(payload: bytes) -> RemoteError:
+    """Return the exception that an error reply stands for."""
+    kind, _, text = payload.partition(_SEPARATOR)
+    return RemoteError(kind.decode(errors="replace"), text.decode(errors="replace"))
+
+
+def check_request_channel(channel: object) -> None:
+    """Refuse channels on which the rule cannot work.
+
+    :raises InvalidArgument: a spy, ``session-id``, or time stamps in the reserved value.
+    """
+    if not isinstance(channel, str):
+        return      # adding the stream refuses it, with a better text
+    if channel.startswith("aeron-spy:"):
+        raise InvalidArgument(f"requests cannot travel on a spy: {channel}")
+    for key in ("session-id=", "-ts-offset=reserved"):
+        if key in channel:
+            raise InvalidArgument(
+                f"request-reply uses the session and the reserved value itself: remove "
+                f"{key!r} from {channel}"
+            )
+
+
+@attrs.frozen(kw_only=True)
+class RequesterStatistics:
+    """A requester at one moment."""
+
+    requests: int
+    """Requests sent."""
+    replies: int
+    """Replies handed out, those of errors included."""
+    errors: int
+    """Replies that were errors."""
+    late: int
+    """Replies dropped: they came after the time-out, or after the first of several servers."""
+    strange: int
+    """Messages dropped that are no replies to this requester."""
+
+
+class Call:
+    """One request on its way."""
+
+    __slots__ = ("_asking", "counter", "replies", "wanted")
+
+    def __init__(self, asking: Asking, counter: int, wanted: int) -> None:
+        self._asking = asking
+        self.counter = counter
+        self.wanted = wanted
+        self.replies: list[tuple[Message, bool]] = []
+
+    @property
+    def reserved_value(self) -> int:
+        """Reserved value of the request."""
+        return correlation(self._asking.publication.session_id, self.counter)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether as many replies are there as were wanted."""
+        return len(self.replies) >= self.wanted
+
+    def __enter__(self) -> Call:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._asking.forget(self)
+
+    def reply(self) -> Message:
+        """Return the first reply.
+
+        :raises RemoteError: it is an error.
+        """
+        message, failed = self.replies[0]
+        if failed:
+            raise remote_error(message)
+        return message
+
+    def all_replies(self) -> list[Message | RemoteError]:
+        """Return every reply, errors as exceptions that are not raised."""
+        return [remote_error(reply) if failed else reply for reply, failed in self.replies]
+
+
+class Sending:
+    """A request on its way into the stream; several threads take turns at the publication."""
+
+    def __init__(
+        self, publication: Publication, turn: threading.Lock, data: Payload, reserved_value: int
+    ) -> None:
+        self._publication = publication
+        self._turn = turn
+        self._data = data
+        self._reserved_value = reserved_value
+        self._position = 0
+
+    def attempt(self) -> bool:
+        """Offer; whether there is no more to wait for."""
+        publication = self._publication
+        with self._turn:
+            publication._want_room()
+            self._position = publication._offer_on(self._data, self._reserved_value)
+        return publication._settled(self._position, True)
+
+    def raise_timeout(self, timeout_s: float | None) -> NoReturn:
+        """Say who holds the stream of requests."""
+        self._publication._raise_timeout(self._position, timeout_s)
+        raise AssertionError("unreachable")
+
+
+class Asking:
+    """The streams of one requester, and the requests that wait for a reply.  Any thread."""
+
+    def __init__(self, client: Client, channel: str, stream_id: int) -> None:
+        check_request_channel(channel)
+        self._client = client
+        self._channel = channel
+        self._stream_id = stream_id
+        self._lock = threading.Lock()
+        self._sending = threading.Lock()    # around each offer: the publication is exclusive
+        self._calls: dict[int, Call] = {}
+        self._counter = 0
+        self._requests = self._replies = self._errors = self._late = self._strange = 0
+        self.publication, self.subscription, self._port = self._open()
+
+    # ---- streams ---------------------------------------------------------------------------------
+
+    def _open(self) -> tuple[Publication, Subscription, int]:
+        """Add the stream of replies, and that of requests with a session that leads to it."""
+        from penstock.config.uri import ChannelError, Media, parse
+
+        try:
+            uri = parse(self._channel)
+        except ChannelError as error:
+            raise ChannelRefused(str(error), code="invalid_channel") from None
+        if uri.media is Media.IPC:
+            requests = self._add_requests(0)
+            try:
+                return requests, self._add_replies("aeron:ipc", requests.session_id), 0
+            except BaseException:
+                requests.close()
+                raise
+        wildcard = "[::]" if uri.endpoint is not None and uri.endpoint.ipv6 else "0.0.0.0"
+        replies = self._add_replies(f"aeron:udp?endpoint={wildcard}:0", self._stream_id)
+        try:
+            port = _port(replies)
+            return self._add_requests(port), replies, port
+        except BaseException:
+            replies.close()
+            raise
+
+    def _add_replies(self, channel: str, stream_id: int) -> Subscription:
+        return self._client.add_subscription(channel, stream_id)
+
+    def _add_requests(self, port: int) -> Publication:
+        """Add the stream of requests; a session that is in use is drawn again."""
+        joint = "|" if "?" in self._channel else "?"
+        for attempt in range(_SESSIONS_TRIED):
+            drawn = secrets.randbits(32)
+            session = drawn & 0xFFFF0000 | port if port else drawn
+            session -= (session >> 31) << 32
+            try:
+                return self._client.add_exclusive_publication(
+                    f"{self._channel}{joint}session-id={session}", self._stream_id
+                )
+            except ChannelRefused as error:
+                if "is in use" not in str(error) or attempt == _SESSIONS_TRIED - 1:
+                    raise
+        raise AssertionError("unreachable")
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether a new daemon gave the replies another port, so that :meth:`move` is due."""
+        subscription = self.subscription
+        return bool(self._port) and not subscription.is_closed and (
+            _port(subscription) != self._port
+        )
+
+    def move(self) -> None:
+        """Continue with a session that leads to the port of the replies.  Asks the daemon."""
+        with self._lock:
+            port = _port(self.subscription)
+            if port == self._port:
+                return
+            old, self.publication = self.publication, self._add_requests(port)
+            self._port = port
+        old.close()
+
+    def close(self) -> None:
+        """End both streams.  Idempotent."""
+        self.publication.close()
+        self.subscription.close()
+
+    # ---- calls -----------------------------------------------------------------------------------
+
+    def sending(self, call: Call, data: Payload) -> Sending:
+        """Return the way of a request into the stream."""
+        return Sending(self.publication, self._sending, data, call.reserved_value)
+
+    def call(self, wanted: int) -> Call:
+        """Begin a request; the caller sends it, and forgets it at the end."""
+        with self._lock:
+            if self.subscription.is_closed:
+                self._client._check()
+                raise ClosedError("the requester is closed")
+            while True:
+                self._counter = self._counter % MAX_COUNTER + 1
+                if self._counter not in self._calls:
+                    break
+            self._requests += 1
+            made = self._calls[self._counter] = Call(self, self._counter, wanted)
+        return made
+
+    def forget(self, call: Call) -> None:
+        """Replies that come from now on are late."""
+        with self._lock:
+            self._calls.pop(call.counter, None)
+
+    def arrived(self, call: Call) -> bool:
+        """Take the replies that are there, for all calls; whether this one is answered."""
+        if call.is_answered:
+            return True
+        with self._lock:
+            for_others = self._take(call)
+        if for_others:
+            core.client_wake(self._client._native())
+        return call.is_answered
+
+    def _take(self, mine: Call) -> bool:
+        """Give each reply to its call; whether another one is answered by that."""
+        subscription, held = self.subscription, Held(self.subscription)
+        session, for_others = self.publication.session_id, False
+        while (message := subscription._next(held)) is not None:
+            asked, counter, failed = correlated(message.reserved_value)
+            call = self._calls.get(counter)
+            if asked != session or not counter:
+                self._strange += 1
+            elif call is None or call.is_answered:
+                self._late += 1
+            else:
+                call.replies.append((message, failed))
+                self._replies += 1
+                self._errors += failed
+                for_others |= call is not mine and call.is_answered
+        subscription._drop_batch()
+        return for_others
+
+    def no_reply(self, call: Call, timeout_s: float | None) -> TimeoutExpired:
+        """Return the exception of a request that was sent and has no reply in time."""
+        servers = len(self.subscription.images)
+        return TimeoutExpired(
+            f"request {call.counter} on {self._channel} stream {self._stream_id} has no reply "
+            f"within {timeout_s:g} s: "
+            + (f"{servers} servers are connected" if servers else "no server has replied so far")
+        )
+
+    def statistics(self) -> RequesterStatistics:
+        """A frozen snapshot."""
+        with self._lock:
+            return RequesterStatistics(
+                requests=self._requests, replies=self._replies, errors=self._errors,
+                late=self._late, strange=self._strange,
+            )
+
+    def __repr__(self) -> str:
+        state = " closed" if self.subscription.is_closed else ""
+        return f"<Requester {self._channel} stream={self._stream_id}{state}>"
+
+
+def _port(subscription: Subscription) -> int:
+    """The UDP port that a subscription listens on."""
+    return int(subscription.local_addresses[0].rpartition(":")[2])

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A batch that waits for room."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from penstock.client._offer import Offer
+
+if TYPE_CHECKING:
+    from penstock.client._batches import Block
+    from penstock.client._publication import Publication
+
+TURNS: Final = 16
+"""Offers in a row while a term turns."""
+
+
+class BatchSender:
+    """A batch on its way into the stream."""
+
+    def __init__(self, publication: Publication, block: Block, wait_connected: bool) -> None:
+        self._publication = publication
+        self._block = block
+        self._wait_connected = wait_connected
+        self._done = 0
+        self.position = publication.position
+        """Position after the last message that was accepted, or the code of a refusal."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every message was accepted."""
+        return self._done == self._block.count
+
+    def attempt(self) -> bool:
+        """Offer what is left; whether there is no more to wait for now."""
+        publication = self._publication
+        publication._want_room()
+        for _ in range(TURNS):
+            accepted, self.position = publication._offer_block(self._block, self._done)
+            self._done += accepted
+            if self.position == Offer.DROPPED:      # all that were left
+                self._done = self._block.count
+            if self.position != Offer.ADMIN_ACTION:
+                break
+        return self.is_done or publication._settled(
+            self.position, self._wait_connected, more=True
+        )

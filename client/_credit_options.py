@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``credits=`` of a subscription."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import attrs
+
+from penstock.client._credits import CreditLeak
+from penstock.config import uri
+from penstock.core.errors import InvalidArgument
+
+
+@attrs.frozen
+class Credits:
+    """Credits of a subscription; ``credits=5`` is short for ``credits=Credits(5)``.
+
+    Each value but ``handles`` and ``leak`` has a parameter of the channel, which it must not
+    contradict.
+    """
+
+    number: int | Literal["auto"]
+    """Messages that may be outstanding (``ps-credits``)."""
+    burst: int | None = attrs.field(default=None, kw_only=True)
+    """The same while nothing is outstanding (``ps-credit-burst``)."""
+    handles: bool = attrs.field(default=False, kw_only=True)
+    """Whether the application releases each credit; else a release of the message does."""
+    leak: CreditLeak = attrs.field(default="keep", kw_only=True)
+    """What becomes of the credit of a handle that is dropped without release: ``keep`` it until the
+    subscription closes, or ``reclaim`` it.  Both are reported."""
+    policy: str | None = attrs.field(default=None, kw_only=True)
+    """Division among publishers (``ps-credit-policy``)."""
+    max_message: int | None = attrs.field(default=None, kw_only=True)
+    """Length of a message that a credit has room for, in bytes (``ps-max-message``)."""
+    required: bool = attrs.field(default=False, kw_only=True)
+    """Whether to refuse publishers that know no credits (``ps-credits-required``)."""
+
+    def __attrs_post_init__(self) -> None:
+        if self.leak not in ("keep", "reclaim"):
+            raise InvalidArgument(f"leak is 'keep' or 'reclaim', not {self.leak!r}")
+
+    def in_channel(self, channel: str) -> str:
+        """Return the channel with these values as parameters.
+
+        :raises InvalidArgument: a value is out of range, or the channel states another.
+        """
+        try:
+            stated = uri.parse(channel).given()
+        except uri.ChannelError:
+            return channel                      # the daemon refuses it, with the reason
+        for key, text in self._parameters():
+            try:
+                uri.PARAMETERS[key].read(key, text)
+            except uri.ChannelError as error:
+                raise InvalidArgument(str(error)) from None
+            if stated.get(key, text) != text:
+                raise InvalidArgument(
+                    f"{key}={text} contradicts {key}={stated[key]} of {channel}: state one of them"
+                )
+            if key not in stated:
+                channel += f"{'|' if '?' in channel else '?'}{key}={text}"
+        return channel
+
+    def _parameters(self) -> list[tuple[str, str]]:
+        values = (
+            ("ps-credits", self.number), ("ps-credit-burst", self.burst),
+            ("ps-max-message", self.max_message), ("ps-credit-policy", self.policy),
+            ("ps-credits-required", "true" if self.required else None),
+        )
+        return [(key, str(value)) for key, value in values if value is not None]
+
+
+#: ``credits=``: a number, ``auto``, or with options.
+CreditsGiven: TypeAlias = int | Literal["auto"] | Credits | None
+
+
+def credits_given(value: CreditsGiven) -> Credits | None:
+    """Return the options of ``credits=``.
+
+    :raises InvalidArgument: it is neither a number, ``auto`` nor Credits.
+    """
+    if value is None or isinstance(value, Credits):
+        return value
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise InvalidArgument(f"credits is a number, 'auto' or Credits(...), not {value!r}")
+    return Credits(value)

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Credits as handles: which messages of a subscription still hold their credit.
+
+A handle belongs to the messages of one delivery. Any thread releases handles, in any order. A
+handle that the garbage collector takes is only recorded, because a finalizer can run anywhere; the
+subscription's next call reports it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import attrs
+
+from penstock.core.errors import CreditReleased, InvalidArgument
+
+if TYPE_CHECKING:
+    from penstock.client._image import Image
+
+#: Fate of the credit of a handle that was never released.
+CreditLeak: TypeAlias = Literal["keep", "reclaim"]
+
+_log: Final = logging.getLogger("penstock.client")
+
+
+@attrs.frozen(kw_only=True)
+class SubscriptionCredits:
+    """Credits of a subscription's images at one moment, in messages."""
+
+    granted: int
+    """Messages that its publishers may have sent since the images joined."""
+    returned: int
+    """Credits that came back."""
+    held: int
+    """Messages that were delivered and hold their credit."""
+    leaked: int
+    """Credits of handles that were never released."""
+
+    @property
+    def outstanding(self) -> int:
+        """Messages that may be in flight, in a log or in the application's hands."""
+        return self.granted - self.returned
+
+
+class CreditHandle:
+    """The credits of a message, or of the messages of a batch.
+
+    A context manager: the end of the block releases it, unless an exception ends the block.
+    """
+
+    __slots__ = ("__weakref__", "_account", "_held", "_lock")
+
+    def __init__(self, account: CreditAccount, held: list[tuple[Image, int]]) -> None:
+        self._account = account
+        self._held = held                   # by image; empty: released
+        self._lock = threading.Lock()
+
+    @property
+    def count(self) -> int:
+        """Credits that are not released yet."""
+        return sum(count for _image, count in self._held)
+
+    def release(self, n: int | None = None) -> None:
+        """Return credits to the publishers.
+
+        :param n: how many of the batch's credits, the oldest first; None: all that are left.
+        :raises CreditReleased: they were released before.
+        :raises InvalidArgument: ``n`` is not positive, or more than are left.
+        """
+        with self._lock:
+            left = self.count
+            wanted = left if n is None else n
+            if left == 0:
+                raise CreditReleased(
+                    f"the credit of {self._account.name} was released before: release each handle "
+                    "once"
+                )
+            if not 0 < wanted <= left:
+                raise InvalidArgument(f"release(n) takes 1 to {left} credits, not {n}")
+            parts = self._take(wanted)
+        self._account.give_back(parts)
+
+    def _take(self, wanted: int) -> list[tuple[Image, int]]:
+        taken = []
+        while wanted:
+            image, count = self._held[0]
+            part = min(count, wanted)
+            taken.append((image, part))
+            wanted -= part
+            if part == count:
+                del self._held[0]
+            else:
+                self._held[0] = (image, count - part)
+        return taken
+
+    def _void(self) -> list[tuple[Image, int]]:
+        """Drop the handle without a release: its messages are about to be delivered again. Return
+        what it still held."""
+        with self._lock:
+            held, self._held = self._held, []
+        return held
+
+    def __enter__(self) -> CreditHandle:
+        return self
+
+    def __exit__(self, kind: object, *_exc: object) -> None:
+        if kind is None and self._held:
+            self.release()
+
+    def __del__(self) -> None:
+        held = getattr(self, "_held", None)
+        if held:
+            self._account.lose(held)
+
+    def __repr__(self) -> str:
+        return f"<CreditHandle {self.count} of {self._account.name}>"
+
+
+class CreditAccount:
+    """The handles of one subscription."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        leak: CreditLeak,
+        give_back: Callable[[Image, int], object],
+        keep: Callable[[Image, int], object],
+    ) -> None:
+        """``name`` names client and stream in reports; ``give_back`` and ``keep`` notify the core
+        of credits that were released, and of credits that were lost."""
+        self.name = name
+        self._leak = leak
+        self._give_back = give_back
+        self._keep = keep
+        self._lost: deque[tuple[Image, int]] = deque()      # appended to by finalizers
+        self._early: dict[int, int] = {}    # released before their messages were rewound, by image
+        self.leaked = 0
+
+    def handle(self, counts: Iterable[tuple[Image, int]]) -> CreditHandle:
+        """Return the handle of messages that are delivered now."""
+        held = []
+        for image, count in counts:
+            early = min(count, self._early.get(id(image), 0)) if self._early else 0
+            if early:
+                self._early[id(image)] -= early
+            if count > early:
+                held.append((image, count - early))
+        return CreditHandle(self, held)
+
+    def give_back(self, parts: Iterable[tuple[Image, int]]) -> None:
+        """Return credits; those of an image that has ended went with it."""
+        for image, count in parts:
+            if not image.is_closed:
+                self._give_back(image, count)
+
+    def lose(self, parts: Iterable[tuple[Image, int]]) -> None:
+        """Record credits whose handle was dropped.  Any thread, also inside a finalizer."""
+        self._lost.extend(parts)
+
+    def rewound(self, handle: CreditHandle, counts: Iterable[tuple[Image, int]]) -> None:
+        """Drop a handle whose messages will be delivered again. The released part of its credits
+        is not held a second time."""
+        left: dict[int, int] = {}
+        for image, count in handle._void():
+            left[id(image)] = left.get(id(image), 0) + count
+        for image, count in counts:
+            early = count - left.get(id(image), 0)
+            if early:
+                self._early[id(image)] = self._early.get(id(image), 0) + early
+
+    def forget(self, image: Image) -> None:
+        """Drop what is known of an image that ended."""
+        self._early.pop(id(image), None)
+
+    def report(self) -> None:
+        """Report the handles that were lost since the last call."""
+        while self._lost:
+            image, count = self._lost.popleft()
+            if image.is_closed:
+                continue
+            self.leaked += count
+            lost = f"{count} credit{'s' if count > 1 else ''}"
+            text = (
+                f"{lost} of {self.name}, session {image.session_id} from {image.source_identity}, "
+                "leaked: the handle was dropped without release(); "
+            )
+            if self._leak == "reclaim":
+                self._give_back(image, count)
+                text += "reclaimed, because credit_leak is 'reclaim'"
+            else:
+                self._keep(image, count)
+                text += (
+                    "the publisher has as much less until the subscription closes: call "
+                    "message.credit.release() after the message was processed"
+                )
+            _log.error(text)
+            warnings.warn(text, ResourceWarning, stacklevel=2)

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which member of a consumer group reads which range (decision 211).
+
+The members run on the daemon's host and share one file, under a lock that the kernel releases when
+its holder dies. A member that has died holds nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from penstock.client._groups import LogRange
+
+#: Session id and initial term id.
+Session: TypeAlias = tuple[int, int]
+
+FOLDER: Final = "members"
+_START_FIELD: Final = 21        # of /proc/PID/stat, from 0
+_FORMAT: Final = 1
+
+
+@attrs.frozen
+class Claim:
+    """A range that a member holds: from ``start`` to ``end``, in bytes of the stream."""
+
+    start: int
+    end: int
+    member: str
+    number: int
+    """Tells claims of one member apart, in time too."""
+
+
+@attrs.define
+class LogShares:
+    """One log: claims, and committed ranges that are not acknowledged yet; ascending."""
+
+    claims: list[Claim] = attrs.Factory(list)
+    done: list[tuple[int, int]] = attrs.Factory(list)
+
+    def taken(self) -> list[tuple[int, int]]:
+        """Return the ranges that are not free, ascending."""
+        return sorted([(claim.start, claim.end) for claim in self.claims] + self.done)
+
+    def free(self, committed: int, end: int) -> tuple[int, int] | None:
+        """Return the first free range of [committed, end)."""
+        start = committed
+        for low, high in self.taken():
+            if low > start:
+                break
+            start = max(start, high)
+        end = min([end, *(low for low, _high in self.taken() if low > start)])
+        return (start, end) if start < end else None
+
+    def acknowledged(self, committed: int) -> int:
+        """Return the position up to which everything is committed; drop what lies below."""
+        position = committed
+        for low, high in sorted(self.done):
+            if low <= position:
+                position = max(position, high)
+        self.done = [(low, high) for low, high in self.done if high > position]
+        return position
+
+
+class Shares:
+    """The file of one group, while its lock is held."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.logs: dict[Session, LogShares] = {}
+        self.next = 1
+        with contextlib.suppress(FileNotFoundError):
+            self._read(json.loads(path.read_bytes()))
+
+    def _read(self, plain: Any) -> None:
+        if plain["format"] != _FORMAT:
+            return
+        self.next = int(plain["next"])
+        for log in plain["logs"]:
+            self.logs[int(log["session"]), int(log["epoch"])] = LogShares(
+                [Claim(*claim) for claim in log["claims"]],
+                [(low, high) for low, high in log["done"]],
+            )
+
+    def write(self) -> None:
+        """Replace the file; a crash leaves the old one."""
+        plain = {
+            "format": _FORMAT,
+            "next": self.next,
+            "logs": [
+                {
+                    "session": session, "epoch": epoch, "done": log.done,
+                    "claims": [attrs.astuple(claim) for claim in log.claims],
+                }
+                for (session, epoch), log in self.logs.items() if log.claims or log.done
+            ],
+        }
+        new = self._path.with_suffix(".new")
+        new.write_bytes(json.dumps(plain).encode())
+        os.replace(new, self._path)
+
+    def log(self, log: LogRange) -> LogShares:
+        """Return the shares of a log."""
+        return self.logs.setdefault((log.session_id, log.initial_term_id), LogShares())
+
+    def release_dead(self) -> None:
+        """Free what members hold that have died."""
+        for log in self.logs.values():
+            log.claims = [claim for claim in log.claims if is_alive(claim.member)]
+
+    def forget(self, known: set[Session]) -> None:
+        """Drop logs that the daemon does not hold any more: all of them is acknowledged."""
+        self.logs = {session: log for session, log in self.logs.items() if session in known}
+
+    def release(self, member: str) -> None:
+        """Free what a member holds."""
+        for log in self.logs.values():
+            log.claims = [claim for claim in log.claims if claim.member != member]
+
+    def take(self, session: Session, start: int, end: int, member: str) -> Claim:
+        """Give a free range to a member."""
+        claim = Claim(start, end, member, self.next)
+        self.next += 1
+        log = self.logs[session]
+        log.claims = sorted([*log.claims, claim], key=lambda each: each.start)
+        return claim
+
+    def commit(self, session: Session, claim: Claim) -> bool:
+        """A member is done with its range.  False: it does not hold the range any more."""
+        log = self.logs.get(session)
+        if log is None or claim not in log.claims:
+            return False
+        log.claims.remove(claim)
+        log.done.append((claim.start, claim.end))
+        return True
+
+
+@contextlib.contextmanager
+def shares(directory: Path, name: str, channel: str, stream_id: int) -> Iterator[Shares]:
+    """Hold the lock of a group and read its file; the caller writes it.
+
+    :raises OSError: the directory of the daemon does not admit this user.
+    """
+    folder = directory / FOLDER
+    folder.mkdir(exist_ok=True)
+    key = hashlib.blake2b(f"{name}\0{channel}\0{stream_id}".encode(), digest_size=12).hexdigest()
+    with (folder / f"{key}.lock").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield Shares(folder / f"{key}.json")
+
+
+# ---- members -------------------------------------------------------------------------------------
+
+
+def member_name(number: int) -> str:
+    """Return the name of a member of this process."""
+    return f"{os.getpid()}/{process_started(os.getpid())}/{process_place()}/{number}"
+
+
+def is_alive(member: str) -> bool:
+    """Whether the process of a member lives.  True if that cannot be seen from here."""
+    pid, started, place, _number = (*member.split("/"), "", "", "", "")[:4]
+    if place != process_place() or not pid.isdigit():
+        return place != process_place()
+    return process_started(int(pid)) == started
+
+
+def process_started(pid: int) -> str:
+    """Return when a process of this host started, in ticks; 0: it has ended."""
+    with contextlib.suppress(OSError, IndexError):
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+        fields = text.rpartition(")")[2].split()
+        return "0" if fields[0] in "ZX" else fields[_START_FIELD - 2]
+    return "0"
+
+
+@functools.cache
+def process_place() -> str:
+    """Return the boot of this host, and the namespace that its process ids belong to."""
+    boot = namespace = ""
+    with contextlib.suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")[:8]
+    with contextlib.suppress(OSError):
+        namespace = re.sub(r"\D", "", str(Path("/proc/self/ns/pid").readlink()))
+    return f"{boot}-{namespace}"

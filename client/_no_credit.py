@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The choices of a publisher without credit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import attrs
+
+from penstock.client._offer import Offer
+from penstock.core.credits import pub_credit_counts
+from penstock.core.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from penstock.client._async_publication import AsyncPublication
+    from penstock.client._publication import Publication
+
+
+@attrs.frozen
+class Route:
+    """Another publication, for messages that find no credit; see :func:`route`."""
+
+    publication: Publication | AsyncPublication
+
+
+def route(publication: Publication | AsyncPublication) -> Route:
+    """Return an ``on_no_credit`` that sends a message by another publication instead."""
+    return Route(publication)
+
+
+#: Action of ``send`` without credit: wait, drop the message, or send it elsewhere.
+OnNoCredit: TypeAlias = Literal["block", "drop"] | Route
+
+
+@attrs.frozen(kw_only=True)
+class PublicationCredits:
+    """Credits of a stream at one moment, in messages since the stream began; all publishers of the
+    stream share them."""
+
+    is_granted: bool
+    """Whether a receiver grants credits. Without one the stream is not limited by credits."""
+    granted: int
+    """Messages that the receivers have granted; 0 without a grant."""
+    spent: int
+    """Messages for which publishers took a credit; 0 without a grant."""
+    dropped: int
+    """Messages that ``send(on_no_credit="drop")`` of this publication dropped."""
+    routed: int
+    """Messages that this publication sent elsewhere."""
+
+    @property
+    def available(self) -> int:
+        """Messages that may be sent now; 0 without a grant."""
+        return max(0, self.granted - self.spent)
+
+
+@attrs.define
+class Diverted:
+    """Messages of one publication that found no credit."""
+
+    dropped: int = 0
+    routed: int = 0
+    ever_granted: bool = False
+
+
+def credits_of(publication: Publication) -> PublicationCredits:
+    """Return the present credits of a publication."""
+    counts = pub_credit_counts(publication._open())
+    diverted = publication._diverted
+    diverted.ever_granted = diverted.ever_granted or counts is not None
+    granted, spent = counts or (0, 0)
+    return PublicationCredits(
+        is_granted=counts is not None, granted=granted, spent=spent, dropped=diverted.dropped,
+        routed=diverted.routed,
+    )
+
+
+def checked(on_no_credit: Any) -> OnNoCredit:
+    """:raises InvalidArgument: the value is no OnNoCredit."""
+    if on_no_credit not in ("block", "drop") and not isinstance(on_no_credit, Route):
+        raise InvalidArgument(
+            f"on_no_credit is 'block', 'drop' or route(publication), not {on_no_credit!r}"
+        )
+    value: OnNoCredit = on_no_credit
+    return value
+
+
+def is_diverted(position: int, on_no_credit: OnNoCredit) -> bool:
+    """Return whether a message that found no credit is not waited with."""
+    return position == Offer.NO_CREDIT and on_no_credit != "block"
+
+
+def other_of(publication: Publication, on_no_credit: OnNoCredit) -> Any:
+    """Count a diverted message; return the publication that takes it, None: it is dropped."""
+    publication._diverted.ever_granted = True
+    if not isinstance(on_no_credit, Route):
+        publication._diverted.dropped += 1
+        return None
+    publication._diverted.routed += 1
+    return on_no_credit.publication
+
+
+def why_not_connected(publication: Publication) -> str:
+    """Return the reason for NOT_CONNECTED that concerns credits, as a clause."""
+    if publication._diverted.ever_granted:
+        return ": the receivers that granted it credits have left"
+    return ""

@@ -1,0 +1,489 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A relay: publishes the messages of one stream on another, and releases them there first.
+
+A message counts as relayed when the target's log has it. Only then the source gets its memory back,
+so a slow target slows the source down. The target is an exclusive publication for each session of
+the source. Its n-th message is the n-th message of that session. A process that continues a killed
+one counts the target's messages (:mod:`._relay_state`), and so knows the next one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import attrs
+
+from penstock.client._batch_sender import TURNS
+from penstock.client._client import Client
+from penstock.client._defaults import DEFAULT_REATTACH_S, DEFAULT_TIMEOUT_S
+from penstock.client._directory import daemon_directory, no_daemon
+from penstock.client._offer import TRANSIENT, Offer
+from penstock.client._relay_state import Cell, RelayFiles
+from penstock.client._zmq_port import Returning, ZmqPort
+from penstock.config.protocol import control
+from penstock.config.settings.relays import NAME
+from penstock.config.uri import parse
+from penstock.core import client as core
+from penstock.core.errors import (
+    DaemonNotRunning,
+    InvalidArgument,
+    MessageTooLong,
+    PenstockError,
+    PublicationFailed,
+)
+from penstock.core.relay import img_relay_to, pub_take_over
+
+if TYPE_CHECKING:
+    from penstock.client._image import Image
+    from penstock.client._message import Header
+    from penstock.client._publication import Publication
+    from penstock.client._restart import Gap
+    from penstock.client._subscription import Subscription
+
+_LOG = logging.getLogger("penstock.relay")
+_LIMIT: Final = 256                     # messages of one leg before the next has its turn
+_SLICE_S: Final = 0.25                  # longest wait between two looks at the stop condition
+_NAME: Final = re.compile(NAME)
+_WAITS: Final = (*TRANSIENT, Offer.NOT_CONNECTED, Offer.DAEMON_AWAY)
+DEFAULT_LINGER_S: Final = 60.0
+
+
+class _Refused(Exception):
+    """The target does not accept a message now; the source delivers it again."""
+
+
+@attrs.frozen(kw_only=True)
+class RelayStatistics:
+    """Figures of a relay since its process started."""
+
+    messages: int
+    """Accepted by targets."""
+    bytes: int
+    """Of their payload."""
+    gaps: int
+    """Places at which messages of the source are missing in the target."""
+    sessions: int
+    """Sessions of the source that are relayed now."""
+    waiting: int
+    """Of these, sessions whose target accepts nothing at the moment."""
+
+
+class _Leg:
+    """One session of the source, and its publication."""
+
+    def __init__(self, image: Image, publication: Publication, cell: Cell) -> None:
+        self.image = image
+        self.publication = publication
+        self.cell = cell
+        self.ordinal = 0
+        self.target = publication.position
+        self.skip = 0                   # messages that the target has already
+        self.skip_to = 0                # source position below which it has all messages
+        self.waits = False
+        img_relay_to(image._open(), publication._ready.publication_slot)
+        self.messages = 0
+        self.bytes = 0
+
+    def begin(self) -> None:
+        self.cell.write(self.image.position, self.target, 0, 0)
+
+    def go_on(self) -> None:
+        """Continue where an ended process stopped."""
+        point = self.cell.read()
+        found = pub_take_over(self.publication._open(), point.target, point.ordinal)
+        self.target = self.publication.position
+        self.ordinal = point.ordinal + found
+        self.skip, self.skip_to = point.skip + found, point.source
+        self.cell.write(point.source, self.target, self.ordinal, self.skip)
+
+    def step(self) -> bool:
+        """Relay some messages. Returns whether there were any."""
+        before = self.messages
+        if self.waits:
+            self.publication._want_room()
+        self.waits = False
+        try:
+            handled = self.image.poll(self._take, _LIMIT)
+        except _Refused:
+            self.waits = True
+            return self.messages != before
+        return handled > 0
+
+    def _take(self, message: memoryview, header: Header) -> None:
+        position = header.position
+        if position <= self.skip_to:
+            return
+        if self.skip:
+            self.skip -= 1
+        else:
+            self.cell.intend(position)
+            self._offer(message, header.reserved_value)
+        # Before the source can release the message: it is released when the poll ends.
+        self.cell.write(position, self.target, self.ordinal, self.skip)
+
+    def _offer(self, message: memoryview, reserved_value: int) -> None:
+        for _ in range(TURNS):
+            position = self.publication.offer(message, reserved_value=reserved_value)
+            if position != Offer.ADMIN_ACTION:
+                break
+        if position <= 0:
+            raise self._refusal(position)
+        self.target = position
+        self.ordinal += 1
+        self.messages += 1
+        self.bytes += len(message)
+
+    def _refusal(self, code: int) -> Exception:
+        if code in _WAITS:
+            return _Refused()
+        publication = self.publication
+        return PublicationFailed(
+            f"the relay's target, stream {publication.stream_id} on {publication.channel}, accepts "
+            f"no more: {Offer(code).name}", code=code,
+        )
+
+
+class Relay:
+    """Relays a stream; made by :func:`penstock.relay`.  For one thread at a time.
+
+    A context manager. Leaving it in order ends the target's sessions. After an exception, and after
+    :meth:`hand_over`, they linger for the next process.
+    """
+
+    def __init__(
+        self, source: str, source_stream: int, target: str, target_stream: int, *, name: str,
+        directory: Path, linger_s: float, timeout_s: float, reattach_timeout_s: float,
+    ) -> None:
+        self._source, self._source_stream = source, source_stream
+        self._target, self._target_stream = target, target_stream
+        self._name = name
+        self._linger_ns = round(linger_s * 1e9)
+        self._arrived: deque[Image] = deque()
+        self._ended: deque[int] = deque()
+        self._legs: dict[int, _Leg] = {}
+        self._gaps = 0
+        self._done = [0, 0]             # messages and bytes of legs that have ended
+        self._files = RelayFiles(directory, name)
+        self._closed = False
+        try:
+            port = self._connect(directory, timeout_s, reattach_timeout_s)
+            self._client = Client(port, timeout_s=max(timeout_s, DEFAULT_TIMEOUT_S))
+            self._subscription = self._subscribe(port)
+        except BaseException:
+            self._files.close(remove=False)
+            raise
+
+    # ---- start -----------------------------------------------------------------------------------
+
+    def _connect(self, directory: Path, timeout_s: float, reattach_s: float) -> ZmqPort:
+        known = self._files.plain["client"]
+        returning = None
+        if known:
+            ids = [known["subscription"]["registration_id"], *self._publications()]
+            returning = Returning(
+                client_id=known["client_id"], token=bytes.fromhex(known["token"]),
+                registrations=frozenset(ids),
+            )
+        return ZmqPort(
+            directory, name=f"relay {self._name}", library_version=core.library_version(),
+            timeout_s=timeout_s, reattach_timeout_s=reattach_s, linger_ns=self._linger_ns,
+            returning=returning,
+        )
+
+    def _publications(self) -> dict[int, dict[str, Any]]:
+        """By registration id, as the last process had them."""
+        legs = self._files.plain["legs"].values()
+        return {leg["publication"]["registration_id"]: leg["publication"] for leg in legs}
+
+    def _subscribe(self, port: ZmqPort) -> Subscription:
+        client, plain = self._client, self._files.plain
+        known = plain["client"]
+        kept = port.resumed or frozenset()
+        request = control.AddSubscription(channel=self._source, stream_id=self._source_stream)
+        if known and known["subscription"]["registration_id"] in kept:
+            ready = control.SubscriptionReady(**known["subscription"])
+        else:
+            kept = frozenset()
+            ready = port.add_subscription(request, client._timeout_s)
+        self._forget(kept)
+        plain["client"] = {
+            "client_id": client.client_id, "token": port.token.hex(),
+            "subscription": attrs.asdict(ready),
+        }
+        self._files.write()
+        return client._keep(
+            ready.registration_id, request,
+            lambda: client._classes.subscription(
+                client, self._source, ready, on_available=self._arrived.append,
+                on_unavailable=lambda image: self._ended.append(image.correlation_id),
+                on_gap=self._on_gap,
+            ),
+            control.RemoveSubscription(registration_id=ready.registration_id),
+        )
+
+    def _forget(self, kept: frozenset[int]) -> None:
+        """Forget sessions of the last process that have ended. The messages that their targets
+        accepted cannot be counted any more, so none that may be among them is offered again."""
+        plain = self._files.plain
+        seen = plain.setdefault("seen", {})
+        for image, leg in list(plain["legs"].items()):
+            if leg["publication"]["registration_id"] in kept:
+                continue
+            del plain["legs"][image]
+            epoch = f"{leg['session_id']}/{leg['initial_term_id']}"
+            seen[epoch] = self._files.cell(leg["cell"]).intent
+            self._gaps += 1
+            _LOG.warning(
+                "relay %s: the last process did not return within %g s: messages of session %d may "
+                "be missing in stream %d on %s", self._name, self._linger_ns / 1e9,
+                leg["session_id"], self._target_stream, self._target,
+            )
+
+    # ---- facts -----------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def client(self) -> Client:
+        """The relay's client."""
+        return self._client
+
+    @property
+    def publications(self) -> tuple[Publication, ...]:
+        """The publications of the target, one for each session of the source."""
+        return tuple(leg.publication for leg in self._legs.values())
+
+    def statistics(self) -> RelayStatistics:
+        legs = list(self._legs.values())
+        return RelayStatistics(
+            messages=self._done[0] + sum(leg.messages for leg in legs),
+            bytes=self._done[1] + sum(leg.bytes for leg in legs),
+            gaps=self._gaps, sessions=len(legs), waiting=sum(leg.waits for leg in legs),
+        )
+
+    # ---- work ------------------------------------------------------------------------------------
+
+    def run(self, until: Callable[[], bool] | None = None) -> None:
+        """Relay until ``until()`` is true, asked at least every 250 ms; None: without end.
+
+        :raises PublicationFailed: a target can carry no more.
+        :raises MessageTooLong: a message of the source does not fit into the target.
+        :raises DaemonGone: the daemon died, and no new one took over its streams.
+        """
+        while until is None or not until():
+            if not self.step():
+                self._client._parking().until(self.step, _SLICE_S)
+
+    def step(self) -> bool:
+        """Relay what is there; never waits. Returns whether there was anything."""
+        moved = self._follow()
+        for leg in list(self._legs.values()):
+            if not leg.image.is_closed:
+                moved |= self._step(leg)
+        return moved
+
+    def _step(self, leg: _Leg) -> bool:
+        try:
+            return leg.step()
+        except MessageTooLong as error:
+            raise MessageTooLong(
+                f"relay {self._name} cannot continue: {error}; the target needs term-length of "
+                f"{leg.image.term_length} bytes, as the source has"
+            ) from None
+
+    def _follow(self) -> bool:
+        """Apply what has happened to the sessions of the source."""
+        self._subscription._refresh()
+        changed = bool(self._arrived or self._ended)
+        while self._arrived:
+            self._begin(self._arrived.popleft())
+        while self._ended:
+            self._end(self._ended.popleft())
+        return changed
+
+    def _begin(self, image: Image) -> None:
+        if image.is_closed:
+            return
+        known = self._files.plain["legs"].get(str(image.correlation_id))
+        if known is not None:
+            leg = self._reopen(image, known)
+            leg.go_on()
+        else:
+            cell = self._files.free_cell()
+            if cell is None:
+                _LOG.error("relay %s: too many sessions: session %d of %s is not relayed",
+                           self._name, image.session_id, image.source_identity)
+                return
+            leg = self._open(image, cell)
+        self._legs[image.correlation_id] = leg
+        _LOG.info(
+            "relay %s: session %d from %s continues as session %d of stream %d on %s",
+            self._name, image.session_id, image.source_identity, leg.publication.session_id,
+            self._target_stream, self._target,
+        )
+
+    def _open(self, image: Image, cell: Cell) -> _Leg:
+        publication = self._client.add_exclusive_publication(
+            self._target, self._target_stream, on_session_lost=self._on_session_lost
+        )
+        leg = _Leg(image, publication, cell)
+        epoch = f"{image.session_id}/{image.initial_term_id}"
+        leg.skip_to = self._files.plain.get("seen", {}).pop(epoch, 0)
+        leg.begin()
+        self._files.plain["legs"][str(image.correlation_id)] = {
+            "cell": cell.index, "session_id": image.session_id,
+            "initial_term_id": image.initial_term_id,
+            "publication": attrs.asdict(publication._ready),
+        }
+        self._files.write()
+        return leg
+
+    def _reopen(self, image: Image, known: dict[str, Any]) -> _Leg:
+        client = self._client
+        ready = control.PublicationReady(**known["publication"])
+        request = control.AddPublication(
+            channel=self._target, stream_id=self._target_stream, exclusive=True
+        )
+        publication = client._keep(
+            ready.registration_id, request,
+            lambda: client._classes.publication(
+                client, self._target, ready, on_session_lost=self._on_session_lost
+            ),
+            control.RemovePublication(registration_id=ready.registration_id),
+        )
+        return _Leg(image, publication, self._files.cell(known["cell"]))
+
+    def _end(self, image_id: int) -> None:
+        """A session of the source has ended, and all of it is relayed."""
+        leg = self._legs.pop(image_id, None)
+        self._files.plain["legs"].pop(str(image_id), None)
+        self._files.write()
+        if leg is not None:
+            self._done[0] += leg.messages
+            self._done[1] += leg.bytes
+            leg.publication.close()
+
+    def _on_gap(self, gap: Gap) -> None:
+        self._gaps += 1
+        _LOG.warning(
+            "relay %s: session %d of the source has a gap from %d to %s: %s messages are missing",
+            self._name, gap.session_id, gap.from_position, gap.to_position,
+            "some" if gap.messages is None else gap.messages,
+        )
+
+    def _on_session_lost(self, lost: object) -> None:
+        _LOG.error("relay %s: the daemon could not continue a session: the relay ends", self._name)
+        self._client._port.close()
+
+    # ---- end -------------------------------------------------------------------------------------
+
+    def hand_over(self) -> None:
+        """End this process's part: the next process with the same name continues. Idempotent.
+
+        Source and target linger for that long; then the target ends, and the source continues
+        without a relay.
+        """
+        if not self._closed:
+            self._closed = True
+            self._client.close()
+            self._files.close(remove=False)
+
+    def close(self) -> None:
+        """End the relay: the target's sessions end after what they accepted was sent. Idempotent.
+
+        Messages of the source that are not relayed yet are not relayed any more.
+        """
+        if not self._closed:
+            self._closed = True
+            try:
+                self._subscription.close()
+                for publication in self.publications:
+                    publication.close()
+            except PenstockError as error:
+                _LOG.warning("relay %s: %s", self._name, error)
+            self._client.close()
+            self._files.close(remove=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None or kind is KeyboardInterrupt or not self._legs:
+            self.close()
+        else:
+            self.hand_over()
+
+
+def default_name(source: str, source_stream: int, target: str, target_stream: int) -> str:
+    """Return the name of a relay that was given none: the same for the same streams."""
+    text = f"{source}\0{source_stream}\0{target}\0{target_stream}"
+    return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+
+
+def relay(
+    source: str, source_stream: int, target: str, target_stream: int | None = None, *,
+    name: str = "", directory: str | None = None, linger_s: float = DEFAULT_LINGER_S,
+    timeout_s: float = DEFAULT_TIMEOUT_S, reattach_timeout_s: float = DEFAULT_REATTACH_S,
+) -> Relay:
+    """Make a relay from one stream to another; :meth:`Relay.run` relays.
+
+    Boundaries of messages and reserved values stay. A message is released at the source after the
+    target's log has it, so a slow target slows the source down.
+
+    :param source: channel to read; with ``ps-sub-policy`` the relay may miss messages.
+    :param target: channel to publish on; each session of the source has a session there.
+    :param target_stream: default: ``source_stream``.
+    :param name: of the relay, 1 to 64 letters, digits, dots, dashes and underscores. One process at
+        a time has a name; the next one with the same name continues where it stopped. Default: made
+        of channels and streams.
+    :param directory: of the daemon; default as for :func:`penstock.connect`.
+    :param linger_s: how long source and target wait for the next process after this one has died.
+    :param timeout_s: bounds the start and each exchange with the daemon, in seconds.
+    :param reattach_timeout_s: how long to wait for a new daemon, in seconds.
+    :raises InvalidArgument: an argument is out of range, or the target's policy drops messages.
+    :raises ConfigurationError: another process runs the relay of this name.
+    :raises DaemonNotRunning: no daemon came in the directory within ``timeout_s``.
+    :raises ChannelRefused: with the daemon's reason and a ``code``.
+    """
+    number = source_stream if target_stream is None else target_stream
+    name = name or default_name(source, source_stream, target, number)
+    if not _NAME.fullmatch(name):
+        raise InvalidArgument(
+            f"a relay's name has 1 to 64 letters, digits, dots, dashes and underscores: {name!r}"
+        )
+    if not 0 < linger_s <= 86400:
+        raise InvalidArgument(f"linger_s is above 0 and at most 86400, not {linger_s}")
+    policy = parse(target).ps_policy
+    if policy is not None and policy.startswith("drop"):
+        raise InvalidArgument(
+            f"ps-policy={policy}: the target of a relay must not drop; use block, and state the "
+            "policy at the source"
+        )
+    found = daemon_directory(directory)
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            return Relay(
+                source, source_stream, target, number, name=name, directory=found,
+                linger_s=linger_s, timeout_s=max(deadline - time.monotonic(), 0.02),
+                reattach_timeout_s=reattach_timeout_s,
+            )
+        except (DaemonNotRunning, FileNotFoundError) as error:
+            if time.monotonic() >= deadline:
+                if isinstance(error, DaemonNotRunning):
+                    raise
+                raise DaemonNotRunning(no_daemon(found, waited_s=timeout_s)) from None
+            time.sleep(0.02)

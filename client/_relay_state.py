@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files in which a relay notes how far it is, so that its next process continues there.
+
+``DIR/relays/NAME.json`` has the client and its registrations; each change replaces the file.
+``DIR/relays/NAME.cells`` is mapped: a cell for each stream that is relayed. A killed process leaves
+each cell as it was after some store, in the order of the stores. Its lock belongs to the living
+process. Both are in shared memory as the logs are, so they go when the logs do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import mmap
+import os
+import secrets
+import struct
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from penstock.core.errors import ConfigurationError
+
+FOLDER: Final = "relays"
+CELLS: Final = 256
+"""Most streams that one relay has at a time."""
+_FORMAT: Final = 1
+_CELL_BYTES: Final = 128
+_NUMBER: Final = struct.Struct("=q")
+_POINT: Final = struct.Struct("=qqqq")
+_POINTS_AT: Final = 16
+_CREATE: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+
+
+@attrs.frozen
+class Point:
+    """A place that source and target have in common."""
+
+    source: int
+    """Position in the source: the next message there ..."""
+    target: int
+    """... is the first one behind this position of the target, ..."""
+    ordinal: int
+    """which has so many messages before, ..."""
+    skip: int
+    """after so many messages of the source that the target has before this place."""
+
+
+class Cell:
+    """One stream's place; the relay's thread writes it."""
+
+    def __init__(self, memory: mmap.mmap, index: int) -> None:
+        self._memory = memory
+        self._at = index * _CELL_BYTES
+        self.index = index
+
+    def clear(self) -> None:
+        """Begin with a new stream."""
+        self._memory[self._at : self._at + _CELL_BYTES] = bytes(_CELL_BYTES)
+
+    @property
+    def intent(self) -> int:
+        """Source position up to which messages may have been offered to the target."""
+        return int(_NUMBER.unpack_from(self._memory, self._at + 8)[0])
+
+    def intend(self, position: int) -> None:
+        _NUMBER.pack_into(self._memory, self._at + 8, position)
+
+    def read(self) -> Point:
+        which = _NUMBER.unpack_from(self._memory, self._at)[0] & 1
+        at = self._at + _POINTS_AT + which * _POINT.size
+        return Point(*_POINT.unpack_from(self._memory, at))
+
+    def write(self, source: int, target: int, ordinal: int, skip: int) -> None:
+        """Note a place; a process that is killed meanwhile leaves the place before."""
+        which = 1 - (_NUMBER.unpack_from(self._memory, self._at)[0] & 1)
+        at = self._at + _POINTS_AT + which * _POINT.size
+        _POINT.pack_into(self._memory, at, source, target, ordinal, skip)
+        _NUMBER.pack_into(self._memory, self._at, which)
+
+
+class RelayFiles:
+    """Both files of a relay, locked."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        """
+        :raises ConfigurationError: another process has the relay.
+        :raises OSError: the directory of the daemon does not admit this user.
+        """
+        folder = directory / FOLDER
+        folder.mkdir(exist_ok=True)
+        self._path = folder / f"{name}.json"
+        fd = os.open(folder / f"{name}.cells", _CREATE, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(fd, CELLS * _CELL_BYTES)
+            self._memory = mmap.mmap(fd, CELLS * _CELL_BYTES)
+        except BlockingIOError:
+            os.close(fd)
+            raise ConfigurationError(
+                f"another process runs the relay {name!r} in {directory}: end it, or give this "
+                "one another name"
+            ) from None
+        except BaseException:
+            os.close(fd)
+            raise
+        self._fd = fd
+        self.plain: dict[str, Any] = self._read()
+
+    def _read(self) -> dict[str, Any]:
+        """What the last process noted; that of a new relay if there is none, or it is damaged."""
+        with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+            plain = json.loads(self._path.read_bytes())
+            if plain["format"] == _FORMAT and isinstance(plain["legs"], dict):
+                return dict(plain)
+        return {"format": _FORMAT, "relay_id": secrets.randbits(63) | 1, "client": {}, "legs": {}}
+
+    def write(self) -> None:
+        """Replace the file of registrations; a crash leaves the old one."""
+        new = self._path.with_suffix(".new")
+        with contextlib.suppress(FileNotFoundError):
+            new.unlink()
+        fd = os.open(new, _CREATE | os.O_EXCL, 0o600)       # it has the client's token
+        with os.fdopen(fd, "wb") as file:
+            file.write(json.dumps(self.plain).encode())
+        os.replace(new, self._path)
+
+    def cell(self, index: int) -> Cell:
+        return Cell(self._memory, index)
+
+    def free_cell(self) -> Cell | None:
+        """Return a cell that no leg uses, None if there is none."""
+        used = {leg["cell"] for leg in self.plain["legs"].values()}
+        free = next((index for index in range(CELLS) if index not in used), None)
+        if free is None:
+            return None
+        cell = self.cell(free)
+        cell.clear()
+        return cell
+
+    def close(self, *, remove: bool) -> None:
+        """Release the lock; ``remove``: the relay has ended, no process will continue it."""
+        if remove:
+            for path in (self._path, self._path.with_suffix(".cells")):
+                with contextlib.suppress(FileNotFoundError):
+                    path.unlink()
+        self._memory.close()
+        os.close(self._fd)

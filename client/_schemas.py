@@ -1,0 +1,390 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Schemas of typed streams (``docs/typed-streams.md``): how one value becomes one message, and many
+messages a table.  NumPy, Arrow and cattrs load only for a schema that needs them."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import sys
+import types
+import typing
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
+
+import attrs
+import msgpack
+
+from penstock.core.errors import InvalidArgument
+from penstock.errors import SchemaMismatch
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+    from penstock.client._publication import Publication
+    from penstock.client._subscription import Subscription
+    from penstock.client._typed import TypedPublication, TypedSubscription
+
+    #: The values of ``schema=``, apart from a dataclass or an attrs class.
+    AnySchema: TypeAlias = np.dtype[Any] | pa.Schema | Literal["msgpack"]
+
+_T = TypeVar("_T")
+#: The errors that msgpack raises for bytes from elsewhere.
+_UNREADABLE: Final = (ValueError, TypeError, OverflowError, msgpack.UnpackException)
+_WRONG: Final = (
+    "schema= takes a dataclass, an attrs class, a NumPy dtype, an Arrow schema or 'msgpack', not "
+)
+
+
+class Codec(ABC):
+    """One schema.  Any thread."""
+
+    #: Name for errors.
+    name: str
+
+    @abstractmethod
+    def encode(self, value: Any) -> Any:
+        """Return the message of one value, as ``offer`` takes it.
+
+        :raises InvalidArgument: the value does not fit the schema.
+        """
+
+    @abstractmethod
+    def decode(self, message: Any) -> Any:
+        """Return the value of one message: bytes, or a view that the value does not keep.
+
+        :raises SchemaMismatch: the message does not fit the schema.
+        """
+
+    def encode_batch(self, values: Any, longest: int) -> Any:
+        """Return the messages of many values, as ``offer_batch`` takes them.
+
+        :param longest: bytes of the longest message that the stream takes.
+        """
+        if is_table(values):
+            values = self.rows_of(as_table(values))
+        return [self.encode(value) for value in values]
+
+    @abstractmethod
+    def rows_of(self, table: pa.Table) -> Iterable[Any]:
+        """Return the values of an Arrow table."""
+
+    @abstractmethod
+    def to_arrow(self, payloads: Sequence[Any]) -> pa.Table:
+        """Return messages as an Arrow table, a row a record."""
+
+    def to_numpy(self, payloads: Sequence[Any]) -> Any:
+        """Return messages as a structured NumPy array, a record each."""
+        import numpy
+
+        table = self.to_arrow(payloads)
+        columns = [table.column(name).to_numpy() for name in table.column_names]
+        dtype = [(name, column.dtype) for name, column in
+                 zip(table.column_names, columns, strict=True)]
+        made = numpy.empty(table.num_rows, dtype)
+        for name, column in zip(table.column_names, columns, strict=True):
+            made[name] = column
+        return made
+
+    def publication(self, raw: Publication) -> TypedPublication[Any]:
+        """Return a publication of values upon one of bytes."""
+        from penstock.client._typed import TypedPublication
+
+        return TypedPublication(raw, self)
+
+    def subscription(self, raw: Subscription) -> TypedSubscription[Any]:
+        """Return a subscription of values upon one of bytes."""
+        from penstock.client._typed import TypedSubscription
+
+        return TypedSubscription(raw, self)
+
+    def mismatch(self, message: Any, why: str) -> SchemaMismatch:
+        """Return the error of a message that does not fit."""
+        return SchemaMismatch(
+            f"a message of {memoryview(message).nbytes} bytes is no {self.name}: {why}; "
+            "publisher and subscriber need the same schema"
+        )
+
+
+def codec_of(schema: Any) -> Codec:
+    """Return the codec of what a user gave as ``schema=``.
+
+    :raises InvalidArgument: it is none of the kinds.
+    """
+    if isinstance(schema, str):
+        if schema == "msgpack":
+            return MsgpackCodec()
+    elif _is_class(schema):
+        return ClassCodec(schema)
+    elif "pyarrow" in sys.modules and isinstance(schema, sys.modules["pyarrow"].Schema):
+        from penstock.client._schema_tables import ArrowCodec
+
+        return ArrowCodec(schema)
+    elif "numpy" in sys.modules:
+        from penstock.client._schema_tables import NumpyCodec
+
+        try:
+            return NumpyCodec(sys.modules["numpy"].dtype(schema))
+        except TypeError:
+            pass
+    raise InvalidArgument(f"{_WRONG}{schema!r}")
+
+
+class MsgpackCodec(Codec):
+    """Any value that msgpack has: numbers, text, bytes, lists, dicts, None, aware datetimes."""
+
+    name = "msgpack value"
+
+    def encode(self, value: Any) -> bytes:
+        try:
+            packed: bytes = msgpack.packb(value, datetime=True)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidArgument(f"msgpack cannot hold {value!r}: {error}") from None
+        return packed
+
+    def decode(self, message: Any) -> Any:
+        try:
+            return msgpack.unpackb(message, timestamp=3, strict_map_key=False)
+        except _UNREADABLE as error:
+            raise self.mismatch(message, str(error) or type(error).__name__) from None
+
+    def rows_of(self, table: pa.Table) -> Iterable[Any]:
+        rows: list[Any] = table.to_pylist()
+        return rows
+
+    def to_arrow(self, payloads: Sequence[Any]) -> pa.Table:
+        import pyarrow as pa
+
+        values = [self.decode(payload) for payload in payloads]
+        columns: dict[Any, list[Any]] = {"value": values}
+        if all(isinstance(value, dict) for value in values):
+            names = list(dict.fromkeys(name for value in values for name in value))
+            columns = {name: [value.get(name) for value in values] for name in names}
+        try:
+            return pa.table(columns)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise SchemaMismatch(f"the messages do not make a table: {error}") from None
+
+
+class ClassCodec(Codec):
+    """A dataclass or an attrs class; its fields are hints of the usual kinds, also nested."""
+
+    def __init__(self, schema: type) -> None:
+        from cattrs.preconf.msgpack import make_converter
+
+        self.name = schema.__name__
+        self._schema = schema
+        self._hints = hints_of(schema)
+        converter = make_converter()
+        converter.register_unstructure_hook(datetime.datetime, _checked_time)
+        for kind, accepted in _PLAIN.items():
+            converter.register_structure_hook(kind, _exactly(kind, accepted))
+        converter.register_structure_hook_factory(
+            _is_class, lambda kind: _from_fields(converter, kind)
+        )
+        converter.register_unstructure_hook_factory(
+            _is_class, lambda kind: _to_fields(converter, kind)
+        )
+        try:
+            self._to_plain: Callable[[Any], Any] = converter.get_unstructure_hook(schema)
+            self._to_value: Callable[[Any, Any], Any] = converter.get_structure_hook(schema)
+        except Exception as error:
+            raise InvalidArgument(f"{self.name} cannot be a schema: {error}") from None
+
+    def encode(self, value: Any) -> bytes:
+        if type(value) is not self._schema:
+            raise InvalidArgument(
+                f"this stream carries {self.name}, not {type(value).__name__}: {value!r}"
+            )
+        try:
+            packed: bytes = msgpack.packb(self._to_plain(value), datetime=True)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidArgument(f"{value!r} cannot be sent: {error}") from None
+        return packed
+
+    def _fields(self, message: Any) -> Any:
+        try:
+            fields = msgpack.unpackb(message, timestamp=3)
+        except _UNREADABLE as error:
+            raise self.mismatch(message, str(error) or type(error).__name__) from None
+        if not isinstance(fields, list) or len(fields) != len(self._hints):
+            found = f"{len(fields)} fields" if isinstance(fields, list) else repr(fields)[:40]
+            raise self.mismatch(message, f"it has {found}, not {len(self._hints)} fields")
+        return fields
+
+    def decode(self, message: Any) -> Any:
+        fields = self._fields(message)
+        try:
+            return self._to_value(fields, self._schema)
+        except Exception as error:
+            raise self.mismatch(message, _why(error)) from None
+
+    def rows_of(self, table: pa.Table) -> Iterable[Any]:
+        if missing := [name for name in self._hints if name not in table.column_names]:
+            raise InvalidArgument(f"the table lacks columns of {self.name}: {', '.join(missing)}")
+        columns = [table.column(name).to_pylist() for name in self._hints]
+        for row in zip(*columns, strict=True):
+            yield self._schema(*row)
+
+    def to_arrow(self, payloads: Sequence[Any]) -> pa.Table:
+        import pyarrow as pa
+
+        rows = [self._fields(payload) for payload in payloads]
+        columns = zip(*rows, strict=True) if rows else ((),) * len(self._hints)
+        arrays = {}
+        for (name, hint), column in zip(self._hints.items(), columns, strict=True):
+            try:
+                arrays[name] = pa.array(_as_dicts(hint, column), arrow_type(hint))
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                raise SchemaMismatch(f"column {name} of {self.name}: {error}") from None
+        return pa.table(arrays)
+
+
+_PLAIN: Final[dict[Any, tuple[type, ...]]] = {
+    bool: (bool,), int: (int,), float: (float, int), str: (str,), bytes: (bytes,),
+    datetime.datetime: (datetime.datetime,),
+}
+
+
+def _exactly(kind: Any, accepted: tuple[type, ...]) -> Callable[[Any, Any], Any]:
+    """Structure a plain value without converting another kind into it."""
+
+    def structure(value: Any, _kind: Any) -> Any:
+        if type(value) not in accepted:
+            raise TypeError(f"{value!r:.40} is no {kind.__name__}")
+        return kind(value) if kind is float else value
+
+    return structure
+
+
+def _is_class(kind: Any) -> bool:
+    return isinstance(kind, type) and (dataclasses.is_dataclass(kind) or attrs.has(kind))
+
+
+def _to_fields(converter: Any, kind: Any) -> Callable[[Any], Any]:
+    """Unstructure a class as the array of its fields; hooks as in :func:`_from_fields`."""
+    hooks: list[tuple[str, Any]] = []
+
+    def unstructure(value: Any) -> Any:
+        if not hooks:
+            hooks.extend(
+                (name, converter.get_unstructure_hook(hint))
+                for name, hint in hints_of(kind).items()
+            )
+        return [hook(getattr(value, name)) for name, hook in hooks]
+
+    return unstructure
+
+
+def _from_fields(converter: Any, kind: Any) -> Callable[[Any, Any], Any]:
+    """Structure a class from the array of its fields.  Hooks are looked up on first use, so that a
+    class may refer to itself."""
+    hooks: list[tuple[str, Any, Any]] = []
+    listed = attrs.fields(kind) if attrs.has(kind) else dataclasses.fields(kind)
+    positional = not any(field.kw_only for field in listed)
+
+    def structure(fields: Any, _kind: Any) -> Any:
+        if not hooks:
+            hooks.extend(
+                (name, hint, converter.get_structure_hook(hint))
+                for name, hint in hints_of(kind).items()
+            )
+        if not isinstance(fields, (list, tuple)) or len(fields) != len(hooks):
+            raise TypeError(f"{fields!r:.40} has not the {len(hooks)} fields of {kind.__name__}")
+        values = [hook(value, hint) for (_, hint, hook), value in zip(hooks, fields, strict=True)]
+        if positional:
+            return kind(*values)
+        return kind(**{name: value for (name, *_), value in zip(hooks, values, strict=True)})
+
+    return structure
+
+
+def hints_of(schema: Any) -> dict[str, Any]:
+    """Return the fields that the constructor takes, with their types."""
+    hints = typing.get_type_hints(schema)
+    fields: Iterable[Any] = (
+        attrs.fields(schema) if attrs.has(schema) else dataclasses.fields(schema)
+    )
+    found = {field.name: hints.get(field.name, typing.Any) for field in fields}
+    for field in fields:
+        if not field.init or getattr(field, "alias", field.name) != field.name:
+            raise InvalidArgument(
+                f"{schema.__name__}.{field.name}: the constructor must take every field of a "
+                "schema by its name"
+            )
+    return found
+
+
+def _checked_time(value: datetime.datetime) -> datetime.datetime:
+    if value.tzinfo is None:
+        raise ValueError(f"{value!r} has no time zone: use datetime.now(timezone.utc)")
+    return value
+
+
+def _why(error: BaseException) -> str:
+    """The innermost reason of a converter's error."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}"
+
+
+def arrow_type(hint: Any) -> Any:
+    """Return the Arrow type of a hint; None: Arrow finds it from the values."""
+    import pyarrow as pa
+
+    simple = {
+        bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string(),
+        bytes: pa.binary(), datetime.datetime: pa.timestamp("us", "UTC"),
+    }
+    if hint in simple:
+        return simple[hint]
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        kinds = [kind for kind in arguments if kind is not type(None)]
+        return arrow_type(kinds[0]) if len(kinds) == 1 else None
+    if origin in (list, tuple) and (len(arguments) == 1 or arguments[1:] == (...,)):
+        inner = arrow_type(arguments[0])
+        return None if inner is None else pa.list_(inner)
+    if _is_class(hint):
+        inner_types = {name: arrow_type(kind) for name, kind in hints_of(hint).items()}
+        if None not in inner_types.values():
+            return pa.struct(list(inner_types.items()))
+    return None
+
+
+def _as_dicts(hint: Any, column: Iterable[Any]) -> list[Any]:
+    """Nested classes travel as arrays of their fields; Arrow wants their names."""
+    arguments = [kind for kind in typing.get_args(hint) if kind is not type(None)]
+    if typing.get_origin(hint) in (typing.Union, types.UnionType) and len(arguments) == 1:
+        return _as_dicts(arguments[0], column)
+    if typing.get_origin(hint) in (list, tuple) and arguments:
+        return [None if cell is None else _as_dicts(arguments[0], cell) for cell in column]
+    if _is_class(hint):
+        inner = hints_of(hint)
+        return [
+            None if cell is None else
+            {name: _as_dicts(kind, [value])[0] for (name, kind), value in
+             zip(inner.items(), cell, strict=True)}
+            for cell in column
+        ]
+    return list(column)
+
+
+def is_table(values: Any) -> bool:
+    """Whether values are columns: a table of Arrow, Polars, pandas or DuckDB."""
+    return hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__") or (
+        "pandas" in sys.modules and isinstance(values, sys.modules["pandas"].DataFrame)
+    )
+
+
+def as_table(values: Any) -> pa.Table:
+    """Return columns as an Arrow table."""
+    import pyarrow as pa
+
+    if isinstance(values, pa.Table):
+        return values
+    if "pandas" in sys.modules and isinstance(values, sys.modules["pandas"].DataFrame):
+        return pa.Table.from_pandas(values, preserve_index=False)
+    return pa.table(values)

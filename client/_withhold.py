@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Withhold the credits of a subscription until nothing is in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import attrs
+
+from penstock.client._reader import Handler
+from penstock.config.protocol import control
+from penstock.core.credits import CreditState, CreditView, img_credits
+from penstock.core.errors import ChannelRefused, PenstockError, WithholdTimeout
+
+if TYPE_CHECKING:
+    from penstock.client._image import Image
+    from penstock.client._subscription import Subscription
+
+_STATES = {
+    CreditState.GRANTING: "the daemon has not withheld it yet",
+    CreditState.FREEZING: "the sender has not acknowledged it yet",
+    CreditState.FROZEN: "a claim is open at the publisher",
+    CreditState.SETTLED: "messages are not released yet",
+}
+
+
+@attrs.frozen(kw_only=True)
+class Outstanding:
+    """An image whose messages are not all back; counts in messages since it joined."""
+
+    session_id: int
+    source: str
+    """``ip:port`` of the sender, ``aeron:ipc`` or ``aeron-spy``."""
+    state: str
+    """``granting``, ``freezing`` (not acknowledged), ``frozen`` (a claim is open), ``settled``."""
+    final: int
+    """The publishers' last message; -1: not known yet."""
+    delivered: int
+    returned: int
+
+    def __str__(self) -> str:
+        why = _STATES.get(CreditState[self.state.upper()], self.state)
+        known = f"{self.returned} of {self.final}" if self.final >= 0 else str(self.returned)
+        return (
+            f"session {self.session_id} from {self.source}: {known} messages returned, "
+            f"{self.delivered} delivered: {why}"
+        )
+
+
+class Withholding:
+    """The freeze of one subscription: from the request until nothing is outstanding."""
+
+    def __init__(self, subscription: Subscription, handler: Handler | None) -> None:
+        self._subscription = subscription
+        self._handler = handler
+        self._settled = subscription._settled_epochs
+
+    def request(self) -> None:
+        """Request it from the daemon.  Blocks for one exchange."""
+        set_withheld(self._subscription, withheld=True)
+
+    def is_done(self) -> bool:
+        """Poll on, and return whether nothing is outstanding.
+
+        :raises ChannelRefused: a sender knows no credits.
+        """
+        subscription = self._subscription
+        subscription._refresh()
+        if self._handler is not None:
+            while subscription.poll(self._handler):
+                pass
+        done = True
+        for image in subscription._images:
+            view = img_credits(image._handle)
+            if view.state == CreditState.UNSUPPORTED:
+                raise ChannelRefused(
+                    f"session {image.session_id} from {image.source_identity} on "
+                    f"{subscription.channel} stream {subscription.stream_id}: its sender knows no "
+                    "credits, so nothing can be withheld from it",
+                    code="not_supported",
+                )
+            # Until the agent applied the request, the slot may show the end of an earlier freeze.
+            stale = self._settled.get(image.correlation_id) == view.epoch
+            done = done and not stale and view.is_complete
+        return done
+
+    def end(self) -> None:
+        """Note the epochs of a freeze that has completed."""
+        for image in self._subscription._images:
+            self._settled[image.correlation_id] = img_credits(image._handle).epoch
+
+    def failure(self, timeout_s: float) -> WithholdTimeout:
+        """Return the error that names what is outstanding."""
+        subscription = self._subscription
+        found = tuple(
+            _outstanding(image, view) for image in subscription._images
+            if not (view := img_credits(image._handle)).is_complete
+        )
+        return WithholdTimeout(
+            f"{subscription.channel} stream {subscription.stream_id} was not drained within "
+            f"{timeout_s:g} s, and its publishers continue: "
+            + ("; ".join(map(str, found)) or "the daemon has not applied it"),
+            outstanding=found,
+        )
+
+
+def set_withheld(subscription: Subscription, *, withheld: bool) -> None:
+    """Request the daemon to withhold the credits, or to grant them again."""
+    subscription._request(
+        control.WithholdCredits(registration_id=subscription.registration_id, withheld=withheld)
+    )
+
+
+def withhold(
+    subscription: Subscription, timeout_s: float, handler: Handler | None,
+    until: Callable[[Callable[[], bool], float | None], bool],
+) -> None:
+    """See :meth:`penstock.Subscription.withhold`."""
+    freeze = Withholding(subscription, handler)
+    freeze.request()
+    try:
+        done = until(freeze.is_done, timeout_s)
+    except BaseException:
+        set_withheld(subscription, withheld=False)
+        raise
+    if not done:
+        error = freeze.failure(timeout_s)
+        set_withheld(subscription, withheld=False)
+        raise error
+    freeze.end()
+
+
+def _outstanding(image: Image, view: CreditView) -> Outstanding:
+    return Outstanding(
+        session_id=image.session_id, source=image.source_identity,
+        state=CreditState(view.state).name.lower(), final=view.final, delivered=view.passed,
+        returned=view.returned + view.leaked,
+    )
+
+
+def no_credits(subscription: Subscription) -> PenstockError:
+    """Return the error for a subscription without credits."""
+    return ChannelRefused(
+        f"{subscription.channel} stream {subscription.stream_id}: this subscription grants no "
+        "credits: add it with credits=N",
+        code="not_supported",
+    )

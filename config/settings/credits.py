@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table ``[credits]``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from penstock.config import uri
+from penstock.config.settings._fields import duration, parsed_text, size
+
+_SECOND_NS: Final = 10**9
+
+
+def check_credits(text: str) -> None:
+    """:raises ValueError: the text is no number of credits as in ps-credits=."""
+    if text:
+        uri.read_credits("ps-credits", text)
+
+
+def check_credit_policy(text: str) -> None:
+    """:raises ValueError: the text is no policy as in ps-credit-policy=."""
+    if text:
+        uri.read_credit_policy("ps-credit-policy", text)
+
+
+@attrs.frozen(kw_only=True)
+class CreditsConfig:
+    """Credits of subscriptions; a channel's own parameters win."""
+
+    default_credits: str = parsed_text(
+        "", check_credits, "a number of messages, auto, or empty",
+        "Credits of subscriptions that state none; empty: no credits.",
+        "Rarely: state credits where a subscription must stop its publishers.")
+    max_message_bytes: int = size(
+        0, 0, 1 << 24, "Length of a message that a credit has room for; 0: one frame.",
+        "The usual length of your messages, if it exceeds the MTU.")
+    policy: str = parsed_text(
+        "round_robin", check_credit_policy, f"{', '.join(uri.CREDIT_POLICIES)}",
+        "Division of a subscription's credits among its publishers.",
+        "fifo where throughput counts more than fairness.")
+    idle_timeout_ns: int = duration(
+        _SECOND_NS, "Time without a message after which a publisher's credits go to the others.",
+        "Shorter where publishers take turns.")

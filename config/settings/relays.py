@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The relays of a configuration: what ``penstock relay --config FILE --name NAME`` runs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from penstock.config.settings._fields import duration, optional_integer, text
+
+NAME: Final = r"[A-Za-z0-9._-]{1,64}"
+"""Name of a relay; it is a part of file names."""
+_MINUTE_NS: Final = 60 * 10**9
+
+
+@attrs.frozen(kw_only=True)
+class RelayRule:
+    """One `[[relay]]`: a stream that `penstock relay --config FILE --name NAME` publishes on
+    another. The daemon ignores it."""
+
+    name: str = text(
+        "relay", NAME, "1 to 64 letters, digits, dots, dashes and underscores",
+        "Name of the relay; a process continues the last one of its name.", "Always.")
+    source: str = text("", r"[^\0]*", "a channel", "Channel to read.", "Always.")
+    source_stream: int | None = optional_integer(
+        -(2**31), 2**31 - 1, "Stream to read.", "Always.")
+    target: str = text("", r"[^\0]*", "a channel", "Channel to publish on.", "Always.")
+    target_stream: int | None = optional_integer(
+        -(2**31), 2**31 - 1, "Stream to publish; not set: source_stream.", "For another number.")
+    linger_ns: int = duration(
+        _MINUTE_NS, "Time for which source and target wait for the next process after one has "
+        "died.", "Raise it if a restart takes longer.", low=1)

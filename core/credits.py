@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Credits of readers and publications (penstock.h, ps_slots.h)."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from penstock.core import errors
+from penstock.core.client import ImageHandle, PublicationHandle
+
+if TYPE_CHECKING:
+    from penstock.core.admin import Shared
+
+
+class CreditMode(enum.IntEnum):
+    """How the credits of an image's messages return (ps_credit_mode)."""
+
+    PLAIN = 0           # the reader grants none
+    AUTOMATIC = 1       # with the release of the messages
+    HANDLES = 2         # by img_return_credits
+
+
+class CreditState(enum.IntEnum):
+    """State of a reader's credits (ps_credit_state)."""
+
+    NONE = 0
+    GRANTING = 1
+    FREEZING = 2        # withheld, and the sender has not acknowledged it
+    FROZEN = 3          # the sender admits no message; claims may be open
+    SETTLED = 4         # nothing beyond ``final`` comes before the resume
+    UNSUPPORTED = 5     # the sender knows no credits, or its message count is unknown
+
+
+@attrs.frozen(kw_only=True)
+class CreditView:
+    """Credits of one reader, from its subscriber slot; counts are messages since it joined."""
+
+    credits: int                        # 0: the reader grants none
+    burst: int
+    passed: int                         # messages that polls went past
+    returned: int                       # of these, how many credits were returned
+    leaked: int                         # of these, how many were lost with their handles
+    granted: int                        # messages that may exist
+    final: int                          # last message before the resume; -1: not known
+    epoch: int
+    state: int                          # ps_credit_state
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the reader is withheld, and no message is in flight or unreleased."""
+        settled = self.state == CreditState.SETTLED
+        return settled and self.returned + self.leaked >= self.final
+
+
+def read_credit_view(view: Any) -> CreditView:
+    """Copy a native ps_credit_view_t."""
+    return CreditView(
+        credits=view.credits, burst=view.burst, passed=view.passed, returned=view.returned,
+        leaked=view.leaked, granted=view.granted, final=view.final, epoch=view.epoch,
+        state=view.state,
+    )
+
+
+def img_return_credits(image: ImageHandle, number: int) -> int:
+    """Return credits that handles hold; the number still held. InvalidArgument: fewer are held."""
+    left = int(image.lib.ps_img_return_credits(image.native, number))
+    return image.library.check(left, "return credits") if left < 0 else left
+
+
+def img_leak_credits(image: ImageHandle, number: int) -> int:
+    """Count credits whose handles were lost; the number still held."""
+    left = int(image.lib.ps_img_leak_credits(image.native, number))
+    return image.library.check(left, "count lost credits") if left < 0 else left
+
+
+def img_reclaim_credits(image: ImageHandle, number: int) -> int:
+    """Return credits that were counted as lost; the number still lost."""
+    left = int(image.lib.ps_img_reclaim_credits(image.native, number))
+    return image.library.check(left, "reclaim credits") if left < 0 else left
+
+
+def img_credits(image: ImageHandle) -> CreditView:
+    """Copy the credits of the image's reader."""
+    view = image.library.ffi.new("ps_credit_view_t *")
+    image.library.check(image.lib.ps_img_credits(image.native, view), "read credits")
+    return read_credit_view(view)
+
+
+def pub_credits(pub: PublicationHandle) -> int:
+    """Return the messages that may be accepted now; 2^63 - 1: no receiver grants credits."""
+    return int(pub.lib.ps_pub_credits(pub.native))
+
+
+def pub_credit_counts(pub: PublicationHandle) -> tuple[int, int] | None:
+    """Return the message ordinals that receivers have granted and that publishers have taken; None:
+    no receiver grants credits.  ForkedError."""
+    ffi = pub.library.ffi
+    granted, spent = ffi.new("int64_t *"), ffi.new("int64_t *")
+    code = pub.lib.ps_pub_credit_counts(pub.native, granted, spent)
+    if code == errors.E_INVALID:
+        return None
+    pub.library.check(code, "read credits")
+    return int(granted[0]), int(spent[0])
+
+
+def read_credit(shared: Shared, subscriber_slot: int) -> CreditView:
+    """Copy the credits of the reader in a subscriber slot.  Any thread."""
+    view = shared.library.ffi.new("ps_credit_view_t *")
+    code = shared.library.lib.ps_slot_read_credit(shared.handle, subscriber_slot, view)
+    shared.library.check(code, "read the credits of a reader")
+    return read_credit_view(view)

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Digests of rows, which tell whether two sets of rows are the same (``ps_digest.h``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.core._lib import CORE, ffi, lib
+
+
+def add_column(digests: Any, data: Any, offsets: Any) -> None:
+    """Mix one column into the digests of its rows.
+
+    :param digests: writable buffer of uint64, one for each row; zeros before the first column.
+    :param data: buffer with the bytes of all rows.
+    :param offsets: buffer of int64, one more than there are rows: row ``i`` has the bytes from
+        ``offsets[i]`` up to ``offsets[i + 1]``.
+    :raises InvalidArgument: the offsets fall or lie outside of the data.
+    """
+    out = ffi.from_buffer("uint64_t[]", digests, require_writable=True)
+    edges = ffi.from_buffer("int64_t[]", offsets)
+    values = ffi.from_buffer("uint8_t[]", data)
+    count = min(len(out), len(edges) - 1)
+    CORE.check(lib.ps_digest_rows(values, len(values), edges, count, out), "digest of rows")

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ps_client_image_credit.c: counts the messages that a reader passed, and returns their credits
+ * (docs/credits.md). Images without credits never get here.
+ */
+#include "ps_client_internal.h"
+
+/* Messages that end in [from, to), with those that padding states. Bound: that range. */
+static int64_t count(const ps_img_t *image, int64_t from, int64_t to)
+{
+    const ps_log_t *log = &image->log;
+    int64_t messages = 0;
+    while (from < to) {
+        const ps_frame_t *frame = ps_frame_at(log, from);
+        const int64_t length = ps_frame_length_acquire(frame);
+        if (length < PS_HEADER_BYTES ||
+            ps_align32_64(length) > log->term_length - (from & log->term_mask)) {
+            break; /* the poll checked it; it was overwritten since */
+        }
+        messages += ps_frame_messages(frame);
+        from += ps_align32_64(length);
+    }
+    return messages;
+}
+
+static void show_passed(ps_img_t *image)
+{
+    atomic_store_explicit(&image->subscriber->credit_passed, image->passed, memory_order_relaxed);
+}
+
+void ps_img_credit_polled(ps_img_t *image, int64_t from, const ps_message_t *out, int32_t handed)
+{
+    int64_t messages = 0;
+    const int64_t passed = count(image, from, image->delivered);
+    for (int32_t i = 0; i < handed; i++) {
+        messages += (out[i].flags & PS_FLAG_END) != 0;
+    }
+    if (passed == 0) {
+        return;
+    }
+    image->passed += passed;
+    show_passed(image);
+    if (image->credit_mode == PS_CREDIT_HANDLES) {
+        atomic_fetch_add_explicit(&image->held, messages, memory_order_relaxed);
+        if (passed > messages) { /* dropped at the publisher, or not whole since the join */
+            atomic_fetch_add_explicit(&image->subscriber->credit_returned, passed - messages,
+                                      memory_order_seq_cst);
+        }
+    }
+}
+
+void ps_img_credit_rewound(ps_img_t *image, int64_t to)
+{
+    ps_img_credit_redelivered(image, count(image, to, image->delivered));
+}
+
+void ps_img_credit_redelivered(ps_img_t *image, int64_t messages)
+{
+    image->passed -= messages;
+    show_passed(image);
+    if (image->credit_mode == PS_CREDIT_HANDLES) {
+        atomic_fetch_sub_explicit(&image->held, messages, memory_order_relaxed);
+    }
+}
+
+void ps_img_credit_released(ps_img_t *image)
+{
+    /* Release: with the position, which the caller stores next. */
+    atomic_store_explicit(&image->subscriber->credit_returned, image->passed, memory_order_release);
+}
+
+bool ps_img_credit_awaited(const ps_img_t *image)
+{
+    return atomic_load_explicit(&image->subscriber->credit_returned, memory_order_relaxed) >=
+           atomic_load_explicit(&image->subscriber->credit_wake, memory_order_seq_cst);
+}
+
+/* Takes credits from those that handles hold. */
+static int take(ps_img_t *image, int64_t credits, int64_t *left)
+{
+    int64_t held = atomic_load_explicit(&image->held, memory_order_relaxed);
+    if (image->credit_mode != PS_CREDIT_HANDLES) {
+        return ps_fail(PS_E_INVALID, "session %d: the image has no handles for credits",
+                       image->log.session_id);
+    }
+    do {
+        if (credits < 1 || credits > held) {
+            return ps_fail(PS_E_INVALID,
+                           "session %d: %lld credits to return, %lld are held: each credit is "
+                           "returned once",
+                           image->log.session_id, (long long)credits, (long long)held);
+        }
+    } while (!atomic_compare_exchange_weak_explicit(&image->held, &held, held - credits,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    *left = held - credits;
+    return PS_OK;
+}
+
+int64_t ps_img_return_credits(ps_img_t *image, int64_t credits)
+{
+    int64_t left = 0;
+    if (ps_client_forked(image->client)) {
+        return ps_client_fail_forked();
+    }
+    const int code = take(image, credits, &left);
+    if (code != PS_OK) {
+        return code;
+    }
+    /* Sequentially consistent: pairs with the agent, which stores credit_wake and then reads it. */
+    atomic_fetch_add_explicit(&image->subscriber->credit_returned, credits, memory_order_seq_cst);
+    if (ps_img_credit_awaited(image)) {
+        ps_img_wake_agent(image);
+    }
+    return left;
+}
+
+int64_t ps_img_leak_credits(ps_img_t *image, int64_t credits)
+{
+    int64_t left = 0;
+    if (ps_client_forked(image->client)) {
+        return ps_client_fail_forked();
+    }
+    const int code = take(image, credits, &left);
+    if (code != PS_OK) {
+        return code;
+    }
+    atomic_fetch_add_explicit(&image->leaked, credits, memory_order_relaxed);
+    atomic_fetch_add_explicit(&image->subscriber->credit_leaked, credits, memory_order_relaxed);
+    return left;
+}
+
+int64_t ps_img_reclaim_credits(ps_img_t *image, int64_t credits)
+{
+    int64_t leaked = atomic_load_explicit(&image->leaked, memory_order_relaxed);
+    if (ps_client_forked(image->client)) {
+        return ps_client_fail_forked();
+    }
+    do {
+        if (credits < 1 || credits > leaked) {
+            return ps_fail(PS_E_INVALID, "session %d: %lld credits to reclaim, %lld are lost",
+                           image->log.session_id, (long long)credits, (long long)leaked);
+        }
+    } while (!atomic_compare_exchange_weak_explicit(&image->leaked, &leaked, leaked - credits,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    atomic_fetch_sub_explicit(&image->subscriber->credit_leaked, credits, memory_order_relaxed);
+    atomic_fetch_add_explicit(&image->subscriber->credit_returned, credits, memory_order_seq_cst);
+    if (ps_img_credit_awaited(image)) {
+        ps_img_wake_agent(image);
+    }
+    return leaked - credits;
+}
+
+int ps_img_credits(const ps_img_t *image, ps_credit_view_t *out)
+{
+    const ps_shared_t *shared = image->client->shared;
+    if (ps_client_forked(image->client)) {
+        return ps_client_fail_forked();
+    }
+    if (image->subscriber == NULL) {
+        return ps_fail(PS_E_INVALID, "session %d: the image has no subscriber slot",
+                       image->log.session_id);
+    }
+    return ps_slot_read_credit(shared, (int32_t)(image->subscriber - shared->subscribers), out);
+}

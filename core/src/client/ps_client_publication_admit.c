@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ps_client_publication_admit.c: streams that admit by message.  A publisher takes an ordinal
+ * before it reserves space, and returns it if the message is not published.  Streams without a
+ * message rate and without credits never get here.
+ */
+#include "ps_client_publication.h"
+#include "ps_spend.h"
+
+/* A publisher notes how it took ordinals: 0 none, the epoch of a rate's ordinals + 1, or: */
+#define CREDITS UINT32_MAX
+
+/* Threads get places in turn. */
+static _Atomic uint32_t next_place;
+static _Thread_local uint32_t own_place; /* + 1; 0: none yet */
+
+static _Atomic uint64_t *place_of(const ps_pub_t *pub)
+{
+    if (PS_UNLIKELY(own_place == 0)) {
+        own_place =
+            1 + atomic_fetch_add_explicit(&next_place, 1, memory_order_relaxed) % PS_CLIENT_SPENDS;
+    }
+    return &pub->client->shared->clients[pub->client->slot].spends[own_place - 1];
+}
+
+static int64_t take(ps_pub_t *pub, int64_t wanted, uint32_t *epoch)
+{
+    if ((ps_pub_metered(pub) & PS_METERED_CREDITS) == 0) {
+        const int64_t limit = atomic_load_explicit(&pub->slot->ordinal_limit, memory_order_acquire);
+        const int64_t taken = ps_spend(&pub->slot->spend, limit, wanted, pub->exclusive, epoch);
+        (*epoch)++;
+        return taken;
+    }
+    /* Stored before the credits are taken (release of the exchange): a sender that sees the credits
+     * sees the mark. */
+    atomic_store_explicit(place_of(pub), (uint64_t)wanted << 32 | (uint32_t)(pub->slot_index + 1),
+                          memory_order_relaxed);
+    *epoch = CREDITS;
+    return ps_spend_credits(&pub->slot->spend, &pub->slot->ordinal_limit, wanted);
+}
+
+void ps_pub_taken(ps_pub_t *pub, uint32_t epoch)
+{
+    if (epoch == CREDITS) {
+        /* Release: the reservation, or the return, comes before. */
+        atomic_store_explicit(place_of(pub), 0, memory_order_release);
+    }
+}
+
+int64_t ps_pub_take(ps_pub_t *pub, int64_t wanted, uint32_t *epoch)
+{
+    const int64_t taken = take(pub, wanted, epoch);
+    if (PS_LIKELY(taken > 0)) {
+        return taken;
+    }
+    ps_pub_taken(pub, *epoch);
+    if (taken < 0) {
+        return PS_ADMIN_ACTION;
+    }
+    const int64_t position = pub->exclusive
+                                 ? ((int64_t)pub->term_count << pub->log.shift) + pub->term_offset
+                                 : ps_log_producer_position(&pub->log);
+    const bool credits = *epoch == CREDITS;
+    const int64_t code = ps_pub_refuse(pub, position);
+    return code != PS_BACK_PRESSURED ? code : credits ? PS_NO_CREDIT : PS_RATE_LIMITED;
+}
+
+void ps_pub_untake(ps_pub_t *pub, int64_t count, uint32_t epoch)
+{
+    if (count <= 0 || epoch == 0) {
+        return;
+    }
+    if (epoch == CREDITS) {
+        ps_spend_return_credits(&pub->slot->spend, count);
+    } else {
+        ps_spend_return(&pub->slot->spend, count, pub->exclusive, epoch - 1);
+    }
+}
+
+int64_t ps_pub_publish_metered(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
+                               int64_t reserved_value)
+{
+    uint32_t epoch = 0;
+    const int64_t taken = ps_pub_take(pub, 1, &epoch);
+    if (taken <= 0) {
+        return taken;
+    }
+    const int64_t position = ps_pub_publish_admitted(pub, pieces, length, reserved_value);
+    ps_pub_untake(pub, position <= 0, epoch);
+    ps_pub_taken(pub, epoch);
+    return position;
+}
+
+int64_t ps_pub_ordinal_limit(const ps_pub_t *pub)
+{
+    return ps_pub_metered(pub) != 0
+               ? atomic_load_explicit(&pub->slot->ordinal_limit, memory_order_acquire)
+               : INT64_MAX;
+}
+
+int64_t ps_pub_credits(const ps_pub_t *pub)
+{
+    const uint32_t metered = atomic_load_explicit(&pub->slot->metered, memory_order_acquire);
+    if (ps_client_forked(pub->client)) {
+        return ps_client_fail_forked();
+    }
+    if ((metered & PS_METERED_CREDITS) == 0) {
+        return INT64_MAX;
+    }
+    const uint64_t word = atomic_load_explicit(&pub->slot->spend, memory_order_acquire);
+    return ps_spend_room(word,
+                         atomic_load_explicit(&pub->slot->ordinal_limit, memory_order_acquire));
+}
+
+int ps_pub_credit_counts(const ps_pub_t *pub, int64_t *granted, int64_t *spent)
+{
+    const ps_publication_slot_t *slot = pub->slot;
+    if (ps_client_forked(pub->client)) {
+        return (int)ps_client_fail_forked();
+    }
+    const int64_t limit = atomic_load_explicit(&slot->credit_limit, memory_order_acquire);
+    if ((atomic_load_explicit(&slot->metered, memory_order_acquire) & PS_METERED_CREDITS) == 0 ||
+        limit == INT64_MAX) {
+        return PS_E_INVALID;
+    }
+    const int64_t base = atomic_load_explicit(&slot->credit_base, memory_order_relaxed);
+    const uint64_t word = atomic_load_explicit(&slot->spend, memory_order_acquire);
+    const uint64_t near = (uint64_t)base + (uint64_t)limit; /* of another process: may wrap */
+    *granted = limit;
+    *spent = (int64_t)((uint64_t)ps_spent_near(word, (int64_t)near) - (uint64_t)base);
+    return PS_OK;
+}

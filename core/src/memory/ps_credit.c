@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_credit.c: see ps_credit.h. The client writes what it returned, so it is checked: it never
+ * decreases, and never exceeds the messages that exist. */
+#include "ps_credit.h"
+
+#include "ps_error.h"
+#include "ps_frame.h"
+
+static int64_t load(const _Atomic int64_t *cell)
+{
+    return atomic_load_explicit(cell, memory_order_acquire);
+}
+
+int64_t ps_credit_count(const ps_log_t *log, int64_t *position, int64_t to, int32_t frames,
+                        int64_t *dropped)
+{
+    int64_t messages = 0;
+    for (int32_t i = 0; i < frames && *position < to; i++) {
+        const ps_frame_t *frame = ps_frame_at(log, *position);
+        const int32_t length = ps_frame_length_acquire(frame);
+        if (length < PS_HEADER_BYTES ||
+            ps_align32_64(length) > log->term_length - (*position & log->term_mask)) {
+            return i > 0 ? messages : -1;
+        }
+        const int32_t count = ps_frame_messages(frame);
+        messages += count;
+        if (dropped != NULL && frame->type == PS_TYPE_PAD) {
+            *dropped += count;
+        }
+        *position += ps_align32_64(length);
+    }
+    return messages;
+}
+
+void ps_credit_join(ps_credit_reader_t *reader, ps_subscriber_slot_t *slot, int64_t position,
+                    bool adopted)
+{
+    *reader = (ps_credit_reader_t){ .slot = slot, .base = -1, .at = position };
+    if (adopted && slot != NULL &&
+        atomic_load_explicit(&slot->credit_epoch, memory_order_acquire) != 0) {
+        reader->base = ps_believed_ordinal(load(&slot->credit_base));
+        const int64_t granted = load(&slot->credit_granted);
+        if (reader->base >= 0 && granted >= 0 && granted < PS_CREDIT_OPEN - reader->base) {
+            reader->limit = reader->base + granted; /* granted once already */
+        }
+    }
+}
+
+bool ps_credit_set(ps_credit_reader_t *reader, int64_t credits, int64_t burst, bool frozen)
+{
+    const int64_t most = credits > PS_CREDITS_MAX ? PS_CREDITS_MAX : credits < 0 ? 0 : credits;
+    const int64_t before = reader->credits;
+    const bool lowers = (most < before && most > 0) || frozen != reader->frozen;
+    reader->credits = most;
+    reader->burst = burst > PS_CREDITS_MAX ? PS_CREDITS_MAX : burst < most ? most : burst;
+    reader->frozen = frozen && most > 0;
+    return lowers;
+}
+
+void ps_credit_restart(ps_credit_reader_t *reader)
+{
+    reader->limit = 0;
+}
+
+static bool find_base(ps_credit_reader_t *reader, const ps_log_t *log, const ps_counted_t *counted)
+{
+    if (counted->ordinal < 0 || reader->at > counted->position) {
+        return false;
+    }
+    const int64_t messages =
+        ps_credit_count(log, &reader->at, counted->position, PS_CREDIT_SCAN, NULL);
+    reader->counted += messages > 0 ? messages : 0;
+    if (reader->at != counted->position || counted->ordinal < reader->counted) {
+        return false;
+    }
+    reader->base = counted->ordinal - reader->counted;
+    return true;
+}
+
+bool ps_credit_step(ps_credit_reader_t *reader, const ps_log_t *log, const ps_counted_t *counted)
+{
+    if (reader->base < 0 && !find_base(reader, log, counted)) {
+        return false;
+    }
+    const int64_t exist = counted->ordinal - reader->base;
+    int64_t returned = load(&reader->slot->credit_returned);
+    returned = returned < exist ? returned : exist;
+    reader->returned = returned > reader->returned ? returned : reader->returned;
+    const bool nothing = reader->returned >= exist;
+    const int64_t limit =
+        reader->base + reader->returned + (nothing ? reader->burst : reader->credits);
+    reader->limit = limit > reader->limit ? limit : reader->limit;
+    return true;
+}
+
+void ps_credit_show(const ps_credit_reader_t *reader, uint32_t epoch, int32_t state, int64_t final)
+{
+    ps_subscriber_slot_t *slot = reader->slot;
+    const int64_t base = reader->base > 0 ? reader->base : 0;
+    atomic_store_explicit(&slot->credits, reader->credits, memory_order_relaxed);
+    atomic_store_explicit(&slot->credit_burst, reader->burst, memory_order_relaxed);
+    atomic_store_explicit(&slot->credit_base, reader->base, memory_order_relaxed);
+    atomic_store_explicit(&slot->credit_granted, reader->limit - base, memory_order_relaxed);
+    atomic_store_explicit(&slot->credit_final,
+                          final >= base ? final - base
+                          : final >= 0  ? 0
+                                        : -1,
+                          memory_order_relaxed);
+    atomic_store_explicit(&slot->credit_epoch, epoch, memory_order_relaxed);
+    /* Release: a client that sees the state sees the rest. */
+    atomic_store_explicit(&slot->credit_state, state, memory_order_release);
+}
+
+void ps_credit_wake_at(const ps_credit_reader_t *reader, int64_t returned)
+{
+    if (atomic_load_explicit(&reader->slot->credit_wake, memory_order_relaxed) != returned) {
+        /* Pairs with a client that stores what it returned, then reads this. */
+        atomic_store_explicit(&reader->slot->credit_wake, returned, memory_order_seq_cst);
+    }
+}
+
+bool ps_credit_is_due(const ps_credit_reader_t *reader)
+{
+    return reader->slot != NULL && reader->credits > 0 &&
+           atomic_load_explicit(&reader->slot->credit_returned, memory_order_seq_cst) >=
+               atomic_load_explicit(&reader->slot->credit_wake, memory_order_relaxed);
+}
+
+int ps_slot_read_credit(const ps_shared_t *shared, int32_t subscriber_slot, ps_credit_view_t *out)
+{
+    if (subscriber_slot < 0 || subscriber_slot >= shared->n_subscribers) {
+        return ps_fail(PS_E_INVALID, "subscriber slot %d is not in 0..%d", subscriber_slot,
+                       shared->n_subscribers - 1);
+    }
+    const ps_subscriber_slot_t *slot = &shared->subscribers[subscriber_slot];
+    *out = (ps_credit_view_t){
+        .state = atomic_load_explicit(&slot->credit_state, memory_order_acquire),
+        .epoch = (int32_t)atomic_load_explicit(&slot->credit_epoch, memory_order_relaxed),
+        .credits = load(&slot->credits),
+        .burst = load(&slot->credit_burst),
+        .passed = load(&slot->credit_passed),
+        .returned = load(&slot->credit_returned),
+        .leaked = load(&slot->credit_leaked),
+        .granted = load(&slot->credit_granted),
+        .final = load(&slot->credit_final)
+    };
+    return PS_OK;
+}

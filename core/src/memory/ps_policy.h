@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ps_policy.h: what a publication does when its log is full (docs/spec/rules.md section 12), and
+ * the word in which its publishers and its sender agree on that (docs/decisions/0190).
+ *
+ *   63     62       61 .. 48   47 .. 0
+ *   shut | failed | 0        | messages dropped in all, modulo 2^48
+ *
+ * A publisher that drops counts, then sets `shut`.  While `shut` is set no publisher is accepted.
+ * The sender alone clears it, when it has a padding frame in the log that states how many were
+ * dropped since the frame before.
+ */
+#ifndef PS_POLICY_H
+#define PS_POLICY_H
+
+#include <stdint.h>
+
+/* NONE: refuse, and admit again as soon as there is room, as Aeron does.  All others wait for the
+ * low watermark before they admit again. */
+enum ps_policy {
+    PS_POLICY_NONE = 0,
+    PS_POLICY_BLOCK = 1,
+    PS_POLICY_DROP_NEWEST = 2,
+    PS_POLICY_ERROR = 3,
+    PS_POLICY_RATE_LIMIT = 4,
+    PS_POLICY_COUNT
+};
+
+/* How full a publication's log is.  HIGH: publishers reached the depth, and the sender reported it.
+ * PAUSED: they are still held.  LOW: the log drained to the low watermark, and no publisher has
+ * continued yet.  Every stream passes through them; only a stated policy refuses until LOW. */
+enum ps_watermark {
+    PS_WATERMARK_NORMAL = 0,
+    PS_WATERMARK_HIGH = 1,
+    PS_WATERMARK_PAUSED = 2,
+    PS_WATERMARK_LOW = 3,
+    PS_WATERMARK_COUNT
+};
+
+#define PS_POLICY_SHUT    (UINT64_C(1) << 63)
+#define PS_POLICY_FAILED  (UINT64_C(1) << 62)
+#define PS_POLICY_DROPPED ((UINT64_C(1) << 48) - 1)
+
+#endif

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_bands.h: the ready set of the sender (docs/scheduling.md). Six lists in priority order share
+ * the sender by deficit weighted round robin in bytes: B4 to B0 with the weights 8:4:2:1:1, and the
+ * background class with 3/8. Each list is served first in, first out. Streams with due retransmits
+ * wait in a list of their own, which takes at most one byte for each byte of the other lists.
+ *
+ *   add --> list of its band --> pick --> (one turn) --> charge --> add again if more is there
+ *
+ * No clock, no allocation, no I/O. Owner: one thread. All operations take constant time, except
+ * ps_bands_age: PS_BANDS_AGE_SLICE entries a call. */
+#ifndef PS_BANDS_H
+#define PS_BANDS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum ps_band {
+    PS_BAND_BACKGROUND = 0,
+    PS_BAND_B0 = 1,
+    PS_BAND_B1 = 2,
+    PS_BAND_B2 = 3,
+    PS_BAND_B3 = 4,
+    PS_BAND_B4 = 5,
+    PS_BAND_COUNT = 6,
+    PS_BAND_REPAIR = 6, /* the list of retransmits, not a band */
+    PS_BAND_LISTS = 7
+};
+
+enum {
+    PS_BANDS_WEIGHT_UNIT = 8,      /* a weight of 8 grants one quantum a round */
+    PS_BANDS_WEIGHT_SUM = 131,     /* of all bands, in that unit */
+    PS_BANDS_TURN_COST = 256,      /* least charge of a turn, in bytes */
+    PS_BANDS_QUANTUM_MIN = 16384,  /* bytes */
+    PS_BANDS_QUANTUM_MAX = 131072, /* bytes */
+    PS_BANDS_AGE_SLICE = 256
+};
+
+typedef struct ps_band_entry {
+    struct ps_band_entry *next, *prev;
+    int64_t since_ns; /* when the wait began */
+    int32_t base;     /* priority without aging, when it was added */
+    int8_t list;      /* ps_band of the list that holds it */
+    bool queued;
+} ps_band_entry_t;
+
+typedef struct ps_band_list {
+    ps_band_entry_t *head, *tail;
+    int64_t deficit; /* bytes that it may still send in this round */
+    int32_t count;
+    int32_t weight;
+} ps_band_list_t;
+
+typedef struct ps_bands {
+    ps_band_list_t lists[PS_BAND_LISTS];
+    int64_t quantum;       /* bytes: the grant of weight 1 in a round, and the bound of a turn */
+    int64_t round_ns;      /* the time of a round with data in all bands, at the measured rate */
+    int64_t repair_credit; /* bytes of retransmits allowed while bands wait */
+    int32_t waiting;       /* entries, retransmits included */
+    int32_t at;            /* the band whose turn it is */
+    uint32_t lowered;      /* retransmits earn half as much */
+    uint64_t rounds;       /* completed */
+    bool alone;            /* the last pick left nothing behind: its turn costs nothing */
+    ps_band_entry_t *only; /* the entry that waits, if no other does: it is in no list yet */
+    int32_t age_list;      /* where the sweep of ps_bands_age stands; 0: no sweep runs */
+    int32_t age_index;
+    ps_band_entry_t *age_next;
+    int64_t swept_ns; /* when the last sweep began */
+} ps_bands_t;
+
+void ps_bands_init(ps_bands_t *bands);
+/* Removes an entry from its list, if it is in one. */
+void ps_bands_remove(ps_bands_t *bands, ps_band_entry_t *entry);
+/* The parts of the functions below for several entries. */
+void ps_bands_append(ps_bands_t *bands, ps_band_entry_t *entry);
+ps_band_entry_t *ps_bands_choose(ps_bands_t *bands);
+void ps_bands_spend(ps_bands_t *bands, int32_t list, int64_t bytes);
+void ps_bands_sweep(ps_bands_t *bands, int64_t now_ns);
+/* Returns the number of entries of the bands that wait since before before_ns, at most `most`.
+ * Walks that many entries, and one of each list. */
+int32_t ps_bands_late(const ps_bands_t *bands, int64_t before_ns, int32_t most);
+/* Sets the quantum for a measured rate: 50 us of it, at least the largest datagram, within
+ * PS_BANDS_QUANTUM_*. rate 0: not known. */
+void ps_bands_set_quantum(ps_bands_t *bands, int64_t bytes_per_s, int64_t largest_datagram);
+/* Returns the most bytes that are charged while an entry waits, with `ahead` entries before it in
+ * its band. A turn sends at most quantum + largest_datagram - 1 bytes. docs/scheduling.md has the
+ * proof. */
+int64_t ps_bands_bound(const ps_bands_t *bands, int32_t list, int64_t ahead,
+                       int64_t largest_datagram);
+
+/* In line: a single busy stream comes through the next three once a turn. */
+
+/* Appends an entry that is in no list. since_ns: when its wait began. */
+static inline void ps_bands_add(ps_bands_t *bands, ps_band_entry_t *entry, int32_t list,
+                                int64_t since_ns)
+{
+    entry->queued = true;
+    entry->list = (int8_t)list;
+    entry->since_ns = since_ns;
+    if (bands->waiting++ == 0) {
+        bands->only = entry;
+    } else {
+        ps_bands_append(bands, entry);
+    }
+}
+
+/* Removes and returns the entry whose turn it is; NULL: none waits. */
+static inline ps_band_entry_t *ps_bands_pick(ps_bands_t *bands)
+{
+    ps_band_entry_t *only = bands->only;
+    if (only == NULL) {
+        return ps_bands_choose(bands);
+    }
+    bands->only = NULL;
+    bands->waiting = 0;
+    bands->alone = true;
+    only->queued = false;
+    return only;
+}
+
+/* Charges the turn of the entry last picked, after it was added again or not. bytes: sent. */
+static inline void ps_bands_charge(ps_bands_t *bands, int32_t list, int64_t bytes)
+{
+    if (!bands->alone) {
+        ps_bands_spend(bands, list, bytes);
+    }
+}
+
+/* Moves entries whose age lifts them into a higher band, if they are served earlier there. Call in
+ * each cycle; every 50 ms it examines the whole set once, a slice a call. */
+static inline void ps_bands_age(ps_bands_t *bands, int64_t now_ns)
+{
+    if (bands->waiting > 1) {
+        ps_bands_sweep(bands, now_ns);
+    }
+}
+
+#endif

@@ -1,0 +1,544 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_publication_credit.c: credits at the sender (docs/decisions/0240).
+ *
+ * Receivers state limits in their status messages; local readers state them in their slots. The
+ * least of them is the limit of the stream, whatever the strategy. Publishers take ordinals below
+ * it from the spent word (ps_spend.h).
+ *
+ *   ordinal limit = limit + base - dropped     in counts of the spent word
+ *
+ * base translates ordinals. It moves when the log and the word disagree: a publisher died between
+ * the two, or a claim was padded over. The sender finds that out when everything in the log is sent
+ * and no client marks a spend in progress.
+ *
+ * A limit that decreases, or a freeze, begins a new epoch: the sender stores the lower limit, then
+ * changes the word, and reads in that operation what was taken. */
+#include "ps_sender.h"
+#include "ps_spend.h"
+#include "ps_wire_credit.h"
+
+enum { COUNT_FRAMES = 4096 };
+
+static uint64_t word_of(const ps_publication_t *pub)
+{
+    return atomic_load_explicit(&pub->slot->spend, memory_order_acquire);
+}
+
+static ps_counted_t counted_of(const ps_publication_t *pub)
+{
+    return pub->endpoint == NULL
+               ? pub->credits.counted
+               : (ps_counted_t){ .position = pub->sender_position, .ordinal = pub->sent_ordinal };
+}
+
+static int64_t dropped_of(const ps_publication_t *pub)
+{
+    return pub->endpoint == NULL ? pub->credits.counted_dropped : pub->dropped_sent;
+}
+
+static void check_later(ps_publication_t *pub, int64_t now_ns)
+{
+    const int64_t due_ns = now_ns + PS_TICK_NS;
+    pub->admit_due_ns = due_ns < pub->admit_due_ns ? due_ns : pub->admit_due_ns;
+    *pub->due_ns = due_ns < *pub->due_ns ? due_ns : *pub->due_ns;
+    ps_sender_due(ps_publication_sender(pub), due_ns);
+}
+
+/* ---- base ------------------------------------------------------------------------------------ */
+
+/* Returns true if a client is just taking credits of the stream. */
+static bool is_marked(const ps_publication_t *pub)
+{
+    const ps_client_slot_t *clients = pub->context->params.shared->clients;
+    const uint32_t mark = (uint32_t)pub->params.slot + 1;
+    for (int32_t i = 0; i < pub->client_count; i++) {
+        const ps_client_slot_t *client = &clients[pub->clients[i]];
+        if (atomic_load_explicit(&client->id, memory_order_acquire) == 0) {
+            continue;
+        }
+        for (int32_t j = 0; j < PS_CLIENT_SPENDS; j++) {
+            if ((uint32_t)atomic_load_explicit(&client->spends[j], memory_order_acquire) == mark) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static void set_base(ps_publication_t *pub, int64_t base)
+{
+    pub->credits.base = base;
+    atomic_store_explicit(&pub->slot->credit_base, base, memory_order_relaxed);
+}
+
+/* Returns true if each credit that was taken is in the log and counted, or returned, or lost with
+ * its publisher. The order of the loads counts: the word, the marks, the tail, the word again. */
+static bool is_quiet(ps_publication_t *pub, uint64_t word)
+{
+    return !is_marked(pub) && ps_log_producer_position(&pub->log) == counted_of(pub).position &&
+           word_of(pub) == word;
+}
+
+/* Fits the base to what the log holds. Returns true if nothing is in progress. */
+static bool reconcile(ps_publication_t *pub)
+{
+    ps_publication_credits_t *credits = &pub->credits;
+    const uint64_t word = word_of(pub);
+    const int64_t sent = counted_of(pub).ordinal - dropped_of(pub);
+    credits->spent = ps_spent_near(word, credits->spent);
+    const int64_t ahead = credits->spent - credits->base - sent;
+    if (ahead < 0) { /* published without a credit: it began before the stream had any */
+        set_base(pub, credits->spent - sent);
+        return false;
+    }
+    const bool quiet = is_quiet(pub, word);
+    if (ahead > 0 && quiet) {
+        set_base(pub, credits->spent - sent);
+    }
+    return quiet;
+}
+
+/* ---- the limit of publishers ----------------------------------------------------------------- */
+
+int64_t ps_publication_credit_ordinals(const ps_publication_t *pub)
+{
+    return pub->credits.on ? pub->credits.limit + pub->credits.base - dropped_of(pub)
+                           : PS_CREDIT_OPEN;
+}
+
+/* A message rate has a limit of its own: only a lower one is stored (ps_publication_admit.c). */
+static void store_ordinals(ps_publication_t *pub)
+{
+    const int64_t ordinals = ps_publication_credit_ordinals(pub);
+    const int64_t before = atomic_load_explicit(&pub->slot->ordinal_limit, memory_order_relaxed);
+    const bool rated = pub->message_allowance.rate > 0;
+    if (ordinals != before && (!rated || ordinals < before)) {
+        /* Release: as the publisher limit. */
+        atomic_store_explicit(&pub->slot->ordinal_limit, ordinals, memory_order_release);
+    }
+}
+
+/* Counts what is committed and not sent, so that publishers do not get credit for it. */
+static int64_t unsent(const ps_publication_t *pub)
+{
+    int64_t position = pub->sender_position;
+    const int64_t messages =
+        pub->endpoint == NULL
+            ? 0
+            : ps_credit_count(&pub->log, &position, ps_log_producer_position(&pub->log),
+                              PS_CREDIT_SCAN, NULL);
+    return messages > 0 ? messages : 0;
+}
+
+static void turn_on(ps_publication_t *pub)
+{
+    ps_publication_credits_t *credits = &pub->credits;
+    const ps_counted_t counted = counted_of(pub);
+    credits->on = true;
+    credits->spent = ps_spent_near(word_of(pub), credits->spent);
+    credits->spent_on = credits->spent;
+    credits->limit = 0;
+    credits->send_limit = counted.ordinal;
+    set_base(pub, credits->spent - (counted.ordinal - dropped_of(pub)) - unsent(pub));
+    atomic_store_explicit(&pub->slot->ordinal_limit, credits->spent, memory_order_relaxed);
+    atomic_store_explicit(&pub->slot->credited_limit, pub->publisher_limit, memory_order_relaxed);
+    /* Release: a publisher that sees the bit finds both limits. */
+    atomic_fetch_or_explicit(&pub->slot->metered, PS_METERED_CREDITS, memory_order_release);
+    /* Each publisher meets the plain limit, and learns of the credits there. */
+    if (pub->publisher_limit > pub->producer_position) {
+        atomic_store_explicit(pub->limit_cell, pub->producer_position, memory_order_release);
+    }
+    pub->limit_raised = true;
+}
+
+static void turn_off(ps_publication_t *pub)
+{
+    ps_publication_credits_t *credits = &pub->credits;
+    bool done = true;
+    (void)reconcile(pub);
+    if (credits->revoked) {
+        (void)ps_spend_begin(&pub->slot->spend, false, &done);
+    }
+    if (!done) {
+        check_later(pub, ps_publication_sender(pub)->now_ns);
+        return;
+    }
+    credits->on = false;
+    credits->revoked = false;
+    credits->binds = false;
+    credits->counted.ordinal = -1;
+    pub->limit_raised = true;
+    pub->spent = credits->spent;
+    atomic_fetch_add_explicit(&pub->slot->published_ordinal, credits->spent - credits->spent_on,
+                              memory_order_relaxed);
+    pub->spent_uncounted = credits->base;
+    atomic_store_explicit(&pub->slot->credit_limit, PS_CREDIT_OPEN, memory_order_relaxed);
+    atomic_fetch_and_explicit(&pub->slot->metered, ~(uint32_t)PS_METERED_CREDITS,
+                              memory_order_release);
+    atomic_store_explicit(pub->limit_cell, pub->publisher_limit, memory_order_release);
+}
+
+/* Publishers that take a credit after this read the lower limit. False: try again later. */
+static bool begin_epoch(ps_publication_t *pub, int64_t limit, bool frozen, int64_t now_ns)
+{
+    ps_publication_credits_t *credits = &pub->credits;
+    const int64_t before = credits->limit;
+    bool done = false;
+    credits->limit = limit;
+    store_ordinals(pub);
+    const uint64_t word = ps_spend_begin(&pub->slot->spend, frozen, &done);
+    if (!done) {
+        credits->limit = before; /* tried again as long as the limits differ */
+        check_later(pub, now_ns);
+        return false;
+    }
+    credits->spent = ps_spent_near(word, credits->spent);
+    credits->epoch_ordinal = credits->spent - credits->base + dropped_of(pub);
+    credits->send_limit = credits->epoch_ordinal > limit ? credits->epoch_ordinal : limit;
+    credits->revoked = frozen;
+    credits->settled = false;
+    pub->limit_raised = pub->limit_raised || !frozen;
+    return true;
+}
+
+static void apply(ps_publication_t *pub, int64_t limit, bool frozen, int64_t now_ns)
+{
+    ps_publication_credits_t *credits = &pub->credits;
+    const bool lowers = limit < credits->limit || frozen != credits->revoked;
+    if (lowers && !begin_epoch(pub, limit, frozen, now_ns)) {
+        return;
+    }
+    pub->limit_raised = pub->limit_raised || limit > credits->limit;
+    credits->limit = limit;
+    credits->send_limit = limit > credits->send_limit ? limit : credits->send_limit;
+    store_ordinals(pub);
+    atomic_store_explicit(&pub->slot->credit_limit, limit, memory_order_relaxed);
+    credits->binds = credits->revoked || credits->spent >= ps_publication_credit_ordinals(pub);
+}
+
+/* ---- who grants ------------------------------------------------------------------------------ */
+
+/* Bound: the receivers, once a changed statement. */
+static void combine_receivers(ps_publication_t *pub, int64_t now_ns)
+{
+    ps_publication_credits_t *credits = &pub->credits;
+    const int64_t timeout_ns = pub->params.fc_receiver_timeout_ns;
+    credits->stale = false;
+    credits->network = PS_CREDIT_OPEN;
+    credits->network_frozen = false;
+    for (int32_t i = 0; i < pub->receiver_count; i++) {
+        const ps_publication_receiver_t *receiver = &pub->receivers[i];
+        if (receiver->credit_limit == PS_CREDIT_OPEN ||
+            (timeout_ns > 0 && pub->fc.counts_receivers &&
+             receiver->heard_ns + timeout_ns <= now_ns)) {
+            continue;
+        }
+        credits->network_frozen = credits->network_frozen || receiver->credit_frozen;
+        if (receiver->credit_limit < credits->network) {
+            credits->network = receiver->credit_limit;
+            credits->network_who = receiver->id;
+        }
+    }
+}
+
+/* Adds the local readers. A reader whose base is not known yet admits nothing new. */
+static int64_t combine(ps_publication_t *pub, bool *frozen)
+{
+    ps_publication_credits_t *credits = &pub->credits;
+    const ps_counted_t counted = counted_of(pub);
+    int64_t limit = credits->network;
+    *frozen = credits->network_frozen;
+    credits->culprit = credits->network_who;
+    credits->culprit_slot = -1;
+    for (int32_t i = 0; credits->readers > 0 && i < pub->subscriber_count; i++) {
+        ps_publication_subscriber_t *subscriber = &pub->subscribers[i];
+        ps_credit_reader_t *reader = &subscriber->credit;
+        if (reader->credits == 0) {
+            continue;
+        }
+        const bool known = ps_credit_step(reader, &pub->log, &counted);
+        const int64_t granted = known         ? reader->limit
+                                : credits->on ? credits->limit
+                                              : counted.ordinal;
+        *frozen = *frozen || reader->frozen;
+        if (granted < limit) {
+            limit = granted;
+            credits->culprit_slot = subscriber->client_slot;
+        }
+    }
+    return limit;
+}
+
+static void show_readers(ps_publication_t *pub)
+{
+    ps_publication_credits_t *credits = &pub->credits;
+    const ps_counted_t counted = counted_of(pub);
+    for (int32_t i = 0; credits->readers > 0 && i < pub->subscriber_count; i++) {
+        const ps_publication_subscriber_t *subscriber = &pub->subscribers[i];
+        const ps_credit_reader_t *reader = &subscriber->credit;
+        if (reader->credits == 0) {
+            continue;
+        }
+        const int32_t state = !reader->frozen     ? PS_CREDIT_GRANTING
+                              : !credits->revoked ? PS_CREDIT_FREEZING
+                              : credits->settled  ? PS_CREDIT_SETTLED
+                                                  : PS_CREDIT_FROZEN;
+        const bool changed =
+            atomic_load_explicit(&reader->slot->credit_state, memory_order_relaxed) != state;
+        ps_credit_show(reader, credits->local_epoch, state,
+                       !credits->revoked  ? -1
+                       : credits->settled ? counted.ordinal
+                                          : credits->epoch_ordinal);
+        const int64_t step = credits->binds || reader->credits < 4 ? 1 : reader->credits / 4;
+        ps_credit_wake_at(reader, reader->returned + step);
+        if (changed && subscriber->client_slot >= 0) {
+            ps_slot_wake_client(pub->context->params.shared, subscriber->client_slot);
+        }
+    }
+}
+
+/* IPC: the log has no sender position, so its messages are counted here. True: more remain. */
+static bool count_log(ps_publication_t *pub)
+{
+    ps_publication_credits_t *credits = &pub->credits;
+    if (pub->endpoint != NULL || credits->counted.ordinal < 0) {
+        return false;
+    }
+    const int64_t before = credits->counted.position;
+    const int64_t messages =
+        ps_credit_count(&pub->log, &credits->counted.position, pub->producer_position, COUNT_FRAMES,
+                        &credits->counted_dropped);
+    credits->counted.ordinal += messages > 0 ? messages : 0;
+    atomic_store_explicit(&pub->slot->counted_ordinal, credits->counted.ordinal,
+                          memory_order_relaxed);
+    atomic_store_explicit(&pub->slot->counted_position, credits->counted.position,
+                          memory_order_release);
+    return credits->counted.position > before &&
+           credits->counted.position < pub->producer_position &&
+           ps_publication_frame_is_there(pub, credits->counted.position);
+}
+
+static void answer(ps_publication_t *pub, int64_t now_ns)
+{
+    ps_publication_credits_t *credits = &pub->credits;
+    uint8_t out[PS_CONTROL_MAX];
+    credits->answer = false;
+    for (int32_t i = 0; i < pub->receiver_count; i++) {
+        ps_publication_receiver_t *receiver = &pub->receivers[i];
+        if (!receiver->credit_answer || !ps_send_endpoint_reachable(pub->endpoint)) {
+            continue;
+        }
+        const bool settled = credits->settled && receiver->credit_frozen;
+        const ps_credit_frame_t frame = { .session_id = pub->log.session_id,
+                                          .stream_id = pub->log.stream_id,
+                                          .receiver_id = receiver->id,
+                                          .epoch = receiver->credit_epoch,
+                                          .flags = settled ? PS_CREDIT_ANSWER_SETTLED : 0,
+                                          .ordinal = settled ? pub->sent_ordinal
+                                                             : credits->epoch_ordinal };
+        const ps_dgram_t dgram = { out, ps_wire_build_credit(out, &frame) };
+        if (ps_send_endpoint_send(pub->endpoint, &dgram, 1, now_ns) != 1) {
+            return; /* the receiver states its epoch again */
+        }
+        receiver->credit_answer = false;
+    }
+}
+
+/* Everything that was taken before the freeze has arrived in the log and left, or was returned. */
+static void settle(ps_publication_t *pub, bool quiet, int64_t now_ns)
+{
+    ps_publication_credits_t *credits = &pub->credits;
+    if (!credits->revoked || credits->settled) {
+        return;
+    }
+    if (!quiet) {
+        check_later(pub, now_ns);
+        return;
+    }
+    credits->settled = true;
+    for (int32_t i = 0; i < pub->receiver_count; i++) {
+        pub->receivers[i].credit_answer = pub->receivers[i].credit_frozen;
+        credits->answer = credits->answer || pub->receivers[i].credit_frozen;
+    }
+}
+
+bool ps_publication_credit_step(ps_publication_t *pub, int64_t now_ns)
+{
+    ps_publication_credits_t *credits = &pub->credits;
+    if (!ps_publication_has_credits(pub)) {
+        return false;
+    }
+    const bool more = count_log(pub);
+    if (credits->stale) {
+        combine_receivers(pub, now_ns);
+    }
+    bool frozen = false;
+    const int64_t limit = combine(pub, &frozen);
+    if (limit == PS_CREDIT_OPEN) {
+        if (credits->on && !pub->adopted_connection) {
+            turn_off(pub);
+        }
+        return more;
+    }
+    if (!credits->on) {
+        turn_on(pub);
+    }
+    const bool quiet = reconcile(pub);
+    apply(pub, limit, frozen, now_ns);
+    settle(pub, quiet && !more, now_ns);
+    show_readers(pub);
+    if (credits->answer) {
+        answer(pub, now_ns);
+    }
+    return more;
+}
+
+/* ---- statements ------------------------------------------------------------------------------ */
+
+static bool counts(const ps_publication_t *pub, const ps_sm_t *sm)
+{
+    const bool tagged = pub->params.flow_control == PS_FC_TAGGED;
+    return (sm->trailer.capabilities & PS_CAP_CREDITS) != 0 && sm->trailer.credit_messages > 0 &&
+           sm->trailer.credit_limit >= 0 && !pub->nak && pub->params.flow_control != PS_FC_CUSTOM &&
+           (!tagged || (sm->has_group_tag && sm->group_tag == pub->params.fc_group_tag));
+}
+
+/* A receiver grants at most N beyond what was returned; twice as much is never sound. */
+static bool is_absurd(const ps_trailer_t *trailer)
+{
+    const int64_t most = 2 * (int64_t)trailer->credit_messages;
+    return trailer->credit_messages > PS_CREDITS_MAX || trailer->released_ordinal < 0 ||
+           trailer->released_ordinal > PS_CREDIT_OPEN - most ||
+           trailer->credit_limit > trailer->released_ordinal + most;
+}
+
+static void refuse(const ps_publication_t *pub)
+{
+    atomic_fetch_add_explicit(&pub->slot->credit_refused, 1, memory_order_relaxed);
+}
+
+void ps_publication_credit_heard(ps_publication_t *pub, ps_publication_receiver_t *receiver,
+                                 const ps_sm_t *sm)
+{
+    const ps_trailer_t *trailer = &sm->trailer;
+    const bool known = receiver->credit_limit != PS_CREDIT_OPEN;
+    if (!counts(pub, sm)) {
+        if (known) {
+            receiver->credit_limit = PS_CREDIT_OPEN;
+            receiver->credit_frozen = false;
+            receiver->credit_answer = false;
+            pub->credits.stale = true;
+        }
+        return;
+    }
+    const int32_t newer = (int32_t)(trailer->credit_epoch - receiver->credit_epoch);
+    if (is_absurd(trailer)) {
+        refuse(pub);
+        return;
+    }
+    if (known && (newer < 0 || (newer == 0 && trailer->credit_limit < receiver->credit_limit))) {
+        refuse(pub); /* an earlier statement */
+        return;
+    }
+    receiver->credit_limit = trailer->credit_limit;
+    receiver->credit_epoch = trailer->credit_epoch;
+    receiver->credit_frozen = (trailer->credit_flags & PS_CREDIT_FLAG_FROZEN) != 0;
+    receiver->credit_answer = (trailer->credit_flags & PS_CREDIT_FLAG_ANSWER) != 0;
+    pub->credits.answer = pub->credits.answer || receiver->credit_answer;
+    pub->credits.stale = true;
+}
+
+void ps_publication_credit_add(ps_publication_t *pub, ps_publication_subscriber_t *subscriber,
+                               const ps_subscriber_params_t *params)
+{
+    const ps_shared_t *shared = pub->context->params.shared;
+    ps_publication_credits_t *credits = &pub->credits;
+    if (params->slot < 0 || params->slot >= shared->n_subscribers) {
+        return;
+    }
+    ps_credit_join(&subscriber->credit, &shared->subscribers[params->slot], subscriber->position,
+                   true);
+    const ps_credit_change_t change = { .position_counter_id = params->position_counter_id,
+                                        .credits = params->credits,
+                                        .credit_burst = params->credit_burst,
+                                        .frozen = params->frozen };
+    if (params->credits > 0) {
+        ps_publication_credit_change(pub, &change);
+    }
+    if (pub->endpoint == NULL && params->credits > 0 && credits->counted.ordinal < 0) {
+        credits->counted = (ps_counted_t){ .position = subscriber->position, .ordinal = 0 };
+    }
+}
+
+void ps_publication_credit_change(ps_publication_t *pub, const ps_credit_change_t *change)
+{
+    ps_publication_credits_t *credits = &pub->credits;
+    credits->readers = 0;
+    for (int32_t i = 0; i < pub->subscriber_count; i++) {
+        ps_publication_subscriber_t *subscriber = &pub->subscribers[i];
+        ps_credit_reader_t *reader = &subscriber->credit;
+        if (subscriber->counter_id == change->position_counter_id && reader->slot != NULL &&
+            ps_credit_set(reader, change->credits, change->credit_burst, change->frozen != 0)) {
+            ps_credit_restart(reader);
+            credits->local_epoch++;
+        }
+        credits->readers += reader->credits > 0;
+    }
+    credits->local_epoch += credits->local_epoch == 0;
+    credits->stale = true;
+}
+
+/* ---- sending --------------------------------------------------------------------------------- */
+
+int64_t ps_publication_credit_room(const ps_publication_t *pub)
+{
+    return pub->credits.on ? pub->credits.send_limit - pub->sent_ordinal : INT64_MAX;
+}
+
+int32_t ps_publication_credit_bytes(const ps_publication_t *pub, int64_t position, int32_t bytes,
+                                    int64_t messages)
+{
+    int32_t at = 0;
+    while (at < bytes && messages > 0) {
+        const ps_frame_t *frame = ps_frame_at(&pub->log, position + at);
+        const int32_t length = ps_frame_length_acquire(frame);
+        if (length < PS_HEADER_BYTES || frame->type == PS_TYPE_PAD) {
+            break; /* padding ends a datagram, and is no message */
+        }
+        messages -= (frame->flags & PS_FLAG_END) != 0;
+        at += ps_align32(length);
+    }
+    return at < bytes ? at : bytes;
+}
+
+void ps_publication_credit_init(ps_publication_t *pub)
+{
+    ps_publication_credits_t *credits = &pub->credits;
+    const ps_publication_slot_t *slot = pub->slot;
+    const uint32_t metered = atomic_load_explicit(&slot->metered, memory_order_acquire);
+    credits->network = PS_CREDIT_OPEN;
+    credits->counted.ordinal = -1;
+    credits->culprit_slot = -1;
+    if (!pub->params.adopted || (metered & PS_METERED_CREDITS) == 0) {
+        atomic_store_explicit(&pub->slot->credit_limit, PS_CREDIT_OPEN, memory_order_relaxed);
+        return;
+    }
+    /* The dead daemon's limit holds until a receiver states one. */
+    credits->on = true;
+    credits->stale = true;
+    credits->base = atomic_load_explicit(&slot->credit_base, memory_order_relaxed);
+    credits->limit = atomic_load_explicit(&slot->credit_limit, memory_order_relaxed);
+    credits->spent = ps_spent_near(word_of(pub), credits->base);
+    credits->spent_on = credits->spent;
+    credits->revoked = (word_of(pub) & PS_SPEND_REVOKED) != 0;
+    credits->epoch_ordinal = credits->spent - credits->base;
+    credits->send_limit =
+        credits->epoch_ordinal > credits->limit ? credits->epoch_ordinal : credits->limit;
+    if (pub->endpoint == NULL) {
+        credits->counted.position =
+            atomic_load_explicit(&slot->counted_position, memory_order_acquire);
+        credits->counted.ordinal =
+            ps_believed_ordinal(atomic_load_explicit(&slot->counted_ordinal, memory_order_relaxed));
+    }
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_sender_governor.c: what the sender does under pressure (docs/scheduling.md). It withholds new
+ * data only: SETUPs, heartbeats, retransmits and the data of a closed publication always leave. */
+#include "ps_sender.h"
+
+static void publish(ps_sender_t *sender)
+{
+    const ps_governor_t *governor = &sender->governor;
+    ps_driver_slot_t *slot = sender->shared->driver;
+    atomic_store_explicit(&slot->coalesce_ns, governor->coalesce_ns, memory_order_relaxed);
+    atomic_store_explicit(&slot->status_interval_ns, governor->status_interval_ns,
+                          memory_order_relaxed);
+    atomic_store_explicit(&slot->retry_after_ns, governor->retry_after_ns, memory_order_relaxed);
+    atomic_store_explicit(&slot->pressure_ppm, (uint32_t)governor->pressure, memory_order_relaxed);
+    /* Release: a reader that sees the time sees a word that is not older. */
+    atomic_store_explicit(&slot->pressure_ns, sender->now_ns, memory_order_release);
+}
+
+static void resume_all(ps_sender_t *sender)
+{
+    for (int32_t i = 0; i < sender->publication_count; i++) {
+        if (sender->publications[i]->withheld) {
+            ps_sender_ready(sender, sender->publications[i]);
+        }
+    }
+}
+
+void ps_sender_govern(ps_sender_t *sender)
+{
+    ps_governor_t *governor = &sender->governor;
+    if (sender->params->governor == 0 && governor->forced < 0) {
+        return;
+    }
+    const int64_t due_ns = governor->sampled_ns + PS_GOVERNOR_SAMPLE_NS;
+    const bool idle = sender->idle_since_ns >= 0;
+    if (sender->now_ns < due_ns) {
+        if (governor->pressure > 0) {
+            ps_sender_due(sender, due_ns);
+        }
+        return;
+    }
+    if (idle) {
+        sender->idle_ns += sender->now_ns - sender->idle_since_ns;
+        sender->idle_since_ns = sender->now_ns;
+    }
+    const ps_governor_sample_t sample = {
+        .now_ns = sender->now_ns,
+        .idle_ns = sender->idle_ns,
+        .late_streams = ps_bands_late(&sender->bands, sender->now_ns - sender->bands.round_ns,
+                                      PS_GOVERNOR_DEPTH),
+        .workers = 1,
+    };
+    const bool changed = ps_governor_step(governor, &sample);
+    sender->idle_ns = 0;
+    sender->bands.lowered = governor->defers;
+    publish(sender);
+    if (changed) {
+        resume_all(sender);
+    }
+    if (governor->pressure > 0) { /* until it is over; then the next work begins */
+        ps_sender_due(sender, sender->now_ns + PS_GOVERNOR_SAMPLE_NS);
+    }
+}
+
+static void wait_until(ps_sender_t *sender, ps_publication_t *pub, int64_t due_ns)
+{
+    pub->withheld_until_ns = due_ns;
+    *pub->due_ns = due_ns < *pub->due_ns ? due_ns : *pub->due_ns;
+    ps_sender_due(sender, due_ns);
+    sender->urgent = true;
+}
+
+bool ps_sender_defers(ps_sender_t *sender, ps_publication_t *pub)
+{
+    const int64_t due_ns = pub->data_sent_ns + PS_GOVERNOR_DEFERRED_NS;
+    if (!sender->governor.defers || pub->turn.base >= 0 || pub->state != PS_PUBLICATION_ACTIVE ||
+        pub->params.never_throttle || sender->now_ns >= due_ns) {
+        return false;
+    }
+    wait_until(sender, pub, due_ns);
+    pub->deferrals++;
+    return true;
+}
+
+bool ps_sender_coalesces(ps_sender_t *sender, ps_publication_t *pub)
+{
+    const int64_t coalesce_ns = sender->governor.coalesce_ns;
+    if (coalesce_ns == 0 || pub->band == PS_BAND_B4 || pub->state != PS_PUBLICATION_ACTIVE ||
+        pub->params.never_throttle) {
+        return false;
+    }
+    if (pub->partial_since_ns < 0) {
+        pub->partial_since_ns = sender->now_ns;
+    }
+    if (sender->now_ns >= pub->partial_since_ns + coalesce_ns) {
+        return false;
+    }
+    wait_until(sender, pub, pub->partial_since_ns + coalesce_ns);
+    return true;
+}

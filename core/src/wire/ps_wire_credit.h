@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_wire_credit.h: the EXT frame CREDIT: a sender answers a receiver that began a new epoch of
+ * credits (docs/wire-extensions.md). Sent only to a receiver whose status message requests it.
+ *
+ *   EXT header (24)  i64 receiver id, u32 epoch, u32 flags, i64 ordinal */
+#ifndef PS_WIRE_CREDIT_H
+#define PS_WIRE_CREDIT_H
+
+#include "ps_wire.h"
+
+enum { PS_CREDIT_BYTES = 48, PS_CREDIT_ANSWER_SETTLED = 1 };
+
+typedef struct ps_wire_credit {
+    int32_t session_id, stream_id;
+    int64_t receiver_id;
+    uint32_t epoch;
+    uint32_t flags;  /* PS_CREDIT_ANSWER_SETTLED: each message below ordinal was sent, and none
+                      * follows in this epoch */
+    int64_t ordinal; /* messages that publishers have taken when the epoch began, or have
+                      * published when settled */
+} ps_credit_frame_t;
+
+/* Reads a CREDIT after ps_wire_check. A longer frame is read from its first bytes. Returns
+ * ps_wire_fault. */
+int ps_wire_credit(const uint8_t *data, uint32_t length, ps_credit_frame_t *out);
+/* Writes a CREDIT into out (PS_CONTROL_MAX bytes). Returns the datagram's length. */
+uint32_t ps_wire_build_credit(uint8_t *out, const ps_credit_frame_t *credit);
+
+#endif

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Actions on the credits of readers."""
+
+from __future__ import annotations
+
+import attrs
+
+from penstock.daemon.conductor.actions.base import Action
+
+
+@attrs.frozen(kw_only=True)
+class SetImageCredits(Action):
+    """Change the grant of a reader of an image.  A lower number, and a freeze or its end, begin a
+    new epoch."""
+
+    image_id: int
+    position_counter_id: int
+    credits: int                        # messages, at least 1
+    burst: int                          # 0: as credits
+    frozen: bool
+
+
+@attrs.frozen(kw_only=True)
+class SetPublicationCredits(Action):
+    """As :class:`SetImageCredits`, of a reader of a local publication."""
+
+    publication_id: int
+    position_counter_id: int
+    credits: int
+    burst: int
+    frozen: bool
+
+
+@attrs.frozen(kw_only=True)
+class ReadCredits(Action):
+    """Result: :class:`penstock.core.credits.CreditView`."""
+
+    slot: int                           # of the subscriber

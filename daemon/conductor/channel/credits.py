@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plan the credits of a subscription: their number, and the window that has room for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from penstock.config import uri
+from penstock.daemon.conductor.saga import Refused
+from penstock.daemon.conductor.settings import ConductorSettings
+
+if TYPE_CHECKING:
+    from penstock.daemon.conductor.channel.plans import SubscriptionPlan
+
+#: First value of ``ps-credits=auto``, before a round trip and a rate are known.
+AUTO_FIRST: Final = 64
+_LARGEST_WINDOW: Final = 1 << 29        # half of the longest term there is
+
+
+def with_credits(
+    parsed: uri.ChannelUri, channel: str, settings: ConductorSettings, plan: SubscriptionPlan
+) -> SubscriptionPlan:
+    """Add the credits of the channel, or of the configuration, to a plan.
+
+    :raises Refused: the stated receiver window has no room for the largest grant.
+    """
+    stated = parsed.ps_credits
+    if stated is None and settings.default_credits and not parsed.spy and plan.reliable:
+        stated = uri.read_credits("credits.default_credits", settings.default_credits)
+    if stated is None:
+        return plan
+    if not plan.reliable or not plan.tether:
+        key = "reliable" if not plan.reliable else "tether"
+        raise Refused(
+            "invalid_channel",
+            f"{channel}: ps-credits={parsed.given().get('ps-credits', stated)} contradicts "
+            f"subscriptions.{key} = false of the configuration: state {key}=true in the channel",
+        )
+    number = stated or AUTO_FIRST
+    burst = parsed.ps_credit_burst or 0
+    message = parsed.ps_max_message or settings.credit_message_bytes
+    grown = attrs.evolve(
+        plan, credits=number, credit_burst=burst, credit_auto=stated == uri.AUTO_CREDITS,
+        credit_message_bytes=message,
+        credit_policy=parsed.ps_credit_policy or settings.credit_policy,
+        credits_required=bool(parsed.ps_credits_required),
+    )
+    if plan.kind != "udp":
+        return grown
+    mtu = settings.mtu if parsed.mtu is None else parsed.mtu
+    room = room_for(grown, mtu)
+    if parsed.rcv_wnd is None:
+        window = max(plan.receiver_window, room)
+        return attrs.evolve(grown, receiver_window=min(window, _LARGEST_WINDOW))
+    if stated != uri.AUTO_CREDITS and parsed.rcv_wnd < room - mtu:
+        given = parsed.given()
+        named = "ps-credit-burst" if burst > number else "ps-credits"
+        longest = given.get("ps-max-message") or f"{message or mtu - 32} bytes"
+        raise Refused(
+            "invalid_channel",
+            f"{channel}: rcv-wnd={given['rcv-wnd']} has no room for {named}={max(number, burst)} "
+            f"messages of ps-max-message={longest}, which need {room - mtu} bytes: raise rcv-wnd, "
+            "lower the credits, or leave rcv-wnd out",
+        )
+    return grown
+
+
+def room_for(plan: SubscriptionPlan, mtu: int) -> int:
+    """Return the window in bytes for the largest grant of a plan and one frame of padding."""
+    message = plan.credit_message_bytes or mtu - 32
+    return max(plan.credits, plan.credit_burst) * uri.room_of(message, mtu) + mtu

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Credits: withhold and resume the grants of subscriptions, and report them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.config.protocol.control import CreditReport, WithholdStream
+from penstock.core.credits import CreditState, CreditView
+from penstock.core.driver_types import NO_COUNTER
+from penstock.daemon.conductor.actions.credits import (
+    ReadCredits,
+    SetImageCredits,
+    SetPublicationCredits,
+)
+from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga
+from penstock.daemon.conductor.state.model import Image, SubscriberLink, Subscription
+from penstock.daemon.conductor.state.registry import note_subscription
+from penstock.daemon.conductor.state.state import State
+
+
+def set_withheld(state: State, subscription: Subscription, *, withheld: bool) -> Saga[None]:
+    """Withhold the credits of a subscription, or grant them again.  Images that join later start
+    withheld too.
+
+    :raises Refused: it grants no credits.
+    """
+    if not subscription.plan.credits:
+        raise Refused(
+            "not_supported",
+            f"stream {subscription.stream_id} on {subscription.plan.channel}: this subscription "
+            "grants no credits: add it with ps-credits",
+        )
+    changed = subscription.withheld != withheld
+    subscription.withheld = withheld
+    note_subscription(state, subscription)
+    for link in list(subscription.links.values()):
+        yield set_credits(link)
+    for image in _without_reader(subscription):
+        yield SetImageCredits(
+            image_id=image.id, position_counter_id=NO_COUNTER, credits=subscription.plan.credits,
+            burst=subscription.plan.credit_burst, frozen=withheld,
+        )
+    if changed:
+        state.event(
+            "credits_withheld", withheld=withheld, subscription_id=subscription.id,
+            stream_id=subscription.stream_id, channel=subscription.plan.channel,
+            client_id=subscription.client.id, name=subscription.client.name,
+        )
+
+
+def _without_reader(subscription: Subscription) -> list[Image]:
+    """Return the images that the subscription will read, and that have no reader yet."""
+    images = subscription.endpoint.images.values() if subscription.endpoint is not None else ()
+    return [
+        image for image in images
+        if not image.established and image.stream_id == subscription.stream_id
+        and subscription.wants_session(image.session_id)
+    ]
+
+
+def set_credits(link: SubscriberLink) -> SetImageCredits | SetPublicationCredits:
+    """Return the action that tells a reader's grant to its agent."""
+    plan = link.subscription.plan
+    frozen = link.subscription.withheld
+    if isinstance(link.source, Image):
+        return SetImageCredits(
+            image_id=link.source.id, position_counter_id=link.counter_id, credits=plan.credits,
+            burst=plan.credit_burst, frozen=frozen,
+        )
+    return SetPublicationCredits(
+        publication_id=link.source.id, position_counter_id=link.counter_id, credits=plan.credits,
+        burst=plan.credit_burst, frozen=frozen,
+    )
+
+
+def serve(state: State, message: WithholdStream) -> Saga[CreditReport]:
+    """Withhold or resume a stream for an orchestrator; return the state of its readers."""
+    yield EXCLUSIVE
+    found = [
+        s for s in state.subscriptions.values()
+        if s.stream_id == message.stream_id and s.plan.credits
+        and message.channel in ("", s.plan.channel)
+    ]
+    if not found:
+        where = f" on {message.channel}" if message.channel else ""
+        raise Refused(
+            "unknown_registration",
+            f"no subscription of this daemon grants credits on stream {message.stream_id}{where}",
+        )
+    if message.action != "report":
+        for subscription in found:
+            yield from set_withheld(state, subscription, withheld=message.action == "withhold")
+    readers = []
+    for subscription in found:
+        for link in subscription.links.values():
+            view: CreditView = yield ReadCredits(slot=link.slot)
+            readers.append(describe(link, view))
+    return CreditReport(
+        readers={str(number): reader for number, reader in enumerate(readers)},
+        withheld=all(s.withheld for s in found),
+        complete=all(reader["complete"] for reader in readers),
+    )
+
+
+def describe(link: SubscriberLink, view: CreditView) -> dict[str, Any]:
+    """Return a reader's credits as plain data."""
+    source, subscription = link.source, link.subscription
+    if isinstance(source, Image):
+        identity = str(source.source)
+    else:
+        identity = "aeron:ipc" if source.endpoint is None else "aeron-spy"
+    return {
+        "subscription_id": subscription.id, "client_id": subscription.client.id,
+        "client": subscription.client.name, "channel": subscription.plan.channel,
+        "stream_id": subscription.stream_id, "session_id": source.session_id,
+        "source": identity, "state": CreditState(view.state).name.lower(),
+        "credits": view.credits, "granted": view.granted, "passed": view.passed,
+        "returned": view.returned, "leaked": view.leaked, "final": view.final,
+        "complete": view.is_complete,
+    }

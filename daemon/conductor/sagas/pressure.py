@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Report episodes of pressure in the event feed: when the publishers of a stream reached its depth,
+and when its log drained to the low watermark."""
+
+from __future__ import annotations
+
+from penstock.core.driver_events import PressureRelieved, PressureTriggered
+from penstock.core.driver_types import Cause
+from penstock.daemon.conductor.state.state import State
+
+_CAUSES = {cause.value: cause.name.lower() for cause in Cause}
+
+
+def _culprit(state: State, event: PressureTriggered) -> str:
+    """Return the culprit as ``pressure()`` names it; empty when unknown."""
+    if not event.culprit:
+        return ""
+    if event.source is not None and event.source.ip:
+        return f"receiver {event.culprit} at {event.source}"
+    client = state.clients.get(event.culprit)
+    if client is None:
+        return f"id {event.culprit}"
+    name = f" '{client.name}'" if client.name else ""
+    return f"client {client.id}{name} (pid {client.pid})"
+
+
+def on_pressure(state: State, event: PressureTriggered) -> None:
+    """Publish ``pressure_triggered`` or ``pressure_relieved``."""
+    publication = state.publications.get(event.id)
+    if publication is None:
+        return
+    fields = {
+        "publication_id": event.id, "stream_id": event.stream_id, "session_id": event.session_id,
+        "cause": _CAUSES.get(event.cause, f"cause_{event.cause}"),
+        "culprit": _culprit(state, event), "culprit_id": event.culprit,
+        "duration_ns": event.duration_ns, "depth_bytes": event.depth_bytes,
+        "peak_bytes": event.peak_bytes, "episodes": event.episodes,
+    }
+    if isinstance(event, PressureRelieved):
+        drained = event.drained if event.drained >= 0 else None
+        state.event("pressure_relieved", **fields, drained_messages=drained)
+    else:
+        state.event("pressure_triggered", **fields)

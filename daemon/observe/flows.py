@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part of a status that ``GET /flows`` and ``penstock flows --json`` show."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+_STREAM: Final = (
+    "publication_id", "channel", "stream_id", "session_id", "position", "limit",
+    "consumer_position", "queue_depth_bytes", "queue_peak_bytes", "watermark", "pressure_events",
+    "pressure_ns", "drained_messages", "policy", "dropped_messages", "dropped_bytes",
+    "cause", "culprit", "held_ns", "blocked_ns", "blocked_by_ns", "refused",
+)
+
+
+def flows(status: dict[str, Any]) -> dict[str, Any]:
+    """Return the streams with their causes and culprits, and the consumer groups."""
+    return {
+        "streams": [{key: row[key] for key in _STREAM} for row in status["publications"]],
+        "groups": status["groups"],
+        "groups_expired": status["groups_expired"],
+    }

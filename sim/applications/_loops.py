@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loops of events of simulated applications: they wait in virtual time.
+
+asyncio waits in its selector, trio asks its clock how long it may wait.  Both places hand over to
+the simulation and then look at the descriptors without waiting.
+"""
+
+from __future__ import annotations
+
+import selectors
+from typing import Any, Final
+
+import trio
+
+from penstock.sim.applications._clients import SPIN_NS
+from penstock.sim.applications.app import App, Killed
+
+#: Turns of a loop without a wait, after which virtual time passes.
+_GREEDY: Final = 32
+#: Turns in which the tasks of a killed application may end.
+_LAST_TURNS: Final = 1000
+
+
+class LoopSelector(selectors.EpollSelector):
+    """The selector of an asyncio loop in a simulated application."""
+
+    def __init__(self, app: App) -> None:
+        super().__init__()
+        self._app = app
+        self._turns = 0
+        self._last_turns = 0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """See :meth:`selectors.BaseSelector.select`; waits in virtual time."""
+        ready = super().select(0)
+        if ready:
+            return ready
+        if self._app.is_killed:     # asyncio.run() cancels the tasks that are left
+            self._last_turns += 1
+            if self._last_turns >= _LAST_TURNS:
+                raise Killed
+            return []
+        if timeout is not None and timeout <= 0:
+            self._turns += 1
+            if self._turns % _GREEDY == 0:
+                self._app.spend(SPIN_NS)
+            return super().select(0)
+        self._app.hand_over_to_loop(timeout)
+        return super().select(0)
+
+
+class LoopClock(trio.abc.Clock):
+    """The clock of a trio run in a simulated application."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._turns = 0
+        self._ending = False
+
+    def start_clock(self) -> None:
+        """Nothing to start."""
+
+    def current_time(self) -> float:
+        """Virtual time in seconds."""
+        self._turns += 1
+        if self._turns % (4 * _GREEDY) == 0 and not self._ending:
+            self._app.spend(SPIN_NS)
+        return self._app.now_ns / 1e9
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        """Wait in virtual time; then trio looks at its descriptors at once."""
+        left = deadline - self._app.now_ns / 1e9
+        if left <= 0 or self._app.is_signalled():
+            return 0.0
+        try:
+            self._app.hand_over_to_loop(left)
+        except Killed:
+            if self._ending:
+                raise
+            self._ending = True     # a system task that fails cancels all tasks in order
+            trio.lowlevel.spawn_system_task(_end)
+        return 0.0
+
+
+async def _end() -> None:
+    raise Killed
+
+
+def run_async(function: Any, backend: str) -> Any:
+    """Run a coroutine function in a loop of its own.  Application's thread."""
+    if backend == "trio":
+        return trio.run(function)
+    import asyncio
+
+    return asyncio.run(function())

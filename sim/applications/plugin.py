@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plugin of pytest: the fixture ``penstock_simulation``.
+
+pytest loads this module in every run in which penstock is installed, so it imports nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from penstock.sim.applications.simulation import Maker
+
+
+@pytest.fixture
+def penstock_simulation() -> Iterator[Maker]:
+    """Make simulations: ``sim = penstock_simulation(loss=0.05)``; see
+    docs/testing-your-application.md."""
+    from penstock.sim.applications.simulation import Maker
+
+    maker = Maker()
+    yield maker
+    for simulation in maker.made:
+        simulation.close()

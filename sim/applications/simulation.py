@@ -1,0 +1,423 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A simulated network with daemons on its hosts, for the functions of an application.
+
+The daemons and the client are the product's compiled core; time, network and scheduling are
+simulated.  A run depends only on the seed, on the script and on the functions.
+"""
+
+from __future__ import annotations
+
+import heapq
+import inspect
+import os
+import random
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Literal, Self
+
+import attrs
+
+from penstock.client._client import Client
+from penstock.core import client as core
+from penstock.core.driver_types import NEVER_NS
+from penstock.core.errors import DaemonNotRunning
+from penstock.sim.applications._clients import CLASSES, SimParking
+from penstock.sim.applications._guard import Guard
+from penstock.sim.applications._loops import run_async
+from penstock.sim.applications.app import App, SimulationError
+from penstock.sim.core import SIM, Link, NetworkStatistics, SimNetwork, SimWorld, Stop
+from penstock.sim.scenario import HostScript, host_ip
+from penstock.sim.world.host import Host
+
+_S_NS: Final = 10**9
+_MS_NS: Final = 10**6
+#: Turns of applications at one moment after which they count as livelocked.
+_MAX_TURNS: Final = 100_000
+
+
+def _link(
+    loss: float, delay_ms: float, jitter_ms: float, bandwidth_mbit: float, duplicate: float,
+    reorder: float,
+) -> Link:
+    for name, share in (("loss", loss), ("duplicate", duplicate), ("reorder", reorder)):
+        if not 0 <= share <= 1:
+            raise ValueError(f"{name} is a share from 0 to 1, not {share}")
+    if min(delay_ms, jitter_ms, bandwidth_mbit) < 0:
+        raise ValueError("delay_ms, jitter_ms and bandwidth_mbit must not be negative")
+    return Link(
+        delay_ns=int(delay_ms * _MS_NS), jitter_ns=int(jitter_ms * _MS_NS),
+        bandwidth_bytes_per_s=int(bandwidth_mbit * 125_000), loss_ppm=round(loss * 1e6),
+        duplicate_ppm=round(duplicate * 1e6), reorder_ppm=round(reorder * 1e6),
+        reorder_ns=int(max(delay_ms, 1.0) * _MS_NS) if reorder else 0,
+    )
+
+
+class Simulation:
+    """Hosts with daemons, and the applications on them.  A context manager; one at a time.
+
+    :param seed: draws every loss, delay and id; the same seed, the same run.
+    :param loss: share of datagrams that each link loses, 0 to 1.
+    :param delay_ms: one-way delay of each link.
+    :param jitter_ms: up to this much more, drawn for each datagram.
+    :param bandwidth_mbit: of each link; 0: unlimited.
+    :param duplicate: share of datagrams that arrive twice.
+    :param reorder: share of datagrams that later ones overtake.
+    :param virtual_sleep: let ``time.sleep`` wait in virtual time instead of reporting it.
+    :param hang_s: real seconds after which a function that does not come back is reported.
+    """
+
+    def __init__(
+        self,
+        *,
+        seed: int = 1,
+        loss: float = 0.0,
+        delay_ms: float = 0.1,
+        jitter_ms: float = 0.0,
+        bandwidth_mbit: float = 0.0,
+        duplicate: float = 0.0,
+        reorder: float = 0.0,
+        virtual_sleep: bool = False,
+        hang_s: float = 30.0,
+    ) -> None:
+        self.now_ns = 0
+        self.seed = seed
+        self.virtual_sleep = virtual_sleep
+        self._hang_s = hang_s
+        self._faults: list[SimulationError] = []
+        self._rng = random.Random(seed)
+        shared = Path("/dev/shm")
+        memory = str(shared) if os.access(shared, os.W_OK) else None
+        self._parent = Path(tempfile.mkdtemp(prefix="penstock-sim-", dir=memory))
+        self._network = SimNetwork(self._rng.randrange(2**64))
+        self._native = SimWorld(self._network)
+        self._links: list[tuple[str, str, Link]] = [
+            ("", "", _link(loss, delay_ms, jitter_ms, bandwidth_mbit, duplicate, reorder))
+        ]
+        self._hosts: dict[str, Host] = {}
+        self._apps: list[App] = []
+        self._agenda: list[tuple[int, int, Callable[[], object]]] = []
+        self._plans = 0
+        self._watched: list[tuple[Host, Any, int]] = []
+        self._guard = Guard()
+        self._guard.install(seed)
+        self._is_open = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # ---- the script ------------------------------------------------------------------------------
+
+    @property
+    def now_s(self) -> float:
+        """Virtual time in seconds since the start."""
+        return self.now_ns / _S_NS
+
+    def host(self, name: str, *, ip: str = "", window_bytes: int | None = None) -> str:
+        """Add a host with a daemon.  Return its address.
+
+        :param ip: its IPv4 address; default 10.0.0.1, 10.0.0.2, ... in the order of the calls.
+        :param window_bytes: receiver window of its daemon.
+        :raises ValueError: the name or the address is taken.
+        """
+        address = ip or host_ip(len(self._hosts))
+        if name in self._hosts or any(host.ip == address for host in self._hosts.values()):
+            raise ValueError(f"a host {name!r} or one with the address {address} exists already")
+        host = Host(
+            name=name, ip=address, directory=self._parent / str(len(self._hosts)),
+            network=self._network, native=self._native,
+            rng=random.Random(self._rng.randrange(2**64)),
+            script=HostScript(host=len(self._hosts), adopt=True, window_bytes=window_bytes),
+        )
+        host.now_ns = self.now_ns
+        self._hosts[name] = host
+        for rule in self._links:
+            self._lay(*rule)        # for the links of the new host too
+        return address
+
+    def start(
+        self,
+        function: Callable[..., Any],
+        *args: Any,
+        host: str = "a",
+        name: str = "",
+        backend: Literal["asyncio", "trio"] = "asyncio",
+        message_us: float = 0.0,
+        at_s: float | None = None,
+        background: bool = False,
+        **kwargs: Any,
+    ) -> App:
+        """Run a function as an application of its own on a host; the host is added if missing.
+
+        The function is called as it stands: ``penstock.connect()`` and ``penstock.open_client()``
+        give it a client of the host's simulated daemon.
+
+        :param backend: the loop that runs a coroutine function; a plain function may start its own.
+        :param message_us: virtual microseconds that the application needs for each received
+            message: a slow reader.
+        :param at_s: start at this virtual time; None: now.
+        :param background: :meth:`run` does not wait for its end.
+        """
+        if host not in self._hosts:
+            self.host(host)
+
+        def call() -> Any:
+            if not inspect.iscoroutinefunction(function):
+                return function(*args, **kwargs)
+            app.coroutine = function(*args, **kwargs)
+
+            async def main() -> Any:
+                return await app.coroutine
+
+            return run_async(main, backend)
+
+        app = App(
+            self, self._hosts[host], name or getattr(function, "__name__", "application"), call,
+            message_ns=int(message_us * 1000), background=background,
+        )
+        if at_s is None:
+            app._due_ns = self.now_ns
+            self._apps.append(app)
+        else:
+            app._due_ns = int(at_s * _S_NS)
+            self.at(at_s, lambda: self._apps.append(app))
+        return app
+
+    def at(self, time_s: float, action: Callable[..., object], *args: Any) -> None:
+        """Call ``action(*args)`` at a virtual time."""
+        self._plans += 1
+        due_ns = max(int(time_s * _S_NS), self.now_ns)
+        heapq.heappush(self._agenda, (due_ns, self._plans, lambda: action(*args)))
+
+    def link(
+        self, sender: str = "", receiver: str = "", *, loss: float = 0.0, delay_ms: float = 0.1,
+        jitter_ms: float = 0.0, bandwidth_mbit: float = 0.0, duplicate: float = 0.0,
+        reorder: float = 0.0,
+    ) -> None:
+        """Change the link from one host to another from now on; no name: all hosts."""
+        rule = (
+            sender, receiver,
+            _link(loss, delay_ms, jitter_ms, bandwidth_mbit, duplicate, reorder),
+        )
+        self._lay(*rule)
+        self._links.append(rule)
+
+    def _lay(self, sender: str, receiver: str, link: Link) -> None:
+        def number(name: str) -> int:
+            return self._host(name).index if name else -1
+
+        self._network.set_link(link, sender=number(sender), receiver=number(receiver))
+
+    def kill(self, app: App) -> None:
+        """End an application as SIGKILL does."""
+        app.kill()
+        self._native.touch(app.host.index)
+
+    def pause(self, app: App) -> None:
+        """Stop an application as SIGSTOP does."""
+        app.is_paused = True
+
+    def resume(self, app: App) -> None:
+        """Continue a paused application."""
+        app.is_paused = False
+
+    def stop_daemon(self, host: str) -> None:
+        """Kill the daemon of a host; its applications and files stay."""
+        self._host(host).die()
+
+    def start_daemon(self, host: str) -> None:
+        """Start a new daemon on the files of the killed one."""
+        found = self._host(host)
+        found.adopt()
+        for owner, port, fd in self._watched:
+            if owner is found and port.state.value == "open":
+                found.watch(port, fd)
+
+    def crash(self, host: str) -> None:
+        """A host fails: its daemon and its applications end at once."""
+        found = self._host(host)
+        for app in self._apps:
+            if app.host is found:
+                app.kill()
+        found.close()
+
+    def restart(self, host: str) -> None:
+        """A crashed host comes back with a new daemon and no files."""
+        found = self._host(host)
+        found.wipe()
+        found.start()
+
+    def network(self) -> NetworkStatistics:
+        """Return the numbers of datagrams so far."""
+        return self._network.statistics()
+
+    @property
+    def trace(self) -> int:
+        """A 64-bit hash over every datagram so far, with its time."""
+        return self._network.trace_hash()
+
+    # ---- time ------------------------------------------------------------------------------------
+
+    def run(self, timeout_s: float = 60.0) -> None:
+        """Run until every application has ended, except those in the background.
+
+        Raises what a function raised, and reports calls that have no virtual form.
+
+        :param timeout_s: virtual seconds after which applications that still run are an error.
+        :raises SimulationError: one has not ended in time, or called something that the simulator
+            cannot run.
+        """
+        end_ns = self.now_ns + int(timeout_s * _S_NS)
+        while any(not app.is_finished and not app.background for app in self._apps) or (
+            self._agenda and self._agenda[0][0] < end_ns
+        ):
+            if self.now_ns >= end_ns:
+                waiting = "; ".join(
+                    f"{app.name} waits at {app._place}" for app in self._apps
+                    if not app.is_finished and not app.background
+                )
+                raise SimulationError(f"not ended after {timeout_s:g} virtual s: {waiting}")
+            self._advance(end_ns)
+
+    def run_for(self, seconds: float) -> None:
+        """Let virtual time pass, whether applications end or not.  Raises as :meth:`run`."""
+        end_ns = self.now_ns + int(seconds * _S_NS)
+        while self.now_ns < end_ns:
+            self._advance(end_ns)
+        self._turns()
+
+    def _advance(self, end_ns: int) -> None:
+        while self._agenda and self._agenda[0][0] <= self.now_ns:
+            heapq.heappop(self._agenda)[2]()
+        self._turns()
+        until_ns = min(
+            [end_ns, *(app.due_ns for app in self._apps)]
+            + [at_ns for at_ns, _, _ in self._agenda[:1]]
+        )
+        self._native.wait_for_nobody()
+        for app in self._apps:
+            for handle, ticket in app.waits:
+                self._native.wait_for(handle, ticket)
+        stop, now_ns = self._native.run(self.now_ns, min(until_ns, NEVER_NS))
+        self._native.wait_for_nobody()
+        self._set_now(now_ns)
+        if stop is Stop.STUCK:
+            raise SimulationError("a simulated daemon does not come to rest")
+        if stop is Stop.CONTROL:
+            for host in self._hosts.values():
+                if self._native.wants_control(host.index, self.now_ns):
+                    host.control()
+                    self._native.hold_control(
+                        host.index, self.now_ns + host.script.conductor_ns
+                    )
+
+    def _turns(self) -> None:
+        for _ in range(_MAX_TURNS):
+            ready = [app for app in self._apps if app.is_ready]
+            if not ready:
+                return
+            for app in ready:
+                app.turn(self._hang_s)
+                if app.host.running:
+                    app.host.settle()
+                if app.error is not None:
+                    raise app.error
+                if self._faults:
+                    raise self._faults[0]
+        raise SimulationError(
+            f"applications do not come to rest at {self.now_s} s: "
+            + ", ".join(repr(app) for app in ready)
+        )
+
+    def _set_now(self, now_ns: int) -> None:
+        self.now_ns = now_ns
+        for host in self._hosts.values():
+            host.now_ns = now_ns
+
+    def _host(self, name: str) -> Host:
+        found = self._hosts.get(name)
+        if found is None:
+            raise ValueError(f"there is no host {name!r}; hosts are: {', '.join(self._hosts)}")
+        return found
+
+    # ---- for applications ------------------------------------------------------------------------
+
+    def note(self, fault: SimulationError) -> None:
+        """Report a fault at the end of the turn, even if the application catches it."""
+        self._faults.append(fault)
+
+    def set_clock(self, publication: core.PublicationHandle) -> None:
+        """Make a publication's account use virtual time."""
+        self._native.set_clock(publication)
+
+    def connect(self, app: App, name: str, watch: bool, began_s: float, timeout_s: float) -> (
+        Client | None
+    ):
+        """Connect an application to the daemon of its host; None: it must try again.
+
+        :raises DaemonNotRunning: no daemon runs, and the time is over.
+        """
+        host = app.host
+        if not host.running:
+            if app.now_ns / _S_NS - began_s >= timeout_s:
+                raise DaemonNotRunning(f"no daemon runs on the simulated host {host.name}")
+            return None
+        port = host.attach(name or app.name)
+        if watch:
+            fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+            mine = os.dup(fd)
+            host.watch(port, mine)
+            self._watched.append((host, port, mine))
+            port.take_watch(fd)
+        client = Client(port, library=SIM)
+        client._classes = CLASSES
+        client._park = SimParking(client._handle, client._check)
+        app.clients.append(client)
+        return client
+
+    def close(self) -> None:
+        """End all applications and daemons, and remove their files.  Idempotent."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        try:
+            for app in self._apps:
+                app.kill()
+            for app in self._apps:
+                for _ in range(_MAX_TURNS):
+                    if app.is_finished:
+                        break
+                    app.turn(self._hang_s)
+                app.join()
+        finally:
+            self._guard.remove()
+            for host in self._hosts.values():
+                host.close()
+            self._native.close()
+            self._network.close()
+            for _, _, fd in self._watched:
+                os.close(fd)
+            shutil.rmtree(self._parent, ignore_errors=True)
+
+
+@attrs.frozen
+class Maker:
+    """Makes simulations for one test, and closes them after it."""
+
+    made: list[Simulation] = attrs.field(factory=list)
+
+    def __call__(self, **settings: Any) -> Simulation:
+        """Return a new simulation; see :class:`Simulation` for the settings."""
+        for simulation in self.made:
+            simulation.close()
+        simulation = Simulation(**settings)
+        self.made.append(simulation)
+        return simulation

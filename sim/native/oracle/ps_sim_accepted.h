@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ps_sim_accepted.h: promises that are checked when a message is accepted: rates (ps_sim_lead.c)
+ * and credits (ps_sim_credit.c). */
+#ifndef PS_SIM_ACCEPTED_H
+#define PS_SIM_ACCEPTED_H
+
+#include "ps_publication.h"
+#include "ps_sim_world.h"
+
+/* Credits in the last status message of an image. */
+typedef struct ps_sim_stated {
+    int64_t limit;
+    int64_t changed_ns;
+    uint32_t epoch;
+} ps_sim_stated_t;
+
+/* Returns the bytes of log that a message takes. */
+int64_t ps_sim_framed_bytes(const ps_publication_t *pub, int32_t size);
+/* Checks that the rate allows the latest accepted message of a ledger. */
+void ps_sim_lead_check(ps_simworld_t *world, const ps_sim_publisher_t *publisher,
+                       const ps_publication_t *pub, int64_t start);
+/* Checks that the readers of the latest accepted message granted it. */
+void ps_sim_credit_check(ps_simworld_t *world, const ps_sim_publisher_t *publisher);
+/* Checks the settled withholds after a duty cycle of the host. Bound: its subscribers. */
+void ps_sim_credit_watch(ps_simworld_t *world, int32_t host);
+/* Returns true if a status message may leave because of its credits. Changed credits leave at
+ * once. A limit that rose from nothing is stated twice more, and a new epoch until it is
+ * answered. */
+bool ps_sim_states_credits(ps_sim_stated_t *stated, const ps_trailer_t *trailer, int64_t now_ns);
+
+#endif

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ps_sim_credit.c: what credits promise to those who receive: of a stream, never more messages are
+ * accepted and not released than the reader allows, and none is accepted while it withholds. Both
+ * ends are the applications' own.
+ */
+#include "ps_client_internal.h"
+#include "ps_sim_probe.h"
+
+#define RESTATED_NS INT64_C(60000000)
+
+bool ps_sim_states_credits(ps_sim_stated_t *stated, const ps_trailer_t *trailer, int64_t now_ns)
+{
+    const bool news =
+        trailer->credit_limit != stated->limit || trailer->credit_epoch != stated->epoch;
+    stated->changed_ns = news ? now_ns : stated->changed_ns;
+    stated->limit = trailer->credit_limit;
+    stated->epoch = trailer->credit_epoch;
+    return news || trailer->credit_flags != 0 ||
+           (trailer->credit_limit >= 0 && now_ns - stated->changed_ns <= RESTATED_NS);
+}
+
+/* The image of a subscriber that reads this ledger; NULL: none. */
+static const ps_img_t *image_of(const ps_sim_subscriber_t *subscriber, const ps_sim_ledger_t *of)
+{
+    const int32_t count = ps_sub_image_count(subscriber->params.sub);
+    for (int32_t i = 0; i < count; i++) {
+        const ps_img_t *image = ps_sub_image(subscriber->params.sub, i);
+        if (image->log.session_id == of->session_id && image->log.stream_id == of->stream_id) {
+            return image;
+        }
+    }
+    return NULL;
+}
+
+static bool is_settled(const ps_img_t *image)
+{
+    return image != NULL && image->credit_mode != PS_CREDIT_PLAIN &&
+           atomic_load_explicit(&image->subscriber->credit_state, memory_order_relaxed) ==
+               PS_CREDIT_SETTLED;
+}
+
+/* A reader that was there from the first message on, and missed none. */
+static bool is_whole(const ps_sim_reader_t *reader)
+{
+    return reader->stats.first == 0 && !reader->may_jump && reader->stats.gaps == 0;
+}
+
+/* A settled withhold states the last message that was accepted. */
+void ps_sim_credit_watch(ps_simworld_t *world, int32_t host)
+{
+    for (int32_t i = 0; i < world->subscriber_count; i++) {
+        const ps_sim_subscriber_t *subscriber = &world->subscribers[i];
+        if (subscriber->params.credits == 0 || !subscriber->attached ||
+            subscriber->params.host != host) {
+            continue;
+        }
+        for (int32_t j = 0; j < subscriber->reader_count; j++) {
+            const ps_sim_reader_t *reader = &subscriber->readers[j];
+            const ps_sim_ledger_t *of = &world->ledgers[reader->ledger];
+            const ps_img_t *image = is_whole(reader) ? image_of(subscriber, of) : NULL;
+            if (!is_settled(image)) {
+                continue;
+            }
+            const int64_t final =
+                atomic_load_explicit(&image->subscriber->credit_final, memory_order_relaxed);
+            if (final != of->count) {
+                ps_sim_violate(world,
+                               "session %d: subscriber %d withholds after message %lld, and %lld "
+                               "are accepted",
+                               of->session_id, i, (long long) final, (long long)of->count);
+            }
+        }
+    }
+}
+
+void ps_sim_credit_check(ps_simworld_t *world, const ps_sim_publisher_t *publisher)
+{
+    const int32_t ledger = publisher->params.ledger;
+    const ps_sim_ledger_t *of = &world->ledgers[ledger];
+    for (int32_t i = 0; i < world->subscriber_count; i++) {
+        const ps_sim_subscriber_t *subscriber = &world->subscribers[i];
+        if (subscriber->params.credits == 0 || !subscriber->attached ||
+            subscriber->params.stream_id != of->stream_id) {
+            continue;
+        }
+        if (is_settled(image_of(subscriber, of))) {
+            ps_sim_violate(world,
+                           "session %d: message %lld is accepted, which subscriber %d withholds",
+                           of->session_id, (long long)of->count - 1, i);
+        }
+        for (int32_t j = 0; j < subscriber->reader_count; j++) {
+            const ps_sim_reader_t *reader = &subscriber->readers[j];
+            /* A reader that joined later, or joins again, finds what others had granted. */
+            if (reader->ledger != ledger || !is_whole(reader)) {
+                continue;
+            }
+            if (of->count - reader->released > subscriber->params.credits) {
+                ps_sim_violate(world,
+                               "session %d: %lld messages are accepted and not released by "
+                               "subscriber %d, which grants %lld",
+                               of->session_id, (long long)(of->count - reader->released), i,
+                               (long long)subscriber->params.credits);
+            }
+        }
+    }
+}

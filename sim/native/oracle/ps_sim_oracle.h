@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_sim_oracle.h: what observes a simulated network and its world.  This header is also the cffi
+ * declaration (plain types and enums only).
+ */
+#ifndef PS_SIM_ORACLE_H
+#define PS_SIM_ORACLE_H
+
+#include <stdint.h>
+
+#include "ps_simworld.h"
+
+/* Datagrams by type, as sent; multicast once. */
+typedef struct ps_sim_wire {
+    uint64_t data;       /* with bytes of the stream that were not sent before */
+    uint64_t data_bytes; /* of the stream */
+    uint64_t resent;
+    uint64_t resent_bytes;
+    uint64_t heartbeats;
+    uint64_t setups;
+    uint64_t status_messages;
+    uint64_t naks;
+    uint64_t rtt;
+    uint64_t errors;
+    uint64_t ext; /* frames of penstock's extensions, such as PRESSURE */
+    uint64_t malformed;
+    uint64_t overruns; /* data beyond every window that a receiver had stated */
+    uint64_t broken;   /* data that breaks a rule of its SETUP: term, MTU, chain */
+} ps_sim_wire_t;
+
+/* Checks all datagrams from now on. half_term_stream_id: a stream whose strategy always allows half
+ * a term (fc=nak); 0: none. PS_E_NO_MEMORY. */
+int ps_simnet_watch(ps_simnet_t *simnet, int32_t half_term_stream_id);
+/* All zero without a watch. */
+void ps_simnet_wire(const ps_simnet_t *simnet, ps_sim_wire_t *out);
+
+/* Checks every duty cycle of every driver from now on (ps_sim_probe.h). Call it before the first
+ * driver is set. PS_E_NO_MEMORY. */
+int ps_simworld_probe(ps_simworld_t *world);
+
+#endif

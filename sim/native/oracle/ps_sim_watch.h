@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ps_sim_watch.h: reads along on the simulated wire (ps_sim_watch.c).
+ */
+#ifndef PS_SIM_WATCH_H
+#define PS_SIM_WATCH_H
+
+#include "ps_net_sim.h"
+#include "ps_sim_oracle.h"
+
+typedef struct ps_sim_watch ps_sim_watch_t;
+
+/* Kind of a datagram as the watch sees it: data sent for the first time on this path, or
+ * retransmitted. */
+enum ps_sim_kind { PS_SIM_OTHER = 0, PS_SIM_FRESH = 1, PS_SIM_AGAIN = 2 };
+
+/* NULL: no memory.  free() releases it. */
+ps_sim_watch_t *ps_sim_watch_create(void);
+/* The strategy of the stream opens half a term whatever receivers state; 0: no stream. */
+void ps_sim_watch_half_term(ps_sim_watch_t *watch, int32_t stream_id);
+void ps_sim_watch_wire(const ps_sim_watch_t *watch, ps_sim_wire_t *out);
+enum ps_sim_kind ps_sim_watch_sent(ps_sim_watch_t *watch, int32_t from,
+                                   const ps_sim_packet_t *packet);
+void ps_sim_watch_arrived(ps_sim_watch_t *watch, int32_t host, const ps_sim_packet_t *packet);
+
+#endif

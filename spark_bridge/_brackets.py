@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stretches of a session between the markers of a penstock sink, and which parts a query has read.
+
+Reads no stream and no clock.  A session of a sink is a sequence of parts, BEGIN to COMMIT.  A part
+that is followed by another BEGIN is broken; the last one may be open.  Offsets hold what is known
+of each query (:class:`Done`), so that a repeat is recognised after a restart.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+import attrs
+
+from penstock.core.errors import InvalidArgument
+from penstock.spark_bridge.markers import Content, Kind, Marker, Part
+
+_RECENT: Final = 2              # epochs of a query of which the content is known
+_MOST_RUNS: Final = 256         # of a query, in an offset
+_MOST_QUERIES: Final = 64
+_MOST_JOBS: Final = 64
+_RUN: Final = re.compile(r"(\d+)(?:-(\d+))?")
+
+
+class Stretch(enum.Enum):
+    """The content between two positions of a session."""
+
+    PLAIN = "rows outside of parts"
+    PART = "a complete part"
+    BROKEN = "rows that no COMMIT will follow"
+    OPEN = "a part whose COMMIT is not there yet"
+    JOB_END = "the end of a batch write"
+
+
+@attrs.frozen(kw_only=True)
+class Mark:
+    """A marker in a session."""
+
+    begin: int
+    end: int
+    marker: Marker
+
+
+@attrs.frozen(kw_only=True)
+class Piece:
+    """A stretch of a session."""
+
+    kind: Stretch
+    start: int
+    end: int
+    marker: Marker | None = None
+
+
+def pieces(marks: Sequence[Mark], start: int, end: int) -> Iterator[Piece]:
+    """All of [start, end), by the markers in it."""
+    begun: Mark | None = None
+    at = start
+    for mark in marks:
+        kind = mark.marker.kind
+        whole = begun is not None and kind is Kind.COMMIT and begun.marker.part == mark.marker.part
+        if begun is not None and whole:
+            yield Piece(kind=Stretch.PART, start=at, end=mark.end, marker=mark.marker)
+        elif kind is Kind.COMMIT:
+            yield Piece(kind=Stretch.BROKEN, start=at, end=mark.end)
+        elif at < mark.begin:
+            lost = Stretch.PLAIN if begun is None else Stretch.BROKEN
+            yield Piece(kind=lost, start=at, end=mark.begin)
+        begun, at = (mark, mark.begin) if kind is Kind.BEGIN else (None, mark.end)
+        if kind in (Kind.JOB_COMMIT, Kind.JOB_ABORT):
+            yield Piece(kind=Stretch.JOB_END, start=mark.begin, end=mark.end, marker=mark.marker)
+    if begun is not None:
+        yield Piece(kind=Stretch.OPEN, start=at, end=end, marker=begun.marker)
+    elif at < end:
+        yield Piece(kind=Stretch.PLAIN, start=at, end=end)
+
+
+# ---- what was read -------------------------------------------------------------------------------
+
+
+def place_of(part: Part) -> str:
+    """Name a part of an epoch, equally in all attempts: by its partition and, if it has a key, the
+    key's digest."""
+    if not part.key:
+        return str(part.partition)
+    return f"{part.partition}.{hashlib.blake2b(part.key, digest_size=8).hexdigest()}"
+
+
+@attrs.define
+class _Query:
+    """What was taken of a query: ``runs`` of epochs with the same places, (first, last, names), and
+    ``epochs`` with the content of each place (empty: not kept), which come before the runs."""
+
+    runs: list[tuple[int, int, str]] = attrs.Factory(list)
+    epochs: dict[int, dict[str, str]] = attrs.Factory(dict)
+    floor: int = 0
+    number: int = 0
+
+    def places(self, epoch: int) -> Mapping[str, str]:
+        found = self.epochs.get(epoch)
+        if found is not None:
+            return found
+        return next((
+            dict.fromkeys(_places(names), "") for first, last, names in self.runs
+            if first <= epoch <= last
+        ), {})
+
+    def add(self, epoch: int, place: str, text: str) -> None:
+        self.epochs[epoch] = {**self.places(epoch), place: text}
+
+    def folded(self) -> _Query:
+        """The same with the last epochs only one by one; the oldest runs go when they are many."""
+        recent = sorted(self.epochs)[-_RECENT:]
+        runs = list(self.runs)
+        for epoch in sorted(self.epochs):
+            runs = _without(runs, epoch)
+            if epoch not in recent:
+                runs.append((epoch, epoch, _names(self.epochs[epoch])))
+        merged: list[tuple[int, int, str]] = []
+        for first, last, names in sorted(runs):
+            if merged and merged[-1][1] == first - 1 and merged[-1][2] == names:
+                merged[-1] = (merged[-1][0], last, names)
+            else:
+                merged.append((first, last, names))
+        floor = self.floor
+        if len(merged) > _MOST_RUNS:
+            merged = merged[-_MOST_RUNS:]
+            floor = max(floor, merged[0][0])
+        return _Query(
+            runs=merged, epochs={epoch: self.epochs[epoch] for epoch in recent}, floor=floor,
+            number=self.number,
+        )
+
+
+def _without(runs: list[tuple[int, int, str]], epoch: int) -> list[tuple[int, int, str]]:
+    kept = []
+    for first, last, names in runs:
+        if not first <= epoch <= last:
+            kept.append((first, last, names))
+            continue
+        if first < epoch:
+            kept.append((first, epoch - 1, names))
+        if epoch < last:
+            kept.append((epoch + 1, last, names))
+    return kept
+
+
+@attrs.define
+class Done:
+    """Parts that batches have taken, of the queries and jobs that were heard of last."""
+
+    _queries: dict[UUID, _Query] = attrs.Factory(dict)
+    _jobs: dict[tuple[UUID, int], None] = attrs.Factory(dict)
+
+    def has_job(self, part: Part) -> bool:
+        """Whether the batch write that the part belongs to was taken whole."""
+        return (part.query, part.epoch) in self._jobs
+
+    def knows(self, part: Part) -> bool:
+        """Whether the part's place was taken."""
+        found = self._queries.get(part.query)
+        return found is not None and place_of(part) in found.places(part.epoch)
+
+    def is_forgotten(self, part: Part) -> bool:
+        """Whether the epoch is older than those that are remembered."""
+        found = self._queries.get(part.query)
+        return found is not None and part.epoch < found.floor
+
+    def differs(self, part: Part, content: Content) -> bool:
+        """Whether a part that repeats one has other rows, as far as is known."""
+        text = self._queries[part.query].places(part.epoch)[place_of(part)]
+        return bool(text) and content.rows > 0 and text != _text(content)
+
+    def add(self, part: Part, content: Content) -> None:
+        """The part was taken."""
+        number = max((known.number for known in self._queries.values()), default=0)
+        query = self._queries.setdefault(part.query, _Query())
+        query.number = number + 1
+        query.add(part.epoch, place_of(part), _text(content))
+
+    def places(self, part: Part) -> int:
+        """Number of parts of the epoch that were read."""
+        found = self._queries.get(part.query)
+        return 0 if found is None else len(found.places(part.epoch))
+
+    def add_job(self, part: Part) -> None:
+        """All parts of a batch write were taken: they need not be known one by one."""
+        self._jobs[(part.query, part.epoch)] = None
+        while len(self._jobs) > _MOST_JOBS:
+            del self._jobs[next(iter(self._jobs))]
+        query = self._queries.get(part.query)
+        if query is not None:
+            query.epochs.pop(part.epoch, None)
+            if not query.epochs and not query.runs:
+                del self._queries[part.query]
+
+    # ---- in an offset ----------------------------------------------------------------------------
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON; empty when nothing is known."""
+        latest = sorted(self._queries.items(), key=lambda item: -item[1].number)[:_MOST_QUERIES]
+        plain: dict[str, Any] = {
+            "queries": {str(query): _query_plain(known) for query, known in sorted(latest)},
+            "jobs": [f"{query}|{epoch}" for query, epoch in self._jobs],
+        }
+        return {name: value for name, value in plain.items() if value}
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Done:
+        """Convert the result of :meth:`to_plain` back.
+
+        :raises InvalidArgument: ``plain`` has another form.
+        """
+        try:
+            queries = {
+                UUID(query): _query(known) for query, known in plain.get("queries", {}).items()
+            }
+            jobs = {
+                (UUID(text.partition("|")[0]), int(text.partition("|")[2])): None
+                for text in plain.get("jobs", ())
+            }
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise InvalidArgument(f"no parts of an offset: {error!r}") from None
+        return cls(queries, jobs)
+
+
+def _text(content: Content) -> str:
+    return f"{content.rows}.{content.digest:x}" if content.rows else ""
+
+
+def _query_plain(known: _Query) -> dict[str, Any]:
+    known = known.folded()
+    return {
+        "floor": known.floor, "number": known.number, "runs": [list(run) for run in known.runs],
+        "recent": {
+            str(epoch): dict(sorted(places.items()))
+            for epoch, places in sorted(known.epochs.items())
+        },
+    }
+
+
+def _query(plain: Mapping[str, Any]) -> _Query:
+    runs = [(int(first), int(last), str(names)) for first, last, names in plain["runs"]]
+    epochs = {
+        int(epoch): {str(place): str(text) for place, text in places.items()}
+        for epoch, places in plain["recent"].items()
+    }
+    return _Query(
+        runs=runs, epochs=epochs, floor=int(plain["floor"]), number=int(plain["number"])
+    )
+
+
+def _names(places: Mapping[str, str]) -> str:
+    """``0-7 9 12.0a1b...``: partitions as ranges, then those with keys."""
+    numbers = sorted(int(place) for place in places if "." not in place)
+    words = []
+    for _, group in itertools.groupby(enumerate(numbers), lambda item: item[1] - item[0]):
+        run = [number for _, number in group]
+        words.append(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}")
+    return " ".join([*words, *sorted(place for place in places if "." in place)])
+
+
+def _places(names: str) -> Iterator[str]:
+    for word in names.split():
+        match = _RUN.fullmatch(word)
+        if match is None:
+            yield word
+        else:
+            yield from map(str, range(int(match[1]), int(match[2] or match[1]) + 1))

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Four hosts in a row, A to B to C to D: B and C relay, and the application on D pauses."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from itertools import pairwise
+
+import pytest
+from support.hosts import PenstockHost
+from support.patience import Patience
+
+import penstock
+from cluster.network import Network
+from penstock import Relay
+
+pytestmark = pytest.mark.needs_root
+
+Start = Callable[..., PenstockHost]
+STREAM = 1001
+PORT = 40456
+TERM = 64 * 1024
+WINDOW = TERM // 2
+TIMEOUT_S = 60.0
+QUIET = 200                             # rounds without progress: the chain is full
+
+
+def test_the_first_publisher_names_the_application_that_pauses_behind_two_relays(
+    lan: Network, start: Start
+) -> None:
+    hosts = [start(number) for number in range(4)]
+    heard = [f"aeron:udp?endpoint={lan.address(number)}:{PORT}" for number in range(4)]
+    sent: list[bytes] = []
+    got: list[bytes] = []
+    with ExitStack() as stack:
+        paused = stack.enter_context(penstock.connect(hosts[3].directory, name="slow app"))
+        subscription = stack.enter_context(paused.add_subscription(heard[3], STREAM))
+        relays: list[Relay] = [
+            stack.enter_context(penstock.relay(
+                heard[number], STREAM, f"{heard[number + 1]}|term-length=64k",
+                name=f"relay-{number}", directory=str(hosts[number].directory),
+            ))
+            for number in (1, 2)
+        ]
+        client = stack.enter_context(penstock.connect(hosts[0].directory, name="source"))
+        publication = stack.enter_context(
+            client.add_publication(f"{heard[1]}|term-length=64k", STREAM)
+        )
+
+        def step() -> bool:
+            """Offer and relay what is possible."""
+            moved = [relay.step() for relay in relays]
+            message = b"%d-" % len(sent) * 100
+            if publication.offer(message) > 0:
+                sent.append(message)
+                return True
+            return any(moved)
+
+        def until(happened: Callable[[], bool], what: str) -> None:
+            patience = Patience(TIMEOUT_S)
+            while not happened():
+                assert not patience.is_over, (what, publication.pressure())
+                if not step():
+                    time.sleep(0.001)   # for the daemons
+
+        until(lambda: len(sent) > 100, "the chain is connected")
+        until(lambda: publication.pressure().client == "slow app", "the culprit is named")
+        pressure = publication.pressure()
+        assert pressure.cause == "receiver_window"
+        assert pressure.reason == "slow_subscriber"
+        assert pressure.culprit.endswith(f"'slow app' on {socket.gethostname()}")
+        assert lan.address(1) in pressure.culprit
+
+        quiet = 0
+        while quiet < QUIET:
+            quiet = 0 if step() else quiet + 1
+            time.sleep(0.001)
+        stages = [publication, *(relay.publications[0] for relay in relays)]
+        for stage in stages:
+            assert stage.pressure().cause == "receiver_window"
+            assert stage.position <= stage.position_limit + TERM // 8
+            assert stage.pressure().client == "slow app"
+        positions = [stage.position for stage in stages]
+        for before, behind in pairwise(positions):
+            assert before - behind <= 2 * WINDOW + TERM // 8    # one log and one image
+        assert positions[-1] <= 2 * WINDOW + TERM // 8
+
+        count = len(sent)
+
+        def relieved() -> bool:
+            subscription.poll(lambda message, header: got.append(bytes(message)), 100)
+            return len(got) >= count
+
+        until(relieved, "everything arrives")
+        assert subscription.gaps == ()
+    assert got == sent[: len(got)]

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A chain of two queries while processes of every kind die: exact, in order, with true times.
+
+A publisher numbers its messages and keeps a log of when it offered each. The first query reads its
+stream and publishes each message with its time; the second one reads that with readCommitted=true
+and keeps a file for each batch. The streams' logs are on two hosts, and so are the executors.
+
+``make soak`` runs an hour of it: PENSTOCK_SPARK_SOAK=RECORDS,KILLS,SECONDS.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.processes import Peer, PeerError
+
+from cluster.spark_cluster import Driver, Drivers, SparkCluster
+from cluster.spark_publisher import HEAD
+from cluster.test_spark_kill import source_runners
+
+RECORDS, KILLS, SECONDS = map(int, os.environ.get("PENSTOCK_SPARK_SOAK", "40000,4,40").split(","))
+
+pytestmark = [
+    pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(1200 + 8 * SECONDS),
+]
+
+STREAM = 900
+PATIENCE_S = 240.0
+CLOCKS_NS = 1_000_000    # a daemon notes the time at which its cycle began
+
+
+class Chain:
+    """Both queries, and what came out of the second one."""
+
+    def __init__(self, spark: SparkCluster, drivers: Drivers, folder: Path) -> None:
+        self.spark = spark
+        self.drivers = drivers
+        self.folder = folder
+        self.first = f"aeron:udp?endpoint={spark.lan.address(1)}:24041|term-length=16m"
+        self.second = f"aeron:udp?endpoint={spark.lan.address(2)}:24042|term-length=16m"
+        self.rows: dict[int, int] = {}
+        self.restarts: Counter[str] = Counter()
+
+    @property
+    def driver(self) -> Driver:
+        return self.drivers.current
+
+    def start(self, name: str) -> None:
+        spark = self.spark
+        common = {"streamId": str(STREAM), "startingOffsets": "earliest", "retry": "90s"}
+        if name == "relay":
+            self.driver.request(
+                "relay", query=name, timeout_s=PATIENCE_S,
+                source=spark.source(1, channel=self.first, subscription="soak-1", **common),
+                sink={"channel": self.second, "streamId": str(STREAM), "timeout": "90s"},
+                checkpoint=str(self.folder / "checkpoint-1"),
+            )
+        else:
+            self.driver.request(
+                "keep", query=name, timeout_s=PATIENCE_S, folder=str(self.folder / "out"),
+                source=spark.source(
+                    2, channel=self.second, subscription="soak-2", readCommitted="true", **common
+                ),
+                checkpoint=str(self.folder / "checkpoint-2"),
+            )
+
+    def begin(self) -> None:
+        """The reader first: it misses nothing of what the other publishes."""
+        self.start("keep")
+        self.start("relay")
+
+    def mend(self) -> None:
+        """Starts again what has ended, as an operator would."""
+        for name in ("keep", "relay"):
+            found = self.driver.request("progress", query=name, timeout_s=PATIENCE_S)
+            if found["active"]:
+                continue
+            reason = self.driver.request("ended", query=name, timeout_s=PATIENCE_S)["error"]
+            print(f"{name} ended: {reason.splitlines()[0] if reason else 'stopped'}")
+            assert "RepeatDiffers" not in reason
+            assert "data loss" not in reason.lower()
+            self.restarts[name] += 1
+            self.start(name)
+
+    def hear(self, seconds: float) -> bool:
+        """What the driver says within that time; False: no rows came."""
+        deadline = time.monotonic() + seconds
+        before = sum(self.rows.values())
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                line = self.driver.peer.next(left)
+            except PeerError:
+                break
+            self._note(line)
+        return sum(self.rows.values()) > before
+
+    def _note(self, line: dict[str, Any]) -> None:
+        if line["event"] == "kept":
+            self.rows[line["batch"]] = line["rows"]
+
+    def until(self, count: int) -> None:
+        quiet = time.monotonic()
+        while self.stored() < count:
+            if self.hear(2.0):
+                quiet = time.monotonic()
+            self.mend()
+            assert time.monotonic() - quiet < PATIENCE_S, f"{self.stored()} of {count} rows"
+
+    def stored(self) -> int:
+        """Files are the truth: a driver that died may not have told the last one."""
+        for path in (self.folder / "out").glob("[0-9]*.npy"):
+            number = int(path.stem)
+            if number not in self.rows:
+                with contextlib.suppress(OSError, ValueError):
+                    self.rows[number] = len(np.load(path, mmap_mode="r"))
+        return sum(self.rows.values())
+
+    def again(self) -> list[str]:
+        """A word for each batch that came again: whether it was the same."""
+        path = self.folder / "out" / "again"
+        return [line.split()[1] for line in path.read_text().splitlines()] if path.exists() else []
+
+    def content(self) -> Any:
+        """All rows, batch after batch."""
+        paths = sorted((self.folder / "out").glob("[0-9]*.npy"), key=lambda p: int(p.stem))
+        return np.concatenate([np.load(path) for path in paths])
+
+    # ---- deaths ----------------------------------------------------------------------------------
+
+    def strike(self, what: str, rng: random.Random) -> bool:
+        """Kills a process of a kind; False: there is none now."""
+        if what == "driver":
+            self.drivers.kill()
+            self.begin()
+            return True
+        if what.startswith("daemon"):
+            host = int(what[-1])
+            self.spark.hosts[host].kill()
+            self.spark.restart_daemon(host)
+            return True
+        pids = self._pids(what)
+        if pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(rng.choice(pids), signal.SIGKILL)
+        return bool(pids)
+
+    def _pids(self, what: str) -> list[int]:
+        if what == "runner":
+            return source_runners(self.driver)
+        executors = [
+            pid for pids in self.spark.executors(self.driver.application).values() for pid in pids
+        ]
+        if what == "executor":
+            return executors
+        return [worker for pid in executors for worker in self.spark.python_workers(pid)]
+
+
+KINDS = ("worker", "executor", "runner", "driver", "daemon-1", "daemon-2", "worker", "executor")
+
+
+def test_a_chain_is_exact_in_order_and_true_in_time_whatever_dies(
+    spark: SparkCluster, drivers: Drivers, tmp_path: Path
+) -> None:
+    rng = random.Random(20_26)
+    chain = Chain(spark, drivers, tmp_path)
+    log = tmp_path / "publisher.log"
+    killed: Counter[str] = Counter()
+    began = time.monotonic()
+    chain.begin()
+    with spark.publisher(
+        0, f"--channel={chain.first}", f"--stream={STREAM}", f"--count={RECORDS}", "--size=64",
+        f"--rate={RECORDS / SECONDS}", f"--timeout={PATIENCE_S}", f"--log={log}", "--until-told",
+        "--linger",
+    ) as publisher:
+        chain.until(RECORDS // (20 * max(KILLS, 1)))
+        for number in range(KILLS):
+            chain.hear(rng.uniform(0.2, 1.0) * SECONDS / max(KILLS, 1))
+            before = chain.stored()
+            if before >= RECORDS:
+                break                   # nothing is left to disturb
+            what = KINDS[number % len(KINDS)]
+            struck = time.monotonic()
+            if chain.strike(what, rng):
+                killed[what] += 1
+            chain.until(min(RECORDS, before + 1))
+            print(f"{struck - began:.0f} s: {what}; rows came again {time.monotonic() - struck:.0f}"
+                  " s later")
+        publisher.wait("done", PATIENCE_S + 4 * SECONDS)
+        chain.until(RECORDS)
+        report(chain, log, killed, time.monotonic() - began)
+        finish(publisher)
+    drivers.current.request("stop_all", timeout_s=PATIENCE_S)
+
+
+def finish(publisher: Peer) -> None:
+    with contextlib.suppress(PeerError):
+        publisher.finish()
+
+
+def report(chain: Chain, log: Path, killed: Counter[str], seconds: float) -> None:
+    """Exact, in order, the same when a batch came again, and never early.  A message that waited
+    for a dead daemon arrives late: only the shares of all messages are told."""
+    rows = chain.content()
+    numbers = rows[:, 0]
+    assert len(rows) == RECORDS
+    assert (np.sort(numbers) == np.arange(RECORDS)).all()
+    for session in np.unique(rows[:, 3]):
+        assert (np.diff(rows[rows[:, 3] == session, 4]) > 0).all(), f"session {session}: order"
+    again = chain.again()
+    assert "another" not in again, f"{again.count('another')} of {len(again)} batches differed"
+    times = np.frombuffer(log.read_bytes(), np.int64).reshape(-1, HEAD.size // 8)[numbers]
+    assert (times[:, 0] == rows[:, 1]).all()
+    early = rows[:, 2] * 1000 + CLOCKS_NS <= times[:, 0]
+    assert not early.any(), f"{early.sum()} times lie before the message was offered"
+    late_ms = (rows[:, 2] * 1000 - times[:, 1]) / 1e6
+    share = [float(np.percentile(late_ms, p)) for p in (50, 99, 99.9, 100)]
+    print(
+        f"{RECORDS} records, {sum(killed.values())} kills ({dict(killed)}) in {seconds:.0f} s; "
+        f"{len(chain.rows)} batches, {len(again)} came again and were the same; restarts "
+        f"{dict(chain.restarts)}; time behind acceptance: median {share[0]:.1f} ms, 99 % "
+        f"{share[1]:.1f} ms, 99.9 % {share[2]:.1f} ms, most {share[3]:.1f} ms"
+    )

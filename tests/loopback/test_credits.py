@@ -1,0 +1,394 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Credits between real daemons: what a publisher may send, handles, and withhold."""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import pytest
+from support.hosts import PenstockHost
+
+import penstock
+from loopback.conftest import NewHost
+from loopback.streams import connected, eventually
+from penstock import Credits, Offer, Publication, Subscription
+
+STREAM = 1001
+Port = Callable[[], int]
+
+
+Cli = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def cli() -> Cli:
+    def run(*argv: str, directory: Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "penstock", *argv, "--dir", str(directory)],
+            capture_output=True, text=True, check=False, timeout=120,
+        )
+
+    return run
+
+
+class Pair:
+    """A publication, and the means to subscribe to it with credits."""
+
+    def __init__(self, near: PenstockHost, far: PenstockHost, channel: str) -> None:
+        self.sender = penstock.connect(near.directory, name="sender")
+        self.receiver = penstock.connect(far.directory, name="receiver")
+        self.channel = channel
+
+    def open(self, credits: penstock.client._credit_options.CreditsGiven, *,
+             exclusive: bool = False) -> tuple[Publication, Subscription]:
+        subscription = self.receiver.add_subscription(self.channel, STREAM, credits=credits)
+        add = (self.sender.add_exclusive_publication if exclusive
+               else self.sender.add_publication)
+        publication = add(self.channel, STREAM)
+        connected(publication, subscription)
+        eventually(lambda: publication.credits.granted > 0, "no grant arrived")
+        return publication, subscription
+
+
+@pytest.fixture(params=["ipc", "unicast", "multicast"])
+def pair(request: pytest.FixtureRequest, new_host: NewHost, port: Port) -> Iterator[Pair]:
+    medium: str = request.param
+    channel = {
+        "ipc": "aeron:ipc?term-length=64k",
+        "unicast": f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k",
+        "multicast": f"aeron:udp?endpoint=239.20.0.9:{port()}|interface=127.0.0.1|term-length=64k",
+    }[medium]
+    near = new_host()
+    made = Pair(near, near if medium == "ipc" else new_host(), channel)
+    yield made
+    made.sender.close()
+    made.receiver.close()
+
+
+def offered(publication: Publication, most: int) -> int:
+    """Offer until a refusal; return the number of accepted messages."""
+    for number in range(most):
+        position = publication.offer(b"%d" % number)
+        while position == Offer.ADMIN_ACTION:
+            position = publication.offer(b"%d" % number)
+        if position < 0:
+            assert position == Offer.NO_CREDIT, Offer(position)
+            return number
+    return most
+
+
+@pytest.mark.parametrize("exclusive", [False, True], ids=["shared", "exclusive"])
+def test_five_credits_are_five_in_flight_and_no_more(pair: Pair, exclusive: bool) -> None:
+    publication, subscription = pair.open(5, exclusive=exclusive)
+    assert offered(publication, 100) == 5
+    assert offered(publication, 100) == 0
+    got: list[bytes] = []
+    eventually(lambda: subscription.poll(lambda m, _h: got.append(bytes(m)), 1) == 1, "no credit")
+    eventually(lambda: publication.offer(b"x") > 0, "no credit")
+    assert publication.offer(b"y") == Offer.NO_CREDIT
+    spent = publication.credits
+    assert (spent.granted, spent.spent) == (6, 6)
+    while len(got) < 6:
+        subscription.wait(10)
+        subscription.poll(lambda m, _h: got.append(bytes(m)))
+    assert got == [b"0", b"1", b"2", b"3", b"4", b"x"]
+
+
+def test_one_credit_is_serial(pair: Pair) -> None:
+    publication, subscription = pair.open(1)
+    for number in range(20):
+        publication.send(b"%d" % number, 10)
+        assert publication.offer(b"no") == Offer.NO_CREDIT
+        assert subscription.recv(10) == b"%d" % number
+
+
+def test_handles_return_in_any_order(pair: Pair) -> None:
+    publication, subscription = pair.open(Credits(4, handles=True))
+    assert offered(publication, 100) == 4
+    held = [subscription.recv(10) for _ in range(4)]
+    assert publication.offer(b"x") == Offer.NO_CREDIT
+    assert subscription.credits.held == 4
+    for message in (held[2], held[0]):
+        message.credit.release()
+        with pytest.raises(penstock.CreditReleased, match="released before"):
+            message.credit.release()
+    eventually(lambda: publication.credits.granted == 6, "no credit")
+    assert offered(publication, 100) == 2
+    with held[3].credit, held[1].credit:
+        assert held[3].credit.count == 1
+    eventually(lambda: publication.credits.granted == 8, "no credit")
+
+
+def test_a_batch_returns_a_part_of_its_credits(pair: Pair) -> None:
+    publication, subscription = pair.open(Credits(4, handles=True))
+    assert offered(publication, 100) == 4
+    eventually(lambda: subscription.credits.granted == 4, "no credit")
+    batches = []
+    while sum(map(len, batches)) < 4:
+        batches.append(subscription.recv_batch(4, 10))
+    credit = batches[-1].credit
+    with pytest.raises(penstock.InvalidArgument, match=r"takes 1 to"):
+        credit.release(5)
+    credit.release(1)
+    eventually(lambda: publication.credits.granted == 5, "no credit")
+    for batch in batches:
+        if batch.credit.count:
+            batch.credit.release()
+    eventually(lambda: publication.credits.granted == 8, "no credit")
+
+
+def test_poll_releases_handled_messages_and_keeps_aborted_ones(pair: Pair) -> None:
+    publication, subscription = pair.open(Credits(4, handles=True))
+    assert offered(publication, 100) == 4
+    actions = iter([penstock.Action.CONTINUE, penstock.Action.ABORT])
+    handled = 0
+
+    def once() -> bool:
+        nonlocal handled
+        handled += subscription.controlled_poll(lambda _m, _h: next(actions))
+        return handled == 1
+
+    eventually(once, "no message")
+    assert subscription.credits.returned == 1
+    rest: list[bytes] = []
+
+    def all_came() -> bool:
+        subscription.poll(lambda m, _h: rest.append(bytes(m)))
+        return len(rest) == 3
+
+    eventually(all_came, "not all messages came again")
+    assert rest == [b"1", b"2", b"3"]
+    assert subscription.credits.returned == 4
+
+
+def test_an_exception_in_a_loop_voids_the_handle(pair: Pair) -> None:
+    """The message is delivered again, with a handle of its own, and nothing is reported."""
+    publication, subscription = pair.open(Credits(1, handles=True))
+    publication.send(b"again", 10)
+
+    def fail() -> None:
+        for message in subscription.messages(10):
+            assert message == b"again"
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    gc.collect()
+    for message in subscription.messages(10):
+        assert message == b"again"
+        message.credit.release()
+        break
+    publication.send(b"next", 10)
+    assert subscription.credits.leaked == 0
+
+
+@pytest.mark.parametrize("leak", ["keep", "reclaim"])
+def test_a_dropped_handle_is_reported_with_client_and_stream(
+    pair: Pair, leak: penstock.client._credits.CreditLeak, caplog: pytest.LogCaptureFixture
+) -> None:
+    publication, subscription = pair.open(Credits(2, handles=True, leak=leak))
+    assert offered(publication, 100) == 2
+    kept = subscription.recv(10)
+    lost = subscription.recv(10)
+    del lost
+    gc.collect()
+    with caplog.at_level(logging.ERROR, "penstock.client"), \
+            pytest.warns(ResourceWarning, match=f"stream {STREAM}.*'receiver'.*leaked"):
+        subscription.poll(lambda _m, _h: None)
+    assert f"stream {STREAM}" in caplog.text
+    assert "'receiver'" in caplog.text
+    if leak == "reclaim":
+        eventually(lambda: publication.offer(b"x") > 0, "no credit")
+    else:
+        assert subscription.credits.leaked == 1
+        kept.credit.release()
+        eventually(lambda: publication.offer(b"x") > 0, "no credit")
+    assert publication.offer(b"y") == Offer.NO_CREDIT
+
+
+def test_a_handle_without_handles_is_refused(pair: Pair) -> None:
+    publication, subscription = pair.open(5)
+    publication.send(b"a", 10)
+    message = subscription.recv(10)
+    with pytest.raises(penstock.InvalidArgument, match="handles=True"):
+        _ = message.credit
+
+
+# ---- without credit --------------------------------------------------------------------------
+
+
+def test_without_credit_the_publisher_waits_drops_or_routes(pair: Pair) -> None:
+    publication, subscription = pair.open(2)
+    assert offered(publication, 100) == 2
+    with pytest.raises(penstock.TimeoutExpired, match="NO_CREDIT"):
+        publication.send(b"late", 0.05)
+    assert publication.send(b"dropped", on_no_credit="drop") == Offer.NO_CREDIT
+    spare_sub = pair.sender.add_subscription("aeron:ipc?term-length=64k", STREAM + 1)
+    spare = pair.sender.add_publication("aeron:ipc?term-length=64k", STREAM + 1)
+    assert publication.send(b"elsewhere", on_no_credit=penstock.route(spare)) > 0
+    assert spare_sub.recv(10) == b"elsewhere"
+    seen = publication.credits
+    assert (seen.dropped, seen.routed, seen.available) == (1, 1, 0)
+    with pytest.raises(penstock.InvalidArgument, match="on_no_credit is"):
+        publication.send(b"x", on_no_credit="spill")    # type: ignore[arg-type]
+    assert subscription.recv(10) == b"0"
+    assert publication.send(b"now", 10, on_no_credit="drop") >= Offer.NO_CREDIT
+
+
+def test_a_credit_source_that_left_is_no_connection(pair: Pair) -> None:
+    publication, subscription = pair.open(2)
+    assert offered(publication, 100) == 2
+    subscription.close()
+    eventually(lambda: publication.offer(b"x") == Offer.NOT_CONNECTED, "still connected")
+    with pytest.raises(penstock.NotConnected, match="granted it credits have left"):
+        publication.send(b"x", wait_connected=False)
+    assert not publication.credits.is_granted
+
+
+def test_pressure_names_credit_as_the_cause(pair: Pair) -> None:
+    publication, _subscription = pair.open(2)
+    assert offered(publication, 100) == 2
+    eventually(lambda: publication.pressure().cause == "credit", "another cause")
+    assert publication.offer(b"x") == Offer.NO_CREDIT
+    assert publication.pressure().refused["credit"] > 0
+
+
+# ---- withhold --------------------------------------------------------------------------------
+
+
+def test_after_withhold_nothing_is_in_flight(pair: Pair) -> None:
+    publication, subscription = pair.open(8)
+    got: list[bytes] = []
+    sent = 0
+    for _round in range(5):
+        sent += offered(publication, 100)
+        subscription.withhold(30, lambda m, _h: got.append(bytes(m)))
+        assert len(got) == sent
+        assert publication.offer(b"no") == Offer.NO_CREDIT
+        assert subscription.credits.held == 0
+        subscription.resume()
+        eventually(lambda: publication.credits.available == 8, "no credit after resume")
+
+
+def test_a_withhold_that_times_out_names_what_is_outstanding(pair: Pair) -> None:
+    publication, subscription = pair.open(Credits(4, handles=True))
+    assert offered(publication, 100) == 4
+    held = [subscription.recv(10) for _ in range(4)]
+    with pytest.raises(penstock.WithholdTimeout, match="0 of 4 messages returned") as caught:
+        subscription.withhold(0.3)
+    (outstanding,) = caught.value.outstanding
+    assert (outstanding.state, outstanding.final, outstanding.returned) == ("settled", 4, 0)
+    for message in held:
+        message.credit.release()
+    eventually(lambda: publication.offer(b"on") > 0, "the stream does not continue")
+
+
+def test_an_image_that_joins_while_withheld_starts_withheld(pair: Pair) -> None:
+    publication, subscription = pair.open(4)
+    subscription.withhold(30)
+    other = pair.sender.add_exclusive_publication(pair.channel, STREAM)
+    eventually(lambda: len(subscription.images) == 2, "no second image")
+    eventually(lambda: other.is_connected and other.credits.is_granted, "no connection")
+    assert offered(other, 1) == 0
+    subscription.resume()
+    eventually(lambda: other.offer(b"yes") > 0, "no credit")
+    eventually(lambda: publication.offer(b"yes") > 0, "no credit")
+
+
+def test_drain_closes_after_the_last_message(pair: Pair) -> None:
+    publication, subscription = pair.open(8)
+    sent = offered(publication, 100)
+    got: list[bytes] = []
+    subscription.drain(30, lambda m, _h: got.append(bytes(m)))
+    assert len(got) == sent
+    assert subscription.is_closed
+
+
+def test_withhold_without_credits_is_refused(pair: Pair) -> None:
+    with pair.receiver.add_subscription(pair.channel, STREAM) as subscription, \
+            pytest.raises(penstock.ChannelRefused, match="grants no credits"):
+        subscription.withhold(1)
+
+
+def test_an_orchestrator_withholds_a_stream_and_resumes_it(
+    new_host: NewHost, port: Port, cli: Cli
+) -> None:
+    channel = f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k"
+    near, far = new_host(), new_host()
+    with penstock.connect(near.directory) as sender, \
+            penstock.connect(far.directory, name="operator") as receiver:
+        subscription = receiver.add_subscription(channel, STREAM, credits=4)
+        publication = sender.add_publication(channel, STREAM)
+        connected(publication, subscription)
+        eventually(lambda: publication.offer(b"x") > 0, "no grant arrived")
+        late = cli("withhold", str(STREAM), "--timeout", "0.2", "--json", directory=far.directory)
+        assert late.returncode == 2
+        assert "messages were outstanding" in late.stderr
+        (reader,) = json.loads(late.stdout)["readers"]
+        assert (reader["client"], reader["final"], reader["returned"]) == ("operator", 1, 0)
+        assert subscription.recv(10) == b"x"
+        done = cli("withhold", str(STREAM), directory=far.directory)
+        assert (done.returncode, "settled" in done.stdout) == (0, True), done.stderr
+        assert publication.offer(b"no") == Offer.NO_CREDIT
+        assert cli("resume", str(STREAM), directory=far.directory).returncode == 0
+        eventually(lambda: publication.offer(b"yes") > 0, "no credit after resume")
+        assert subscription.recv(10) == b"yes"
+        assert cli("drain", str(STREAM), directory=far.directory).returncode == 0
+        assert publication.offer(b"no") == Offer.NO_CREDIT
+        none = cli("withhold", "77", directory=far.directory)
+        assert (none.returncode, "grants credits on stream 77" in none.stderr) == (2, True)
+
+
+def test_the_example_of_an_operator_with_checkpoints_runs(host: PenstockHost) -> None:
+    script = Path(__file__).parents[2] / "examples" / "checkpoint.py"
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=300,
+        env={**os.environ, "PENSTOCK_DIR": str(host.directory)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "checkpoint of 5000 events, 7 words\n"
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_an_awaited_withhold_lets_another_task_receive(host: PenstockHost, backend: str) -> None:
+    got: list[bytes] = []
+
+    async def test() -> None:
+        async with (
+            penstock.open_client(host.directory) as client,
+            await client.add_subscription("aeron:ipc", STREAM, credits=8) as subscription,
+            await client.add_publication("aeron:ipc", STREAM) as publication,
+            anyio.create_task_group() as group,
+        ):
+            for number in range(8):
+                await publication.send(b"%d" % number, 30)
+            assert await publication.send(b"x", on_no_credit="drop") == Offer.NO_CREDIT
+
+            async def receive() -> None:
+                async for message in subscription:
+                    got.append(message)
+
+            group.start_soon(receive)
+            await subscription.withhold(60)
+            assert len(got) == 8
+            assert publication.offer(b"no") == Offer.NO_CREDIT
+            await subscription.resume()
+            await publication.send(b"8", 30)
+            while len(got) < 9:
+                await anyio.lowlevel.checkpoint()
+            await subscription.drain(60)
+
+    async def limited() -> None:
+        with anyio.fail_after(240):
+            await test()
+
+    anyio.run(limited, backend=backend)

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Policies of publications between real daemons: each message is delivered or dropped, and both
+ends count alike."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+import pytest
+
+import penstock
+from loopback.conftest import NewHost
+from loopback.streams import connected, eventually
+from penstock import Gap, Offer
+
+STREAM = 1001
+SIZE = 512
+OFFERS = 4000
+
+
+class Counter:
+    """A subscriber that checks each message's number against what it was told of before it."""
+
+    def __init__(self) -> None:
+        self.delivered = 0
+        self.dropped = 0
+
+    def on_gap(self, gap: Gap) -> None:
+        assert gap.messages is not None
+        self.dropped += gap.messages
+
+    def on_message(self, message: memoryview, _header: object) -> None:
+        (number,) = struct.unpack_from("<q", message)
+        assert number == self.delivered + self.dropped
+        self.delivered += 1
+
+    @property
+    def total(self) -> int:
+        return self.delivered + self.dropped
+
+
+@pytest.mark.parametrize("exclusive", [False, True], ids=["shared", "exclusive"])
+@pytest.mark.parametrize("medium", ["ipc", "unicast", "multicast"])
+def test_dropped_messages_are_counted_at_both_ends(
+    new_host: NewHost, port: Callable[[], int], medium: str, exclusive: bool
+) -> None:
+    channel = {
+        "ipc": "aeron:ipc?term-length=64k",
+        "unicast": f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k",
+        "multicast": f"aeron:udp?endpoint=239.20.0.9:{port()}|interface=127.0.0.1"
+                     "|term-length=64k|fc=min",
+    }[medium] + "|ps-policy=drop-newest|ps-depth=16k"
+    near = new_host()
+    far = near if medium == "ipc" else new_host()
+    counter = Counter()
+    with (
+        penstock.connect(near.directory) as client,
+        penstock.connect(far.directory) as reader,
+        reader.add_subscription(channel, STREAM, on_gap=counter.on_gap) as subscription,
+    ):
+        add = client.add_exclusive_publication if exclusive else client.add_publication
+        publication = add(channel, STREAM)
+        connected(publication, subscription)
+        dropped = 0
+        for number in range(OFFERS):
+            message = struct.pack("<q", number) + bytes(SIZE - 8)
+            position = publication.offer(message)
+            while position == Offer.ADMIN_ACTION:
+                position = publication.offer(message)
+            assert position > 0 or position == Offer.DROPPED, position
+            dropped += position == Offer.DROPPED
+            if number % 400 < 40:               # it reads for a tenth of the time
+                subscription.poll(counter.on_message, 16)
+        assert 0 < dropped < OFFERS
+        pressure = publication.pressure()
+        assert (pressure.dropped_messages, pressure.dropped_bytes) == (dropped, dropped * SIZE)
+        while publication.offer(struct.pack("<q", OFFERS) + bytes(SIZE - 8)) > 0:
+            pass                                # the log is full when it closes
+        publication.close()
+
+        def all_read() -> bool:
+            subscription.poll(counter.on_message, 64)
+            return not subscription.images
+
+        eventually(all_read, f"{counter.total} messages of {OFFERS} are accounted for")
+        assert counter.total > OFFERS
+        assert counter.dropped > dropped
+
+
+def test_an_error_is_reset(new_host: NewHost) -> None:
+    host = new_host()
+    channel = "aeron:ipc?term-length=64k|ps-policy=error|ps-depth=8k"
+    received: list[bytes] = []
+    with (
+        penstock.connect(host.directory) as client,
+        client.add_publication(channel, STREAM) as publication,
+        client.add_subscription(channel, STREAM) as subscription,
+    ):
+        connected(publication, subscription)
+        sent = 0
+        while publication.offer(b"x" * SIZE) > 0:
+            sent += 1
+        assert publication.is_failed
+        assert publication.offer(b"x") == Offer.FAILED
+        with pytest.raises(penstock.PublicationFailed, match="reset"):
+            publication.send(b"x", 1.0)
+        while len(received) < sent:
+            subscription.poll(lambda message, _header: received.append(bytes(message)), 64)
+        def has_room() -> bool:
+            subscription.poll(lambda message, _header: received.append(bytes(message)), 64)
+            return publication.available_window > 0
+
+        eventually(has_room, "what was read makes no room")
+        assert publication.offer(b"x") == Offer.FAILED      # room alone does not end it
+        assert publication.reset()
+        assert not publication.reset()
+        publication.send(b"y" * SIZE, 30.0)
+
+
+def test_a_batch_under_drop_newest_ends(new_host: NewHost) -> None:
+    host = new_host()
+    channel = "aeron:ipc?term-length=64k|ps-policy=drop_newest|ps-depth=8k"
+    with (
+        penstock.connect(host.directory) as client,
+        client.add_publication(channel, STREAM) as publication,
+        client.add_subscription(channel, STREAM) as subscription,
+    ):
+        connected(publication, subscription)
+        assert publication.send_batch([b"z" * SIZE] * 100, 30.0) == Offer.DROPPED
+        assert publication.offer_batch([b"z" * SIZE] * 7) == (0, Offer.DROPPED)
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    ("ps-policy=drop_oldest", "drop_newest"),
+    ("ps-policy=rate_limit", "ps-rate"),
+    ("ps-policy=drop_newest|ps-depth=1m|term-length=64k", "ps-depth=1048576 exceeds .* 65536"),
+    ("ps-low-watermark=1.5", "up to 1"),
+    ("ps-low-watermark=0", "above 0"),
+    ("ps-depth=16", "32"),
+])
+def test_contradictions_are_refused(new_host: NewHost, options: str, words: str) -> None:
+    host = new_host()
+    with (
+        penstock.connect(host.directory) as client,
+        pytest.raises(penstock.ChannelRefused, match=words),
+    ):
+        client.add_publication(f"aeron:ipc?{options}", STREAM)
+
+
+def test_a_second_publisher_must_state_the_same(new_host: NewHost) -> None:
+    host = new_host()
+    with (
+        penstock.connect(host.directory) as client,
+        client.add_publication("aeron:ipc?ps-policy=error|ps-depth=64k", STREAM),
+        client.add_publication("aeron:ipc", STREAM),
+    ):
+        with pytest.raises(penstock.ChannelRefused, match=r"ps-policy=block .* ps-policy=error"):
+            client.add_publication("aeron:ipc?ps-policy=block", STREAM)
+        with pytest.raises(penstock.ChannelRefused, match="ps-depth"):
+            client.add_publication("aeron:ipc?ps-depth=32k", STREAM)

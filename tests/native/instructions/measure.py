@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Count the instructions of a message: ``python tests/native/instructions/measure.py``.
+
+Callgrind runs ``loop.c`` and attributes each instruction to the source file it comes from.  The
+table has the core's share alone, by folder of ``core/src``: instructions of the simulated network
+and of the C library are left out.  The numbers depend on compiler and source, never on the load of
+the machine.  ``table.json`` has those of the commit that changed it last; ``--write`` renews it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+HERE: Final = Path(__file__).resolve().parent
+ROOT: Final = HERE.parents[2]
+TABLE: Final = HERE / "table.json"
+ROWS: Final = ("udp-32", "udp-1344", "shared-32", "ipc-32")
+MESSAGES: Final = 20_000
+LINE: Final = re.compile(r"^\s*([\d,]+) \(.*?\)\s+(\S+):")
+CORE: Final = re.compile(r"core/src/(\w+)/\w+\.[ch]$")
+
+
+def build() -> Path:
+    """Return the loop, built for release."""
+    program = ROOT / "build/native/release/loop"
+    subprocess.run(["make", "--silent", "-C", ROOT / "tests/native", program], check=True)
+    return program
+
+
+def compiler() -> str:
+    done = subprocess.run(["cc", "--version"], check=True, capture_output=True, text=True)
+    return done.stdout.splitlines()[0]
+
+
+def count(program: Path, row: str) -> dict[str, float]:
+    """Return instructions a message, by folder of the core, and their sum as ``core``."""
+    with tempfile.TemporaryDirectory() as place:
+        out = f"{place}/callgrind.out"
+        subprocess.run(
+            [
+                "valgrind", "--quiet", "--tool=callgrind", "--collect-atstart=no",
+                "--toggle-collect=measured*", f"--callgrind-out-file={out}", str(program), row,
+                str(MESSAGES),
+            ],
+            check=True,
+        )
+        lines = subprocess.run(
+            ["callgrind_annotate", "--threshold=100", out], check=True, capture_output=True,
+            text=True,
+        ).stdout.splitlines()
+    folders: dict[str, int] = {}
+    for line in lines:
+        found = LINE.match(line)
+        of = CORE.search(found[2]) if found else None
+        if found and of:
+            folders[of[1]] = folders.get(of[1], 0) + int(found[1].replace(",", ""))
+    by_folder = {name: round(folders[name] / MESSAGES, 1) for name in sorted(folders)}
+    return {"core": round(sum(folders.values()) / MESSAGES, 1), **by_folder}
+
+
+def read_table() -> dict[str, Any]:
+    table: dict[str, Any] = json.loads(TABLE.read_text(encoding="utf-8"))
+    return table
+
+
+@click.command()
+@click.option("--write", is_flag=True, help="Renew table.json.")
+@click.option("--program", type=click.Path(path_type=Path), help="Another build of the loop.")
+def main(write: bool, program: Path | None) -> None:
+    """Print instructions a message, beside those of the table."""
+    before = read_table()["rows"] if TABLE.exists() else {}
+    path = program or build()
+    rows = {row: count(path, row) for row in ROWS}
+    for row, found in rows.items():
+        for name, value in found.items():
+            click.echo(f"{row:10} {name:10} {value:8.1f}  {before.get(row, {}).get(name, 0):8.1f}")
+    if write:
+        table = {"compiler": compiler(), "rows": rows}
+        TABLE.write_text(json.dumps(table, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * NAK-strength control, the receiver's half: how fast readers consume, in any cadence, and when the
+ * fill of a queue is signalled.
+ */
+#include "check.h"
+#include "ps_pressure_signal.h"
+
+#define MS INT64_C(1000000)
+#define S  INT64_C(1000000000)
+#define MB INT64_C(1000000)
+
+/* ---- receiver's half ------------------------------------------------------------------------- */
+
+static int32_t check(ps_pressure_signal_t *signal, int64_t now_ns, int64_t fill_percent)
+{
+    int64_t due_ns;
+    const ps_pressure_input_t in = { .now_ns = now_ns,
+                                     .fill = fill_percent * 10000,
+                                     .capacity = MB };
+    return ps_pressure_signal_step(signal, &in, &due_ns);
+}
+
+static void levels_begin_at_50_75_87_and_100(void)
+{
+    for (int64_t capacity = 32768; capacity <= 8388608; capacity *= 2) {
+        for (int64_t percent = 0; percent <= 250; percent++) {
+            const int32_t level =
+                (percent >= 50) + (percent >= 75) + (percent >= 87) + (percent >= 100);
+            CHECK_EQ(ps_pressure_level((capacity * percent + 99) / 100, capacity), level);
+        }
+        CHECK_EQ(ps_pressure_level(capacity / 2 - 1, capacity), 0);
+        CHECK_EQ(ps_pressure_level(capacity - 1, capacity), 3);
+    }
+}
+
+static void silence_below_half(void)
+{
+    ps_pressure_signal_t signal = { 0 };
+    for (int64_t i = 0; i < 10000; i++) { /* up and down, however fast */
+        CHECK_EQ(check(&signal, i * MS, (i * 37) % 50), 0);
+    }
+}
+
+static void levels_once_a_window(void)
+{
+    static const int32_t fills[] = { 50, 75, 88, 100 };
+    for (int32_t level = 1; level <= 4; level++) {
+        ps_pressure_signal_t signal = { 0 };
+        int32_t signals = 0;
+        for (int64_t i = 2000; i < 3000; i++) {
+            const int32_t said = check(&signal, i * MS, fills[level - 1]);
+            CHECK(said == 0 || said == level);
+            signals += said != 0;
+        }
+        CHECK_EQ(signals, 20);
+    }
+}
+
+/* Each level at once when it is reached first, never the same twice in a window. */
+static void a_growing_queue_signals_each_level(void)
+{
+    ps_pressure_signal_t signal = { 0 };
+    int32_t said[5] = { 0 };
+    for (int64_t i = 0; i < 45; i++) {
+        said[check(&signal, S + i * MS, 10 + i * 3)]++;
+    }
+    CHECK(said[1] == 1 && said[2] == 1 && said[3] == 1 && said[4] == 1);
+    CHECK_EQ(check(&signal, S + 46 * MS, 20), 0);
+    CHECK_EQ(check(&signal, S + 47 * MS, 90), 0); /* said in this window */
+    CHECK_EQ(check(&signal, S + 80 * MS, 90), 3); /* another window */
+}
+
+/* The window is as long as the cadence: a batch reader is not worth more signals than batches. */
+static void a_window_is_a_cadence(void)
+{
+    ps_pressure_signal_t signal = { 0 };
+    int32_t signals = 0;
+    for (int64_t i = 0; i < 4000; i++) {
+        int64_t due_ns;
+        const ps_pressure_input_t in = {
+            .now_ns = S + i * MS, .fill = 60, .capacity = 100, .cadence_ns = 400 * MS
+        };
+        signals += ps_pressure_signal_step(&signal, &in, &due_ns) != 0;
+        CHECK(due_ns > in.now_ns && due_ns <= in.now_ns + 400 * MS);
+    }
+    CHECK_EQ(signals, 10);
+}
+
+static void a_group_spreads_first_signals(void)
+{
+    int64_t first = INT64_MAX, last = 0;
+    for (uint32_t r = 0; r < 16; r++) {
+        ps_pressure_signal_t signal = { 0 };
+        int64_t due_ns, said_ns = -1;
+        for (int64_t i = -1000; i < 100 && said_ns < 0; i++) { /* it took a second to fill */
+            const ps_pressure_input_t in = { .now_ns = 2 * S + i * MS,
+                                             .fill = i == -1000 ? 0
+                                                     : i < 0    ? 40
+                                                                : 60,
+                                             .capacity = 100,
+                                             .group = true,
+                                             .random = r * UINT32_C(0x10000000) };
+            if (ps_pressure_signal_step(&signal, &in, &due_ns) != 0) {
+                said_ns = i * MS;
+            }
+        }
+        CHECK(said_ns >= 0 && said_ns <= 25 * MS);
+        first = said_ns < first ? said_ns : first;
+        last = said_ns > last ? said_ns : last;
+    }
+    CHECK(last - first >= 20 * MS);
+}
+
+/* A queue that fills in a millisecond is not delayed by more than a quarter of that. */
+static void a_fast_queue_is_not_delayed(void)
+{
+    ps_pressure_signal_t signal = { 0 };
+    int64_t due_ns;
+    ps_pressure_input_t in = { .now_ns = S, .capacity = 100, .group = true, .random = UINT32_MAX };
+    CHECK_EQ(ps_pressure_signal_step(&signal, &in, &due_ns), 0);
+    in.now_ns += MS;
+    in.fill = 60;
+    CHECK_EQ(ps_pressure_signal_step(&signal, &in, &due_ns), 0);
+    CHECK(due_ns <= in.now_ns + MS / 4);
+}
+
+static void a_paused_reader_is_silent(void)
+{
+    ps_pressure_signal_t signal = { 0 };
+    int64_t due_ns;
+    ps_pressure_input_t in = { .now_ns = S, .fill = 300, .capacity = 100, .paused = true };
+    for (; in.now_ns < 3 * S; in.now_ns += MS) {
+        CHECK_EQ(ps_pressure_signal_step(&signal, &in, &due_ns), 0);
+    }
+    in.paused = false;
+    CHECK_EQ(ps_pressure_signal_step(&signal, &in, &due_ns), 4);
+}
+
+/* ---- readers --------------------------------------------------------------------------------- */
+
+/* `batch` bytes each `cadence_ms` of what comes at `arrival` bytes a millisecond. */
+static ps_pressure_reader_t reader_after(int64_t batch, int64_t cadence_ms, int64_t arrival,
+                                         int64_t ms)
+{
+    ps_pressure_reader_t reader = { 0 };
+    int64_t position = 0, end = 0;
+    for (int64_t i = 0; i < ms; i++) {
+        end += arrival;
+        if (i % cadence_ms == cadence_ms - 1) {
+            position += end - position < batch ? end - position : batch;
+        }
+        ps_pressure_reader_check(&reader, position, end, S + i * MS);
+    }
+    return reader;
+}
+
+static bool is_within(int64_t value, int64_t wanted, int64_t percent)
+{
+    return value >= wanted - wanted * percent / 100 && value <= wanted + wanted * percent / 100;
+}
+
+static void consumption_is_measured_at_any_cadence(void)
+{
+    for (int64_t cadence_ms = 1; cadence_ms <= 1000; cadence_ms = cadence_ms * 5 / 4 + 1) {
+        const int64_t rate = MB / 1000; /* bytes a millisecond */
+        ps_pressure_reader_t slow =
+            reader_after(rate * cadence_ms, cadence_ms, 3 * rate, 6 * cadence_ms + 200);
+        CHECK(is_within(slow.rate, MB, 5));
+        CHECK(!slow.at_least && slow.residue > 0);
+        CHECK(is_within(slow.cadence_ns, cadence_ms * MS, 10) || cadence_ms <= 2);
+        ps_pressure_reader_t copes =
+            reader_after(INT64_MAX, cadence_ms, 3 * rate, 6 * cadence_ms + 200);
+        CHECK(is_within(copes.rate, 3 * MB, 5));
+        CHECK(copes.at_least && copes.residue == 0);
+    }
+}
+
+/* It took all of a trickle; then more comes than a batch takes.  Before a span without the end of
+ * the queue is over, what it left behind must not brake the sender to the trickle. */
+static void what_is_left_of_a_burst_after_a_trickle_is_not_stated(void)
+{
+    for (int64_t cadence_ms = 2; cadence_ms <= 500; cadence_ms *= 2) {
+        ps_pressure_reader_t reader = { 0 };
+        const int64_t batch = 50000 * cadence_ms;
+        int64_t position = 0, end = 0;
+        int32_t stated = 0;
+        for (int64_t i = 0; i < 40 * cadence_ms + 400; i++) {
+            const bool burst = i >= 20 * cadence_ms + 200;
+            end += burst ? 100000 : 1000;
+            if (i % cadence_ms == cadence_ms - 1) {
+                position += end - position < batch ? end - position : batch;
+            }
+            ps_pressure_reader_check(&reader, position, end, S + i * MS);
+            const int64_t residue = ps_pressure_reader_residue(&reader);
+            CHECK(residue == 0 || is_within(reader.rate, 50 * MB, 10));
+            stated += residue > 0;
+        }
+        CHECK(stated > 0); /* then its rate is known */
+    }
+}
+
+static void a_pause_teaches_nothing(void)
+{
+    for (int64_t pause_ms = 2000; pause_ms <= 20000; pause_ms += 1500) {
+        ps_pressure_reader_t reader = { 0 };
+        int64_t position = 0;
+        for (int64_t i = 0; i < 500; i++) {
+            ps_pressure_reader_check(&reader, position += 1000, INT64_MAX / 2, S + i * MS);
+        }
+        const int64_t rate = reader.rate, cadence_ns = reader.cadence_ns;
+        const int64_t since_ns = S + 499 * MS;
+        CHECK(!ps_pressure_reader_paused(&reader, since_ns + 249 * MS));
+        CHECK(ps_pressure_reader_paused(&reader, since_ns + 250 * MS));
+        ps_pressure_reader_check(&reader, position += 1000, INT64_MAX / 2,
+                                 since_ns + pause_ms * MS);
+        CHECK_EQ(reader.rate, rate);
+        CHECK_EQ(reader.cadence_ns, cadence_ns);
+        CHECK(!ps_pressure_reader_paused(&reader, since_ns + pause_ms * MS));
+    }
+}
+
+/* max(2 cadences, 250 ms), at most 2 s. */
+static void who_pauses_depends_on_the_cadence(void)
+{
+    CHECK_EQ(ps_nak_pause_ns(0), 250 * MS);
+    CHECK_EQ(ps_nak_pause_ns(125 * MS), 250 * MS);
+    CHECK_EQ(ps_nak_pause_ns(300 * MS), 600 * MS);
+    CHECK_EQ(ps_nak_pause_ns(1000 * MS), 2 * S);
+    CHECK_EQ(ps_nak_pause_ns(1900 * MS), 2 * S);
+}
+
+/* Nothing to take is no pause, and no cadence. */
+static void an_empty_queue_is_no_pause(void)
+{
+    ps_pressure_reader_t reader = { 0 };
+    ps_pressure_reader_check(&reader, 1000, 1000, S);
+    for (int64_t i = 0; i < 5000; i++) {
+        ps_pressure_reader_check(&reader, 1000, 1000, S + i * MS);
+        CHECK(!ps_pressure_reader_paused(&reader, S + i * MS));
+    }
+    ps_pressure_reader_check(&reader, 1000, 2000, 6 * S);
+    ps_pressure_reader_check(&reader, 2000, 2000, 6 * S + 3 * MS);
+    CHECK(reader.cadence_ns <= 3 * MS);
+}
+
+/* A reader that was seen to take one batch only: that, over its cadence. */
+static void one_batch_is_learned_from(void)
+{
+    ps_pressure_reader_t reader = { 0 };
+    ps_pressure_reader_check(&reader, 0, 0, S);
+    ps_pressure_reader_check(&reader, 0, 50000, S + MS);
+    ps_pressure_reader_check(&reader, 50000, 50000, S + 501 * MS);
+    const ps_pressure_learned_t learned = ps_pressure_reader_learned(&reader);
+    CHECK_EQ(learned.cadence_ns, 500 * MS);
+    CHECK_EQ(learned.rate, 100000);
+    CHECK(learned.at_least); /* it came to the end of the queue */
+    reader = (ps_pressure_reader_t){ 0 };
+    ps_pressure_reader_check(&reader, 0, 0, S);
+    ps_pressure_reader_check(&reader, 0, 90000, S + MS);
+    ps_pressure_reader_check(&reader, 50000, 90000, S + 501 * MS);
+    CHECK(!ps_pressure_reader_learned(&reader).at_least);
+}
+
+/* A poll takes `limit` bytes and ends where a term does.  The reader copes: what the end of a term
+ * made it leave behind is no backlog. */
+static void the_end_of_a_term_is_no_backlog(void)
+{
+    for (int64_t limit = 2000; limit <= 100000; limit *= 2) {
+        ps_pressure_reader_t reader = { .term = 262144 };
+        int64_t position = 0, end = 0;
+        int32_t lower = 0, looks = 0;
+        for (int64_t i = 0; i < 20000; i++) {
+            end += limit / 200; /* half of what it can take each 100 ms */
+            if (i % 100 == 99) {
+                const int64_t stop = (position / reader.term + 1) * reader.term;
+                const int64_t most = position + limit < end ? position + limit : end;
+                position = most < stop ? most : stop;
+            }
+            ps_pressure_reader_check(&reader, position, end, S + i * MS);
+            looks += i > 1000;
+            lower += i > 1000 && ps_pressure_reader_residue(&reader) == 0;
+        }
+        CHECK_EQ(lower, looks);
+    }
+}
+
+int main(void)
+{
+    RUN(levels_begin_at_50_75_87_and_100);
+    RUN(silence_below_half);
+    RUN(levels_once_a_window);
+    RUN(a_growing_queue_signals_each_level);
+    RUN(a_window_is_a_cadence);
+    RUN(a_group_spreads_first_signals);
+    RUN(a_fast_queue_is_not_delayed);
+    RUN(a_paused_reader_is_silent);
+    RUN(consumption_is_measured_at_any_cadence);
+    RUN(what_is_left_of_a_burst_after_a_trickle_is_not_stated);
+    RUN(a_pause_teaches_nothing);
+    RUN(who_pauses_depends_on_the_cadence);
+    RUN(an_empty_queue_is_no_pause);
+    RUN(one_batch_is_learned_from);
+    RUN(the_end_of_a_term_is_no_backlog);
+    return 0;
+}

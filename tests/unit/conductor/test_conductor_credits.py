@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Withheld credits in the conductor: readers that are there, and readers that join later."""
+
+from __future__ import annotations
+
+import pytest
+from conductor_rig import Rig
+
+from penstock.config.protocol import control
+from penstock.daemon.conductor import actions as a
+from penstock.daemon.conductor.actions.credits import SetImageCredits, SetPublicationCredits
+
+UDP = "aeron:udp?endpoint=10.0.0.1:4000"
+
+
+def test_a_withheld_subscription_freezes_its_images_and_those_that_join() -> None:
+    rig = Rig()
+    client = rig.client("operator")
+    ready = rig.sub(client, f"{UDP}|ps-credits=5|ps-credit-burst=9")
+    endpoint = rig.last(a.OpenRecvEndpoint).params.id
+    rig.setup(endpoint)
+    first = rig.last(a.AddImageSubscriber).params
+    assert (first.credits, first.credit_burst, first.frozen) == (5, 9, False)
+    request = control.WithholdCredits(registration_id=ready.registration_id, withheld=True)
+    assert isinstance(rig.request(client, request), control.Done)
+    frozen = rig.last(SetImageCredits)
+    assert (frozen.position_counter_id, frozen.credits, frozen.burst, frozen.frozen) == (
+        first.position_counter_id, 5, 9, True
+    )
+    rig.setup(endpoint, session_id=78)
+    assert rig.last(a.AddImageObject).params.frozen
+    assert rig.last(a.AddImageSubscriber).params.frozen
+    request = control.WithholdCredits(registration_id=ready.registration_id, withheld=False)
+    rig.request(client, request)
+    assert [each.frozen for each in rig.all(SetImageCredits)[-2:]] == [False, False]
+
+
+def test_an_image_without_reader_is_withheld_by_its_own_grant() -> None:
+    rig = Rig()
+    client = rig.client()
+    ready = rig.sub(client, f"{UDP}|ps-credits=5")
+    rig.setup(rig.last(a.OpenRecvEndpoint).params.id, established=False)
+    assert (rig.last(a.AddImageObject).params.credits, rig.all(a.AddImageSubscriber)) == (5, [])
+    rig.request(
+        client, control.WithholdCredits(registration_id=ready.registration_id, withheld=True)
+    )
+    told = rig.last(SetImageCredits)
+    assert (told.position_counter_id, told.frozen) == (-1, True)
+
+
+def test_a_local_reader_is_withheld_through_its_publication() -> None:
+    rig = Rig()
+    client = rig.client()
+    ready = rig.sub(client, "aeron:ipc?ps-credits=3")
+    rig.pub(client, "aeron:ipc")
+    rig.request(
+        client, control.WithholdCredits(registration_id=ready.registration_id, withheld=True)
+    )
+    assert rig.last(SetPublicationCredits).frozen
+
+
+@pytest.mark.parametrize("channel", [UDP, "aeron:ipc"])
+def test_a_subscription_without_credits_cannot_be_withheld(channel: str) -> None:
+    rig = Rig()
+    client = rig.client()
+    ready = rig.sub(client, channel)
+    answer = rig.request(
+        client, control.WithholdCredits(registration_id=ready.registration_id, withheld=True)
+    )
+    assert (answer.code, "grants no credits" in answer.message) == ("not_supported", True)
+
+
+def test_another_client_cannot_withhold_it() -> None:
+    rig = Rig()
+    ready = rig.sub(rig.client(), f"{UDP}|ps-credits=5")
+    answer = rig.request(
+        rig.client(),
+        control.WithholdCredits(registration_id=ready.registration_id, withheld=True),
+    )
+    assert answer.code == "unknown_registration"

@@ -1,0 +1,428 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which rows of a penstock sink a query takes: whole parts, each once, however its batches are cut
+and whenever it is restarted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.client import GroupRefused, GroupState, LogMark, LogMarks, LogRange
+from penstock.core.errors import InvalidArgument
+from penstock.spark_bridge import _brackets, _commits, _planner, _times
+from penstock.spark_bridge._assembler import RepeatDiffers
+from penstock.spark_bridge._brackets import Done
+from penstock.spark_bridge._commits import GRACE_S, Commits, ForgottenPart
+from penstock.spark_bridge._offsets import Offset, Session
+from penstock.spark_bridge._planner import View, Want
+from penstock.spark_bridge.markers import Content, Kind, Marker, Part, encode
+
+CHANNEL = "aeron:ipc"
+FRAME = 32
+QUERY, RUN = UUID(int=1), UUID(int=2)
+
+
+def session(number: int) -> Session:
+    return Session(channel=CHANNEL, stream_id=7, session_id=number, initial_term_id=0)
+
+
+def part_of(epoch: int, partition: int = 0, **fields: Any) -> Part:
+    known = {"query": QUERY, "run": RUN, "attempt": 0, "key": b"", "job": False}
+    return Part(epoch=epoch, partition=partition, **(known | fields))
+
+
+def content_of(rows: Sequence[str]) -> Content:
+    return Content(
+        messages=len(rows), rows=len(rows), digest=sum(map(hash, rows)) % 2**64 | 1,
+        crc=hash(tuple(rows)) % 2**32,
+    )
+
+
+@attrs.define
+class Log:
+    """A session: a frame for each row or marker."""
+
+    number: int
+    frames: list[str | Marker] = attrs.Factory(list)
+    seen: int = 0               # frames that the daemon has
+    ended: bool = False
+
+    def begin(self, part: Part) -> None:
+        self.frames.append(Marker(kind=Kind.BEGIN, part=part))
+
+    def commit(self, part: Part, rows: Sequence[str]) -> None:
+        self.frames.append(Marker(kind=Kind.COMMIT, part=part, content=content_of(rows)))
+
+    def send(self, part: Part, rows: Sequence[str]) -> None:
+        self.begin(part)
+        self.frames += rows
+        self.commit(part, rows)
+
+    def end_job(self, part: Part, parts: int, kind: Kind = Kind.JOB_COMMIT) -> None:
+        self.frames.append(Marker(kind=kind, part=part, content=Content(messages=parts)))
+
+    def range(self) -> LogRange:
+        return LogRange(
+            log_id=self.number + 1, channel=CHANNEL, stream_id=7, session_id=self.number,
+            initial_term_id=0, term_length=65536, mtu=1408, log_path="", retained_from=0,
+            committed=0, end_position=FRAME * self.seen, ended=self.ended, window_bytes=2**30,
+            time_index=[],
+        )
+
+
+class Query:
+    """A query of some sessions; ``rows`` are what its batches delivered."""
+
+    def __init__(self, logs: Sequence[Log], *, required: bool = False, strict: bool = True) -> None:
+        self.logs = logs
+        self.now_s = 0.0
+        self.offset = Offset()
+        self.rows: list[str] = []
+        self.looked = 0
+        self._required = required
+        self._strict = strict
+        self.start()
+
+    def start(self) -> None:
+        """Again, from the offset as the checkpoint has it."""
+        self.offset = Offset.from_plain(json.loads(json.dumps(self.offset.to_plain())))
+        self.commits = Commits(
+            self._look, required=self._required, strict=self._strict, clock=lambda: self.now_s
+        )
+
+    def _look(self, want: Want, start: int, max_bytes: int) -> LogMarks:
+        log = self.logs[want.session.session_id]
+        self.looked += 1
+        seen = min(log.seen, (start + max_bytes + FRAME - 1) // FRAME)
+        found = [
+            LogMark(begin=FRAME * n, end=FRAME * (n + 1), payload=encode(frame))
+            for n, frame in enumerate(log.frames[:seen])
+            if FRAME * n >= start and isinstance(frame, Marker)
+        ][:3]
+        position = found[-1].end if len(found) == 3 else FRAME * seen
+        return LogMarks(marks=found, position=position)
+
+    def view(self) -> View:
+        return View.of([(0, GroupState(
+            name="q", channel=CHANNEL, stream_id=7, group_id=5, daemon_id=1, daemon_epoch=1,
+            host="h", expires_ns=1, warnings=[], unreliable=[],
+            logs=[log.range() for log in self.logs],
+        ))])
+
+    def batch(self, max_bytes: int = 2**40, max_messages: int = 0) -> bool:
+        """One batch; False: nothing to do."""
+        view = self.view()
+        found = _planner.wants(view, self.offset, max_bytes=max_bytes)
+        whole = self.commits.plan(view, self.offset, found, max_messages=max_messages)
+        ends = {w.session: w.start + w.max_bytes for w in found if w.session not in whole.heard}
+        after = _planner.advance(view, self.offset, ends | dict(whole.ends))
+        if after is self.offset:
+            return False
+        after = Offset.from_plain(whole.offset(self.offset, after).to_plain())
+        for item in _planner.ranges(view, self.offset, after):
+            frames = self.logs[item.session.session_id].frames
+            for frame in frames[item.start // FRAME : item.end // FRAME]:
+                if isinstance(frame, str):
+                    self.rows.append(frame)
+        self.offset = after
+        return True
+
+    def drain(self, **limits: int) -> list[str]:
+        for log in self.logs:
+            log.seen = len(log.frames)
+        while self.batch(**limits):
+            pass
+        return self.rows
+
+
+def rows_of(epoch: int, partition: int) -> list[str]:
+    return [f"{epoch}/{partition}/{n}" for n in range((epoch * 7 + partition) % 4)]
+
+
+_attempts = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 2), st.sampled_from(["whole", "broken"])),
+    max_size=10,
+)
+
+
+@given(sessions=st.lists(_attempts, min_size=1, max_size=3), data=st.data())
+@settings(max_examples=150, deadline=None)
+def test_each_part_comes_once_and_whole_however_batches_are_cut(
+    sessions: list[list[tuple[int, int, str]]], data: st.DataObject
+) -> None:
+    logs = [Log(number) for number in range(len(sessions))]
+    attempt = 0
+    for log, attempts in zip(logs, sessions, strict=True):
+        for epoch, partition, fate in attempts:
+            attempt += 1
+            part, rows = part_of(epoch, partition, attempt=attempt), rows_of(epoch, partition)
+            if fate == "whole":
+                log.send(part, rows)
+            else:
+                log.begin(part)
+                log.frames += rows[: data.draw(st.integers(0, len(rows)))]
+    query = Query(logs)
+    while any(log.seen < len(log.frames) for log in logs):
+        log = data.draw(st.sampled_from([log for log in logs if log.seen < len(log.frames)]))
+        log.seen += data.draw(st.integers(1, len(log.frames) - log.seen))
+        query.batch(data.draw(st.integers(1, 1000)), data.draw(st.integers(0, 5)))
+        if data.draw(st.booleans()):
+            query.start()
+    query.drain(max_bytes=data.draw(st.integers(1, 1000)))
+    whole = {(e, p) for attempts in sessions for e, p, fate in attempts if fate == "whole"}
+    assert sorted(query.rows) == sorted(r for place in whole for r in rows_of(*place))
+
+
+def test_a_part_waits_for_its_commit_and_is_left_out_when_its_session_is_over() -> None:
+    log = Log(0)
+    log.send(part_of(1), ["a"])
+    log.begin(part_of(2))
+    log.frames += ["lost"]
+    query = Query([log])
+    assert query.drain() == ["a"]
+    before = query.offset
+    log.ended = True
+    assert not query.batch()
+    query.now_s += GRACE_S + 1
+    assert query.drain() == ["a"]
+    assert query.offset.positions[session(0)] == FRAME * len(log.frames)
+    assert query.offset.positions != before.positions
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_rows_without_markers_are_those_of_another_publisher(required: bool) -> None:
+    """Unless the query says that it reads only committed rows."""
+    log = Log(0, frames=["a", "b"])
+    query = Query([log], required=required)
+    assert query.drain() == ([] if required else ["a", "b"])
+    assert query.offset.positions[session(0)] == 2 * FRAME
+
+
+def test_of_a_plain_session_only_the_beginning_of_a_batch_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_commits, "_PROBE_BYTES", 4 * FRAME)
+    log = Log(0, frames=["row"] * 100)
+    log.send(part_of(1), ["part"])
+    query = Query([log])
+    assert query.drain() == [*["row"] * 100, "part"]
+    assert query.looked == 1
+    for logs in ([Log(0, frames=["row"])], [Log(0, frames=["row"] * 3)]):
+        logs[0].send(part_of(1), ["a", "b", "c", "d", "e"])     # its COMMIT lies further
+        query = Query(logs)
+        assert query.drain()[-5:] == ["a", "b", "c", "d", "e"]
+        assert session(0) in query.offset.skipped
+
+
+def test_a_query_that_joins_within_a_part_leaves_its_rest_out() -> None:
+    log = Log(0, frames=["of a part before"])
+    log.commit(part_of(0), ["?", "of a part before"])
+    log.send(part_of(1), ["a"])
+    assert Query([log]).drain() == ["a"]
+
+
+def test_a_session_that_had_markers_has_no_plain_rows() -> None:
+    """Its BEGIN was lost with an image that joined again."""
+    log = Log(0)
+    log.send(part_of(1), ["a"])
+    query = Query([log])
+    query.drain()
+    query.start()
+    log.frames += ["headless"]
+    assert query.drain() == ["a"]
+    assert query.offset.positions[session(0)] == FRAME * len(log.frames)
+
+
+def test_a_repeat_with_other_rows_is_an_error() -> None:
+    log = Log(0)
+    log.send(part_of(1), ["a", "b"])
+    log.send(part_of(1, attempt=1), ["b", "a"])       # a shuffle keeps no order
+    query = Query([log])
+    assert query.drain() == ["a", "b"]
+    log.send(part_of(1, attempt=2), ["a", "c"])
+    with pytest.raises(RepeatDiffers, match=r"epoch 1 partition 0 attempt 2 at position"):
+        query.drain()
+
+
+def test_an_epoch_that_the_offset_forgot_is_never_left_out_in_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_brackets, "_MOST_RUNS", 2)
+    logs = [Log(0), Log(1)]
+    for epoch in (10, 20, 30, 40, 50):
+        logs[0].send(part_of(epoch), [f"{epoch}"])
+    for strict in (True, False):
+        query = Query(logs, strict=strict)
+        query.drain()
+        logs[1].send(part_of(5), ["late"])
+        if strict:
+            with pytest.raises(ForgottenPart, match="epoch 5"):
+                query.drain()
+        else:
+            assert query.drain() == ["10", "20", "30", "40", "50"]
+        logs[1].frames.clear()
+
+
+# ---- batch writes --------------------------------------------------------------------------------
+
+
+def job_of(run: int, partition: int = 0, **fields: Any) -> Part:
+    return part_of(0, partition, run=UUID(int=run), job=True, **fields)
+
+
+def test_a_batch_write_is_read_when_all_of_it_is_there() -> None:
+    """Its end comes first, for it has a session of its own."""
+    one, two, driver = logs = [Log(0), Log(1), Log(2)]
+    one.send(job_of(5, 0), ["a"])
+    one.send(job_of(5, 0, attempt=7), ["a"])
+    driver.end_job(job_of(5), 2)
+    query = Query(logs)
+    assert query.drain() == []
+    query.start()
+    two.send(job_of(5, 1), ["b"])
+    assert query.drain() == ["a", "b"]
+    assert query.offset.positions[session(2)] == FRAME
+    assert query.offset.done.has_job(job_of(5))
+
+
+@given(max_bytes=st.integers(1, 400), restart=st.booleans())
+def test_a_batch_write_may_be_read_in_several_batches(max_bytes: int, restart: bool) -> None:
+    one, driver = logs = [Log(1), Log(0)][::-1]
+    for partition in range(6):
+        driver.send(job_of(5, partition), [f"{partition}"] * 3)
+    one.end_job(job_of(5), 6)
+    query = Query(logs)
+    for log in logs:
+        log.seen = len(log.frames)
+    while query.batch(max_bytes=max_bytes):
+        if restart:
+            query.start()
+    assert sorted(query.rows) == sorted(f"{n}" for n in range(6) for _ in range(3))
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_batch_write_that_failed_is_left_out_and_its_repeat_is_read_once(told: bool) -> None:
+    one, driver = logs = [Log(0), Log(1)]
+    one.send(job_of(5, 0), ["of the first run"])
+    if told:
+        driver.end_job(job_of(5), 0, Kind.JOB_ABORT)
+    query = Query(logs)
+    assert query.drain() == []
+    for run, split in ((6, [["a"], ["b"]]), (7, [["a", "b"]])):
+        for partition, rows in enumerate(split):
+            one.send(job_of(run, partition), rows)
+        driver.end_job(job_of(run), len(split))
+        assert query.drain() == ["a", "b"]
+        query.start()
+    assert all(query.offset.positions[session(n)] == FRAME * len(logs[n].frames) for n in (0, 1))
+
+
+def test_a_batch_write_whose_driver_died_holds_nothing_for_ever() -> None:
+    log = Log(0)
+    log.send(job_of(5, 0), ["a"])
+    query = Query([log])
+    assert query.drain() == []
+    query.now_s += 2 * GRACE_S
+    assert not query.batch()        # its publisher is there: the driver may follow
+    log.ended = True
+    query.batch()
+    query.now_s += GRACE_S + 1
+    assert query.drain() == []
+    assert query.offset.positions[session(0)] == FRAME * len(log.frames)
+
+
+# ---- what an offset keeps ------------------------------------------------------------------------
+
+
+@given(parts=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 5),
+                                st.sampled_from([b"", b"k"])), max_size=60), often=st.booleans())
+def test_what_was_read_is_known_after_any_number_of_restarts(
+    parts: list[tuple[int, int, bytes]], often: bool
+) -> None:
+    done = Done()
+    for epoch, partition, key in parts:
+        done.add(part_of(epoch, partition, key=key), content_of(["x"]))
+        if often:
+            done = Done.from_plain(json.loads(json.dumps(done.to_plain())))
+    done = Done.from_plain(json.loads(json.dumps(done.to_plain())))
+    for epoch in range(41):
+        for partition in range(6):
+            for key in (b"", b"k"):
+                part = part_of(epoch, partition, key=key)
+                assert done.knows(part) == ((epoch, partition, key) in parts)
+
+
+def test_a_long_query_takes_little_room_in_an_offset() -> None:
+    done = Done()
+    for epoch in range(3000):
+        for partition in range(4):
+            done.add(part_of(epoch, partition), content_of(["x"]))
+        done = Done.from_plain(done.to_plain())
+    assert len(json.dumps(done.to_plain())) < 600
+    assert done.knows(part_of(1234, 3))
+    assert not done.knows(part_of(1234, 4))
+
+
+def test_the_key_of_a_session_comes_with_its_ranges() -> None:
+    log = Log(0)
+    log.send(part_of(1, key=b"IBM"), ["a"])
+    query = Query([log])
+    query.drain()
+    query.start()
+    log.send(part_of(2, key=b"IBM"), ["b"])
+    before = query.offset
+    query.drain()
+    (item,) = _planner.ranges(query.view(), before, query.offset)
+    assert item.key == b"IBM"
+
+
+def test_what_is_no_offset_is_refused() -> None:
+    key = str(session(1))
+    for plain in (
+        {"parts": {"queries": {"x": 1}}}, {"parts": {"jobs": ["x"]}}, {f"skip|{key}": [[1, 64]]},
+        {f"skip|{key}": [[32]]}, {f"skip|{key}": 5}, {f"key|{key}": "xyz"}, {f"key|{key}": 5},
+    ):
+        with pytest.raises(InvalidArgument):
+            Offset.from_plain(plain)
+    kept = {f"skip|{key}": [[32, 64]], key: 96, "parts": {"jobs": [f"{QUERY}|3"]}}
+    assert Offset.from_plain(kept).to_plain() == dict(sorted(kept.items()))
+
+
+def test_an_older_daemon_finds_no_markers(caplog: pytest.LogCaptureFixture) -> None:
+    def refuse(_want: Want, _at: int, _most: int) -> LogMarks:
+        raise GroupRefused("unknown message type FindMarks", code="malformed")
+
+    log = Log(0)
+    log.send(part_of(1), ["a"])
+    for required in (False, True):
+        query = Query([log], required=required)
+        make: Callable[..., Any] = Commits
+        query.commits = make(refuse, required=required, strict=True)
+        if required:
+            with pytest.raises(GroupRefused):
+                query.drain()
+        else:
+            assert query.drain() == ["a"]
+            assert "older" in caplog.text
+
+
+def test_times_of_a_batch_with_left_out_stretches_are_those_of_the_session() -> None:
+    log = Log(0)
+    log.begin(part_of(1))
+    log.frames += ["lost"]
+    log.send(part_of(1, attempt=1), ["a"])
+    query = Query([log])
+    query.drain()
+    after = attrs.evolve(query.offset, times={session(0): _times.encode([(160, 10**9)])})
+    (item,) = _planner.ranges(query.view(), Offset(), attrs.evolve(
+        after, begun={session(0): 0}
+    ))
+    assert (item.start, item.end) == (64, 160)
+    assert item.times == after.times[session(0)]
