@@ -203,7 +203,7 @@ def test_metrics_count_lag_and_what_is_left_of_the_window(
         assert publication.send(MESSAGE, 10) > 0
         eventually(lambda: group.log().end_position == 1024, "no data")
         page = metrics(host)
-        labels = r'channel="aeron:ipc",group="\d+",name="query",stream="2013"'
+        labels = r'group="\d+",name="query",channel="aeron:ipc",stream="2013"'
         assert re.search(rf"penstock_group_lag_bytes{{{labels}}} 1024.0", page)
         assert re.search(rf"penstock_group_window_left_bytes{{{labels}}} \d+", page)
         assert re.search(rf"penstock_group_expires_seconds{{{labels}}} \d+", page)

@@ -187,6 +187,7 @@ static int32_t errors_until_full(ps_cnc_t *cnc, int32_t stranger)
     for (int32_t i = 0;; i++) {
         snprintf(text, sizeof text, "%d %-480d", stranger, i);
         memset(text + 20, 'x', sizeof text - 21);
+        text[sizeof text - 1] = '\0';
         const int code = ps_cnc_log_error(cnc, 40, stranger, text);
         if (code != PS_OK) {
             CHECK_EQ(code, PS_E_NO_SPACE);
