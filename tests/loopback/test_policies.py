@@ -75,8 +75,9 @@ def test_dropped_messages_are_counted_at_both_ends(
         assert 0 < dropped < OFFERS
         pressure = publication.pressure()
         assert (pressure.dropped_messages, pressure.dropped_bytes) == (dropped, dropped * SIZE)
-        while publication.offer(struct.pack("<q", OFFERS) + bytes(SIZE - 8)) > 0:
-            pass                                # the log is full when it closes
+        number = OFFERS
+        while publication.offer(struct.pack("<q", number) + bytes(SIZE - 8)) > 0:
+            number += 1                         # the log is full when it closes
         publication.close()
 
         def all_read() -> bool:

@@ -72,7 +72,7 @@ def allocated(host: PenstockHost, name: str = "*.logbuffer") -> int:
 
 
 # The counters of 64 or 1 024 images stay in cnc.dat, and the heap keeps its largest size.
-@pytest.mark.parametrize(("addresses", "kept_mib"), [(1, 6), (500, 14)])
+@pytest.mark.parametrize(("addresses", "kept_mib"), [(1, 3), (500, 10)])
 def test_a_flood_of_setups_shuts_out_no_stream(
     new_host: Callable[..., PenstockHost], port: Port, addresses: int, kept_mib: int
 ) -> None:

@@ -12,7 +12,7 @@
 #include "ps_driver_state.h"
 #include "ps_receiver.h"
 
-enum { TRIM_IMAGES = 128 };
+enum { TRIM_IMAGES = 32 };
 
 static _Atomic int64_t *cell_of(ps_image_t *image, int32_t counter_id)
 {
