@@ -76,7 +76,7 @@ _RULE: Final[Keys] = {
 }
 _DROP: Final[Keys] = {
     "from": ("sender", "host"), "to": ("receiver", "host"), "numbers": ("numbers", "counts"),
-    "every": ("every", "count"), "times": ("times", "count"),
+    "every": ("every", "count"), "times": ("times", "count"), "first": ("first", "count"),
 }
 _NUMBERED: Final[Keys] = {key: _DROP[key] for key in ("from", "to", "numbers")}
 #: Parameters of a host's ``driver``; all are numbers of at least 0.
@@ -334,9 +334,11 @@ def _read_links(
         if -1 in (fields["sender"], fields["receiver"]):
             reader.fail(where, "needs two hosts, not *")
         every, times = fields.pop("every", 0), fields.pop("times", 0)
+        first = fields.pop("first", every)
         if ("numbers" in fields) == (every > 0 and 0 < times <= _MAX_DROPS):
             reader.fail(where, f"needs numbers, or every and times (at most {_MAX_DROPS})")
-        fields.setdefault("numbers", tuple(range(every, every * times + 1, max(1, every))))
+        numbers = range(first, first + every * times, max(1, every))
+        fields.setdefault("numbers", tuple(numbers))
         drops.append(Drop(**fields))
     return link, tuple(rules), tuple(drops)
 

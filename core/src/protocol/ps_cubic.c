@@ -233,7 +233,9 @@ bool ps_cubic_on_loss(ps_cubic_t *cubic, int64_t from, int64_t granted_to, int64
     }
     cubic->had_event = true;
     cubic->recovery = granted_to;
-    if (cubic->epoch_set && window < cubic->peak) {
+    /* The cubic's last round trip before the plateau is not lower (docs/decisions/0270). */
+    if (cubic->epoch_set &&
+        window < cubic_at(cubic, cubic->k_ticks * TICK_NS - cubic->smoothed_ns)) {
         peak = window - window * 3 / 20; /* fast convergence: leave room to others */
     }
     cubic->prior = window;

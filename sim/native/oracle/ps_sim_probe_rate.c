@@ -199,8 +199,14 @@ static void check_cut(ps_probe_t *probe, const ps_probe_image_t *model, double a
     if (cubic->phase != PS_CUBIC_AVOIDANCE || cubic->prior < (int64_t)before - 1) {
         complain(probe, model, "a loss does not end slow start", (double)cubic->phase, before);
     }
-    if (cubic->peak != (int64_t)before &&
-        cubic->peak != (int64_t)before - (int64_t)before * 3 / 20) {
+    const double rtt_s = larger((double)cubic->smoothed_ns, (double)model->cubic.smoothed_ns) / 1e9;
+    const double close = 0.4 * rtt_s * rtt_s * rtt_s * (double)cubic->segment + 2;
+    const double below = (double)model->cubic.peak - before;
+    const bool known = model->cubic.epoch_set;
+    const int64_t less = (int64_t)before - (int64_t)before * 3 / 20;
+    if ((cubic->peak != (int64_t)before && cubic->peak != less) ||
+        (cubic->peak != less && known && below > close) ||
+        (cubic->peak != (int64_t)before && (!known || below <= 0))) {
         complain(probe, model, "a loss sets another plateau", (double)cubic->peak, before);
     }
     check_epoch(probe, model, (double)cubic->threshold);

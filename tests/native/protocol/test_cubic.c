@@ -120,6 +120,23 @@ static void fast_convergence(void)
     CHECK(cubic.peak / SEGMENT >= 59 && cubic.peak / SEGMENT <= 60);
 }
 
+/* With losses at equal distances a window meets its plateau to within thousandths of a segment.
+ * The growth of the last round trip, 8.8 bytes here, is not lower. */
+static void the_last_round_trip_is_not_lower(void)
+{
+    for (int64_t below = 8; below <= 9; below++) {
+        ps_cubic_t cubic;
+        ps_cubic_init(&cubic, SEGMENT, 1 << 24, false);
+        ps_cubic_on_rtt(&cubic, 250 * MS, 250 * MS);
+        cubic.window_q = (INT64_C(100) * SEGMENT) << 16;
+        CHECK(ps_cubic_on_loss(&cubic, 0, 1, S));
+        const int64_t window = 100 * SEGMENT - below;
+        cubic.window_q = window << 16;
+        CHECK(ps_cubic_on_loss(&cubic, 2, 3, 2 * S));
+        CHECK_EQ(cubic.peak, below < 9 ? window : window - window * 3 / 20);
+    }
+}
+
 /* At 10 ms the cubic alone needs seconds to grow; Reno's line is above it. */
 static void friendly_region(void)
 {
@@ -273,6 +290,7 @@ int main(void)
     RUN(the_cubic_after_a_loss);
     RUN(one_event_for_one_window);
     RUN(fast_convergence);
+    RUN(the_last_round_trip_is_not_lower);
     RUN(friendly_region);
     RUN(idle_time_does_not_count);
     RUN(an_epoch_begins_by_now);

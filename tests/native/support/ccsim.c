@@ -70,6 +70,15 @@ static int32_t session_of(const ps_dgram_t *dgram)
     return session_id;
 }
 
+/* The datagram that was sent last is one of the scripted losses. */
+static bool is_scripted(const ccsim_t *sim)
+{
+    const int64_t each = sim->options.drop_each;
+    const int64_t first = sim->options.drop_first > 0 ? sim->options.drop_first : each;
+
+    return each > 0 && sim->data_sent >= first && (sim->data_sent - first) % each == 0;
+}
+
 static int drop_send(ps_socket_t *socket, const ps_addr_t *to, const ps_dgram_t *dgrams,
                      int32_t count, int64_t now_ns)
 {
@@ -77,7 +86,7 @@ static int drop_send(ps_socket_t *socket, const ps_addr_t *to, const ps_dgram_t 
     for (int32_t i = 0; i < count; i++) {
         const bool data = dgrams[i].length >= SMALL_DATAGRAM;
         sim->data_sent += data;
-        if (data && sim->options.drop_each > 0 && sim->data_sent % sim->options.drop_each == 0) {
+        if (data && is_scripted(sim)) {
             continue;
         }
         if (data && sim->options.lossy_flow > 0 &&

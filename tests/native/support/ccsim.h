@@ -28,6 +28,7 @@ typedef struct ccsim_options {
     uint32_t duplicate_ppm; /* there */
     int32_t max_gaps;       /* 0: the default */
     int64_t drop_each;      /* data datagrams between two scripted losses, 0 none */
+    int64_t drop_first;     /* the first lost one, 0 drop_each */
     int32_t lossy_flow;     /* flow of which every third data datagram is lost; 0 none */
     int32_t flows;          /* 1..CCSIM_FLOWS_MAX */
     int64_t start_apart_ns; /* flow i begins i times that later */
