@@ -314,6 +314,7 @@ class SubscriberParams:
     position_counter_id: int
     slot: int
     client_slot: int
+    join_position: int                  # what the counter was preset to
     credits: int = 0                    # messages that may be outstanding; 0: it grants none
     credit_burst: int = 0               # the same while nothing is outstanding; 0: credits
     tether: bool = True

@@ -59,6 +59,7 @@ typedef struct ps_subscriber_params {
     int32_t position_counter_id; /* sub-pos, preset to the join position */
     int32_t slot;                /* subscriber slot in penstock.dat */
     int32_t client_slot;         /* to wake */
+    int64_t join_position;       /* the preset: the client may have read on since */
     int64_t credits;             /* messages that may be outstanding; 0: it grants no credits */
     int64_t credit_burst;        /* the same while nothing is outstanding; 0: credits */
     uint8_t tether;

@@ -57,6 +57,17 @@ static void first_epoch(ps_image_t *image, uint32_t before)
     }
 }
 
+/* Returns the position from which a reader counts. It may have read on since it joined, and what it
+ * returned counts from there; what is no longer stored cannot be counted. */
+static int64_t counts_from(const ps_image_t *image, const ps_image_subscriber_t *subscriber,
+                           int64_t join)
+{
+    const int64_t position = atomic_load_explicit(subscriber->position, memory_order_acquire);
+    const int64_t least =
+        image->free_to > image->join_position ? image->free_to : image->join_position;
+    return join >= least && join <= position ? join : position;
+}
+
 void ps_image_credit_join(ps_image_t *image, ps_image_subscriber_t *subscriber,
                           const ps_subscriber_params_t *params)
 {
@@ -65,7 +76,7 @@ void ps_image_credit_join(ps_image_t *image, ps_image_subscriber_t *subscriber,
         ps_subscriber_slot_t *slot = &shared->subscribers[params->slot];
         const uint32_t before = atomic_load_explicit(&slot->credit_epoch, memory_order_relaxed);
         ps_credit_join(&subscriber->credit, slot,
-                       atomic_load_explicit(subscriber->position, memory_order_acquire), true);
+                       counts_from(image, subscriber, params->join_position), true);
         (void)ps_credit_set(&subscriber->credit, params->credits, params->credit_burst,
                             params->frozen != 0);
         first_epoch(image, before);

@@ -457,8 +457,12 @@ void ps_publication_credit_add(ps_publication_t *pub, ps_publication_subscriber_
     if (params->slot < 0 || params->slot >= shared->n_subscribers) {
         return;
     }
-    ps_credit_join(&subscriber->credit, &shared->subscribers[params->slot], subscriber->position,
-                   true);
+    /* It may have read on since it joined, and what it returned counts from there. */
+    const int64_t join = params->join_position;
+    const int64_t from = join >= pub->clean_position && join <= subscriber->position
+                             ? join
+                             : subscriber->position;
+    ps_credit_join(&subscriber->credit, &shared->subscribers[params->slot], from, true);
     const ps_credit_change_t change = { .position_counter_id = params->position_counter_id,
                                         .credits = params->credits,
                                         .credit_burst = params->credit_burst,
@@ -467,7 +471,7 @@ void ps_publication_credit_add(ps_publication_t *pub, ps_publication_subscriber_
         ps_publication_credit_change(pub, &change);
     }
     if (pub->endpoint == NULL && params->credits > 0 && credits->counted.ordinal < 0) {
-        credits->counted = (ps_counted_t){ .position = subscriber->position, .ordinal = 0 };
+        credits->counted = (ps_counted_t){ .position = from, .ordinal = 0 };
     }
 }
 

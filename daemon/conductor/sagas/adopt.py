@@ -401,7 +401,8 @@ def _link(
     link = SubscriberLink(subscription=subscription, source=source, **fields)
     params = SubscriberParams(
         position_counter_id=link.counter_id, slot=link.slot, client_slot=subscription.client.slot,
-        credits=plan.credits, credit_burst=plan.credit_burst, frozen=subscription.withheld,
+        join_position=link.join_position, credits=plan.credits, credit_burst=plan.credit_burst,
+        frozen=subscription.withheld,
         tether=plan.tether, rejoin=plan.rejoin,
     )
     if isinstance(source, Image):

@@ -132,6 +132,7 @@ def _make_link(
         position_counter_id=counter_id,
         slot=slot,
         client_slot=subscription.client.slot,
+        join_position=position,
         credits=plan.credits,
         credit_burst=plan.credit_burst,
         frozen=subscription.withheld,

@@ -13,6 +13,7 @@ record before its release.
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 import attrs
 
@@ -33,6 +34,9 @@ from penstock.daemon.conductor.state.machines import ImageState, PublicationStat
 from penstock.daemon.conductor.state.model import TERMS, Image, LogFile, Publication
 from penstock.daemon.conductor.state.registry import note_log
 from penstock.daemon.conductor.state.state import PAGE, State
+
+_MOST_DOUBLINGS: Final = 6
+_PATIENCE_NS: Final = 250_000_000
 
 
 def _owner(state: State, kind: ObjectKind, object_id: int) -> Image | Publication | None:
@@ -130,6 +134,8 @@ class _Watch:
     owner: Image | Publication
     position: int = -1
     since_ns: int = 0
+    terms: int = 0                      # when a release was last requested
+    refusals: int = 0                   # requests without effect since it moved
 
 
 def _least_terms(state: State, log: LogFile) -> int:
@@ -173,13 +179,22 @@ def _check(state: State, watched: _Watch) -> Saga[None]:
     try:
         position: int = yield ReadCounter(counter_id=counter_id)
         if position != watched.position:
-            watched.position, watched.since_ns = position, state.now_ns
-        elif state.now_ns - watched.since_ns >= state.settings.idle_term_timeout_ns:
+            watched.position, watched.since_ns, watched.refusals = position, state.now_ns, 0
+        elif state.now_ns - watched.since_ns >= _patience_ns(state, watched):
             yield EXCLUSIVE             # no reader is about to join at the old position
             watched.since_ns = state.now_ns     # the agent may refuse; requested again later
+            watched.refusals = watched.refusals + 1 if log.reserved_terms == watched.terms else 1
+            watched.terms = log.reserved_terms
             _request(state, owner)
     finally:
         _check_later(state, watched)
+
+
+def _patience_ns(state: State, watched: _Watch) -> int:
+    """Return the idle time before the next request: each refusal doubles it, up to 250 ms. Answers
+    of many idle streams must not keep other events out of an agent's ring."""
+    timeout_ns = state.settings.idle_term_timeout_ns
+    return max(timeout_ns, min(timeout_ns << min(watched.refusals, _MOST_DOUBLINGS), _PATIENCE_NS))
 
 
 def _request(state: State, owner: Image | Publication) -> None:

@@ -394,6 +394,34 @@ static int32_t add_second_reader(world_t *world)
     return position;
 }
 
+/* The client opens its log when the conductor has told it, which may be before the agent knows. */
+static void test_a_reader_that_read_before_it_joined_counts_from_its_join(void)
+{
+    const world_options_t speaking = { .advertise = 1,
+                                       .peer_capabilities = PS_CAP_PENSTOCK | PS_CAP_ORDINALS |
+                                                            PS_CAP_CREDITS };
+    world_t world;
+    open_image(&world, &speaking);
+    deliver(&world, 0, 1024);
+    const ps_subscriber_params_t early = { .position_counter_id =
+                                               world_counter(&world, "sub-pos", 1024),
+                                           .slot = 1,
+                                           .client_slot = world.client_slot,
+                                           .credits = 20,
+                                           .tether = 1 };
+    atomic_store(&world.shared->subscribers[1].credit_returned, 16);
+    CHECK_EQ(ps_image_add_subscriber(world.driver, world.image, &early), PS_OK);
+    world_consume(&world, 1024);
+    world_step(&world);
+    deliver(&world, 1024, 2048); /* nobody has read these */
+    (void)world_count_sent(&world, PS_TYPE_SM);
+    world_pass(&world, 1200 * MS);
+    const ps_sm_t sm = take_sm(&world);
+    CHECK_EQ(sm.trailer.released_ordinal, 16);
+    CHECK_EQ(sm.trailer.credit_limit, 16 + 20);
+    world_close(&world);
+}
+
 static void test_untethered_subscriber_stops_gating(void)
 {
     const world_options_t loose = { .untethered = 1 };
@@ -515,6 +543,7 @@ int main(void)
     RUN(test_a_gap_without_memory_is_no_work);
     RUN(test_rejection_sends_errors_until_it_ends);
     RUN(test_round_trip_is_measured_and_answered);
+    RUN(test_a_reader_that_read_before_it_joined_counts_from_its_join);
     RUN(test_untethered_subscriber_stops_gating);
     RUN(test_a_reader_that_was_not_behind_has_its_time);
     RUN(test_a_joiner_finds_its_position_unchanged);

@@ -99,6 +99,21 @@ def test_it_is_asked_again_when_it_could_give_nothing() -> None:
     assert owner.log.reserved_terms == 3
 
 
+def test_refusals_become_rare() -> None:
+    """Seed 3601: answers of three idle streams kept all else out of a ring of two events."""
+    rig, owner = rig_with(PUB, idle_term_timeout_ns=5_000_000)
+    for _ in range(2000):
+        before = len(requested(rig))
+        rig.advance(0.005)
+        if len(requested(rig)) > before:
+            answer(rig, owner, 0, -1)
+    assert 40 <= len(requested(rig)) <= 50      # 10 s, four a second after the first six
+    move(rig, owner, 64)
+    before = len(requested(rig))
+    rig.advance(0.02)
+    assert len(requested(rig)) == before + 1    # it moved: asked as soon as the first time
+
+
 def test_one_question_waits_for_its_answer() -> None:
     rig, _owner = rig_with(PUB)
     rig.advance(10 * IDLE_S)
