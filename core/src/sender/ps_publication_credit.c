@@ -459,9 +459,8 @@ void ps_publication_credit_add(ps_publication_t *pub, ps_publication_subscriber_
     }
     /* It may have read on since it joined, and what it returned counts from there. */
     const int64_t join = params->join_position;
-    const int64_t from = join >= pub->clean_position && join <= subscriber->position
-                             ? join
-                             : subscriber->position;
+    const int64_t from =
+        join >= pub->clean_position && join <= subscriber->position ? join : subscriber->position;
     ps_credit_join(&subscriber->credit, &shared->subscribers[params->slot], from, true);
     const ps_credit_change_t change = { .position_counter_id = params->position_counter_id,
                                         .credits = params->credits,

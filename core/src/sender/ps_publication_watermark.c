@@ -129,15 +129,29 @@ static void trigger(ps_publication_t *pub, int64_t now_ns)
     }
 }
 
+static void keep_ended(ps_publication_pressure_t *pressure, int64_t drained, int64_t now_ns)
+{
+    pressure->ended = (ps_publication_episode_t){ .cause = pressure->cause,
+                                                  .client_slot = pressure->client_slot,
+                                                  .culprit = pressure->culprit,
+                                                  .source = pressure->source,
+                                                  .duration_ns = now_ns - pressure->since_ns,
+                                                  .peak_bytes = pressure->peak_bytes,
+                                                  .drained = drained };
+}
+
 static void relieve(ps_publication_t *pub, int32_t state, int64_t now_ns)
 {
     ps_publication_pressure_t *pressure = &pub->pressure;
     const int64_t messages = messages_drained(pub);
-    pressure->drained = messages < 0 || pressure->messages < 0 ? -1 : messages - pressure->messages;
-    pressure->ended_ns = now_ns;
+    const int64_t drained =
+        messages < 0 || pressure->messages < 0 ? -1 : messages - pressure->messages;
     pressure->tail = pub->producer_position;
-    enter(pub, state, pressure->drained, now_ns);
-    pub->pending |= pressure->reported ? PS_PEND_RELIEVED : 0u;
+    enter(pub, state, drained, now_ns);
+    if (pressure->reported) {
+        keep_ended(pressure, drained, now_ns);
+        pub->pending |= PS_PEND_RELIEVED;
+    }
     /* A publisher that found PAUSED after this turn looked for drops did not notify the sender. */
     atomic_thread_fence(memory_order_seq_cst);
     if (pub->drops && ps_publication_owes_gap(pub)) {
@@ -188,16 +202,24 @@ int64_t ps_publication_watermark_timer(ps_publication_t *pub, int64_t now_ns)
 void ps_publication_describe_pressure(const ps_publication_t *pub, bool relieved, ps_event_t *event)
 {
     const ps_publication_pressure_t *pressure = &pub->pressure;
+    const int64_t now_ns = ps_publication_sender(pub)->now_ns;
+    /* A relief that waits belongs to the episode whose trigger is reported, or waits with it. */
+    const bool ended = (pub->pending & PS_PEND_RELIEVED) != 0;
+    const ps_publication_episode_t live = { .cause = pressure->cause,
+                                            .client_slot = pressure->client_slot,
+                                            .culprit = pressure->culprit,
+                                            .source = pressure->source,
+                                            .duration_ns = now_ns - pressure->since_ns,
+                                            .peak_bytes = pressure->peak_bytes };
+    const ps_publication_episode_t *episode = ended ? &pressure->ended : &live;
     event->type = relieved ? PS_EV_PRESSURE_RELIEVED : PS_EV_PRESSURE_TRIGGERED;
-    event->pressure.source = pressure->source;
-    event->pressure.culprit = pressure->culprit;
-    event->pressure.peak_bytes = pressure->peak_bytes;
+    event->pressure.source = episode->source;
+    event->pressure.culprit = episode->culprit;
+    event->pressure.peak_bytes = episode->peak_bytes;
     event->pressure.depth_bytes = pub->depth;
     event->pressure.episodes = pressure->reported_episodes;
-    event->pressure.cause = pressure->cause;
-    event->pressure.client_slot = pressure->client_slot;
-    event->pressure.drained = relieved ? pressure->drained : 0;
-    event->pressure.duration_ns = relieved
-                                      ? pressure->ended_ns - pressure->since_ns
-                                      : ps_publication_sender(pub)->now_ns - pressure->since_ns;
+    event->pressure.cause = episode->cause;
+    event->pressure.client_slot = episode->client_slot;
+    event->pressure.drained = relieved ? episode->drained : 0;
+    event->pressure.duration_ns = episode->duration_ns;
 }

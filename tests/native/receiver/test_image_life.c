@@ -398,8 +398,8 @@ static int32_t add_second_reader(world_t *world)
 static void test_a_reader_that_read_before_it_joined_counts_from_its_join(void)
 {
     const world_options_t speaking = { .advertise = 1,
-                                       .peer_capabilities = PS_CAP_PENSTOCK | PS_CAP_ORDINALS |
-                                                            PS_CAP_CREDITS };
+                                       .peer_capabilities =
+                                           PS_CAP_PENSTOCK | PS_CAP_ORDINALS | PS_CAP_CREDITS };
     world_t world;
     open_image(&world, &speaking);
     deliver(&world, 0, 1024);
