@@ -7,6 +7,7 @@
 #include "ps_log.h"
 #include "ps_sender.h"
 #include "ps_sim_probe.h"
+#include "ps_wire_credit.h"
 #include "ps_wire_fields.h"
 
 #define SETUP_HOLDS_NS INT64_C(1000000000)
@@ -268,6 +269,7 @@ void ps_probe_sent(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packe
     ps_setup_t setup;
     ps_data_t data;
     ps_rttm_t rttm;
+    ps_credit_frame_t credit;
     ps_probe_pub_t *pub;
     probe->cycles[host].sent++;
     if (ps_wire_check(packet->data, packet->length, &type) != PS_WIRE_OK) {
@@ -298,10 +300,13 @@ void ps_probe_sent(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packe
         const bool replies = type == PS_TYPE_RTTM &&
                              ps_wire_rttm(packet->data, packet->length, &rttm) == PS_WIRE_OK &&
                              (rttm.flags & PS_RTTM_REPLY) == 0;
-        ps_probe_count_sent(probe, host,
-                            replies ? ps_probe_pub(probe, host, rttm.session_id, rttm.stream_id)
-                                    : NULL,
-                            packet, false, false);
+        pub = replies ? ps_probe_pub(probe, host, rttm.session_id, rttm.stream_id) : NULL;
+        if (type == PS_TYPE_EXT &&
+            ps_wire_ext_subtype(packet->data, packet->length) == PS_EXT_CREDIT &&
+            ps_wire_credit(packet->data, packet->length, &credit) == PS_WIRE_OK) {
+            pub = ps_probe_pub(probe, host, credit.session_id, credit.stream_id);
+        }
+        ps_probe_count_sent(probe, host, pub, packet, false, false);
         sent_by_receiver(probe, host, packet->data, packet->length, type, now_ns);
     }
 }
