@@ -88,6 +88,11 @@ class AsyncImage:
         return self._sync.initial_term_id
 
     @property
+    def relay_path(self) -> tuple[int, ...]:
+        """See :attr:`penstock.Image.relay_path`."""
+        return self._sync.relay_path
+
+    @property
     def is_end_of_stream(self) -> bool:
         """See :attr:`penstock.Image.is_end_of_stream`."""
         return self._sync.is_end_of_stream

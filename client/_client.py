@@ -547,11 +547,12 @@ class Client:
 
     def _add_publication(
         self, channel: str, stream_id: int, schema: Any, on_lost: SessionCallback | None, *,
-        exclusive: bool,
+        exclusive: bool, relay_path: list[int] | None = None,
     ) -> Publication | TypedPublication[Any]:
         codec = _codec(schema)
         request = control.AddPublication(
-            channel=checked_channel(channel), stream_id=checked_i32(stream_id), exclusive=exclusive
+            channel=checked_channel(channel), stream_id=checked_i32(stream_id),
+            exclusive=exclusive, relay_path=relay_path or [],
         )
         self._check()
         ready = self._port.add_publication(request, self._timeout_s)

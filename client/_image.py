@@ -73,6 +73,11 @@ class Image(Reader):
         return self._notice.source_identity
 
     @property
+    def relay_path(self) -> tuple[int, ...]:
+        """Ids of the relays that the stream has passed, the one next to its publisher first."""
+        return tuple(self._notice.relay_path)
+
+    @property
     def join_position(self) -> int:
         """Position at which this subscription joined the stream, in bytes."""
         return self._notice.join_position

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 import attrs
 
@@ -29,15 +29,18 @@ from penstock.client._offer import TRANSIENT, Offer
 from penstock.client._relay_state import Cell, RelayFiles
 from penstock.client._zmq_port import Returning, ZmqPort
 from penstock.config.protocol import control
+from penstock.config.protocol.relays import MAX_RELAYS
 from penstock.config.settings.relays import NAME
 from penstock.config.uri import parse
 from penstock.core import client as core
 from penstock.core.errors import (
+    ChannelRefused,
     DaemonNotRunning,
     InvalidArgument,
     MessageTooLong,
     PenstockError,
     PublicationFailed,
+    RelayLoop,
 )
 from penstock.core.relay import img_relay_to, pub_take_over
 
@@ -54,6 +57,9 @@ _SLICE_S: Final = 0.25                  # longest wait between two looks at the 
 _NAME: Final = re.compile(NAME)
 _WAITS: Final = (*TRANSIENT, Offer.NOT_CONNECTED, Offer.DAEMON_AWAY)
 DEFAULT_LINGER_S: Final = 60.0
+
+
+_LOOP: Final = "relay loop: "
 
 
 class _Refused(Exception):
@@ -74,6 +80,8 @@ class RelayStatistics:
     """Sessions of the source that are relayed now."""
     waiting: int
     """Of these, sessions whose target accepts nothing at the moment."""
+    refused: int
+    """Sessions of the source that were refused, because they had passed this relay, or eight."""
 
 
 class _Leg:
@@ -170,6 +178,7 @@ class Relay:
         self._ended: deque[int] = deque()
         self._legs: dict[int, _Leg] = {}
         self._gaps = 0
+        self._refused = 0
         self._done = [0, 0]             # messages and bytes of legs that have ended
         self._files = RelayFiles(directory, name)
         self._closed = False
@@ -254,6 +263,11 @@ class Relay:
         return self._name
 
     @property
+    def relay_id(self) -> int:
+        """Stated by its target's streams; the same for each process of this name. Random."""
+        return int(self._files.plain["relay_id"])
+
+    @property
     def client(self) -> Client:
         """The relay's client."""
         return self._client
@@ -269,6 +283,7 @@ class Relay:
             messages=self._done[0] + sum(leg.messages for leg in legs),
             bytes=self._done[1] + sum(leg.bytes for leg in legs),
             gaps=self._gaps, sessions=len(legs), waiting=sum(leg.waits for leg in legs),
+            refused=self._refused,
         )
 
     # ---- work ------------------------------------------------------------------------------------
@@ -278,6 +293,7 @@ class Relay:
 
         :raises PublicationFailed: a target can carry no more.
         :raises MessageTooLong: a message of the source does not fit into the target.
+        :raises RelayLoop: the target leads back to a relay that the stream has passed.
         :raises DaemonGone: the daemon died, and no new one took over its streams.
         """
         while until is None or not until():
@@ -290,6 +306,7 @@ class Relay:
         for leg in list(self._legs.values()):
             if not leg.image.is_closed:
                 moved |= self._step(leg)
+            self._check_rejections(leg)
         return moved
 
     def _step(self, leg: _Leg) -> bool:
@@ -315,6 +332,10 @@ class Relay:
         if image.is_closed:
             return
         known = self._files.plain["legs"].get(str(image.correlation_id))
+        reason = self._loop(image.relay_path)
+        if reason:
+            self._refuse(image, reason)
+            return
         if known is not None:
             leg = self._reopen(image, known)
             leg.go_on()
@@ -332,10 +353,43 @@ class Relay:
             self._target_stream, self._target,
         )
 
-    def _open(self, image: Image, cell: Cell) -> _Leg:
-        publication = self._client.add_exclusive_publication(
-            self._target, self._target_stream, on_session_lost=self._on_session_lost
+    def _loop(self, path: tuple[int, ...]) -> str:
+        """Return the reason against a stream that has passed these relays, "" if there is none.
+        Ids come first: an ERR frame carries 127 bytes."""
+        if self.relay_id in path:
+            return (f"{_LOOP}{path[-1]:016x} sends back what {self.relay_id:016x} relayed, which "
+                    f"is {self._name!r}")
+        if len(path) >= MAX_RELAYS:
+            return (f"{_LOOP}{path[-1]:016x} is number {len(path)} of the relays before "
+                    f"{self._name!r}, and the last that is allowed")
+        return ""
+
+    def _refuse(self, image: Image, reason: str) -> None:
+        """Reject a session of the source: its relay gets the reason in an ERR frame."""
+        self._refused += 1
+        _LOG.error(
+            "relay %s refuses session %d from %s: %s: end one of these relays", self._name,
+            image.session_id, image.source_identity, reason,
         )
+        try:
+            image.reject(reason)
+        except ChannelRefused as error:     # a spy: it would hold the stream for ever
+            raise RelayLoop(f"relay {self._name} cannot continue: {reason}") from error
+
+    def _check_rejections(self, leg: _Leg) -> None:
+        """End if the target leads back to a relay that the stream has passed."""
+        for rejection in leg.publication.rejections:
+            if rejection.message.startswith(f"{_LOOP}{self.relay_id:016x} "):
+                raise RelayLoop(
+                    f"relay {self._name} ({self.relay_id:016x}) cannot continue: {self._target} "
+                    f"leads to {rejection.source}, which answers: {rejection.message}"
+                )
+
+    def _open(self, image: Image, cell: Cell) -> _Leg:
+        publication = cast("Publication", self._client._add_publication(
+            self._target, self._target_stream, None, self._on_session_lost, exclusive=True,
+            relay_path=[*image.relay_path, self.relay_id],
+        ))
         leg = _Leg(image, publication, cell)
         epoch = f"{image.session_id}/{image.initial_term_id}"
         leg.skip_to = self._files.plain.get("seen", {}).pop(epoch, 0)
@@ -352,7 +406,8 @@ class Relay:
         client = self._client
         ready = control.PublicationReady(**known["publication"])
         request = control.AddPublication(
-            channel=self._target, stream_id=self._target_stream, exclusive=True
+            channel=self._target, stream_id=self._target_stream, exclusive=True,
+            relay_path=[*image.relay_path, self.relay_id],
         )
         publication = client._keep(
             ready.registration_id, request,
@@ -421,7 +476,8 @@ class Relay:
         self, kind: type[BaseException] | None, error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if kind is None or kind is KeyboardInterrupt or not self._legs:
+        orderly = kind is None or kind in (KeyboardInterrupt, RelayLoop)
+        if orderly or not self._legs:
             self.close()
         else:
             self.hand_over()

@@ -50,6 +50,7 @@ class Setup(DriverEvent):
     flags: int = 0
     peer_flow_control: int = -1         # -1: the sender has not stated it
     peer_capabilities: int = 0
+    relay_path: tuple[int, ...] = ()    # ids of relays that the stream has passed
 
 
 @attrs.frozen(kw_only=True)
@@ -310,6 +311,9 @@ def read_event(native: Any, library: Library) -> DriverEvent:
         elif name == "text":
             text = bytes(library.ffi.string(member.text))
             values[name] = text.decode("utf-8", "replace")
+        elif name == "relay_path":
+            path = member.relay_path
+            values[name] = tuple(int(path.ids[i]) for i in range(path.count))
         else:
             values[name] = int(getattr(member, name))
     return event(

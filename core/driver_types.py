@@ -307,6 +307,7 @@ class PublicationParams:
     adopted: bool = False  # continues at the positions of a dead daemon's log and counters
     start_position: int = 0             # adopted: first position of the stream
     kept_position: int = 0              # adopted: the terms below were released
+    relay_path: tuple[int, ...] = ()    # at most 8 ids; (): no relay publishes it
 
 
 @attrs.frozen(kw_only=True)

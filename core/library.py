@@ -103,6 +103,9 @@ class Library:
                 text = self.ffi.new("char[]", item.encode("utf-8"))
                 keep.append(text)
                 setattr(target, field.name, text)
+            elif isinstance(item, tuple):       # the ids of a ps_relay_path_t
+                path = getattr(target, field.name)
+                path.ids, path.count = item, len(item)
             elif attrs.has(type(item)):
                 keep.extend(self.fill(getattr(target, field.name), item))
             elif item is not None:

@@ -97,6 +97,10 @@ class PublicationFailed(PenstockError):
         self.code = code
 
 
+class RelayLoop(PenstockError):
+    """A relay's target leads back to a relay that the stream has passed, or is the ninth relay."""
+
+
 class CorruptLogError(PenstockError):
     """Shared memory holds an impossible value; the stream is stopped at that position."""
 

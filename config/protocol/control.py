@@ -17,6 +17,8 @@ from typing import Any, Final, get_args
 import attrs
 from attrs import validators
 
+from penstock.config.protocol.relays import RELAY_PATH
+
 PROTOCOL_VERSION: Final = 1
 MAX_MESSAGE_BYTES: Final = 64 * 1024
 MAX_STATUS_BYTES: Final = 16 * 1024 * 1024
@@ -42,8 +44,7 @@ class LeaseRequest:
     """First datagram of a client on ``DIR/lease.sock``.
 
     The open connection shows that the client lives. A client whose daemon died states its old id. A
-    daemon that adopted the client grants the same id and slot again; any other daemon grants a new
-    one."""
+    daemon that adopted the client grants it again with its slot; any other grants a new one."""
 
     client_id: int = attrs.field(default=0, validator=_I64)     # 0: new
     token: bytes = attrs.field(default=b"", validator=validators.max_len(64))
@@ -52,9 +53,7 @@ class LeaseRequest:
     watch: bool = False
     """Ask for a third eventfd, which the daemon writes when something happens for the client while
     it watches.  Left out of the message while it is False: older daemons do not know it."""
-    linger_ns: int = attrs.field(
-        default=0, validator=validators.and_(validators.ge(0), _SHORT)
-    )
+    linger_ns: int = attrs.field(default=0, validator=validators.and_(validators.ge(0), _SHORT))
     """How long the daemon keeps what the client has after its process has ended: another process
     that states id and token continues it.  Only for exclusive publications and subscriptions.
     Left out of the message while it is 0."""
@@ -109,6 +108,7 @@ class AddPublication:
     channel: str = attrs.field(validator=_CHANNEL)
     stream_id: int = attrs.field(validator=_I32)
     exclusive: bool = False
+    relay_path: list[int] = attrs.field(factory=list, validator=RELAY_PATH)
 
 
 @attrs.frozen(kw_only=True)
@@ -543,6 +543,7 @@ class ImageAvailable:
     join_position: int
     join_ordinal: int = -1    # messages of the session below join_position, -1 unknown
     credit_mode: int = 0      # 1: the reader grants credits, which releases return
+    relay_path: list[int] = attrs.field(factory=list)     # relays that the stream has passed
 
 
 @attrs.frozen(kw_only=True)

@@ -143,6 +143,7 @@ class ImageSnapshot:
     late_limits: int                    # number of late answers of a Python congestion control
     rcvbuf_bytes: int                   # receive buffer of its socket, as SO_RCVBUF counts
     rcvbuf_wanted_bytes: int            # receive buffer for its window
+    relay_path: tuple[int, ...]         # ids of relays that the stream has passed
     log: LogSnapshot
 
     @classmethod
@@ -155,6 +156,7 @@ class ImageSnapshot:
             state=image.state, released=image.released, lost_bytes=image.lost_bytes,
             late_limits=image.late_limits, rcvbuf_bytes=image.endpoint.buffer_bytes,
             rcvbuf_wanted_bytes=wanted_bytes(image.params.window_bytes),
+            relay_path=image.relay_path,
             log=LogSnapshot.of(image.log),
         )
 

@@ -95,6 +95,7 @@ class PublicationStatus:
     dropped_bytes: int
     peers: list[ReceiverStatus]         # live receivers
     log_bytes: int
+    relay_path: list[str]               # relays that the stream has passed, the first one first
 
 
 @attrs.frozen(kw_only=True)
@@ -120,6 +121,8 @@ class ImageStatus:
     congestion: str = "static"          # congestion control, with its options
     # failures of a Python class: exception, invalid answer, late answer
     congestion_failures: int = 0
+    # relays that the stream has passed, the first one first
+    relay_path: list[str] = attrs.field(factory=list)
 
 
 @attrs.frozen(kw_only=True)
@@ -264,7 +267,13 @@ def publication_status(
         dropped_bytes=view.dropped_bytes,
         peers=[_receiver(receiver) for receiver in found],
         log_bytes=publication.log.reserved_bytes,
+        relay_path=_relay_path(publication.params.relay_path),
     )
+
+
+def _relay_path(ids: Sequence[int]) -> list[str]:
+    """Return ids as ``penstock relay`` shows its own."""
+    return [f"{relay:016x}" for relay in ids]
 
 
 def _failures(owner: PublicationSnapshot | ImageSnapshot, running: Running | None) -> int:
@@ -306,6 +315,7 @@ def image_status(
         rcvbuf_wanted_bytes=image.rcvbuf_wanted_bytes,
         congestion=image.params.congestion_name or "static",
         congestion_failures=_failures(image, running),
+        relay_path=_relay_path(image.relay_path),
     )
 
 

@@ -123,7 +123,7 @@ def _run(made: Relay, idle_s: float | None) -> int:
         came.append(number)
 
     previous = {each: signal.signal(each, on_signal) for each in (signal.SIGTERM, signal.SIGINT)}
-    tell(f"relay {made.name} runs")
+    tell(f"relay {made.name} runs, with the id {made.relay_id:016x}")
     try:
         made.run(_end(made, came, idle_s))
     finally:

@@ -49,5 +49,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
     ps_trailer_read(out, ps_trailer_write_setup(out, &read), &again);
     FUZZ_CHECK(again.ordinal == read.ordinal && again.capabilities == read.capabilities);
     FUZZ_CHECK(again.flow_control == read.flow_control && again.group_tag == read.group_tag);
+    FUZZ_CHECK(read.relay_path.count >= 0 && read.relay_path.count <= PS_RELAYS_MAX);
+    FUZZ_CHECK(memcmp(&again.relay_path, &read.relay_path, sizeof read.relay_path) == 0);
     return 0;
 }

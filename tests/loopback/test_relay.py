@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -238,3 +238,72 @@ def test_a_relay_of_the_configuration(own: PenstockHost, port: Port, tmp_path: P
         out, _ = process.communicate()
     assert '"messages": 1' in out
     assert process.returncode == 0
+
+
+def test_two_relays_in_a_circle_are_noticed(
+    own: PenstockHost, new_host: Callable[..., PenstockHost], port: Port
+) -> None:
+    """Relay a from this host to another, relay b back: a refuses what b sends, and b ends. The
+    publisher's messages go on to the other host."""
+    other = new_host()
+    there, back = (f"aeron:udp?endpoint=127.0.0.1:{port()}" for _ in range(2))
+    got: Got = []
+    with (
+        penstock.connect(own.directory) as client,
+        penstock.connect(other.directory) as far,
+        far.add_subscription(there, TARGET_STREAM) as sub,
+        client.add_publication(f"{back}|term-length=64k", STREAM) as publication,
+    ):
+        with penstock.relay(
+            back, STREAM, f"{there}|term-length=64k", TARGET_STREAM, name="a",
+            directory=str(own.directory),
+        ) as first:
+            second = penstock.relay(
+                there, TARGET_STREAM, f"{back}|term-length=64k", STREAM, name="b",
+                directory=str(other.directory),
+            )
+            ids = [f"{relay.relay_id:016x}" for relay in (first, second)]
+            publication.send(b"once", 60)
+            eventually(lambda: first.step() or first.statistics().messages == 1, "relayed")
+            assert client.status()["publications"][1]["relay_path"] == ids[:1]
+            eventually(
+                lambda: [image["relay_path"] for image in far.status()["images"]] == [ids[:1]],
+                "the path is known behind the relay",
+            )
+            with pytest.raises(penstock.RelayLoop) as ended, second:
+                eventually(lambda: not [first.step(), second.step()], "the circle is noticed")
+        text = str(ended.value)
+        assert "relay b " in text
+        assert "'a'" in text
+        assert all(number in text for number in ids)
+        assert first.statistics().refused == 1
+        eventually(lambda: not far.status()["publications"], "nothing is left of relay b")
+        eventually(lambda: sub.poll(collector(got), 10) == 0 and len(got) == 1, "once")
+        assert sub.images[0].relay_path == (first.relay_id,)
+
+
+def test_a_stream_passes_eight_relays_and_no_ninth(own: PenstockHost) -> None:
+    """IPC streams have a path too, and it survives the daemon's answer to each relay."""
+    with penstock.connect(own.directory) as client, ExitStack() as stack:
+        publication = stack.enter_context(client.add_publication(SOURCE, 1))
+        relays = [
+            stack.enter_context(penstock.relay(SOURCE, n, SOURCE, n + 1, name=f"r{n}",
+                                               directory=str(own.directory)))
+            for n in range(1, 9)
+        ]
+        last = stack.enter_context(client.add_subscription(SOURCE, 9))
+        publication.send(b"x", 60)
+        got: Got = []
+
+        def arrived() -> bool:
+            for relay in relays:
+                relay.step()
+            return last.poll(collector(got), 1) == 1
+
+        eventually(arrived, "relayed eight times")
+        assert last.images[0].relay_path == tuple(relay.relay_id for relay in relays)
+        ninth = stack.enter_context(penstock.relay(SOURCE, 9, SOURCE, 10, name="r9",
+                                                   directory=str(own.directory)))
+        eventually(lambda: ninth.step() or ninth.statistics().refused == 1, "refused")
+        with pytest.raises(penstock.RelayLoop, match="number 8 of the relays before 'r9'"):
+            eventually(lambda: relays[-1].step(), "told")

@@ -82,6 +82,7 @@ typedef struct ps_event {
             int32_t flags;
             int32_t peer_flow_control;  /* ps_flow_control of the sender, -1 not stated */
             uint32_t peer_capabilities; /* 0: a plain Aeron peer */
+            ps_relay_path_t relay_path; /* relays that the stream has passed */
         } setup;
         struct {
             int64_t position;

@@ -14,6 +14,13 @@ typedef struct ps_addr {
     uint8_t ip[16];
 } ps_addr_t;
 
+/* Relays that a stream has passed, the one next to its publisher first. Their ids are random. */
+enum { PS_RELAYS_MAX = 8 };
+typedef struct ps_relay_path {
+    uint64_t ids[PS_RELAYS_MAX]; /* 0 after the last */
+    int32_t count;
+} ps_relay_path_t;
+
 /* Which agent a socket serves; the driver states it when it opens one. */
 enum ps_socket_role { PS_SOCKET_ANY = 0, PS_SOCKET_SENDER = 1, PS_SOCKET_RECEIVER = 2 };
 

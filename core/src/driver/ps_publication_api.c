@@ -234,6 +234,10 @@ static int check(const ps_driver_t *driver, const ps_publication_params_t *param
     if (shared == NULL || params->slot < 0 || params->slot >= shared->n_publications) {
         return ps_fail(PS_E_INVALID, "publication slot %d is out of range", (int)params->slot);
     }
+    if (params->relay_path.count < 0 || params->relay_path.count > PS_RELAYS_MAX) {
+        return ps_fail(PS_E_INVALID, "a path of %d relays: at most %d are allowed",
+                       (int)params->relay_path.count, PS_RELAYS_MAX);
+    }
     return PS_OK;
 }
 

@@ -68,7 +68,8 @@ typedef struct ps_publication_params {
     /* 1: continues a dead daemon's publication at the positions of its log and counters;
      * PS_E_CORRUPT if these contradict each other */
     uint8_t adopted;
-    int64_t start_position; /* adopted: first position of the stream */
+    int64_t start_position;     /* adopted: first position of the stream */
+    ps_relay_path_t relay_path; /* stated in SETUP; count 0: no relay publishes it */
     /* adopted: the terms below were released and read as zeroes; 0: none were */
     int64_t kept_position;
 } ps_publication_params_t;

@@ -441,6 +441,7 @@ uint32_t ps_publication_build_setup(const ps_publication_t *pub, uint8_t *out)
         .ordinal = pub->sent_ordinal,
         .flow_control = pub->params.flow_control,
         .group_tag = pub->params.fc_group_tag,
+        .relay_path = pub->params.relay_path,
         .credit_limit = -1,
         .released_ordinal = -1,
     };

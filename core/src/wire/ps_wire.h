@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "ps_frame.h"
+#include "ps_types.h"
 
 enum {
     PS_SM_SETUP = 0x80,
@@ -101,6 +102,7 @@ typedef struct ps_trailer {
                                 * bound */
     int64_t pacing_rate;       /* SM: pacing rate in bytes a second, 0: none stated */
     int64_t rtt_ns;            /* SM: smoothed, 0 unknown */
+    ps_relay_path_t relay_path; /* SETUP: relays that the stream has passed, the first one first */
 } ps_trailer_t;
 
 typedef struct ps_setup {

@@ -36,7 +36,8 @@ enum ps_tlv_type {
     PS_TLV_WITHHOLD = 12,
     PS_TLV_CREDIT_EPOCH = 14,
     PS_TLV_CONGESTION = 17,
-    PS_TLV_CLIENT_NAME = 18
+    PS_TLV_CLIENT_NAME = 18,
+    PS_TLV_RELAY_PATH = 19
 };
 
 /* Subtypes of EXT frames; sent only to peers that advertised them. */

@@ -13,6 +13,7 @@
 #include "ps_cause.h"
 #include "ps_wire_fields.h"
 
+enum { RELAY_ID_BYTES = 8 };
 enum { NAMES_HEADER = 2 }; /* u8 length of the client's name, u8 length of the host's */
 
 void ps_trailer_clear(ps_trailer_t *out)
@@ -68,6 +69,7 @@ static uint32_t needed(uint16_t type)
     case PS_TLV_ORDINAL:
     case PS_TLV_CREDIT_LIMIT:
     case PS_TLV_RELEASED_ORDINAL:
+    case PS_TLV_RELAY_PATH: /* one id or more */
     case PS_TLV_CREDIT_EPOCH: return 8;
     case PS_TLV_WITHHOLD: return 4;
     case PS_TLV_CLIENT_NAME: return NAMES_HEADER;
@@ -108,6 +110,18 @@ static void take_strategy(const uint8_t *value, ps_trailer_t *out)
     out->group_tag = out->flow_control == PS_WIRE_FC_TAGGED ? ps_get_i64(value + 4) : 0;
 }
 
+/* A longer path than a relay may state is cut. Bound: PS_RELAYS_MAX. */
+static void take_relay_path(const uint8_t *value, uint32_t size, ps_trailer_t *out)
+{
+    const uint32_t stated = size / RELAY_ID_BYTES;
+
+    memset(&out->relay_path, 0, sizeof out->relay_path); /* a second one replaces the first */
+    out->relay_path.count = stated < PS_RELAYS_MAX ? (int32_t)stated : PS_RELAYS_MAX;
+    for (int32_t i = 0; i < out->relay_path.count; i++) {
+        out->relay_path.ids[i] = ps_get_u64(value + i * RELAY_ID_BYTES);
+    }
+}
+
 static void take(uint16_t type, const uint8_t *value, uint32_t size, ps_trailer_t *out)
 {
     switch (type) {
@@ -141,6 +155,7 @@ static void take(uint16_t type, const uint8_t *value, uint32_t size, ps_trailer_
         }
         break;
     case PS_TLV_CLIENT_NAME: take_names(value, size, out); break;
+    case PS_TLV_RELAY_PATH: take_relay_path(value, size, out); break;
     case PS_TLV_CONGESTION:
         out->congestion_window = positive(ps_get_i64(value));
         out->pacing_rate = positive(ps_get_i64(value + 8));
@@ -230,6 +245,15 @@ static uint32_t end(cursor_t *cursor)
     return cursor->used;
 }
 
+static void tlv_relay_path(cursor_t *cursor, const ps_relay_path_t *path)
+{
+    PS_ASSERT(path->count > 0 && path->count <= PS_RELAYS_MAX);
+    uint8_t *ids = tlv(cursor, PS_TLV_RELAY_PATH, (uint16_t)(path->count * RELAY_ID_BYTES));
+    for (int32_t i = 0; i < path->count; i++) {
+        ps_put_i64(ids + i * RELAY_ID_BYTES, (int64_t)path->ids[i]);
+    }
+}
+
 uint32_t ps_trailer_write_setup(uint8_t *out, const ps_trailer_t *trailer)
 {
     if (trailer == NULL || (trailer->capabilities & PS_CAP_PENSTOCK) == 0) {
@@ -243,6 +267,9 @@ uint32_t ps_trailer_write_setup(uint8_t *out, const ps_trailer_t *trailer)
         ps_put_u32(strategy, (uint32_t)trailer->flow_control);
         ps_put_i64(strategy + 4,
                    trailer->flow_control == PS_WIRE_FC_TAGGED ? trailer->group_tag : 0);
+    }
+    if (trailer->relay_path.count > 0) {
+        tlv_relay_path(&cursor, &trailer->relay_path);
     }
     return end(&cursor);
 }

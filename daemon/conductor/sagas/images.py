@@ -305,6 +305,7 @@ def _create(
         mtu=event.mtu,
         sender_flow_control=event.peer_flow_control,
         sender_group_tag=event.peer_group_tag,
+        relay_path=event.relay_path,
     )
     state.half_open_bytes += amount
     state.images[image_id] = image

@@ -153,9 +153,11 @@ def announce(state: State, link: SubscriberLink, position: int) -> None:
     if isinstance(source, Image):
         ordinal = source.join_ordinal if position == source.join_position else -1
         identity, image_slot, publication_slot = str(source.source), source.slot, -1
+        relay_path = source.relay_path
     else:
         identity = "aeron:ipc" if source.endpoint is None else "aeron-spy"
         image_slot, publication_slot = -1, source.slot
+        relay_path = source.params.relay_path
     notice = ImageAvailable(
         subscription_id=subscription.id,
         correlation_id=source.id,
@@ -170,6 +172,7 @@ def announce(state: State, link: SubscriberLink, position: int) -> None:
         join_position=position,
         join_ordinal=ordinal,
         credit_mode=int(subscription.plan.credits > 0),
+        relay_path=list(relay_path),
     )
     state.notify(subscription.client, notice)
     state.event(

@@ -101,6 +101,10 @@ def add_publication(
     state: State, client: Client, message: AddPublication
 ) -> Saga[PublicationReady]:
     """Answer AddPublication."""
+    if message.relay_path and not message.exclusive:
+        raise Refused(
+            "invalid_channel", f"{message.channel}: only an exclusive publication is a relay's"
+        )
     stated = parse(message.channel)
     parsed = rules.apply(stated, message.stream_id, state.settings, publication=True)
     plan = attrs.evolve(
@@ -411,6 +415,7 @@ def _params(
         signal_eos=plan.signal_eos,
         channel_timestamp=plan.send_timestamp_offset is not None,
         channel_timestamp_offset=plan.send_timestamp_offset or 0,
+        relay_path=tuple(message.relay_path),
     )
 
 

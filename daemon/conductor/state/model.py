@@ -260,6 +260,7 @@ class Image:
     late_limits: int = 0                # number of late answers of a Python congestion control
     unanswered_ns: int | None = None    # when an unanswered call of it began
     silence_told: bool = False
+    relay_path: tuple[int, ...] = ()    # ids of relays that the stream has passed
 
 
 @attrs.define(eq=False, kw_only=True)

@@ -325,6 +325,7 @@ static const ps_trailer_t STATED = {
     .host = "b.example",
     .flow_control = PS_WIRE_FC_TAGGED,
     .group_tag = -77,
+    .relay_path = { .count = 2, .ids = { UINT64_C(0xfedcba9876543210), 5 } },
 };
 
 static uint32_t build_sm(uint8_t *out)
@@ -359,6 +360,8 @@ static void test_trailers_come_back(void)
     CHECK(read.trailer.ordinal == STATED.ordinal && read.trailer.credit_limit == -1);
     CHECK(read.trailer.flow_control == PS_FC_TAGGED && read.trailer.group_tag == -77);
     CHECK(sm.trailer.flow_control == PS_WIRE_FC_UNKNOWN); /* a sender's word */
+    CHECK(memcmp(&read.trailer.relay_path, &STATED.relay_path, sizeof STATED.relay_path) == 0);
+    CHECK_EQ(sm.trailer.relay_path.count, 0); /* too */
 }
 
 /* Names of full length, every field: what docs/wire-extensions.md counts, and within the bound. */
@@ -371,7 +374,8 @@ static void test_the_largest_trailers_fit(void)
     memset(largest.client_name, 'c', PS_NAME_MAX);
     memset(largest.host, 'h', PS_NAME_MAX);
     CHECK_EQ(ps_trailer_write_sm(out, &largest), 210);
-    CHECK_EQ(ps_trailer_write_setup(out, &largest), 64);
+    largest.relay_path.count = PS_RELAYS_MAX;
+    CHECK_EQ(ps_trailer_write_setup(out, &largest), 132);
     ps_trailer_t read;
     ps_trailer_read(out, ps_trailer_write_sm(out, &largest), &read);
     CHECK(memcmp(read.client_name, largest.client_name, sizeof read.client_name) == 0);
@@ -451,11 +455,44 @@ static void test_a_strategy_comes_back_or_is_unknown(void)
     }
 }
 
+/* Paths of every length come back. An id that is cut does not count, nor one beyond the limit. */
+static void test_a_relay_path_comes_back_or_is_cut(void)
+{
+    uint8_t out[PS_TRAILER_MAX];
+    ps_trailer_t read;
+    ps_trailer_t stated = STATED;
+    for (int32_t i = 0; i < PS_RELAYS_MAX; i++) {
+        stated.relay_path.ids[i] = (uint64_t)i + 1;
+    }
+    for (int32_t count = 0; count <= PS_RELAYS_MAX; count++) {
+        stated.relay_path.count = count;
+        const uint32_t length = ps_trailer_write_setup(out, &stated);
+        ps_trailer_read(out, length, &read);
+        CHECK_EQ(read.relay_path.count, count);
+        for (int32_t i = 0; i < PS_RELAYS_MAX; i++) {
+            CHECK_EQ(read.relay_path.ids[i], i < count ? (uint64_t)i + 1 : 0);
+        }
+    }
+    const uint32_t at = 64; /* the TLV that comes last */
+    CHECK_EQ(ps_get_u16(out + at), PS_TLV_RELAY_PATH);
+    for (uint32_t size = 0; size <= PS_TRAILER_MAX - at - 4; size++) {
+        memset(out + at + 4 + 8 * PS_RELAYS_MAX, 0xff, PS_TRAILER_MAX - at - 4 - 8 * PS_RELAYS_MAX);
+        ps_put_u16(out + at + 2, (uint16_t)size);
+        ps_put_u16(out + 6, (uint16_t)(at + 4 + size));
+        ps_trailer_read(out, at + 4 + size, &read);
+        const uint32_t whole = size / 8 < PS_RELAYS_MAX ? size / 8 : PS_RELAYS_MAX;
+        CHECK_EQ(read.relay_path.count, (int32_t)whole);
+        CHECK_EQ(read.capabilities, size < 8 ? 0 : STATED.capabilities);
+    }
+}
+
 static void test_a_strategy_of_a_later_version_is_unknown(void)
 {
     uint8_t out[PS_TRAILER_MAX];
     ps_trailer_t read;
-    const uint32_t length = ps_trailer_write_setup(out, &STATED);
+    ps_trailer_t stated = STATED;
+    stated.relay_path.count = 0;
+    const uint32_t length = ps_trailer_write_setup(out, &stated);
     uint8_t *value = out + length - 12; /* the last TLV */
     CHECK_EQ(ps_get_u16(value - 4), PS_TLV_STRATEGY);
     ps_put_u32(value, PS_WIRE_FC_COUNT);
@@ -550,6 +587,7 @@ int main(void)
     test_names_of_strangers();
     test_a_strategy_comes_back_or_is_unknown();
     test_a_strategy_of_a_later_version_is_unknown();
+    test_a_relay_path_comes_back_or_is_cut();
     test_a_damaged_trailer_is_no_trailer();
     test_a_later_version_of_trailers_is_understood_in_part();
     test_a_frame_shorter_than_its_base_has_no_trailer();

@@ -26,7 +26,7 @@ from penstock.daemon.restart.journal import Journal, JournalDamaged
 
 UNICAST = "aeron:udp?endpoint=10.0.0.2:40456"
 RECEIVE = "aeron:udp?endpoint=10.0.0.1:0"
-HEAD = b"PENSTOCK-REGISTRY 9\n"
+HEAD = b"PENSTOCK-REGISTRY 10\n"
 TOKEN = b"secret of the client"
 
 
@@ -274,12 +274,12 @@ def shapes() -> bytes:
 
 def test_a_change_of_what_records_hold_is_another_format() -> None:
     """A new daemon of another version must not take them for its own: raise journal.FORMAT."""
-    assert (journal.FORMAT, zlib.crc32(shapes())) == (9, 1804554720)
+    assert (journal.FORMAT, zlib.crc32(shapes())) == (10, 1123787457)
 
 
 def test_a_journal_of_another_format_is_refused() -> None:
-    older = written().replace(b"REGISTRY 9\n", b"REGISTRY 8\n", 1)
-    with pytest.raises(JournalDamaged, match="not of format 9"):
+    older = written().replace(b"REGISTRY 10\n", b"REGISTRY 9\n", 1)
+    with pytest.raises(JournalDamaged, match="not of format 10"):
         journal.decode(older)
 
 
