@@ -202,6 +202,7 @@ class Executor:
             a.SetStorage: lambda x: shared.set_storage(
                 budget_bytes=x.budget_bytes, used_bytes=x.used_bytes
             ),
+            a.Warn: lambda x: self._port.warn(x.text),
             a.LogError: lambda x: self.log_error(x.text, stranger=x.stranger),
             a.ReportLoss: lambda x: cnc.report_loss(
                 epoch_ms=now_ms(), lost_bytes=x.lost_bytes, gaps=x.gaps,

@@ -110,6 +110,7 @@ class PublicationSnapshot:
     subscribers: tuple[LinkSnapshot, ...]
     state: PublicationState
     late_limits: int                    # number of late answers of a Python strategy
+    warnings: tuple[str, ...]
     log: LogSnapshot
 
     @classmethod
@@ -122,6 +123,7 @@ class PublicationSnapshot:
             clients=len(publication.links),
             subscribers=tuple(map(LinkSnapshot.of, publication.subscribers.values())),
             state=publication.state, late_limits=publication.late_limits,
+            warnings=tuple(publication.warnings.values()),
             log=LogSnapshot.of(publication.log),
         )
 

@@ -26,6 +26,8 @@ EVENTS: Final[dict[str, str]] = {
     "and `episodes` counts how often since the last such event",
     "pressure_relieved": "the log has drained to the low watermark: duration, peak, and messages "
     "drained meanwhile (none: not counted)",
+    "backpressure_warning": "a setting or a load defeats back-pressure: `kind` is `depth`, "
+    "`low_watermark` or `sustained`, `message` has the remedy; once each for a publication",
     "publication_error": "a receiver rejected the stream: code and message",
     "join_expired": "a receiver requested to join a `min` or `tagged` group and did not join "
     "within its hold",

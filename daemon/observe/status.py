@@ -96,6 +96,7 @@ class PublicationStatus:
     peers: list[ReceiverStatus]         # live receivers
     log_bytes: int
     relay_path: list[str]               # relays that the stream has passed, the first one first
+    warnings: list[str]                 # settings or loads that defeat back-pressure
 
 
 @attrs.frozen(kw_only=True)
@@ -268,6 +269,7 @@ def publication_status(
         peers=[_receiver(receiver) for receiver in found],
         log_bytes=publication.log.reserved_bytes,
         relay_path=_relay_path(publication.params.relay_path),
+        warnings=list(publication.warnings),
     )
 
 

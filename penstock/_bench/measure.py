@@ -62,6 +62,7 @@ def throughput(
         **_rates(first, second, bill, size, len(others)),
         "sent": sent["messages"],
         "received": received["messages"],
+        **_pressure(sent),
         **_verdict(sent["messages"], received),
     }
 
@@ -82,6 +83,20 @@ def _rates(
         "client_cores": shares[others:],
         "messages": messages,
         "seconds": elapsed_s,
+    }
+
+
+def _pressure(sent: dict[str, Any]) -> dict[str, Any]:
+    """Return how often and how long the log was full; a stream is consumer-bound if that was half
+    of the time or more. Only penstock's publishers say."""
+    if "pressure_ns" not in sent:
+        return {}
+    share = sent["pressure_ns"] / sent["ns"]
+    return {
+        "pressure_events": sent["pressure_events"],
+        "pressure_share": share,
+        "peak_depth_bytes": sent["peak_depth_bytes"],
+        "verdict": "consumer-bound" if share >= 0.5 else "source-bound",
     }
 
 

@@ -47,8 +47,12 @@ def _publisher(client: Client, task: _Task) -> None:
     _connected(publication)
     say("ready")
     orders.wait_go()
+    begin_ns = time.monotonic_ns()
     sent = _SENDERS[task["client"]](client, publication, size, orders)
-    say("done", messages=sent)
+    pressure = publication.pressure()
+    say("done", messages=sent, ns=time.monotonic_ns() - begin_ns,
+        pressure_events=pressure.pressed_episodes, pressure_ns=pressure.pressed_ns,
+        peak_depth_bytes=pressure.peak_bytes)
     _linger(orders)
 
 

@@ -37,6 +37,7 @@ COMMANDS: Final = {
     "withhold": "withhold",
     "resume": "resume",
     "loss": "loss",
+    "trace": "trace",
     "sim": "sim",
     "bench": "bench",
     "keygen": "keygen",

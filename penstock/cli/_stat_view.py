@@ -159,6 +159,13 @@ def render(
                 table(title, [columns[i] for i in used], [[row[i] for i in used] for row in cells],
                       width)
             )
+    warnings = [
+        f"stream {row['stream_id']} on {row['channel']}: {text}"
+        for row in status["publications"] for text in row.get("warnings", ())
+    ]
+    if warnings:
+        parts.append(Text("warnings", style="bold"))
+        parts += [Text(printable(text.encode())) for text in warnings]
     if now["errors"]:  # above the counters, because a terminal of 24 rows shows only the first rows
         parts.append(Text("errors", style="bold"))      # whole, however long
         parts += [Text(f"{row['count']:,} times: {printable(row['text'].encode())}")

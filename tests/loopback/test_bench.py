@@ -64,6 +64,9 @@ def test_throughput_counts_and_hashes(work: str, client: str) -> None:
     assert result["msgs_per_s"] > 0
     assert result["cpu_ns_per_msg"] > 0
     assert len(result["daemon_cores"]) == (2 if work == "udp" else 1)
+    assert result["peak_depth_bytes"] > 0
+    assert (result["verdict"] == "consumer-bound") == (result["pressure_share"] >= 0.5)
+    assert (result["pressure_events"] == 0) == (result["pressure_share"] == 0)
 
 
 @pytest.mark.parametrize("client", ["native", "python"])

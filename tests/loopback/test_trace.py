@@ -121,3 +121,39 @@ def test_a_picture_that_cannot_be_drawn_is_refused_before_the_run(tmp_path: Path
         for more in (["run", "paused-max", "--plot", path], ["plot", "nothing", "--output", path]):
             assert f"{path}: " in (line := complaint([*command, *more]))
             assert words in line
+
+
+def test_the_story_of_a_stall_is_in_the_trace(new_host: NewHost, tmp_path: Path) -> None:
+    """A reader that polls late: who held the publisher, and that it was relieved."""
+    file = tmp_path / "host.jsonl"
+    host = new_host("--trace", str(file))
+    channel = "aeron:ipc?term-length=64k|ps-low-watermark=0.97"
+    with (
+        penstock.connect(host.directory, name="late reader") as client,
+        client.add_publication(channel, STREAM) as publication,
+        client.add_subscription(channel, STREAM) as subscription,
+    ):
+        connected(publication, subscription)
+
+        def held() -> bool:
+            return publication.offer(bytes(1000)) < 0 and publication.pressure().pressed_ns > 0
+
+        eventually(held, "the log is full")
+        (row,) = client.status()["publications"]
+        assert "state ps-low-watermark=0.5" in row["warnings"][0]
+        sent = publication.position
+        eventually(lambda: subscription.poll(lambda m, h: None, 100) == 0
+                   and subscription.images[0].position == sent, "all is read")
+        eventually(lambda: publication.pressure().watermark in ("low", "normal"), "relieved")
+    assert host.end() == 0
+    shown = subprocess.run(
+        [sys.executable, "-m", "penstock", "trace", str(file), "--show-backpressure"],
+        capture_output=True, text=True, check=True,
+    ).stdout
+    story = [line for line in shown.splitlines() if f"stream {STREAM} session" in line]
+    assert len(story) == 2
+    assert "is held by slow subscriber: client" in story[0]
+    assert "'late reader'" in story[0]
+    assert "continues: held for" in story[1]
+    assert "backpressure_warning" in shown
+    assert "1 stalls ended" in shown

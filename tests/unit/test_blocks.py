@@ -51,6 +51,7 @@ NOT_RUN: Final = {
     "README.md:text:1": _DRAWING,
     "CONTRIBUTING.md:console:1": "sets up the tree in which the tests run",
     "back-pressure.md:text:1": "a formula",
+    "back-pressure.md:text:2": _OUTPUT,
     "congestion-control.md:text:1": _OUTPUT,
     "flow-control.md:text:1": _OUTPUT,
     "internals.md:text:1": _DRAWING,

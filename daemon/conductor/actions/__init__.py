@@ -40,6 +40,7 @@ from penstock.daemon.conductor.actions.files import (
     ReportLoss,
     ReserveTerm,
     SetStorage,
+    Warn,
 )
 from penstock.daemon.conductor.actions.groups import (
     DescribeGroup,
@@ -178,4 +179,5 @@ __all__ = [
     "StrategyKind",
     "UnblockPublication",
     "ViewLog",
+    "Warn",
 ]

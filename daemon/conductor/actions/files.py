@@ -62,3 +62,10 @@ class ReportLoss(Action):
     channel: str
     source: str
     settled: bool                       # the stream has lived for a minute
+
+
+@attrs.frozen(kw_only=True)
+class Warn(Action):
+    """Write a warning to the daemon's log; it is no error."""
+
+    text: str

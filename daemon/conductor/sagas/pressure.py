@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from penstock.core.driver_events import PressureRelieved, PressureTriggered
 from penstock.core.driver_types import Cause
+from penstock.daemon.conductor.sagas.pressure_warnings import follow_pressure
 from penstock.daemon.conductor.state.state import State
 
 _CAUSES = {cause.value: cause.name.lower() for cause in Cause}
@@ -29,10 +30,12 @@ def on_pressure(state: State, event: PressureTriggered) -> None:
     publication = state.publications.get(event.id)
     if publication is None:
         return
+    culprit = _culprit(state, event)
+    follow_pressure(state, publication, event, culprit)
     fields = {
         "publication_id": event.id, "stream_id": event.stream_id, "session_id": event.session_id,
         "cause": _CAUSES.get(event.cause, f"cause_{event.cause}"),
-        "culprit": _culprit(state, event), "culprit_id": event.culprit,
+        "culprit": culprit, "culprit_id": event.culprit,
         "duration_ns": event.duration_ns, "depth_bytes": event.depth_bytes,
         "peak_bytes": event.peak_bytes, "episodes": event.episodes,
     }

@@ -54,6 +54,7 @@ from penstock.daemon.conductor.sagas.linking import (
     wants_publication,
     withdraw,
 )
+from penstock.daemon.conductor.sagas.pressure_warnings import check_settings
 from penstock.daemon.conductor.sagas.retention import detach_groups, drop_log, settle
 from penstock.daemon.conductor.sagas.send_endpoints import acquire, release_if_unused
 from penstock.daemon.conductor.sagas.storage import watch
@@ -301,6 +302,7 @@ def _create(
         log=log,
     )
     state.publications[publication_id] = publication
+    check_settings(state, publication)
     if endpoint is not None:
         endpoint.publications.add(publication_id)
     custom.start(state, publication)

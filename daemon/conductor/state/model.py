@@ -165,6 +165,15 @@ class Rejection:
 
 
 @attrs.define(eq=False, kw_only=True)
+class Pressed:
+    """The time under pressure of a publication since a minute began."""
+
+    total_ns: int = 0                   # of episodes that have ended
+    since_ns: int | None = None         # the running episode; None: there is none
+    culprit: str = ""                   # of the last one
+
+
+@attrs.define(eq=False, kw_only=True)
 class Publication:
     id: int
     plan: PublicationPlan
@@ -189,6 +198,8 @@ class Publication:
     unanswered_ns: int | None = None    # when an unanswered call of a Python strategy began
     silence_notified: bool = False
     joins_logged: dict[int, int] = attrs.field(factory=dict)    # by JoinVerdict: when
+    pressed: Pressed | None = None      # None: no pressure since the last look
+    warnings: dict[str, str] = attrs.field(factory=dict)        # by kind
 
     @property
     def term_length(self) -> int:

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Warnings of settings and loads that defeat back-pressure, with the remedy: each once for a
+publication, in the daemon's log, the event feed and the publication's status."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.core.driver_events import PressureRelieved, PressureTriggered
+from penstock.daemon.conductor.actions import Warn
+from penstock.daemon.conductor.settings import SECOND_NS
+from penstock.daemon.conductor.state.machines import PublicationState
+from penstock.daemon.conductor.state.model import Pressed, Publication
+from penstock.daemon.conductor.state.state import State
+
+_MILLION_BYTES: Final = 1_000_000 * 64      # a million messages of 32 bytes with their headers
+_HIGH_RATIO: Final = 0.95
+PERIOD_NS: Final = 60 * SECOND_NS
+_LONG_NS: Final = PERIOD_NS // 2
+
+
+def check_settings(state: State, publication: Publication) -> None:
+    """Warn of a depth of a million messages and of a low watermark next to the depth.
+
+    A publication without a policy has neither."""
+    plan = publication.plan
+    if not plan.policy:
+        return
+    if plan.window_bytes >= _MILLION_BYTES:
+        _warn(
+            state, publication, "depth",
+            f"a depth of {plan.window_bytes} bytes has room for a million messages, which hide a "
+            "slow reader: state ps-depth = tolerable delay x bytes a second",
+        )
+    if plan.low_watermark_bytes >= int(_HIGH_RATIO * plan.window_bytes):
+        _warn(
+            state, publication, "low_watermark",
+            f"a low watermark of {plan.low_watermark_bytes} of {plan.window_bytes} bytes makes "
+            "many short pauses: state ps-low-watermark=0.5",
+        )
+
+
+def follow_pressure(
+    state: State, publication: Publication, event: PressureTriggered, culprit: str
+) -> None:
+    """Add an event to the time under pressure; look at it a minute after the first one.
+
+    Events come at most once a second. Each stands for ``episodes`` as long as its own."""
+    if "sustained" in publication.warnings:
+        return
+    pressed = publication.pressed
+    if isinstance(event, PressureRelieved):
+        if pressed is not None and pressed.since_ns is not None:
+            pressed.total_ns += event.duration_ns * max(1, event.episodes)
+            pressed.since_ns = None
+        return
+    if pressed is None:
+        pressed = publication.pressed = Pressed()
+        state.timers.at(state.now_ns + PERIOD_NS, lambda: _look(state, publication))
+    pressed.since_ns = state.now_ns
+    pressed.culprit = culprit
+
+
+def _look(state: State, publication: Publication) -> None:
+    pressed, publication.pressed = publication.pressed, None
+    if pressed is None or publication.state is not PublicationState.ACTIVE:
+        return
+    total_ns = pressed.total_ns
+    if pressed.since_ns is not None:
+        total_ns += state.now_ns - pressed.since_ns
+    if total_ns >= _LONG_NS:
+        by = f" by {pressed.culprit}" if pressed.culprit else ""
+        _warn(
+            state, publication, "sustained",
+            f"publishers were held{by} for {min(total_ns, PERIOD_NS) // SECOND_NS} of the last "
+            f"{PERIOD_NS // SECOND_NS} s: the reader is too slow permanently: add readers, slow "
+            "the publisher down, or let a policy drop",
+        )
+    elif pressed.since_ns is not None:
+        publication.pressed = Pressed(since_ns=state.now_ns, culprit=pressed.culprit)
+        state.timers.at(state.now_ns + PERIOD_NS, lambda: _look(state, publication))
+
+
+def _warn(state: State, publication: Publication, kind: str, text: str) -> None:
+    if kind in publication.warnings:
+        return
+    publication.warnings[kind] = text
+    state.emit(Warn(
+        text=f"stream {publication.stream_id}, session {publication.session_id} on "
+        f"{publication.plan.channel}: {text}"
+    ))
+    state.event(
+        "backpressure_warning", publication_id=publication.id, stream_id=publication.stream_id,
+        session_id=publication.session_id, kind=kind, message=text,
+    )
