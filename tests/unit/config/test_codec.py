@@ -30,6 +30,7 @@ _BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
 }
 _I32S: st.SearchStrategy[Any] = st.lists(st.integers(-(2**31), 2**31 - 1), max_size=4)
 _BY_FIELD: dict[tuple[type[Any], str], st.SearchStrategy[Any]] = {
+    (control.AddPublication, "relay_path"): st.lists(st.integers(1, 2**64 - 1), max_size=8),
     (control.OpenGroup, "sessions"): _I32S,
     (control.OpenGroup, "starting"): st.sampled_from(["latest", "earliest"]),
     (control.WithholdStream, "action"): st.sampled_from(["withhold", "resume", "report"]),
