@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each policy on each medium, with readers that pause: what was offered is what arrived and what
+both ends count as dropped, to the message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+import pytest
+
+from penstock.sim.core import Link
+from penstock.sim.scenario import (
+    MS_NS,
+    SECOND_NS,
+    PublisherScript,
+    Scenario,
+    SubscriberScript,
+    host_ip,
+)
+from penstock.sim.world import World
+
+COUNT = 1500
+PAUSES = ((1 * SECOND_NS, 2 * SECOND_NS), (3 * SECOND_NS, 3 * SECOND_NS + 400 * MS_NS))
+POLICIES = {
+    "none": "",
+    "block": "ps-policy=block",
+    "drop_newest": "ps-policy=drop_newest",
+    "error": "ps-policy=error",
+    "rate_limit": "ps-policy=rate_limit|ps-rate=2000msg",
+}
+UDP = f"aeron:udp?endpoint={host_ip(1)}:40456"
+GROUP = "aeron:udp?endpoint=239.20.0.1:40456|interface=10.0.0.0/24"
+CONTROL = f"control={host_ip(0)}:40456|control-mode=dynamic"
+
+
+def reads(host: int, channel: str) -> SubscriberScript:
+    return SubscriberScript(host=host, channel=channel, pauses=PAUSES, poll_limit=20)
+
+
+def ipc() -> tuple[str, list[SubscriberScript]]:
+    return "aeron:ipc", [reads(0, "aeron:ipc"), attrs.evolve(reads(0, "aeron:ipc"), pauses=())]
+
+
+def unicast() -> tuple[str, list[SubscriberScript]]:
+    return UDP, [reads(1, UDP), attrs.evolve(reads(1, UDP), pauses=())]
+
+
+def multicast_min() -> tuple[str, list[SubscriberScript]]:
+    """One of two pauses: the sender waits for it."""
+    return f"{GROUP}|fc=min,g:/2", [reads(1, GROUP), attrs.evolve(reads(2, GROUP), pauses=())]
+
+
+def multicast_max() -> tuple[str, list[SubscriberScript]]:
+    """Both pause: the sender waits for the faster one only, so losses may cost the other its
+    image."""
+    return f"{GROUP}|fc=max", [reads(1, GROUP), reads(2, GROUP)]
+
+
+def mdc() -> tuple[str, list[SubscriberScript]]:
+    channel = f"aeron:udp?endpoint={host_ip(1)}:40457|{CONTROL}"
+    return f"aeron:udp?{CONTROL}|fc=min", [reads(1, channel)]
+
+
+def spy() -> tuple[str, list[SubscriberScript]]:
+    """The spy pauses and holds the publisher; the receiver reads on."""
+    return UDP, [reads(0, f"aeron-spy:{UDP}"), attrs.evolve(reads(1, UDP), pauses=())]
+
+
+MEDIA: dict[str, Callable[[], tuple[str, list[SubscriberScript]]]] = {
+    medium.__name__: medium for medium in (ipc, unicast, multicast_min, multicast_max, mdc, spy)
+}
+
+
+def with_options(channel: str, options: str) -> str:
+    return channel + ("|" if "?" in channel else "?") + options if options else channel
+
+
+def scenario(policy: str, medium: str, loss_ppm: int) -> Scenario:
+    channel, readers = MEDIA[medium]()
+    stated = POLICIES[policy].split("|")[0]
+    return Scenario(
+        name=f"{policy} on {medium}", hosts=3,
+        link=Link(delay_ns=MS_NS, loss_ppm=loss_ppm),
+        publishers=(PublisherScript(
+            host=0, channel=with_options(with_options(channel, "term-length=64k"),
+                                         POLICIES[policy]),
+            count=COUNT, size_low=100, size_high=1200, start_ns=SECOND_NS // 2,
+            interval_ns=2 * MS_NS,
+        ),),
+        subscribers=tuple(
+            attrs.evolve(reader, channel=with_options(reader.channel, stated))
+            for reader in readers
+        ),
+    )
+
+
+@pytest.mark.parametrize("loss_ppm", [0, 20_000])
+@pytest.mark.parametrize("medium", MEDIA)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_offered_is_delivered_and_dropped(policy: str, medium: str, loss_ppm: int) -> None:
+    with World(scenario(policy, medium, loss_ppm), 5) as world:
+        assert world.run().violations == ()
+        (publisher,) = world.publishers
+        (ledger,) = publisher.ledgers
+        dropped = world.native.ledger_dropped(ledger)
+        assert publisher.sent == COUNT
+        assert sum(statistics.refusals for statistics in publisher.statistics()) > 0 or dropped > 0
+        found = [reader for s in world.subscribers for reader in s.readers(ledger)]
+        counts = [(got.messages, got.missed, got.dropped) for got in found]
+        if loss_ppm and medium == "multicast_max":
+            counts = [max(counts)]
+        assert set(counts) == {(COUNT, 0, dropped)}
+        assert (dropped > 0) == (policy == "drop_newest")

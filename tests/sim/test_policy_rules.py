@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A core that breaks one rule of policies or watermarks is found by a generated scenario, among the
+first 2000 seeds.  Only seeds whose stream has the policy are run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support.old_core import OldCore, Patch
+
+from penstock.sim.generate.fuzz import generate
+
+SEEDS = 2000
+#: Seeds with the policy that are run at most.
+TRIED = 12
+
+
+def seeds_with(policy: str) -> Iterator[int]:
+    found = (n for n in range(1, SEEDS + 1) if f"policy: {policy}" in generate(n).classes)
+    for _, seed in zip(range(TRIED), found, strict=False):
+        yield seed
+
+
+@pytest.fixture(scope="module")
+def wrong_core(tmp_path_factory: pytest.TempPathFactory) -> OldCore:
+    return OldCore(tmp_path_factory.mktemp("wrong-policies"))
+
+
+def _watermark(now: str, old: str) -> Patch:
+    return Patch(file="ps_publication_watermark.c", now=now, old=old)
+
+
+#: The rule that is broken, the policy of the stream that meets it, and how.
+WRONG = (
+    ("accepts above the low watermark", "block", Patch(
+        file="ps_publication_policy.c",
+        now="(pub->paused || pub->producer_position >= pub->publisher_limit);", old="false;",
+    )),
+    ("states fewer drops than there were", "drop_newest", Patch(
+        file="ps_publication_policy.c", now="ps_gap_mark((int32_t)messages) : 0);",
+        old="ps_gap_mark(1) : 0);",
+    )),
+    ("is relieved above the low watermark", "block", _watermark(
+        "const bool above = active && pub->depth > pub->low_watermark;",
+        "const bool above = active && pub->depth > (pub->low_watermark + pub->window_bytes) / 2;",
+    )),
+    ("counts what drained before the pressure", "drop_newest", _watermark(
+        "? -1 : messages - pressure->messages;", "? -1 : messages;",
+    )),
+    ("reports pressure more than once a second", "block", _watermark(
+        "INT64_C(1000000000)", "INT64_C(100000000)",
+    )),
+)
+
+
+@pytest.mark.parametrize(
+    ("policy", "patch"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG]
+)
+def test_a_generated_scenario_finds_a_core_that(
+    policy: str, patch: Patch, wrong_core: OldCore
+) -> None:
+    assert wrong_core.first_seed(seeds_with(policy), (patch,)) is not None
