@@ -178,6 +178,7 @@ _PARTY: Final = struct.Struct("=qqqq16sIHH96s")
 _CULPRITS: Final = 9
 _ENTRIES: Final = struct.Struct("=" + f"{_PARTY.size}s" * _CULPRITS)
 _HEAD: Final = struct.Struct(f"=iiq{_PARTY.size}sIiqq33s33s6x{_CAUSES}q")
+_HEAD_FIELDS: Final = 10                # before the times by cause
 _FIGURES: Final = struct.Struct(f"={_CAUSES}q")
 _LEVELS: Final = struct.Struct("=7q")
 _TAIL: Final = struct.Struct(f"={8 * _CAUSES}s7q{_LEVELS.size}s64s")
@@ -203,10 +204,11 @@ def check_layout(ffi: Any) -> None:
 def decode(ffi: Any, native: Any) -> PressureView:
     """Return a ``ps_pressure_view_t`` as values."""
     memory = ffi.buffer(native)[:]
+    head = _HEAD.unpack_from(memory)
     (
         cause, stale, since_ns, culprit, reason, counter_id, reason_client, backlog_bytes,
-        reason_name, reason_host, *held_ns,
-    ) = _HEAD.unpack_from(memory)
+        reason_name, reason_host,
+    ) = head[:_HEAD_FIELDS]
     (
         refused, refused_ns, episodes, rate, published, sent, dropped, dropped_bytes,
         levels, strategy,
@@ -217,7 +219,7 @@ def decode(ffi: Any, native: Any) -> PressureView:
         culprit=_party(culprit) or _NOBODY,
         reason=reason, reason_client=reason_client, reason_name=_text(reason_name),
         reason_host=_text(reason_host), backlog_bytes=backlog_bytes, counter_id=counter_id,
-        blocked_ns=tuple(held_ns), culprits=tuple(filter(None, culprits)),
+        blocked_ns=head[_HEAD_FIELDS:], culprits=tuple(filter(None, culprits)),
         refused=_refused(refused), refused_ns=refused_ns, refused_episodes=episodes,
         rate_bytes_per_s=rate, published_ordinal=published, sent_ordinal=sent,
         dropped_messages=dropped, dropped_bytes=dropped_bytes, levels=levels,
@@ -230,7 +232,9 @@ def _refused(field: bytes) -> dict[str, int]:
     return _not_zero(_FIGURES.unpack(field))
 
 
+@functools.lru_cache(maxsize=1024)
 def _text(field: bytes) -> str:
+    """Return a text.  Most are the same as at the look before."""
     return field.partition(b"\0")[0].decode("utf-8", "replace") if field[0] else ""
 
 
