@@ -95,8 +95,9 @@ class PublicationStatus:
     dropped_bytes: int
     peers: list[ReceiverStatus]         # live receivers
     log_bytes: int
-    relay_path: list[str]               # relays that the stream has passed, the first one first
-    warnings: list[str]                 # settings or loads that defeat back-pressure
+    # relays that the stream has passed, the first one first
+    relay_path: list[str] = attrs.field(factory=list)
+    warnings: list[str] = attrs.field(factory=list)     # what defeats back-pressure
 
 
 @attrs.frozen(kw_only=True)
