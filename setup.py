@@ -17,7 +17,9 @@ GLUE = ("penstock._core.c", "penstock._core_sim.c", "penstock._core_bench.c")
 
 class BuildOnce(build_ext):
     """Compiles a source once for all extensions that have it: ``_core_sim`` links the object files
-    of ``_core``.  The glue that cffi writes gets no line numbers."""
+    of ``_core``.  The glue that cffi writes is half of the code and runs once a call of the control
+    plane: it is built for size and without line numbers.  The per-message calls of Python have glue
+    of their own (core/fast)."""
 
     def build_extensions(self) -> None:
         compile_sources = self.compiler.compile
@@ -27,7 +29,7 @@ class BuildOnce(build_ext):
             flags = options.pop("extra_postargs")
             for source in sources:
                 if source not in objects:
-                    own = ["-g0"] if source.endswith(GLUE) else []
+                    own = ["-g0", "-Os"] if source.endswith(GLUE) else []
                     made = compile_sources([source], extra_postargs=[*flags, *own], **options)
                     objects[source] = made[0]
             return [objects[source] for source in sources]

@@ -69,9 +69,6 @@ NOT_FOR_PYTHON = re.compile(
     r"\([^;]*\);\n",
     re.MULTILINE,
 )
-# The glue that cffi writes is half of the code and runs once a call of the control plane: it is
-# built for size.  The per-message calls of Python have glue of their own (core/fast).
-GLUE_FOR_SIZE = '#pragma GCC optimize ("Os")\n'
 COMMON_FLAGS = [
     "-std=gnu11",
     "-Wall",
@@ -158,8 +155,7 @@ def make_builder(
         builder.cdef("\n".join(lines))
     builder.set_source(
         name,
-        GLUE_FOR_SIZE
-        + "\n".join(f'#include "{Path(path).name}"' for path in (*included, *declarations)),
+        "\n".join(f'#include "{Path(path).name}"' for path in (*included, *declarations)),
         sources=[str(path.relative_to(ROOT)) for path in source_files(ROOT, folders)],
         include_dirs=list(FOLDERS),
         depends=[

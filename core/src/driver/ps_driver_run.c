@@ -19,6 +19,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -179,7 +180,9 @@ static void wait_for_descriptors(ps_loop_t *loop, int64_t wait_ns)
     if (!loop->coarse_timeout) {
         const struct timespec timeout = { .tv_sec = wait_ns / NS_PER_S,
                                           .tv_nsec = wait_ns % NS_PER_S };
-        count = epoll_pwait2(loop->epoll_fd, ready, PS_PARK_EVENTS, &timeout, NULL);
+        /* The C library has the function since 2.35, and wheels are built for 2.17. */
+        count = (int)syscall(SYS_epoll_pwait2, loop->epoll_fd, ready, PS_PARK_EVENTS, &timeout,
+                             NULL, (size_t)0);
         if (count < 0 && (errno == ENOSYS || errno == EPERM)) {
             loop->coarse_timeout = true;
         }
