@@ -5,6 +5,7 @@
 # make ext     rebuild the C extension in place      make docs   the documentation site
 # make format  apply .clang-format to all C
 # make lock    renew requirements.lock               make clean  remove what was built
+# make release-check  build and check the wheels and the source archive (tools/release)
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -153,6 +154,8 @@ lock: $(STAMPS)/packages-required
 	    --output-file requirements.lock pyproject.toml
 	$(COMPILE) --extra spark --extra demo --constraint requirements.lock \
 	    --output-file requirements-demo.lock pyproject.toml
+	$(COMPILE) --constraint requirements.lock \
+	    --output-file tools/release/requirements.lock tools/release/requirements.in
 
 COMPILE := build/lock/bin/pip-compile --quiet --allow-unsafe --generate-hashes --no-emit-index-url \
     --no-emit-options --no-annotate --no-header --strip-extras --all-build-deps
@@ -160,6 +163,7 @@ COMPILE := build/lock/bin/pip-compile --quiet --allow-unsafe --generate-hashes -
 include bench/bench.mk
 include capi/capi.mk
 include tools/plots/plots.mk
+include tools/release/release.mk
 
 clean:
 	rm -rf build dist *.egg-info site $(VENV) .mypy_cache .import_linter_cache .ruff_cache .pytest_cache .hypothesis
