@@ -14,6 +14,7 @@
 typedef struct ps_context {
     ps_driver_params_t params;
     _Atomic int64_t epoch_offset_ns; /* written by the loops once a second */
+    int64_t (*thread_ns)(void);      /* processor time of the calling thread; NULL: not measured */
 } ps_context_t;
 
 /* Returns the value that added to a monotonic now_ns gives ns since 1970. Constant in the

@@ -55,6 +55,11 @@ int64_t ps_monotonic_ns(void)
     return ps_clock_ns(CLOCK_MONOTONIC);
 }
 
+int64_t ps_thread_ns(void)
+{
+    return ps_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
 int64_t ps_epoch_ns(void)
 {
     return ps_clock_ns(CLOCK_REALTIME);

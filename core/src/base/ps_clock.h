@@ -8,6 +8,8 @@
 /* Returns CLOCK_MONOTONIC in ns. For code outside the agents, which get their time as an
  * argument. */
 int64_t ps_monotonic_ns(void);
+/* Returns the processor time of the calling thread in ns. A system call. */
+int64_t ps_thread_ns(void);
 int64_t ps_epoch_ns(void);
 /* Returns the distance in ns from CLOCK_MONOTONIC to the time of day. Never less than it is: a
  * thread that loses the processor between two looks makes it larger by that time, so the narrowest

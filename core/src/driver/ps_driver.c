@@ -200,6 +200,7 @@ int ps_driver_create(const ps_driver_params_t *params, ps_driver_t **out)
     }
     memset(driver, 0, sizeof *driver);
     driver->context.params = *params;
+    driver->context.thread_ns = params->threading == PS_INVOKER ? NULL : ps_thread_ns;
     ps_name_copy(driver->host, params->host == NULL ? "" : params->host);
     driver->context.params.host = driver->host;
     driver->event_fd = -1;

@@ -31,11 +31,15 @@ static int32_t part(int64_t value, int64_t of)
 static void measure(ps_governor_t *governor, const ps_governor_sample_t *sample, int64_t elapsed_ns)
 {
     const int64_t waits = governor->waits > LEAST_WAITS ? governor->waits : LEAST_WAITS;
-    const int64_t mean_ns = governor->waited_ns / waits;
+    const int64_t ready_ns = elapsed_ns > sample->idle_ns ? elapsed_ns - sample->idle_ns : 0;
+    int64_t mean_ns = governor->waited_ns / waits;
+    if (sample->ran_ns >= 0 && sample->ran_ns < ready_ns) { /* other programs ran meanwhile */
+        mean_ns = (int64_t)((double)mean_ns * (double)sample->ran_ns / (double)ready_ns);
+    }
     governor->latency_ns += (mean_ns - governor->latency_ns) / SMOOTH;
     governor->depth = part(sample->late_streams, (int64_t)sample->workers * PS_GOVERNOR_DEPTH);
     governor->latency = part(governor->latency_ns, PS_GOVERNOR_LATENCY_NS);
-    governor->busy = part(elapsed_ns - sample->idle_ns, elapsed_ns);
+    governor->busy = part(ready_ns, elapsed_ns);
     const int32_t bound = BUSY_ALONE + governor->latency;
     const int32_t busy = governor->busy < bound ? governor->busy : bound;
     int32_t pressure = governor->depth > governor->latency ? governor->depth : governor->latency;

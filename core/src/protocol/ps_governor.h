@@ -5,8 +5,9 @@
  *   pressure = max(depth, latency, min(busy, 0.15 + latency))
  *
  * depth: streams that wait longer than a round, of 32 a worker. latency: mean wait for a turn, of
- * 5 ms. busy: share of the time with ready streams. All are parts of a million. No clock, no I/O.
- * Owner: one thread. */
+ * 5 ms. busy: share of the time with ready streams. All are parts of a million. Waits count only
+ * the share of the time in which the thread had a processor. No clock, no I/O. Owner: one
+ * thread. */
 #ifndef PS_GOVERNOR_H
 #define PS_GOVERNOR_H
 
@@ -48,6 +49,7 @@ typedef struct ps_governor {
 typedef struct ps_governor_sample {
     int64_t now_ns;
     int64_t idle_ns;      /* time without ready streams since the last sample */
+    int64_t ran_ns;       /* processor time of the thread since then; -1: not measured */
     int32_t late_streams; /* that wait longer than a round */
     int32_t workers;
 } ps_governor_sample_t;

@@ -60,6 +60,7 @@ struct ps_sender {
     ps_governor_t governor;
     int64_t idle_since_ns;    /* no publication is ready since; -1: one is */
     int64_t idle_ns;          /* since the governor's last sample */
+    int64_t thread_ns;        /* processor time of the thread at the last sample */
     int64_t busy_bytes;       /* sent in cycles that followed a cycle that sent */
     int64_t busy_ns;          /* the time of these cycles */
     int64_t busy_since_ns;    /* when the last cycle began, if it sent; else -1 */

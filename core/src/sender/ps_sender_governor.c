@@ -26,6 +26,17 @@ static void resume_all(ps_sender_t *sender)
     }
 }
 
+/* Returns the processor time of this thread since the last call; -1: not measured. */
+static int64_t ran(ps_sender_t *sender)
+{
+    if (sender->context->thread_ns == NULL) {
+        return -1;
+    }
+    const int64_t before_ns = sender->thread_ns;
+    sender->thread_ns = sender->context->thread_ns();
+    return sender->thread_ns - before_ns;
+}
+
 void ps_sender_govern(ps_sender_t *sender)
 {
     ps_governor_t *governor = &sender->governor;
@@ -40,13 +51,20 @@ void ps_sender_govern(ps_sender_t *sender)
         }
         return;
     }
+    /* After a cycle that another program delayed, all streams seem late; each has a turn in it. */
+    if (sender->slow && sender->now_ns < due_ns + PS_GOVERNOR_SAMPLE_NS) {
+        ps_sender_due(sender, sender->now_ns);
+        return;
+    }
     if (idle) {
         sender->idle_ns += sender->now_ns - sender->idle_since_ns;
         sender->idle_since_ns = sender->now_ns;
     }
+    const int64_t ran_ns = ran(sender);
     const ps_governor_sample_t sample = {
         .now_ns = sender->now_ns,
         .idle_ns = sender->idle_ns,
+        .ran_ns = ran_ns,
         .late_streams = ps_bands_late(&sender->bands, sender->now_ns - sender->bands.round_ns,
                                       PS_GOVERNOR_DEPTH),
         .workers = 1,

@@ -12,6 +12,7 @@ typedef struct feed {
     int32_t waits;
     int32_t late;
     int32_t busy_percent;
+    int32_t ran_percent; /* of the busy time; 0: not measured */
 } feed_t;
 
 static int64_t now_ns;
@@ -26,6 +27,9 @@ static void step(ps_governor_t *governor, const feed_t *feed, int32_t samples)
         const ps_governor_sample_t sample = {
             .now_ns = now_ns,
             .idle_ns = PS_GOVERNOR_SAMPLE_NS / 100 * (100 - feed->busy_percent),
+            .ran_ns = feed->ran_percent == 0
+                          ? -1
+                          : PS_GOVERNOR_SAMPLE_NS / 10000 * feed->busy_percent * feed->ran_percent,
             .late_streams = feed->late,
             .workers = 1,
         };
@@ -52,6 +56,21 @@ static void test_busy_alone_is_not_pressure(void)
     step(&governor, &(feed_t){ .busy_percent = 100, .wait_ns = MS / 5, .waits = 100 }, 50);
     CHECK(governor.pressure > 180000 && governor.pressure < PS_GOVERNOR_COALESCE);
     CHECK(!governor.holds && governor.status_interval_ns == 0 && governor.retry_after_ns == 0);
+}
+
+/* Ten streams wait 2 ms for a turn, of which other programs take three quarters. */
+static void test_a_wait_for_a_processor_is_not_pressure(void)
+{
+    ps_governor_t governor = begin();
+    feed_t feed = { .busy_percent = 80, .wait_ns = 2 * MS, .waits = 1000, .ran_percent = 25 };
+    step(&governor, &feed, 30);
+    CHECK(governor.latency > 99000 && governor.latency <= 100000);
+    feed.ran_percent = 100;
+    step(&governor, &feed, 30);
+    CHECK(governor.latency > 399000 && governor.latency <= 400000);
+    feed.ran_percent = 0;
+    step(&governor, &feed, 1);
+    CHECK(governor.latency > 399000);
 }
 
 static void test_each_signal_alone_reaches_full_pressure(void)
@@ -122,9 +141,9 @@ static void test_a_clock_that_stands_still_changes_nothing(void)
 {
     ps_governor_t governor = begin();
     step(&governor, &(feed_t){ .late = 16 }, 1);
-    const ps_governor_sample_t same = { .now_ns = now_ns, .workers = 1 };
+    const ps_governor_sample_t same = { .now_ns = now_ns, .ran_ns = -1, .workers = 1 };
     (void)ps_governor_step(&governor, &same);
-    const ps_governor_sample_t back = { .now_ns = now_ns - 5 * MS, .workers = 1 };
+    const ps_governor_sample_t back = { .now_ns = now_ns - 5 * MS, .ran_ns = -1, .workers = 1 };
     (void)ps_governor_step(&governor, &back);
     CHECK_EQ(governor.pressure, 500000);
 }
@@ -141,6 +160,7 @@ static void test_retry_after_follows_the_waits(void)
 int main(void)
 {
     test_busy_alone_is_not_pressure();
+    test_a_wait_for_a_processor_is_not_pressure();
     test_each_signal_alone_reaches_full_pressure();
     test_the_ladder_follows_pressure();
     test_a_peak_that_is_not_sustained_defers_nobody();
