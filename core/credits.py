@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -13,6 +13,10 @@ from penstock.core.client import ImageHandle, PublicationHandle
 
 if TYPE_CHECKING:
     from penstock.core.admin import Shared
+
+
+#: Capability of a peer that knows credits (PS_CAP_CREDITS).
+CAP_CREDITS: Final = 32
 
 
 class CreditMode(enum.IntEnum):

@@ -37,8 +37,8 @@ class CreditsConfig:
         0, 0, 1 << 24, "Length of a message that a credit has room for; 0: one frame.",
         "The usual length of your messages, if it exceeds the MTU.")
     policy: str = parsed_text(
-        "round_robin", check_credit_policy, f"{', '.join(uri.CREDIT_POLICIES)}",
-        "Division of a subscription's credits among its publishers.",
+        "", check_credit_policy, f"{', '.join(uri.CREDIT_POLICIES)}, or empty",
+        "Division of a subscription's credits among its publishers; empty: each gets all of them.",
         "fifo where throughput counts more than fairness.")
     idle_timeout_ns: int = duration(
         _SECOND_NS, "Time without a message after which a publisher's credits go to the others.",

@@ -89,7 +89,8 @@ MEANINGS: Final[dict[str, Meaning]] = {
     "ps-never-throttle": Meaning(
         "P", "`true`: the [governor](scheduling.md#pressure) never withholds or throttles it"),
     "ps-credit-weight": Meaning(
-        "P", "weight in the division of a reader's credits, 1 to 1000"),
+        "P", "weight in the [division](credits.md#several-publishers) of a local reader's "
+        "credits, 1 to 1000"),
     "cc": Meaning(
         "S", "[congestion control](congestion-control.md): `static`, `cubic`, `py:module:Class`",
         "subscriptions.congestion_control"),
@@ -116,7 +117,9 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "S", "length of a message that a credit has room for; one frame by default"),
     "ps-credits-required": Meaning("S", "`true`: refuse publishers that know no credits"),
     "ps-credit-policy": Meaning(
-        "S", "division among publishers: `round_robin`, `fifo`, `weighted`, `deficit`"),
+        "S", "[division](credits.md#several-publishers) of the credits among publishers: "
+        "`round_robin`, `fifo`, `weighted`, `deficit`; not stated: each gets all",
+        "credits.policy"),
     "untethered-window-limit-timeout": Meaning(
         "P S", _UNTETHERED + "time at the edge of the window before it is dropped",
         "timeouts.untethered_window_limit_timeout_ns"),

@@ -36,7 +36,7 @@ class ConductorSettings:
     auto_priority: bool = True          # of publications without a stated priority
     receiver_window: int = 128 * KIB
     default_credits: str = ""           # of subscriptions, as in ps-credits; "": none
-    credit_policy: str = "round_robin"
+    credit_policy: str = ""             # "": each publisher gets all credits of a subscription
     credit_message_bytes: int = 0       # that a credit has room for; 0: one frame
     credit_idle_timeout_ns: int = SECOND_NS
     congestion_control: str = "static"

@@ -262,6 +262,45 @@ def test_pressure_names_credit_as_the_cause(pair: Pair) -> None:
     assert publication.pressure().refused["credit"] > 0
 
 
+# ---- pools -----------------------------------------------------------------------------------
+
+
+def test_a_pool_is_divided_among_publishers(pair: Pair) -> None:
+    """Two publishers share 8 credits; an idle one gives them up, and gets them back."""
+    first, subscription = pair.open(Credits(8, policy="round_robin"), exclusive=True)
+    second = pair.sender.add_exclusive_publication(pair.channel, STREAM)
+
+    def both() -> bool:
+        sent = offered(first, 100), offered(second, 100)
+        assert sum(sent) <= 8
+        subscription.poll(lambda _m, _h: None)
+        return sent == (4, 4)
+
+    def alone() -> bool:
+        sent = offered(first, 100)
+        assert sent <= 8
+        subscription.poll(lambda _m, _h: None)
+        return sent == 7
+
+    connected(second, subscription)
+    eventually(lambda: second.credits.is_granted, "no grant arrived")
+    eventually(both, "the credits are not divided")
+    eventually(alone, "an idle publisher keeps its credits")
+    eventually(both, "a publisher that was idle does not get its credits back")
+
+
+def test_automatic_credits_grow_while_a_publisher_needs_them(pair: Pair) -> None:
+    publication, subscription = pair.open("auto")
+
+    def grown() -> bool:
+        offered(publication, 1000)
+        subscription.poll(lambda _m, _h: None, 1000)
+        return subscription.credits.granted - subscription.credits.returned > 64
+
+    assert publication.credits.granted <= 64
+    eventually(grown, "the daemon grants no more than at first")
+
+
 # ---- withhold --------------------------------------------------------------------------------
 
 

@@ -59,7 +59,7 @@ NOT_RUN: Final = {
     "credits.md::1": "needs a stream with credits; tests/loopback/test_credits.py::"
     "test_an_orchestrator_withholds_a_stream_and_resumes_it does the same",
     **{f"credits.md:python:{number}": "needs a client; tests/loopback/test_credits.py and "
-       "examples/checkpoint.py, which it runs, do the same" for number in (1, 2, 3)},
+       "examples/checkpoint.py, which it runs, do the same" for number in (1, 2, 3, 4)},
     "relay.md:shell:1": "needs the addresses of two hosts; tests/loopback/test_relay.py runs it",
     "remote-control.md:text:1": "needs the keys of another host; "
     "tests/loopback/test_remote_control.py connects with keys of its own",

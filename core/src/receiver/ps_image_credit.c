@@ -334,9 +334,9 @@ void ps_image_on_credit(ps_image_t *image, const ps_recv_destination_t *destinat
         return; /* an answer to an earlier epoch */
     }
     credits->asks = false;
+    credits->final = frame->ordinal;
     if (credits->frozen) {
         credits->settled = credits->settled || (frame->flags & PS_CREDIT_ANSWER_SETTLED) != 0;
-        credits->final = frame->ordinal;
     }
     ps_receiver_make_hot(image->receiver, image);
 }

@@ -202,12 +202,13 @@ static bool begin_epoch(ps_publication_t *pub, int64_t limit, bool frozen, int64
     return true;
 }
 
-static void apply(ps_publication_t *pub, int64_t limit, bool frozen, int64_t now_ns)
+/* False: publishers changed the word at every try, so nothing may be answered yet. */
+static bool apply(ps_publication_t *pub, int64_t limit, bool frozen, int64_t now_ns)
 {
     ps_publication_credits_t *credits = &pub->credits;
     const bool lowers = limit < credits->limit || frozen != credits->revoked;
     if (lowers && !begin_epoch(pub, limit, frozen, now_ns)) {
-        return;
+        return false;
     }
     pub->limit_raised = pub->limit_raised || limit > credits->limit;
     credits->limit = limit;
@@ -215,6 +216,7 @@ static void apply(ps_publication_t *pub, int64_t limit, bool frozen, int64_t now
     store_ordinals(pub);
     atomic_store_explicit(&pub->slot->credit_limit, limit, memory_order_relaxed);
     credits->binds = credits->revoked || credits->spent >= ps_publication_credit_ordinals(pub);
+    return true;
 }
 
 /* ---- who grants ------------------------------------------------------------------------------ */
@@ -270,6 +272,16 @@ static int64_t combine(ps_publication_t *pub, bool *frozen)
     return limit;
 }
 
+/* The last message of a freeze; else what was taken when the reader's lower limit began. */
+static int64_t final_of(const ps_publication_credits_t *credits, const ps_credit_reader_t *reader,
+                        int64_t counted)
+{
+    if (!credits->revoked) {
+        return credits->limit <= reader->limit ? credits->epoch_ordinal : -1;
+    }
+    return credits->settled ? counted : credits->epoch_ordinal;
+}
+
 static void show_readers(ps_publication_t *pub)
 {
     ps_publication_credits_t *credits = &pub->credits;
@@ -287,9 +299,7 @@ static void show_readers(ps_publication_t *pub)
         const bool changed =
             atomic_load_explicit(&reader->slot->credit_state, memory_order_relaxed) != state;
         ps_credit_show(reader, credits->local_epoch, state,
-                       !credits->revoked  ? -1
-                       : credits->settled ? counted.ordinal
-                                          : credits->epoch_ordinal);
+                       final_of(credits, reader, counted.ordinal));
         const int64_t step = credits->binds || reader->credits < 4 ? 1 : reader->credits / 4;
         ps_credit_wake_at(reader, reader->returned + step);
         if (changed && subscriber->client_slot >= 0) {
@@ -385,10 +395,10 @@ bool ps_publication_credit_step(ps_publication_t *pub, int64_t now_ns)
         turn_on(pub);
     }
     const bool quiet = reconcile(pub);
-    apply(pub, limit, frozen, now_ns);
+    const bool applied = apply(pub, limit, frozen, now_ns);
     settle(pub, quiet && !more, now_ns);
     show_readers(pub);
-    if (credits->answer) {
+    if (credits->answer && applied) {
         answer(pub, now_ns);
     }
     return more;

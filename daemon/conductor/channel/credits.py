@@ -40,20 +40,32 @@ def with_credits(
         )
     number = stated or AUTO_FIRST
     burst = parsed.ps_credit_burst or 0
+    policy = parsed.ps_credit_policy or settings.credit_policy
+    if policy and burst:
+        stated_policy = parsed.given().get("ps-credit-policy")
+        named = f"credits.policy = {policy} of the configuration" if stated_policy is None \
+            else f"ps-credit-policy={policy}"
+        raise Refused(
+            "invalid_channel",
+            f"{channel}: ps-credit-burst={burst} contradicts {named}, which divides "
+            f"ps-credits={number} among the publishers: leave one of them out",
+        )
     message = parsed.ps_max_message or settings.credit_message_bytes
     grown = attrs.evolve(
         plan, credits=number, credit_burst=burst, credit_auto=stated == uri.AUTO_CREDITS,
         credit_message_bytes=message,
-        credit_policy=parsed.ps_credit_policy or settings.credit_policy,
+        credit_policy=policy,
         credits_required=bool(parsed.ps_credits_required),
     )
-    if plan.kind != "udp":
-        return grown
     mtu = settings.mtu if parsed.mtu is None else parsed.mtu
+    if plan.kind != "udp":
+        return attrs.evolve(grown, credit_most=_most(settings.ipc_term_length // 2, grown, mtu))
     room = room_for(grown, mtu)
     if parsed.rcv_wnd is None:
-        window = max(plan.receiver_window, room)
-        return attrs.evolve(grown, receiver_window=min(window, _LARGEST_WINDOW))
+        window = min(max(plan.receiver_window, room), _LARGEST_WINDOW)
+        return attrs.evolve(
+            grown, receiver_window=window, credit_most=_most(window, grown, mtu)
+        )
     if stated != uri.AUTO_CREDITS and parsed.rcv_wnd < room - mtu:
         given = parsed.given()
         named = "ps-credit-burst" if burst > number else "ps-credits"
@@ -64,7 +76,13 @@ def with_credits(
             f"messages of ps-max-message={longest}, which need {room - mtu} bytes: raise rcv-wnd, "
             "lower the credits, or leave rcv-wnd out",
         )
-    return grown
+    return attrs.evolve(grown, credit_most=_most(parsed.rcv_wnd, grown, mtu))
+
+
+def _most(window_bytes: int, plan: SubscriptionPlan, mtu: int) -> int:
+    """Return how many automatic credits a window has room for."""
+    message = plan.credit_message_bytes or mtu - 32
+    return max(min(window_bytes // uri.room_of(message, mtu), uri.MAX_CREDITS), 1)
 
 
 def room_for(plan: SubscriptionPlan, mtu: int) -> int:

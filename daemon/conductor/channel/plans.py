@@ -111,7 +111,8 @@ class SubscriptionPlan:
     credit_burst: int = 0               # while nothing is outstanding; 0: as credits
     credit_auto: bool = False           # credits is the first value; the daemon measures
     credit_message_bytes: int = 0       # that a credit has room for; 0: one frame
-    credit_policy: str = ""
+    credit_policy: str = ""             # "": each publisher gets all credits
+    credit_most: int = 0                # of automatic credits
     credits_required: bool = False
     congestion_control: uri.CongestionControl
     nak_delay_ns: int = -1

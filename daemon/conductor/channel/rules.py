@@ -118,6 +118,7 @@ def _filled(
         found["ps_depth"] = rule.queue_depth or None
         found["ps_low_watermark"] = rule.low_watermark_ratio or None
         found["ps_priority"] = rule.priority
+        found["ps_credit_weight"] = rule.credit_weight or None
     else:
         if rule.congestion_control and not parsed.is_ipc:
             found["cc"] = uri.read_congestion_control("cc", rule.congestion_control)

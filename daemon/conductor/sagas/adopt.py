@@ -37,8 +37,9 @@ from penstock.daemon.conductor.channel.plans import (
     publication_plan,
 )
 from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga
-from penstock.daemon.conductor.sagas import congestion, custom, publications
+from penstock.daemon.conductor.sagas import congestion, credit_pools, custom, publications
 from penstock.daemon.conductor.sagas.clients import lose_client
+from penstock.daemon.conductor.sagas.credits import is_frozen, set_credits
 from penstock.daemon.conductor.sagas.groups import adopt_group
 from penstock.daemon.conductor.sagas.linking import link_image, link_publication, report_refusal
 from penstock.daemon.conductor.sagas.recv_buffers import follow_window
@@ -52,6 +53,7 @@ from penstock.daemon.conductor.state.machines import ImageState, PublicationStat
 from penstock.daemon.conductor.state.model import (
     TERMS,
     Client,
+    CreditShare,
     Image,
     LogFile,
     Publication,
@@ -398,11 +400,14 @@ def _link(
             yield from link_publication(state, subscription, source)
         return
     plan = subscription.plan
-    link = SubscriberLink(subscription=subscription, source=source, **fields)
+    given = dict(fields)
+    credit = CreditShare(share=given.pop("share"), held=given.pop("held"))
+    link = SubscriberLink(subscription=subscription, source=source, credit=credit, **given)
+    credits = max(credit_pools.adopt(link), 1) if plan.credits else 0
     params = SubscriberParams(
         position_counter_id=link.counter_id, slot=link.slot, client_slot=subscription.client.slot,
-        join_position=link.join_position, credits=plan.credits, credit_burst=plan.credit_burst,
-        frozen=subscription.withheld,
+        join_position=link.join_position, credits=credits, credit_burst=plan.credit_burst,
+        frozen=bool(plan.credits) and is_frozen(link),
         tether=plan.tether, rejoin=plan.rejoin,
     )
     if isinstance(source, Image):
@@ -412,6 +417,9 @@ def _link(
     source.subscribers[subscription.id] = link
     subscription.links[source.id] = link
     note_link(state, link)
+    if link.credit.lowered:
+        yield set_credits(link)
+    credit_pools.watch(state, subscription)
 
 
 # ---- what is in use ------------------------------------------------------------------------------

@@ -39,7 +39,8 @@ def set_withheld(state: State, subscription: Subscription, *, withheld: bool) ->
     for image in _without_reader(subscription):
         yield SetImageCredits(
             image_id=image.id, position_counter_id=NO_COUNTER, credits=subscription.plan.credits,
-            burst=subscription.plan.credit_burst, frozen=withheld,
+            burst=subscription.plan.credit_burst,
+            frozen=withheld or bool(subscription.plan.credit_policy),
         )
     if changed:
         state.event(
@@ -62,16 +63,21 @@ def _without_reader(subscription: Subscription) -> list[Image]:
 def set_credits(link: SubscriberLink) -> SetImageCredits | SetPublicationCredits:
     """Return the action that tells a reader's grant to its agent."""
     plan = link.subscription.plan
-    frozen = link.subscription.withheld
+    share = link.credit.share
     if isinstance(link.source, Image):
         return SetImageCredits(
-            image_id=link.source.id, position_counter_id=link.counter_id, credits=plan.credits,
-            burst=plan.credit_burst, frozen=frozen,
+            image_id=link.source.id, position_counter_id=link.counter_id, credits=max(share, 1),
+            burst=plan.credit_burst, frozen=is_frozen(link),
         )
     return SetPublicationCredits(
-        publication_id=link.source.id, position_counter_id=link.counter_id, credits=plan.credits,
-        burst=plan.credit_burst, frozen=frozen,
+        publication_id=link.source.id, position_counter_id=link.counter_id, credits=max(share, 1),
+        burst=plan.credit_burst, frozen=is_frozen(link),
     )
+
+
+def is_frozen(link: SubscriberLink) -> bool:
+    """Return whether a reader grants nothing: withheld, or without a credit of its pool yet."""
+    return link.subscription.withheld or not link.credit.share
 
 
 def serve(state: State, message: WithholdStream) -> Saga[CreditReport]:

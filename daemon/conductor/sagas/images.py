@@ -9,6 +9,7 @@ from typing import Final
 
 import attrs
 
+from penstock.core.credits import CAP_CREDITS
 from penstock.core.driver_events import ImageDrained, ImageInactive, SecondSource, Setup
 from penstock.core.driver_types import (
     NO_COUNTER,
@@ -38,6 +39,7 @@ from penstock.daemon.conductor.channel.credits import room_for
 from penstock.daemon.conductor.channel.plans import CONGESTION_CONTROL, SubscriptionPlan
 from penstock.daemon.conductor.saga import EXCLUSIVE, EXCLUSIVE_LAST, Refused, Saga, Undo
 from penstock.daemon.conductor.sagas import congestion
+from penstock.daemon.conductor.sagas.credit_pools import check_room
 from penstock.daemon.conductor.sagas.freeing import free_counters, free_slot_later
 from penstock.daemon.conductor.sagas.joins import report_no_image
 from penstock.daemon.conductor.sagas.linking import link_image, report_refusal, unlink, withdraw
@@ -60,6 +62,8 @@ from penstock.daemon.conductor.state.state import State
 HALF_OPEN_SHARE: Final = 4          # divisor of the storage budget
 _SETUP_GROUP: Final = 0x40
 _MALFORMED: Final = "malformed"
+_NO_CREDITS: Final = "not_supported"
+_FINAL: Final = (_MALFORMED, _NO_CREDITS)       # codes of which the sender learns
 _OUTRUN_QUIET_NS: Final = 60 * SECOND_NS
 _OUTRUN_KEPT: Final = 64             # sessions of an endpoint
 _MIN_TERM: Final = 64 * KIB
@@ -109,7 +113,7 @@ def _forget(
 ) -> None:
     """Let the receiver report the session's next SETUP; send the reason to a sender that can never
     succeed."""
-    if refused is not None and refused.code == _MALFORMED and event.source is not None:
+    if refused is not None and refused.code in _FINAL and event.source is not None:
         state.emit(
             RefuseSession(
                 endpoint_id=endpoint.id, stream_id=event.stream_id, session_id=event.session_id,
@@ -184,9 +188,31 @@ def _check_setup(
         )
     if event.source is None:
         raise Refused(_MALFORMED, "SETUP without a source address")
+    _check_credits(endpoint, event, subscriptions)
     sessions = sum(1 for stream, _ in endpoint.images if stream == event.stream_id)
     if sessions >= state.settings.stream_session_limit:
         raise Refused("limit", f"stream {event.stream_id} has {sessions} sessions already")
+
+
+def _check_credits(
+    endpoint: RecvEndpoint, event: Setup, subscriptions: list[Subscription]
+) -> None:
+    """Refuse a sender that a subscription with ps-credits-required cannot hold, and a publisher
+    for which a pool has no credit."""
+    for subscription in subscriptions:
+        plan = subscription.plan
+        if plan.credits_required and not event.peer_capabilities & CAP_CREDITS:
+            peer = "a plain Aeron publisher" if not event.peer_capabilities else \
+                f"its capabilities are {event.peer_capabilities:#x}, as with fc=nak and fc=py:"
+            raise Refused(
+                _NO_CREDITS,
+                f"ps-credits-required=true of the subscription with ps-credits={plan.credits} "
+                f"refuses a sender that knows no credits ({peer}): leave ps-credits-required out, "
+                "or choose another flow control",
+            )
+        images = [image for image in endpoint.images.values()
+                  if image.stream_id == event.stream_id and _wants(subscription, image)]
+        check_room(subscription, len(images))
 
 
 def _check_mtu(
@@ -322,7 +348,8 @@ def _granting(params: ImageParams, subscriptions: list[Subscription]) -> ImagePa
     least = min((s.plan for s in granting), key=lambda p: max(p.credits, p.credit_burst))
     return attrs.evolve(
         params, credits=least.credits, credit_burst=least.credit_burst,
-        frozen=any(s.withheld for s in granting),
+        # A pool has no credit for an image before its reader joins.
+        frozen=any(s.withheld or s.plan.credit_policy for s in granting),
     )
 
 

@@ -25,6 +25,7 @@ from penstock.daemon.conductor.actions import (
 )
 from penstock.daemon.conductor.channel.counters import CounterType, stream_counter
 from penstock.daemon.conductor.saga import Refused, Saga, Undo
+from penstock.daemon.conductor.sagas import credit_pools
 from penstock.daemon.conductor.settings import SECOND_NS
 from penstock.daemon.conductor.state.machines import PublicationState
 from penstock.daemon.conductor.state.model import (
@@ -85,6 +86,7 @@ def link_publication(
     publication.subscribers[subscription.id] = link
     subscription.links[publication.id] = link
     note_link(state, link)
+    credit_pools.watch(state, subscription)
     announce(state, link, position)
 
 
@@ -107,6 +109,7 @@ def link_image(
     image.subscribers[subscription.id] = link
     subscription.links[image.id] = link
     note_link(state, link)
+    credit_pools.watch(state, subscription)
     announce(state, link, position)
 
 
@@ -115,6 +118,7 @@ def _make_link(
     position: int,
 ) -> Saga[tuple[SubscriberLink, SubscriberParams]]:
     plan = subscription.plan
+    credit = credit_pools.first_share(state, subscription)
     undo = Undo(state.runner)
     counter: AllocateCounter = stream_counter(
         CounterType.SUBSCRIBER_POSITION, key_id=subscription.id, owner_id=subscription.client.id,
@@ -133,15 +137,15 @@ def _make_link(
         slot=slot,
         client_slot=subscription.client.slot,
         join_position=position,
-        credits=plan.credits,
+        credits=max(credit.share, 1) if plan.credits else 0,
         credit_burst=plan.credit_burst,
-        frozen=subscription.withheld,
+        frozen=subscription.withheld or bool(plan.credits and not credit.share),
         tether=plan.tether,
         rejoin=plan.rejoin,
     )
     link = SubscriberLink(
         subscription=subscription, source=source, counter_id=counter_id, slot=slot,
-        join_position=position,
+        join_position=position, credit=credit,
     )
     return link, params
 

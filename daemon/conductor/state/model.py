@@ -275,6 +275,21 @@ class Image:
 
 
 @attrs.define(eq=False, kw_only=True)
+class CreditShare:
+    """Credits of one publisher at one reader (sagas/credit_pools.py), in messages."""
+
+    share: int = 0                      # 0: of a pool without a free credit, until the next step
+    held: int = 0                       # the most that may be outstanding, at least the share
+    lowered: bool = False               # the share was lowered, and more may be outstanding
+    applied: bool = False               # the agent has shown the lower share
+    returned: int = 0                   # at the last step
+    hungry: bool = True                 # the publisher may have been without credit since
+    waits: int = 0                      # number of its request; 0: none
+    peak: int = 0                       # the most that it used in a step, within the idle time-out
+    peak_ns: int = 0
+
+
+@attrs.define(eq=False, kw_only=True)
 class SubscriberLink:
     """One subscription on one image or local publication."""
 
@@ -284,6 +299,7 @@ class SubscriberLink:
     slot: int
     join_position: int = 0
     resting: bool = False
+    credit: CreditShare = attrs.field(factory=CreditShare)
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -297,6 +313,10 @@ class Subscription:
     spy_tag: int | None = None
     joins: Joins = Joins.BESIDE
     withheld: bool = False                      # its credits
+    pool: int = 0                               # of automatic credits; 0: as the plan
+    dividing: bool = False                      # a step of the division is due
+    requests: int = 0                           # number of the latest request for credits
+    owed: dict[int, float] = attrs.field(factory=dict)      # by the division
     links: dict[int, SubscriberLink] = attrs.field(factory=dict)        # by source id
 
     def wants_session(self, session_id: int) -> bool:

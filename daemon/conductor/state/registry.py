@@ -113,7 +113,8 @@ def note_log(state: State, owner: Image | Publication) -> None:
 
 def note_link(state: State, link: SubscriberLink) -> None:
     fields = {"counter_id": link.counter_id, "slot": link.slot, "resting": link.resting,
-              "join_position": link.join_position}
+              "join_position": link.join_position, "share": link.credit.share,
+              "held": link.credit.held}
     _note(state, "link", (link.subscription.id, link.source.id), fields)
 
 
