@@ -110,6 +110,17 @@ def pub_credit_counts(pub: PublicationHandle) -> tuple[int, int] | None:
     return int(granted[0]), int(spent[0])
 
 
+def read_spent(shared: Shared, publication_slot: int) -> tuple[int, int] | None:
+    """Return the message ordinals that receivers have granted and that publishers have taken; None:
+    no receiver grants credits.  Any thread."""
+    ffi = shared.library.ffi
+    granted, spent = ffi.new("int64_t *"), ffi.new("int64_t *")
+    code = shared.library.lib.ps_slot_read_spent(shared.handle, publication_slot, granted, spent)
+    if not shared.library.check(code, "read the credits of a publication"):
+        return None
+    return int(granted[0]), int(spent[0])
+
+
 def read_credit(shared: Shared, subscriber_slot: int) -> CreditView:
     """Copy the credits of the reader in a subscriber slot.  Any thread."""
     view = shared.library.ffi.new("ps_credit_view_t *")

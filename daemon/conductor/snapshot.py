@@ -170,13 +170,20 @@ class SubscriptionSnapshot:
     channel: str
     stream_id: int
     images: int
+    credits: int                        # of each publisher, or of the pool; 0: it grants none
+    credit_policy: str                  # of a pool, ""
+    withheld: bool
+    slots: tuple[int, ...]              # of its readers, if it grants credits
 
     @classmethod
     def of(cls, subscription: Subscription) -> SubscriptionSnapshot:
+        plan = subscription.plan
+        links = subscription.links.values() if plan.credits else ()
         return cls(
-            id=subscription.id, client_id=subscription.client.id,
-            channel=subscription.plan.channel, stream_id=subscription.stream_id,
-            images=len(subscription.links),
+            id=subscription.id, client_id=subscription.client.id, channel=plan.channel,
+            stream_id=subscription.stream_id, images=len(subscription.links),
+            credits=subscription.pool or plan.credits, credit_policy=plan.credit_policy,
+            withheld=subscription.withheld, slots=tuple(link.slot for link in links),
         )
 
 

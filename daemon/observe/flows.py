@@ -9,13 +9,16 @@ _STREAM: Final = (
     "publication_id", "channel", "stream_id", "session_id", "position", "limit",
     "consumer_position", "queue_depth_bytes", "queue_peak_bytes", "watermark", "pressure_events",
     "pressure_ns", "drained_messages", "policy", "dropped_messages", "dropped_bytes",
+    "credits_granted", "credits_spent",
     "cause", "culprit", "held_ns", "blocked_ns", "blocked_by_ns", "refused", "warnings",
 )
 
 
 def flows(status: dict[str, Any]) -> dict[str, Any]:
-    """Return the streams with their causes and culprits, and the consumer groups."""
+    """Return the streams with their causes and culprits, the subscriptions that grant credits, and
+    the consumer groups."""
     return {
+        "credits": [row for row in status["subscriptions"] if row["credits"]],
         "streams": [{key: row[key] for key in _STREAM} for row in status["publications"]],
         "groups": status["groups"],
         "groups_expired": status["groups_expired"],

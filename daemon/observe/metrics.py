@@ -33,6 +33,7 @@ from penstock.daemon.observe.status import (
     DaemonStatus,
     ImageStatus,
     PublicationStatus,
+    SubscriptionStatus,
     to_dict,
 )
 
@@ -75,7 +76,8 @@ def text_of(status: DaemonStatus, counter: Callable[[int], int]) -> bytes:
 def _families(status: DaemonStatus) -> tuple[Family, ...]:
     """Return the metrics that have a row for each stream."""
     return (
-        *_publications(status.publications), *_images(status.images), *_groups(status.groups)
+        *_publications(status.publications), *_images(status.images),
+        *_subscriptions(status.subscriptions), *_groups(status.groups),
     )
 
 
@@ -150,6 +152,8 @@ def _publications(rows: list[PublicationStatus]) -> tuple[Family, ...]:
         "penstock_backpressure_duration_seconds", "Time from then until the log had drained."
     )
     peak = gauge("penstock_queue_peak_bytes", "The largest depth so far.")
+    granted = counter("penstock_publication_credits_granted", "Messages that receivers granted.")
+    spent = counter("penstock_publication_credits_spent", "Of these, those of its publishers.")
     depth = gauge("penstock_queue_depth_bytes", "Bytes that publishers are ahead of the sender.")
     for row in rows:
         of = labels({
@@ -160,6 +164,9 @@ def _publications(rows: list[PublicationStatus]) -> tuple[Family, ...]:
             by_policy = f'{of},policy="{row.policy}"'
             dropped.add(by_policy, row.dropped_messages)
             dropped_bytes.add(by_policy, row.dropped_bytes)
+        if row.credits_granted >= 0:
+            granted.add(of, row.credits_granted)
+            spent.add(of, row.credits_spent)
         for culprit, held_ns in row.blocked_by_ns.items():
             blocked_by.add(f"{of},{labels({'culprit': culprit})}", held_ns * _NS)
         for cause, held_ns in row.blocked_ns.items():
@@ -177,7 +184,7 @@ def _publications(rows: list[PublicationStatus]) -> tuple[Family, ...]:
         duration.add(of, row.pressure_ns * _NS)
     return (
         position, consumed, limit, receivers, blocked, blocked_by, rate, signals, failures,
-        dropped, dropped_bytes, depth, peak, events, duration,
+        dropped, dropped_bytes, depth, peak, events, duration, granted, spent,
     )
 
 
@@ -211,6 +218,28 @@ def _images(rows: list[ImageStatus]) -> tuple[Family, ...]:
         buffer.add(of, row.rcvbuf_bytes)
         failures.add(of, row.congestion_failures)
     return (position, behind, gaps, lost, window, buffer, failures)
+
+
+def _subscriptions(rows: list[SubscriptionStatus]) -> tuple[Family, ...]:
+    """Return the credits of the subscriptions that grant some."""
+    _, gauge = makers("subscription", "channel", "stream")
+    credits = gauge("penstock_subscription_credits", "Credits of each publisher, or of the pool.")
+    outstanding = gauge(
+        "penstock_subscription_credits_outstanding", "Credits granted and not returned."
+    )
+    leaked = gauge("penstock_subscription_credits_leaked", "Credits lost with their handles.")
+    withheld = gauge("penstock_subscription_withheld", "1 while it grants nothing, else 0.")
+    for row in rows:
+        if row.credits:
+            of = labels({
+                "subscription": row.subscription_id, "channel": row.channel,
+                "stream": row.stream_id,
+            })
+            credits.add(of, row.credits)
+            outstanding.add(of, row.credits_outstanding)
+            leaked.add(of, row.credits_leaked)
+            withheld.add(of, int(row.withheld))
+    return (credits, outstanding, leaked, withheld)
 
 
 def _groups(rows: list[GroupStatus]) -> tuple[Family, ...]:

@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from penstock.core.admin import Cnc, Shared
+from penstock.core.credits import read_credit, read_spent
 from penstock.core.driver import Driver
 from penstock.core.driver_types import Agent, ReceiverView, SlotKind
 from penstock.core.pressure import WATERMARKS, PressureView, cause_name
@@ -93,6 +94,8 @@ class PublicationStatus:
     policy: str                         # when its log is full, "" as Aeron
     dropped_messages: int               # by that policy
     dropped_bytes: int
+    credits_granted: int                # messages that its receivers granted; -1: none grants
+    credits_spent: int                  # of these, how many its publishers took; -1
     peers: list[ReceiverStatus]         # live receivers
     log_bytes: int
     # relays that the stream has passed, the first one first
@@ -134,6 +137,13 @@ class SubscriptionStatus:
     channel: str
     stream_id: int
     images: int
+    credits: int                        # of each publisher, or of the pool; 0: it grants none
+    credit_policy: str                  # that divides a pool, "" each publisher gets them all
+    withheld: bool
+    credits_granted: int                # messages, of all its publishers, since they joined
+    credits_returned: int
+    credits_outstanding: int            # granted and not returned
+    credits_leaked: int                 # lost with their handles
 
 
 @attrs.frozen(kw_only=True)
@@ -225,6 +235,7 @@ def publication_status(
     except KeyError:
         return None
     view = shared.read_pressure(publication.slot)
+    granted, spent = read_spent(shared, publication.slot) or (-1, -1)
     levels = view.levels_at(now_ns)
     if shared.slot_id(SlotKind.PUBLICATION, publication.slot) != publication.id:
         return None
@@ -267,6 +278,8 @@ def publication_status(
         policy=publication.plan.policy,
         dropped_messages=view.dropped_messages,
         dropped_bytes=view.dropped_bytes,
+        credits_granted=granted,
+        credits_spent=spent,
         peers=[_receiver(receiver) for receiver in found],
         log_bytes=publication.log.reserved_bytes,
         relay_path=_relay_path(publication.params.relay_path),
@@ -322,13 +335,26 @@ def image_status(
     )
 
 
-def subscription_status(subscription: SubscriptionSnapshot) -> SubscriptionStatus:
+def subscription_status(subscription: SubscriptionSnapshot, shared: Shared) -> SubscriptionStatus:
+    """Return the status of a subscription, with the credits of all its readers.  Any thread."""
+    views = [
+        read_credit(shared, slot) for slot in subscription.slots
+        if shared.slot_id(SlotKind.SUBSCRIBER, slot) == subscription.id
+    ]
+    granted, returned = sum(v.granted for v in views), sum(v.returned for v in views)
     return SubscriptionStatus(
         subscription_id=subscription.id,
         client_id=subscription.client_id,
         channel=subscription.channel,
         stream_id=subscription.stream_id,
         images=subscription.images,
+        credits=subscription.credits,
+        credit_policy=subscription.credit_policy,
+        withheld=subscription.withheld,
+        credits_granted=granted,
+        credits_returned=returned,
+        credits_outstanding=max(granted - returned, 0),
+        credits_leaked=sum(v.leaked for v in views),
     )
 
 
@@ -390,7 +416,7 @@ def take(
         clients=[client_status(client) for client in snapshot.clients],
         publications=[publication for publication in publications if publication is not None],
         images=[image for image in images if image is not None],
-        subscriptions=[subscription_status(s) for s in snapshot.subscriptions],
+        subscriptions=[subscription_status(s, shared) for s in snapshot.subscriptions],
         endpoints=[endpoint_status(e) for e in snapshot.endpoints],
         groups=list(groups),
         groups_expired=snapshot.groups_expired,

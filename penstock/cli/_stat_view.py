@@ -85,6 +85,23 @@ def _short_buffer(row: Row, _before: Row | None, _seconds: float) -> str:
     return f"{size(row['rcvbuf_bytes'])} of {size(row['rcvbuf_wanted_bytes'])}"
 
 
+def _available(row: Row, _before: Row | None, _seconds: float) -> str:
+    """Return the credits that publishers have left, if receivers grant some."""
+    if row.get("credits_granted", -1) < 0:
+        return ""
+    return f"{max(row['credits_granted'] - row['credits_spent'], 0):,}"
+
+
+def _credits(row: Row, _before: Row | None, _seconds: float) -> str:
+    """Return the credits of a subscription that are outstanding, and what is unusual."""
+    if not row.get("credits"):
+        return ""
+    pool = f" pool, {row['credit_policy']}" if row["credit_policy"] else ""
+    leaked = f", {row['credits_leaked']:,} leaked" if row["credits_leaked"] else ""
+    withheld = ", withheld" if row["withheld"] else ""
+    return f"{row['credits_outstanding']:,} of {row['credits']:,}{pool}{leaked}{withheld}"
+
+
 def _largest(shares: Mapping[str, float]) -> list[tuple[str, float]]:
     return sorted(shares.items(), key=lambda item: -item[1])[:3]
 
@@ -98,6 +115,7 @@ SECTIONS: dict[str, tuple[str, str, tuple[Shown, ...]]] = {
         _number("rcvrs", _field("receivers"), drop=3),
         _number("rate", _rate("consumer_position")),
         _number("unsent", _difference("position", "consumer_position"), drop=1),
+        _number("credits", _available, drop=4),
         _text("held by", _held, shrink=12),
     )),
     "images": ("image_id", "images", (
@@ -116,6 +134,7 @@ SECTIONS: dict[str, tuple[str, str, tuple[Shown, ...]]] = {
         _number("stream", _field("stream_id")),
         _text("channel", _field("channel"), shrink=16),
         _number("images", _field("images")),
+        _text("credits", _credits),
         _number("client", _field("client_id")),
     )),
     "clients": ("client_id", "clients", (

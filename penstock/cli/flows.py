@@ -43,6 +43,7 @@ _STREAMS: Final = (
     Column("position", right=True, drop=3), Column("limit", right=True, drop=2),
     Column("depth", right=True, drop=6), Column("peak", right=True, drop=5),
     Column("state", drop=7),
+    Column("credits", right=True, drop=8),
     Column("held by", shrink=34),
 )  # fmt: skip
 _GROUPS: Final = (
@@ -64,6 +65,8 @@ def _stream_rows(streams: list[dict[str, Any]]) -> list[list[str]]:
             row["channel"], str(row["position"]), str(row["limit"]),
             str(row["queue_depth_bytes"]), str(row["queue_peak_bytes"]),
             row["watermark"].replace("_", " "),
+            "" if row["credits_granted"] < 0
+            else str(max(row["credits_granted"] - row["credits_spent"], 0)),
             held if row["cause"] != "none" else "",
         ])  # fmt: skip
     return rows

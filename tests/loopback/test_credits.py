@@ -9,18 +9,23 @@ import logging
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.lowlevel
 import pytest
 from support.hosts import PenstockHost
+from support.patience import Patience
 
 import penstock
 from loopback.conftest import NewHost
-from loopback.streams import connected, eventually
+from loopback.streams import TIMEOUT_S, connected, eventually
 from penstock import Credits, Offer, Publication, Subscription
+from penstock.client._inspect import request_status
+from penstock.daemon.observe.flows import flows
 
 STREAM = 1001
 Port = Callable[[], int]
@@ -260,6 +265,86 @@ def test_pressure_names_credit_as_the_cause(pair: Pair) -> None:
     eventually(lambda: publication.pressure().cause == "credit", "another cause")
     assert publication.offer(b"x") == Offer.NO_CREDIT
     assert publication.pressure().refused["credit"] > 0
+
+
+# ---- what is shown -----------------------------------------------------------------------------
+
+
+def named(publication: Publication, client: str) -> None:
+    """Wait until the account of time held names a client as the one with the credit."""
+    patience = Patience(TIMEOUT_S)
+    while True:
+        assert publication.offer(b"no") < 0
+        pressure = publication.pressure()
+        if pressure.cause == "credit" and client in pressure.culprit:
+            return
+        assert not patience.is_over, pressure.summary
+        time.sleep(0.01)
+
+
+def test_the_reader_that_returns_no_credit_is_named(pair: Pair) -> None:
+    publication, subscription = pair.open(Credits(2, handles=True))
+    assert offered(publication, 100) == 2
+    kept = [subscription.recv(10), subscription.recv(10)]
+    assert len(kept) == 2
+    named(publication, "'receiver'")
+
+
+def test_the_reader_that_withholds_is_named(pair: Pair) -> None:
+    publication, subscription = pair.open(5)
+    subscription.withhold(30)
+    named(publication, "'receiver'")
+
+
+@pytest.mark.parametrize("exclusive", [False, True], ids=["shared", "exclusive"])
+def test_the_owner_of_an_open_claim_is_named(pair: Pair, exclusive: bool) -> None:
+    publication, subscription = pair.open(1, exclusive=exclusive)
+    publication.send(b"before", 10)
+    assert subscription.recv(10) == b"before"
+    subscription.poll(lambda _m, _h: None)
+    claims = []
+
+    def claimed() -> bool:
+        claims.append(publication.try_claim(10))
+        return bool(claims[-1])
+
+    eventually(claimed, "no credit came back")
+    named(publication, "'sender'")
+    claims[-1].abort()
+
+
+def test_status_and_flows_show_credits(pair: Pair) -> None:
+    publication, subscription = pair.open(Credits(4, handles=True))
+    assert offered(publication, 100) == 4
+    lost = subscription.recv(10)
+    kept = subscription.recv(10)
+    del lost
+    gc.collect()
+    with pytest.warns(ResourceWarning, match="leaked"):
+        subscription.poll(lambda _m, _h: None)
+
+    def shown(client: penstock.Client, table: str) -> dict[str, Any]:
+        (row,) = [r for r in request_status(client.directory, 10)[table]
+                  if r["stream_id"] == STREAM]
+        return dict(row)
+
+    def complete() -> bool:
+        subscription.poll(lambda _m, _h: None)
+        reader = shown(pair.receiver, "subscriptions")
+        names = ("granted", "returned", "outstanding", "leaked")
+        return [reader[f"credits_{name}"] for name in names] == [6, 2, 4, 1]
+
+    eventually(complete, "the reader's credits are not shown")
+    reader = shown(pair.receiver, "subscriptions")
+    assert (reader["credits"], reader["withheld"], reader["credit_policy"]) == (4, False, "")
+
+    def sent() -> bool:
+        (stream,) = flows(request_status(pair.sender.directory, 10))["streams"]
+        return (stream["credits_granted"], stream["credits_spent"]) == (6, 4)
+
+    eventually(sent, "the sender's credits are not shown")
+    kept.credit.release()
+    eventually(lambda: shown(pair.sender, "publications")["credits_granted"] == 7, "no credit")
 
 
 # ---- pools -----------------------------------------------------------------------------------

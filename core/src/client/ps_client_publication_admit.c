@@ -4,6 +4,7 @@
  * message rate and without credits never get here.
  */
 #include "ps_client_publication.h"
+#include "ps_credit.h"
 #include "ps_spend.h"
 
 /* A publisher notes how it took ordinals: 0 none, the epoch of a rate's ordinals + 1, or: */
@@ -117,15 +118,5 @@ int ps_pub_credit_counts(const ps_pub_t *pub, int64_t *granted, int64_t *spent)
     if (ps_client_forked(pub->client)) {
         return (int)ps_client_fail_forked();
     }
-    const int64_t limit = atomic_load_explicit(&slot->credit_limit, memory_order_acquire);
-    if ((atomic_load_explicit(&slot->metered, memory_order_acquire) & PS_METERED_CREDITS) == 0 ||
-        limit == INT64_MAX) {
-        return PS_E_INVALID;
-    }
-    const int64_t base = atomic_load_explicit(&slot->credit_base, memory_order_relaxed);
-    const uint64_t word = atomic_load_explicit(&slot->spend, memory_order_acquire);
-    const uint64_t near = (uint64_t)base + (uint64_t)limit; /* of another process: may wrap */
-    *granted = limit;
-    *spent = (int64_t)((uint64_t)ps_spent_near(word, (int64_t)near) - (uint64_t)base);
-    return PS_OK;
+    return ps_spend_counts(slot, granted, spent) ? PS_OK : PS_E_INVALID;
 }

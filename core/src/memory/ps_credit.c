@@ -6,6 +6,7 @@
 
 #include "ps_error.h"
 #include "ps_frame.h"
+#include "ps_spend.h"
 
 static int64_t load(const _Atomic int64_t *cell)
 {
@@ -125,6 +126,31 @@ bool ps_credit_is_due(const ps_credit_reader_t *reader)
     return reader->slot != NULL && reader->credits > 0 &&
            atomic_load_explicit(&reader->slot->credit_returned, memory_order_seq_cst) >=
                atomic_load_explicit(&reader->slot->credit_wake, memory_order_relaxed);
+}
+
+bool ps_spend_counts(const ps_publication_slot_t *slot, int64_t *granted, int64_t *spent)
+{
+    const int64_t limit = load(&slot->credit_limit);
+    if ((atomic_load_explicit(&slot->metered, memory_order_acquire) & PS_METERED_CREDITS) == 0 ||
+        limit == PS_CREDIT_OPEN) {
+        return false;
+    }
+    const int64_t base = load(&slot->credit_base);
+    const uint64_t word = atomic_load_explicit(&slot->spend, memory_order_acquire);
+    const uint64_t near = (uint64_t)base + (uint64_t)limit; /* of another process: may wrap */
+    *granted = limit;
+    *spent = (int64_t)((uint64_t)ps_spent_near(word, (int64_t)near) - (uint64_t)base);
+    return true;
+}
+
+int ps_slot_read_spent(const ps_shared_t *shared, int32_t publication_slot, int64_t *granted,
+                       int64_t *spent)
+{
+    if (publication_slot < 0 || publication_slot >= shared->n_publications) {
+        return ps_fail(PS_E_INVALID, "publication slot %d is not in 0..%d", publication_slot,
+                       shared->n_publications - 1);
+    }
+    return ps_spend_counts(&shared->publications[publication_slot], granted, spent);
 }
 
 int ps_slot_read_credit(const ps_shared_t *shared, int32_t subscriber_slot, ps_credit_view_t *out)

@@ -81,6 +81,9 @@ enum ps_credit_state {
     PS_CREDIT_SETTLED = 4,    /* nothing beyond `final` will come before the resume */
     PS_CREDIT_UNSUPPORTED = 5 /* the sender knows no credits, or its message count is unknown */
 };
+/* 1 with the counts, 0: no receiver grants credits. */
+int ps_slot_read_spent(const ps_shared_t *shared, int32_t publication_slot, int64_t *granted,
+                       int64_t *spent);
 int ps_slot_read_credit(const ps_shared_t *shared, int32_t subscriber_slot, ps_credit_view_t *out);
 
 /* State of an image from its slot, read without a lock. */

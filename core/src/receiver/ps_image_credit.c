@@ -279,6 +279,38 @@ bool ps_image_credit_step(ps_image_t *image, int64_t now_ns)
     return due;
 }
 
+/* States the client that returned the fewest credits, or that withholds, if the publisher may have
+ * none. */
+static void state_holder(const ps_image_t *image, ps_trailer_t *trailer)
+{
+    const ps_image_credits_t *credits = &image->credits;
+    const ps_shared_t *shared = image->receiver->shared;
+    const ps_image_subscriber_t *holder = NULL;
+    for (int32_t i = 0; i < image->n_subscribers; i++) {
+        const ps_image_subscriber_t *subscriber = &image->subscribers[i];
+        const ps_credit_reader_t *reader = &subscriber->credit;
+        if (reader->credits > 0 && reader->base >= 0 &&
+            (holder == NULL || reader->frozen ||
+             (reader->limit < holder->credit.limit && !holder->credit.frozen))) {
+            holder = subscriber;
+        }
+    }
+    if (holder == NULL || (!credits->frozen && image->ordinal < credits->limit)) {
+        return;
+    }
+    trailer->reason = PS_CAUSE_CREDIT;
+    /* The client writes its position. */
+    const int64_t at = atomic_load_explicit(holder->position, memory_order_relaxed);
+    const int64_t behind = ps_image_contiguous(image) - at;
+    trailer->reason_backlog_bytes = behind > 0 && behind <= image->log.term_length ? behind : 0;
+    if (holder->client_slot >= 0 && holder->client_slot < shared->n_clients) {
+        const ps_client_slot_t *client = &shared->clients[holder->client_slot];
+        trailer->reason_client = atomic_load_explicit(&client->id, memory_order_relaxed);
+        ps_name_copy(trailer->client_name, client->name);
+        ps_name_copy(trailer->host, image->receiver->params->host);
+    }
+}
+
 void ps_image_credit_fill(const ps_image_t *image, ps_trailer_t *trailer)
 {
     const ps_image_credits_t *credits = &image->credits;
@@ -291,6 +323,9 @@ void ps_image_credit_fill(const ps_image_t *image, ps_trailer_t *trailer)
     trailer->credit_messages = credits->messages;
     trailer->credit_flags = (credits->frozen ? PS_CREDIT_FLAG_FROZEN : 0u) |
                             (waits_for_answer(credits) ? PS_CREDIT_FLAG_ANSWER : 0u);
+    if (trailer->reason == PS_CAUSE_NONE) {
+        state_holder(image, trailer);
+    }
 }
 
 void ps_image_credit_tick(ps_image_t *image, int64_t now_ns)

@@ -148,6 +148,34 @@ static bool spies_bind(const ps_publication_t *pub)
                (spies_stand_in(pub) ? pub->producer_position : pub->sender_position);
 }
 
+/* Returns true if the readers consumed everything below an open claim, which holds the credit. */
+static bool claim_holds_credit(const ps_publication_t *pub, int64_t *position)
+{
+    if (pub->credits.revoked || !ps_publication_is_blocked(pub, position)) {
+        return false;
+    }
+    if (pub->endpoint == NULL) {
+        return pub->slowest_position >= *position;
+    }
+    const ps_publication_receiver_t *receiver = receiver_of(pub, pub->credits.network_who);
+    return pub->credits.culprit_slot < 0 && receiver != NULL && receiver->consumed >= *position;
+}
+
+/* The receiver or the client with the least limit, or that withholds; or the owner of a claim. */
+static void blame_credit(const ps_publication_t *pub, ps_blame_t *blame)
+{
+    int64_t position;
+    blame->cause = PS_CAUSE_CREDIT;
+    if (!claim_holds_credit(pub, &position)) {
+        blame->culprit = pub->credits.culprit;
+        blame_client(pub, blame, pub->credits.culprit_slot);
+    } else if (pub->params.exclusive) {
+        blame_client(pub, blame, pub->client_count > 0 ? pub->clients[0] : -1);
+    } else {
+        blame_claimer(pub, blame, position);
+    }
+}
+
 /* Finds the cause that holds the limit at which producers are. */
 __attribute__((noinline)) static void find_cause(const ps_publication_t *pub, ps_blame_t *blame)
 {
@@ -156,9 +184,7 @@ __attribute__((noinline)) static void find_cause(const ps_publication_t *pub, ps
     } else if (pub->storage_clamped && pub->producer_position >= pub->publisher_limit) {
         blame->cause = PS_CAUSE_STORAGE;
     } else if (pub->credits.binds) {
-        blame->cause = PS_CAUSE_CREDIT;
-        blame->culprit = pub->credits.culprit;
-        blame_client(pub, blame, pub->credits.culprit_slot);
+        blame_credit(pub, blame);
     } else if (pub->rate_cause != PS_CAUSE_NONE) {
         blame_rate(pub, blame);
     } else if (pub->bytes_bind || pub->messages_bind) {

@@ -236,11 +236,12 @@ static void combine_receivers(ps_publication_t *pub, int64_t now_ns)
              receiver->heard_ns + timeout_ns <= now_ns)) {
             continue;
         }
-        credits->network_frozen = credits->network_frozen || receiver->credit_frozen;
-        if (receiver->credit_limit < credits->network) {
-            credits->network = receiver->credit_limit;
+        const bool least = receiver->credit_limit < credits->network;
+        if (receiver->credit_frozen || (least && !credits->network_frozen)) {
             credits->network_who = receiver->id;
         }
+        credits->network_frozen = credits->network_frozen || receiver->credit_frozen;
+        credits->network = least ? receiver->credit_limit : credits->network;
     }
 }
 
@@ -263,11 +264,11 @@ static int64_t combine(ps_publication_t *pub, bool *frozen)
         const int64_t granted = known         ? reader->limit
                                 : credits->on ? credits->limit
                                               : counted.ordinal;
-        *frozen = *frozen || reader->frozen;
-        if (granted < limit) {
-            limit = granted;
+        if (reader->frozen || (granted < limit && !*frozen)) {
             credits->culprit_slot = subscriber->client_slot;
         }
+        *frozen = *frozen || reader->frozen;
+        limit = granted < limit ? granted : limit;
     }
     return limit;
 }

@@ -79,11 +79,14 @@ static void check_trailer(ps_probe_t *probe, const ps_probe_image_t *model, cons
     int64_t room;
     const bool bound = trailer->reason == PS_CAUSE_STORAGE;
     const bool slow = full && !bound;
+    const bool credit = trailer->reason == PS_CAUSE_CREDIT;
+    const bool spent = image->credits.frozen || image->ordinal >= image->credits.limit;
     if (slow != (trailer->reason == PS_CAUSE_SLOW_SUBSCRIBER) ||
         (bound && !is_bound(image, &room)) ||
         (!bound && is_bound(image, &room) && image->params.congestion_control == PS_CC_STATIC) ||
         (slow && trailer->reason_backlog_bytes != behind) ||
-        (!slow && trailer->reason_backlog_bytes != 0)) {
+        (credit && (!spent || trailer->reason_backlog_bytes > behind)) ||
+        (!slow && !credit && trailer->reason_backlog_bytes != 0)) {
         complain(probe, model, "a status message states a reason that is none", trailer->reason,
                  trailer->reason_backlog_bytes);
     }

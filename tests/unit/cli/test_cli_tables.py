@@ -35,6 +35,7 @@ def stream(number: int) -> dict[str, Any]:
         "channel": LONG, "position": 10**12, "limit": 10**12 + 131_072,
         "cause": "receiver_window", "culprit": HELD.removeprefix("receiver window "),
         "queue_depth_bytes": 65_536, "queue_peak_bytes": 131_072, "watermark": "high_watermark",
+        "credits_granted": 4242, "credits_spent": 2121,
     }
 
 
@@ -93,7 +94,7 @@ def test_flows_shows_what_matters_on_a_narrow_terminal(width: int) -> None:
 def test_flows_shows_everything_where_there_is_room() -> None:
     lines = drawn(300, table("streams", flows._STREAMS, flows._stream_rows([stream(1)]), 300))
     for text in (LONG, HELD, "1000001", "1000000000000", "-1123456789", "65536", "131072",
-                 "high watermark"):
+                 "high watermark", " 2121 "):
         assert text in lines[2]
 
 

@@ -60,6 +60,26 @@ def test_later_looks_show_rates_and_shares_of_the_interval() -> None:
     assert "500" in text
 
 
+def test_credits_are_shown_where_they_are_granted() -> None:
+    snapshot = copy.deepcopy(SNAPSHOT)
+    row = snapshot["status"]["publications"][0]
+    row |= {"credits_granted": 1042, "credits_spent": 1000}
+    grants = {"stream_id": 1001, "channel": "aeron:ipc", "images": 2, "client_id": 9,
+              "credits": 100, "credit_policy": "fifo", "withheld": True,
+              "credits_outstanding": 42, "credits_leaked": 3}
+    grants_none = {**grants, "credits": 0}
+    snapshot["status"]["subscriptions"] = [
+        {"subscription_id": 1, **grants}, {"subscription_id": 2, **grants_none},
+    ]
+    console = Console(width=160, record=True, file=io.StringIO())
+    console.print(render(snapshot, None, 0.0, False, width=160))
+    text = console.export_text()
+    assert text.count("42 of 100 pool, fifo, 3 leaked, withheld") == 1
+    assert " 42  receiver window" in text
+    assert text.count("credits") == 2
+    assert "credits" not in shown(None, 0.0)
+
+
 IMAGE: dict[str, Any] = {
     "image_id": 4, "stream_id": 1001, "session_id": -5, "source": "10.0.0.2:40456", "position": 0,
     "strategy": "max", "state": "active", "slowest_subscriber": 0, "gaps": 0, "lost_bytes": 0,
