@@ -49,20 +49,20 @@ class DirectoryConfig:
     path: str = text(
         "", r"(/.*)?", "an absolute path, or empty for the default",
         "The daemon's directory. Empty: $PENSTOCK_DIR, else /dev/shm/penstock-$USER. --dir wins.",
-        "For a second daemon on a host, or huge pages. Keep it on a memory file system.",
+        "For a second daemon on a host, or for huge pages. Use a memory file system.",
     )
     mode: int = file_mode(
         0o770, "Permission bits of the directory.",
-        "0700 keeps the group out. Bits for others defeat the trust boundary.",
+        "0700 excludes the group. With bits for other users, every user can read the streams.",
     )
     file_mode: int = file_mode(
         0o660, "Permission bits of the files and sockets in it.",
-        "Together with mode. A client needs to read and write.",
+        "Change it together with mode. A client needs both permissions, to read and to write.",
     )
     group: str = text(
         "", r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}|", "the name of a group, or empty",
         "Group that owns directory and files. Empty: the daemon's own.",
-        "When clients run as other users: put them into this group.",
+        "If clients run as other users: add those users to this group.",
     )
 
 
@@ -72,35 +72,35 @@ class AgentsConfig:
 
     threading: str = choice(
         "auto", ("auto", "shared", "dedicated"),
-        "shared: sender and receiver in one thread; dedicated: one each; auto: shared on up to 2 "
-        "CPUs.",
-        "dedicated for throughput in both directions at once, where CPUs are free.",
+        "shared: one thread runs sender and receiver; dedicated: each has its own thread; auto: "
+        "shared on hosts with at most 2 CPUs.",
+        "dedicated for high throughput in both directions at once, if the host has free CPUs.",
     )
     idle: str = choice(
         "park", ("park", "backoff", "yield", "spin"),
-        "Behaviour of a thread without work. park sleeps in the kernel until a wake-up.",
-        "spin or yield for the last microseconds of latency; each burns a CPU.",
+        "Behaviour of a thread without work. A parked thread sleeps until it is woken.",
+        "spin or yield for the lowest latency; each thread then keeps a CPU busy all the time.",
     )
-    sender_cpu: int = integer(-1, -1, 1023, "CPU the sender is pinned to; -1: none.",
+    sender_cpu: int = integer(-1, -1, 1023, "CPU to which the sender is pinned; -1: none.",
                               "With dedicated threads on isolated CPUs.")
-    receiver_cpu: int = integer(-1, -1, 1023, "CPU the receiver is pinned to; -1: none.",
+    receiver_cpu: int = integer(-1, -1, 1023, "CPU to which the receiver is pinned; -1: none.",
                                 "With dedicated threads on isolated CPUs.")
-    max_gaps: int = integer(1024, 4, 16384, "Gaps tracked at once for an image.",
-                            "Raise it on long, fat, lossy paths: it bounds the losses a round "
-                            "trip that are repaired at once.")
+    max_gaps: int = integer(1024, 4, 16384, "Largest number of gaps that an image can track.",
+                            "Raise it on long, fast, lossy paths: it limits the number of losses "
+                            "that are recovered in one round trip.")
     loss_recovery: str = choice(
         "all-gaps", ("all-gaps", "single-gap"),
-        "Gaps that are requested and retransmitted at once: all, or the first only, as Aeron does.",
-        "single-gap only to compare.",
+        "Gaps that are requested and retransmitted at once: all, or only the first (Aeron).",
+        "single-gap only for comparisons.",
     )
     retransmit_percent: int = integer(
         100, 1, 10000, "Bytes that a stream may retransmit for each 100 new bytes.",
-        "Lower it where repairs of one receiver take the link from others.")
+        "Lower it if retransmits for one receiver take the link from others.")
     retransmit_bytes_per_s: int = size(
-        4 * MIB, 1, 1024 * GIB, "Bytes that it may retransmit in addition, each second.",
+        4 * MIB, 1, 1024 * GIB, "Bytes a second that a stream may retransmit in addition.",
         "Raise it for streams that pause often on lossy paths.")
     event_capacity: int = integer(4096, 64, 1 << 20, "Events that may wait for the conductor.",
-                                  "Raise it when the log tells of lost events.")
+                                  "Raise it if the daemon's log reports lost events.")
     command_capacity: int = integer(1024, 64, 1 << 20, "Commands that may wait for a thread.",
                                     _RARELY)
 
@@ -149,8 +149,9 @@ class PublicationsConfig:
     """Defaults of publications; a channel's own parameters win."""
 
     term_length_bytes: int = size(
-        16 * MIB, 64 * KIB, GIB, "Length of a term of a network stream; a log holds three.",
-        "Smaller for many quiet streams, larger for long fat paths.", power_of_two=True)
+        16 * MIB, 64 * KIB, GIB, "Length of a term of a network stream; a log has three terms.",
+        "Smaller for many quiet streams, larger for long paths with high bandwidth.",
+        power_of_two=True)
     ipc_term_length_bytes: int = size(
         64 * MIB, 64 * KIB, GIB, "Length of a term of an IPC stream.",
         "Smaller where shared memory is short.", power_of_two=True)
@@ -169,16 +170,16 @@ class PublicationsConfig:
         "Raise it for receivers that are slow to notice loss.", low=0)
     max_resend: int = integer(16, 1, 256, "Retransmits in flight at once for a group stream.",
                               "Raise it for large lossy groups.")
-    sparse: bool = boolean(True, "Log files take memory only for what is reserved.",
-                           "false to take and touch all memory at once, for steady latency.")
+    sparse: bool = boolean(True, "Log files take memory only for the terms in use.",
+                           "false to touch all memory at once, for steady latency.")
     unicast_flow_control: str = parsed_text(
         "unicast", _unicast_flow_control, "unicast, nak or py:...",
         "Flow control of channels with one receiver.",
-        "nak to be slowed by rate rather than by window.")
+        "nak if slow receivers are to limit the rate instead of the window.")
     multicast_flow_control: str = parsed_text(
         "max", _flow_control, "max, min, tagged, preferred, nak or py:..., with their options",
         "Flow control of multicast and multi-destination channels.",
-        "min where every receiver must keep up.")
+        "min if no receiver may miss data.")
     flow_control_group_tag: int = integer(
         -1, -(2**63), 2**63 - 1,
         "Tag that tagged flow control follows when the channel names none.",
@@ -199,14 +200,14 @@ class BackpressureConfig:
 
     default_policy: str = parsed_text(
         "", _policy, f"{', '.join(uri.POLICIES)}, or empty",
-        "Policy of publications; empty: refuse, and admit again as soon as there is room.",
-        "drop_newest where a late message is worthless and the publisher must not wait.")
+        "Policy of publications; empty: accept again as soon as there is room.",
+        "drop_newest if a late message is worthless and the publisher must not wait.")
     default_queue_depth: int = size(
         0, 0, GIB, "Bytes that a publication may be ahead of its consumers; 0: its window.",
-        "Lower it for fresh data under a policy that drops.")
+        "Lower it for fresh data with the policy drop_newest.")
     low_watermark_ratio: float = ratio(
-        0.0, "Part of the depth to which a full publication must drain before it admits again; 0: "
-        "0.5 where a policy or a depth is stated, else at once.",
+        0.0, "A full publication accepts again when its log has drained to this share of the "
+             "depth; 0: 0.5 if a policy or a depth is stated, else as soon as there is room.",
         "Higher for shorter pauses, lower for fewer.")
 
 
@@ -215,12 +216,12 @@ class SchedulerConfig:
     """Turns of the streams of one sender; a channel's own parameters win."""
 
     auto_priority: bool = boolean(
-        True, "Streams without a stated priority have one by recency: 500 for a stream that was "
-        "just consumed, half of that for each 30 s since. false: 0.",
+        True, "A stream without a stated priority gets one by recency: 500 when it was just "
+              "consumed, half of that after each further 30 s. false: 0.",
         "false if only stated priorities may count.")
     governor: bool = boolean(
         False, "Under pressure the sender delays new data, and full publications answer THROTTLED.",
-        "true on hosts whose streams together exceed what the sender can send.")
+        "true if the streams of the host together can overload the sender.")
 
 
 @attrs.frozen(kw_only=True)
@@ -242,7 +243,7 @@ class StreamRule:
         "\"min\" if no receiver may miss data.")
     strategy_on_late: str = text(
         "", r"(hold|max|min)?", "hold, max, min or empty",
-        "Rule while a flow control in Python is late; empty: as its class says, else hold.",
+        "Limit while a flow control in Python is late; empty: as its class states, else hold.",
         "\"max\" where fresh data matters more than all data.")
     window_bytes: int = size(0, 0, GIB // 2, "Publication window; 0: as without the rule.",
                              "To bound latency in the log.")
@@ -259,7 +260,7 @@ class StreamRule:
         0.0, "Low watermark as in ps-low-watermark=; 0: as without the rule.", "With a depth.")
     priority: int | None = optional_integer(
         -1000, 1000, "Priority of publications as in ps-priority=; not set: by recency.",
-        "1000 for what must leave first, below 0 for what may wait.")
+        "1000 for streams that must be sent first, below 0 for streams that may wait.")
     congestion_control: str = parsed_text(
         "", _any_congestion_control, "a congestion control as in cc=, or empty",
         "Congestion control of subscriptions; empty: as without the rule. Session and term length "
@@ -285,25 +286,24 @@ class SubscriptionsConfig:
 
     receiver_window_bytes: int = size(
         128 * KIB, 256, GIB // 2, "Bytes that a sender may have in flight to a receiver.",
-        "Bandwidth times round trip, when a fast long path does not fill. Needs net.core.rmem_max.")
+        "Bandwidth times round trip, for fast long paths. Needs a large net.core.rmem_max.")
     congestion_control: str = parsed_text(
         "static", _congestion_control, "static, cubic or py:..., with their options",
-        "Bound of the data in flight: the receiver window alone, or CUBIC or a Python class within "
-        "it.",
+        "Limit of the data in flight, below the receiver window.",
         "cubic on paths shared with other traffic, with a receiver window for the fastest case.",
     )
     cubic_reno_friendly: bool = boolean(
-        True, "CUBIC takes at least what Reno would (RFC 9438, section 4.3). cc=cubic,reno:false "
-        "chooses for one stream.",
+        True, "CUBIC's window is never below Reno's (RFC 9438, section 4.3). cc=cubic,reno:false "
+              "turns this off for one stream.",
         "false for Aeron's behaviour, which is slower on short paths.")
     reliable: bool = boolean(True, "The receiver requests lost data.",
                              "false where late data is worthless: gaps are skipped.")
     tether: bool = boolean(True, "A slow subscriber holds its stream back.",
-                           "false: it is dropped after the untethered time-outs.")
-    rejoin: bool = boolean(True, "A subscription takes an image again after it went away.", _RARELY)
+                           "false if the stream need not wait for slow subscribers.")
+    rejoin: bool = boolean(True, "A session that returns after its end is an image again.", _RARELY)
     group_tag: int | None = optional_integer(
-        -(2**63), 2**63 - 1, "Group tag stated in status messages; without it none is stated.",
-        "To be a preferred receiver of publications with fc=tagged.")
+        -(2**63), 2**63 - 1, "Group tag in the receiver's status messages; not set: no tag.",
+        "For a receiver that publications with fc=tagged must follow.")
 
 
 @attrs.frozen(kw_only=True)
@@ -311,18 +311,18 @@ class SocketsConfig:
     """Defaults of sockets; a channel's own parameters win."""
 
     sndbuf_bytes: int = size(0, 0, I32_MAX, "SO_SNDBUF; 0: the system's default.",
-                             "Raise it when the socket cause holds streams.")
+                             "Raise it if streams are blocked with the cause socket.")
     rcvbuf_bytes: int = size(
-        128 * KIB, 0, I32_MAX, "SO_RCVBUF at least; 0: the system's default.",
-        "It follows the receiver window; more for many streams at one address.")
+        128 * KIB, 0, I32_MAX, "Least SO_RCVBUF of a socket; 0: the system's default.",
+        "The buffer grows with the receiver window. Raise it for many streams at one address.")
     multicast_ttl: int = integer(0, 0, 255, "TTL or hop limit of multicast; 0: the system's (1).",
                                  "To cross routers.")
-    gso: bool = boolean(True, "Hand the kernel many datagrams at once (UDP segmentation).",
+    gso: bool = boolean(True, "Send many datagrams in one system call (UDP segmentation).",
                         "false to rule it out when a network card misbehaves.")
-    gro: bool = boolean(True, "Take many datagrams at once from the kernel.",
+    gro: bool = boolean(True, "Receive many datagrams in one system call.",
                         "false to rule it out when a network card misbehaves.")
     sender_ports: tuple[int, int] = port_range(
-        "Ports for sockets of publications that name none; [0, 0]: the system chooses.",
+        "Ports of publications whose channel names no port; [0, 0]: the system chooses.",
         "For firewalls.")
     receiver_ports: tuple[int, int] = port_range(
         "Ports for subscriptions whose endpoint has port 0; [0, 0]: the system chooses.",
@@ -336,7 +336,7 @@ class TimeoutsConfig:
     setup_interval_ns: int = duration(
         100 * MILLISECOND_NS, "Time between SETUPs until a receiver answers.", _RARELY)
     heartbeat_interval_ns: int = duration(
-        100 * MILLISECOND_NS, "Time between heartbeats of a stream that fell silent.", _RARELY)
+        100 * MILLISECOND_NS, "Time between heartbeats of a stream that became idle.", _RARELY)
     idle_after_ns: int = duration(
         SECOND_NS, "Silence after which heartbeats and status messages slow down.", _RARELY)
     idle_heartbeat_interval_ns: int = duration(
@@ -354,7 +354,7 @@ class TimeoutsConfig:
         10 * SECOND_NS, "Time for which an ended image's log is kept for its slow subscribers.",
         "Raise it for slow readers.", low=0)
     pending_setup_timeout_ns: int = duration(
-        SECOND_NS, "Between requests for a SETUP by a receiver that has a control address.",
+        SECOND_NS, "Time between requests for a SETUP by receivers with a control address.",
         _RARELY)
     unblock_timeout_ns: int = duration(
         15 * SECOND_NS, "The daemon pads over a claim that stays open this long.",
@@ -363,30 +363,29 @@ class TimeoutsConfig:
         0, "Time from a NAK to its retransmit.", "Raise it for large multicast groups.", low=0)
     retransmit_linger_ns: int = duration(
         10 * MILLISECOND_NS, "A range is not retransmitted twice within this time.",
-        "About one round trip, where NAKs repeat.", low=0)
+        "About one round trip, if receivers repeat NAKs.", low=0)
     nak_unicast_delay_ns: int = duration(
         1000, "Time from a gap to its NAK, on unicast.", "Raise it where datagrams are reordered.")
     nak_unicast_retry_ratio: int = integer(
-        100, 1, 10**6, "A NAK is repeated after delay times this, until a round trip is known.",
+        100, 1, 10**6, "NAK delays until a NAK is repeated, while the round trip is unknown.",
         _RARELY)
     nak_multicast_max_backoff_ns: int = duration(
         10 * MILLISECOND_NS, "Longest random wait before a NAK in a group.",
         "Raise it for large groups.")
     nak_multicast_group_size: int = integer(
-        10, 1, 100_000, "Receivers the multicast back-off is drawn for.",
+        10, 1, 100_000, "Number of receivers for which the multicast back-off is computed.",
         "The size of your groups.")
     untethered_window_limit_timeout_ns: int = duration(
-        5 * SECOND_NS, "An untethered subscriber at the window's edge is dropped after this.",
+        5 * SECOND_NS, "Time until an untethered subscriber that blocks the window is dropped.",
         _RARELY)
     untethered_linger_timeout_ns: int | None = optional_duration(
-        "Time in which it may finish reading; not set: as the window limit time-out.", _RARELY)
+        "Time in which a dropped subscriber may finish; not set: window limit time-out.", _RARELY)
     untethered_resting_timeout_ns: int = duration(
-        10 * SECOND_NS, "Time that it rests before it joins again.", _RARELY)
+        10 * SECOND_NS, "Time after which a dropped subscriber joins again.", _RARELY)
     resolution_interval_ns: int = duration(
         SECOND_NS, "Time between checks whether host names must be resolved again.", _RARELY)
     reattach_timeout_ns: int = duration(
-        10 * SECOND_NS, "Time for clients of a dead daemon to return to the new one; later they "
-        "count as dead.",
+        10 * SECOND_NS, "Time in which clients of a dead daemon must return to the new one.",
         "Raise it when debuggers stop clients.")
 
 
@@ -395,20 +394,19 @@ class StorageConfig:
     """Shared memory."""
 
     budget_bytes: int = size(
-        0, 0, 2**60, "Most memory that log buffers may take; 0: budget_percent decides.",
-        "To leave room for others on the same file system.")
+        0, 0, 2**60, "Largest amount of memory for log buffers; 0: budget_percent applies.",
+        "To leave room for other programs on the same file system.")
     budget_percent: float = percent(
-        80.0, "Share of the file system's free space at start.", "Used when budget_bytes is 0.")
+        80.0, "Part of the free space at start for log buffers.", "Used when budget_bytes is 0.")
     page_bytes: int = size(
         4 * KIB, 4 * KIB, GIB, "Page size that log files are rounded to.",
         "\"2m\" on hugetlbfs.", power_of_two=True)
     idle_term_timeout_ns: int = duration(
-        60 * SECOND_NS, "Time without movement after which unused memory of a stream's log is "
-        "released; \"0ns\": never.",
+        60 * SECOND_NS, "Idle time after which unused memory of a log is released; \"0ns\": never.",
         "Shorter where many streams are idle for most of the time.", low=0)
     counter_values_bytes: int = size(
-        8 * MIB, 64 * KIB, 500 * MIB, "Counter values; 128 bytes each, and four times that for "
-        "labels.", "When counters run out.", multiple_of=128)
+        8 * MIB, 64 * KIB, 500 * MIB, "Counters: 128 bytes each, and four times that for labels.",
+        "When counters run out.", multiple_of=128)
     error_log_bytes: int = size(4 * MIB, 64 * KIB, 64 * MIB, "The error log in cnc.dat.", _RARELY,
                                 multiple_of=64)
 
@@ -427,9 +425,8 @@ class LimitsConfig:
                                    _RARELY)
     sessions_per_stream: int = integer(I32_MAX, 1, I32_MAX, "Images of one stream on one channel.",
                                        "Against hostile or broken senders.")
-    reserved_session_low: int = integer(-1, -(2**31), I32_MAX, "Session ids that are never drawn:"
-                                        " from here,", _RARELY)
-    reserved_session_high: int = integer(1000, -(2**31), I32_MAX, "to here.", _RARELY)
+    reserved_session_low: int = integer(-1, -(2**31), I32_MAX, "First reserved session.", _RARELY)
+    reserved_session_high: int = integer(1000, -(2**31), I32_MAX, "Last reserved session.", _RARELY)
 
 
 @attrs.frozen(kw_only=True)
@@ -465,11 +462,12 @@ class ControlTcpConfig:
         "", r"[^\0]*", "a path", "The daemon's key: NAME.key_secret of 'penstock keygen'.",
         "With listen.")
     clients: str = text(
-        "", r"[^\0]*", "a path", "Public keys that may connect: a file with one in each line, or a "
-        "directory of .key files; read again when it changes.", "With listen.")
+        "", r"[^\0]*", "a path", "Public keys of the clients that may connect: a file "
+        "with a key in each line, or a directory of .key files. Changes apply at once.",
+        "With listen.")
     connections: int = integer(64, 1, 4096, "Connections at once; more are refused.", _RARELY)
     fetch_bytes: int = size(
-        64 * MIB, 4 * MIB, 16 * GIB, "Fetched data in flight, of all readers.",
+        64 * MIB, 4 * MIB, 16 * GIB, "Fetched data in flight for all readers together, at most.",
         "Raise it for many fetches over long paths.")
 
     def __attrs_post_init__(self) -> None:
@@ -486,11 +484,11 @@ class ImpairmentConfig:
     send_loss_percent: float = percent(0.0, "Outgoing datagrams lost.", "In tests.")
     recv_loss_percent: float = percent(0.0, "Incoming datagrams lost.", "In tests.")
     duplicate_percent: float = percent(0.0, "Datagrams received twice.", "In tests.")
-    reorder_percent: float = percent(0.0, "Incoming datagrams that the next one overtakes.",
+    reorder_percent: float = percent(0.0, "Incoming datagrams that arrive after the next one.",
         "In tests.")
     corrupt_percent: float = percent(0.0, "Datagrams received with one bit flipped.", "In tests.")
     delay_ns: int = duration(0, "Delay of each incoming datagram.", "In tests.", low=0)
-    jitter_ns: int = duration(0, "Further random delay, up to this.", "In tests.", low=0)
+    jitter_ns: int = duration(0, "Largest random delay in addition.", "In tests.", low=0)
     seed: int = integer(
         1, 0, 2**63 - 1, "Seed of the generator: the same seed gives the same losses.", "In tests.")
 
@@ -505,7 +503,7 @@ class LogConfig:
 
     level: str = choice("info", ("debug", "info", "warning",
         "error"), "Lowest level that is shown.",
-                        "debug to follow each command and event.")
+                        "debug to log each command and event.")
 
 
 @attrs.frozen(kw_only=True)
@@ -516,12 +514,13 @@ class TraceConfig:
         "", r"[^\0]*", "a path, or empty", "Path of the file; empty: none. --trace wins.",
         "To find out why a stream was slow. A new daemon continues the same file.")
     sample_interval_ns: int = duration(
-        100 * MILLISECOND_NS, "Between samples of all streams. They take 5 % of the control "
-        "plane's time at most: with thousands of streams they come less often.",
-        "Lower it to see single stalls.", low=MILLISECOND_NS)
+        100 * MILLISECOND_NS, "Time between samples of all streams. With thousands of streams the "
+                              "samples come less often, so that they take at most 5 % of the "
+                              "control plane's time.",
+        "Lower it to see each short stall.", low=MILLISECOND_NS)
     file_bytes: int = size(
-        GIB, 0, 1024 * GIB, "When the file is so long it becomes FILE.1 and a new one begins; 0: "
-        "never.", "Lower it where disk space is short.")
+        GIB, 0, 1024 * GIB, "Length at which the daemon renames the file to FILE.1; 0: never.",
+        "Lower it where disk space is short.")
 
 
 @attrs.frozen(kw_only=True)
@@ -529,9 +528,10 @@ class StopConfig:
     """Choose what SIGTERM and Ctrl-C do; `penstock drain` always drains."""
 
     drain: bool = boolean(
-        False, "End all streams in order and remove the directory. false: hand the streams over to "
-        "the next daemon in the directory; it goes only if no client and no group is left. "
-        "--drain wins.", "If no other daemon follows, as in tests and one-off containers.")
+        False, "End all streams in order and remove the directory. false: leave the streams to "
+               "the next daemon in the directory, and remove it only if no client and no group is "
+               "left. --drain wins.",
+        "If no new daemon will adopt the streams, as in tests and one-off containers.")
     drain_timeout_ns: int = duration(
         10 * SECOND_NS, "Time for which a drain waits for receivers; unsent data then stays in "
         "the directory.", "Raise it for slow receivers, below the service manager's patience.",

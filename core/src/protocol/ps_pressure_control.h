@@ -6,7 +6,7 @@
  * At first the stream has no limit. A signal states its level, and its slowest reader's rate r,
  * cadence (the interval between batches) and residue (the bytes unread after the last batch). It
  * also states the overrun: the bytes beyond the receiver's capacity. The requested rate follows
- * from these values: docs/nak-strength.md ("What the sender does") has the factors.
+ * from these values: docs/nak-strength.md ("Rates of the sender") has the factors.
  *
  * The limit is the lowest requested rate. The receiver that requested it (the culprit) moves the
  * limit down and up; other receivers only down. A window is max(50 ms, two round trips, cadence)
