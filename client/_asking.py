@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule of requests and replies (``docs/request-reply.md``, decision 210), and the part of a
-requester that does not wait."""
+"""The protocol of requests and replies (``docs/request-reply.md``, decision 210), and the parts of
+a requester that never wait."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _MAX_ERROR_BYTES: Final = 1024
 
 
 def correlation(session_id: int, counter: int, *, failed: bool = False) -> int:
-    """Return the reserved value of a request, or of a reply to it."""
+    """Return the reserved value that a request, or the reply to it, has."""
     value = (session_id & 0xFFFFFFFF) << 32 | counter | (_ERROR if failed else 0)
     return value - (1 << 64) if value >> 63 else value
 
 
 def correlated(reserved_value: int) -> tuple[int, int, bool]:
-    """Return session, counter, and whether it is an error, of a reserved value."""
+    """Return session and counter of a reserved value, and whether it belongs to an error."""
     low = reserved_value & 0xFFFFFFFF
     return reserved_value >> 32, low & MAX_COUNTER, bool(low & _ERROR)
 
@@ -55,19 +55,19 @@ def reply_address(
 
 
 def error_payload(error: BaseException) -> bytes:
-    """Return what an error reply carries: the type, a line feed, the text."""
+    """Return the payload of an error reply: the type, a line feed, the text."""
     text = type(error).__name__.encode() + _SEPARATOR + str(error).encode(errors="replace")
     return text[:_MAX_ERROR_BYTES]
 
 
 def remote_error(payload: bytes) -> RemoteError:
-    """Return the exception that an error reply stands for."""
+    """Return the exception that an error reply describes."""
     kind, _, text = payload.partition(_SEPARATOR)
     return RemoteError(kind.decode(errors="replace"), text.decode(errors="replace"))
 
 
 def check_request_channel(channel: object) -> None:
-    """Refuse channels on which the rule cannot work.
+    """Refuse channels that cannot carry requests and replies.
 
     :raises InvalidArgument: a spy, ``session-id``, or time stamps in the reserved value.
     """
@@ -117,7 +117,7 @@ class Call:
 
     @property
     def is_answered(self) -> bool:
-        """Whether as many replies are there as were wanted."""
+        """Whether all expected replies have arrived."""
         return len(self.replies) >= self.wanted
 
     def __enter__(self) -> Call:
@@ -129,7 +129,7 @@ class Call:
     def reply(self) -> Message:
         """Return the first reply.
 
-        :raises RemoteError: it is an error.
+        :raises RemoteError: the reply is an error.
         """
         message, failed = self.replies[0]
         if failed:
@@ -142,7 +142,7 @@ class Call:
 
 
 class Sending:
-    """A request on its way into the stream; several threads take turns at the publication."""
+    """A request that is being sent; several threads use the publication in turn."""
 
     def __init__(
         self, publication: Publication, turn: threading.Lock, data: Payload, reserved_value: int
@@ -154,7 +154,7 @@ class Sending:
         self._position = 0
 
     def attempt(self) -> bool:
-        """Offer; whether there is no more to wait for."""
+        """Offer the request; return whether the caller need not wait any more."""
         publication = self._publication
         with self._turn:
             publication._want_room()
@@ -162,13 +162,13 @@ class Sending:
         return publication._settled(self._position, True)
 
     def raise_timeout(self, timeout_s: float | None) -> NoReturn:
-        """Say who holds the stream of requests."""
+        """Name the cause and the culprit that block the stream of requests."""
         self._publication._raise_timeout(self._position, timeout_s)
         raise AssertionError("unreachable")
 
 
 class Asking:
-    """The streams of one requester, and the requests that wait for a reply.  Any thread."""
+    """The streams of one requester, and its requests without a reply.  Any thread."""
 
     def __init__(self, client: Client, channel: str, stream_id: int) -> None:
         check_request_channel(channel)
@@ -229,14 +229,16 @@ class Asking:
 
     @property
     def is_moved(self) -> bool:
-        """Whether a new daemon gave the replies another port, so that :meth:`move` is due."""
+        """Whether a new daemon gave the replies another port, so that :meth:`move` must be
+        called."""
         subscription = self.subscription
         return bool(self._port) and not subscription.is_closed and (
             _port(subscription) != self._port
         )
 
     def move(self) -> None:
-        """Continue with a session that leads to the port of the replies.  Asks the daemon."""
+        """Continue with a new session, whose id contains the port of the replies. Asks the
+        daemon."""
         with self._lock:
             port = _port(self.subscription)
             if port == self._port:
@@ -253,11 +255,11 @@ class Asking:
     # ---- calls -----------------------------------------------------------------------------------
 
     def sending(self, call: Call, data: Payload) -> Sending:
-        """Return the way of a request into the stream."""
+        """Return the object that sends a request."""
         return Sending(self.publication, self._sending, data, call.reserved_value)
 
     def call(self, wanted: int) -> Call:
-        """Begin a request; the caller sends it, and forgets it at the end."""
+        """Begin a request. The caller sends the request, and removes it at the end."""
         with self._lock:
             if self.subscription.is_closed:
                 self._client._check()
@@ -271,12 +273,12 @@ class Asking:
         return made
 
     def forget(self, call: Call) -> None:
-        """Replies that come from now on are late."""
+        """Remove a request; replies that arrive from now on count as late."""
         with self._lock:
             self._calls.pop(call.counter, None)
 
     def arrived(self, call: Call) -> bool:
-        """Take the replies that are there, for all calls; whether this one is answered."""
+        """Process the available replies of all calls; return whether this call has its reply."""
         if call.is_answered:
             return True
         with self._lock:
@@ -305,7 +307,7 @@ class Asking:
         return for_others
 
     def no_reply(self, call: Call, timeout_s: float | None) -> TimeoutExpired:
-        """Return the exception of a request that was sent and has no reply in time."""
+        """Return the exception of a sent request whose reply has not arrived in time."""
         servers = len(self.subscription.images)
         return TimeoutExpired(
             f"request {call.counter} on {self._channel} stream {self._stream_id} has no reply "

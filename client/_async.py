@@ -245,7 +245,7 @@ class AsyncClient:
         return await in_thread(self._sync.status)
 
     async def close(self) -> None:
-        """See :meth:`penstock.Client.close`.  A cancellation waits for its end."""
+        """See :meth:`penstock.Client.close`.  A cancelled call completes before it raises."""
         if not self._sync.is_closed:
             await to_the_end(self._sync.close)
         self._parking.close()
@@ -311,7 +311,7 @@ async def open_client(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     reattach_timeout_s: float = DEFAULT_REATTACH_S,
 ) -> AsyncIterator[AsyncClient]:
-    """``async with open_client() as client``: as :func:`penstock.connect`, for asyncio and trio.
+    """``async with open_client() as client``: like :func:`penstock.connect`, for asyncio and trio.
 
     A cancellation ends the wait for a daemon at once.
     """

@@ -6,7 +6,7 @@ to the client's eventfd (``client_watch``). The event loop waits for the eventfd
 other descriptors, so a client needs no thread. One wake-up ends all waits of the client's tasks,
 and each checks its condition again. If recent waits were short, a task first stays awake for at
 most 150 us, which costs less than a turn of the loop; other tasks run at the latest every 16th
-time. Like a waiting thread, each task also checks its condition every 250 ms.
+time. In addition, each task checks its condition every 250 ms, as a waiting thread does.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class _Waker(Protocol):
         """Check for a cancellation, and let other tasks run from time to time."""
 
     def call_soon(self, function: Callable[[], object]) -> None:
-        """Run a function in the loop soon. Any thread; does nothing after the loop has ended."""
+        """Run a function in the loop soon. Any thread may call it. After the loop has ended, the
+        call does nothing."""
 
     def renew(self) -> None:
         """Watch another descriptor.  In the loop."""
@@ -61,7 +62,7 @@ class AsyncParking:
     """The place where the tasks of one client wait."""
 
     def __init__(self, client: Client) -> None:
-        """Call it in the loop in which the tasks will run."""
+        """Create the object in the event loop in which the tasks will run."""
         self._client = client
         self._waited_ns = -1    # duration of the last wait, until the core has it
         backend = sniffio.current_async_library()
@@ -69,7 +70,8 @@ class AsyncParking:
         client._on_watch_renewed = lambda: self._waker.call_soon(self._waker.renew)
 
     async def until(self, happened: Callable[[], bool], timeout_s: float | None) -> bool:
-        """True as soon as ``happened()`` is, False after ``timeout_s`` seconds (None: never)."""
+        """Return True as soon as ``happened()`` is true, or False after ``timeout_s`` seconds
+        (None: never)."""
         deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
         while True:
             handle = self._client._handle

@@ -46,17 +46,20 @@ class AsyncPublication:
     def offer(
         self, data: Payload, *, reserved_value: int = 0, never_throttle: bool = False
     ) -> int:
-        """See :meth:`penstock.Publication.offer`: never waits, so it is not awaited."""
+        """See :meth:`penstock.Publication.offer`: this call never waits, so it needs no
+        ``await``."""
         return self._sync.offer(
             data, reserved_value=reserved_value, never_throttle=never_throttle
         )
 
     def offer_batch(self, messages: Any) -> BatchResult:
-        """See :meth:`penstock.Publication.offer_batch`: never waits, so it is not awaited."""
+        """See :meth:`penstock.Publication.offer_batch`: this call never waits, so it needs no
+        ``await``."""
         return self._sync.offer_batch(messages)
 
     def try_claim(self, length: int) -> Claim:
-        """See :meth:`penstock.Publication.try_claim`: never waits, so it is not awaited."""
+        """See :meth:`penstock.Publication.try_claim`: this call never waits, so it needs no
+        ``await``."""
         return self._sync.try_claim(length)
 
     async def send(
@@ -68,7 +71,7 @@ class AsyncPublication:
         wait_connected: bool = True,
         on_no_credit: OnNoCredit = "block",
     ) -> int:
-        """See :meth:`penstock.Publication.send`.  If it is cancelled, nothing was sent."""
+        """See :meth:`penstock.Publication.send`.  A cancelled call has sent nothing."""
         sync = self._sync
         position = sync.offer(data, reserved_value=reserved_value)
         if position > 0:
@@ -99,8 +102,8 @@ class AsyncPublication:
     async def send_batch(
         self, messages: Any, timeout_s: float | None = None, *, wait_connected: bool = True
     ) -> int:
-        """See :meth:`penstock.Publication.send_batch`.  If it is cancelled, a part of the batch may
-        have been sent."""
+        """See :meth:`penstock.Publication.send_batch`. A cancelled call may have sent a part of the
+        batch."""
         sending = self._sync._batch_sender(messages, wait_connected)
         while not sending.is_done:
             if not await self._parking.until(sending.attempt, timeout_s):
@@ -238,11 +241,11 @@ class AsyncPublication:
     # ---- life ------------------------------------------------------------------------------------
 
     async def revoke(self) -> None:
-        """See :meth:`penstock.Publication.revoke`.  A cancellation waits for its end."""
+        """See :meth:`penstock.Publication.revoke`.  A cancelled call completes before it raises."""
         await to_the_end(self._sync.revoke)
 
     async def close(self) -> None:
-        """See :meth:`penstock.Publication.close`.  A cancellation waits for its end."""
+        """See :meth:`penstock.Publication.close`.  A cancelled call completes before it raises."""
         await to_the_end(self._sync.close)
 
     async def __aenter__(self) -> AsyncPublication:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers of requests in a loop of events: see :class:`penstock.Service`."""
+"""Servers of requests for event loops: see :class:`penstock.Service`."""
 
 from __future__ import annotations
 

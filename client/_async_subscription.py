@@ -110,15 +110,17 @@ class AsyncImage:
     def poll(
         self, handler: Handler, limit: int = DEFAULT_LIMIT, *, checked: bool = False
     ) -> int:
-        """See :meth:`penstock.Image.poll`: never waits, so it is not awaited."""
+        """See :meth:`penstock.Image.poll`: this call never waits, so it needs no ``await``."""
         return self._sync.poll(handler, limit, checked=checked)
 
     def controlled_poll(self, handler: ControlledHandler, limit: int = DEFAULT_LIMIT) -> int:
-        """See :meth:`penstock.Image.controlled_poll`: never waits, so it is not awaited."""
+        """See :meth:`penstock.Image.controlled_poll`: this call never waits, so it needs no
+        ``await``."""
         return self._sync.controlled_poll(handler, limit)
 
     def poll_batch(self, limit: int = DEFAULT_BATCH) -> MessageBatch:
-        """See :meth:`penstock.Image.poll_batch`: never waits, so it is not awaited."""
+        """See :meth:`penstock.Image.poll_batch`: this call never waits, so it needs no
+        ``await``."""
         return self._sync.poll_batch(limit)
 
     async def reject(self, reason: str) -> None:
@@ -180,7 +182,7 @@ class AsyncSubscription:
     # ---- receiving -------------------------------------------------------------------------------
 
     def __aiter__(self) -> AsyncSteps[Message]:
-        """``async for message in subscription``: as :meth:`messages` without end."""
+        """``async for message in subscription`` is the same as a loop over :meth:`messages`."""
         return self.messages()
 
     def messages(
@@ -199,7 +201,7 @@ class AsyncSubscription:
         )
 
     async def recv(self, timeout_s: float | None = None) -> Message:
-        """See :meth:`penstock.Subscription.recv`.  If it is cancelled, nothing was taken."""
+        """See :meth:`penstock.Subscription.recv`.  A cancelled call has consumed no message."""
         sync, held = self._sync, Held(self._sync)
         while (message := sync._next(held)) is None:
             if not sync._soon() and not await self._parking.until(sync._has_data, timeout_s):
@@ -211,7 +213,8 @@ class AsyncSubscription:
     async def recv_batch(
         self, limit: int = DEFAULT_BATCH, timeout_s: float | None = None
     ) -> MessageBatch:
-        """See :meth:`penstock.Subscription.recv_batch`.  If it is cancelled, nothing was taken."""
+        """See :meth:`penstock.Subscription.recv_batch`. A cancelled call has consumed no
+        message."""
         sync, held = self._sync, Held(self._sync)
         while (batch := sync._next_batch(held, limit)) is None:
             if not sync._soon() and not await self._parking.until(sync._has_data, timeout_s):
@@ -223,15 +226,18 @@ class AsyncSubscription:
     def poll(
         self, handler: Handler, limit: int = DEFAULT_LIMIT, *, checked: bool = False
     ) -> int:
-        """See :meth:`penstock.Subscription.poll`: never waits, so it is not awaited."""
+        """See :meth:`penstock.Subscription.poll`: this call never waits, so it needs no
+        ``await``."""
         return self._sync.poll(handler, limit, checked=checked)
 
     def controlled_poll(self, handler: ControlledHandler, limit: int = DEFAULT_LIMIT) -> int:
-        """See :meth:`penstock.Subscription.controlled_poll`: never waits, so it is not awaited."""
+        """See :meth:`penstock.Subscription.controlled_poll`: this call never waits, so it needs no
+        ``await``."""
         return self._sync.controlled_poll(handler, limit)
 
     def poll_batch(self, limit: int = DEFAULT_BATCH) -> MessageBatch:
-        """See :meth:`penstock.Subscription.poll_batch`: never waits, so it is not awaited."""
+        """See :meth:`penstock.Subscription.poll_batch`: this call never waits, so it needs no
+        ``await``."""
         return self._sync.poll_batch(limit)
 
     async def wait(self, timeout_s: float | None = None) -> bool:
@@ -253,7 +259,7 @@ class AsyncSubscription:
 
     async def withhold(self, timeout_s: float, handler: Handler | None = None) -> None:
         """See :meth:`penstock.Subscription.withhold`. Another task may receive meanwhile, instead
-        of ``handler``. If it is cancelled, the publishers continue."""
+        of ``handler``. After a cancelled call the publishers continue."""
         sync = self._sync
         if handler is not None:
             sync._check_not_polling()
@@ -338,7 +344,7 @@ class AsyncSubscription:
     # ---- life ------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """See :meth:`penstock.Subscription.close`.  A cancellation waits for its end."""
+        """See :meth:`penstock.Subscription.close`.  A cancelled call completes before it raises."""
         await to_the_end(self._sync.close)
         self._parking.wake()
 

@@ -32,19 +32,21 @@ class AsyncTypedPublication(Generic[T]):
         return self._raw
 
     def offer(self, value: T) -> int:
-        """See :meth:`penstock.TypedPublication.offer`: never waits, so it is not awaited."""
+        """See :meth:`penstock.TypedPublication.offer`: this call never waits, so it needs no
+        ``await``."""
         return self._raw.offer(self._codec.encode(value))
 
     async def send(
         self, value: T, timeout_s: float | None = None, *, wait_connected: bool = True
     ) -> int:
-        """See :meth:`penstock.TypedPublication.send`.  If it is cancelled, nothing was sent."""
+        """See :meth:`penstock.TypedPublication.send`.  A cancelled call has sent nothing."""
         return await self._raw.send(
             self._codec.encode(value), timeout_s, wait_connected=wait_connected
         )
 
     def offer_batch(self, values: Iterable[T] | Any) -> BatchResult:
-        """See :meth:`penstock.TypedPublication.offer_batch`: never waits, so it is not awaited."""
+        """See :meth:`penstock.TypedPublication.offer_batch`: this call never waits, so it needs no
+        ``await``."""
         return self._raw.offer_batch(self._encoded(values))
 
     async def send_batch(
@@ -64,7 +66,7 @@ class AsyncTypedPublication(Generic[T]):
         return await self._raw.wait_connected(timeout_s)
 
     async def close(self) -> None:
-        """See :meth:`penstock.Publication.close`.  A cancellation waits for its end."""
+        """See :meth:`penstock.Publication.close`.  A cancelled call completes before it raises."""
         await self._raw.close()
 
     async def __aenter__(self) -> AsyncTypedPublication[T]:
@@ -78,8 +80,8 @@ class AsyncTypedPublication(Generic[T]):
 
 
 class AsyncTypedSteps(Generic[T]):
-    """Iterator of :class:`AsyncTypedSubscription`.  It holds the loop underneath only, so that both
-    end at once."""
+    """Iterator of :class:`AsyncTypedSubscription`. The iterator refers only to the underlying loop,
+    so that both end at the same time."""
 
     __slots__ = ("_convert", "_steps")
 
@@ -107,7 +109,7 @@ class AsyncTypedSubscription(Generic[T]):
         return self._raw
 
     def __aiter__(self) -> AsyncIterator[T]:
-        """``async for value in subscription``: as :meth:`messages` without end."""
+        """``async for value in subscription`` is the same as a loop over :meth:`messages`."""
         return self.messages()
 
     def messages(
@@ -128,7 +130,7 @@ class AsyncTypedSubscription(Generic[T]):
         return AsyncTypedSteps(steps, lambda messages: TypedBatch(codec, messages))
 
     async def recv(self, timeout_s: float | None = None) -> T:
-        """See :meth:`penstock.TypedSubscription.recv`.  If it is cancelled, nothing was taken."""
+        """See :meth:`penstock.TypedSubscription.recv`. A cancelled call has consumed no message."""
         value: T = self._codec.decode(await self._raw.recv(timeout_s))
         return value
 
@@ -139,7 +141,8 @@ class AsyncTypedSubscription(Generic[T]):
         return TypedBatch(self._codec, await self._raw.recv_batch(limit, timeout_s))
 
     def poll(self, handler: Callable[[T, Header], object], limit: int = DEFAULT_LIMIT) -> int:
-        """See :meth:`penstock.TypedSubscription.poll`: never waits, so it is not awaited."""
+        """See :meth:`penstock.TypedSubscription.poll`: this call never waits, so it needs no
+        ``await``."""
         decode = self._codec.decode
         return self._raw.poll(lambda message, header: handler(decode(message), header), limit)
 
@@ -152,7 +155,7 @@ class AsyncTypedSubscription(Generic[T]):
         return await self._raw.wait_connected(timeout_s)
 
     async def close(self) -> None:
-        """See :meth:`penstock.Subscription.close`.  A cancellation waits for its end."""
+        """See :meth:`penstock.Subscription.close`.  A cancelled call completes before it raises."""
         await self._raw.close()
 
     async def __aenter__(self) -> AsyncTypedSubscription[T]:

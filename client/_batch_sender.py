@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A batch that waits for room."""
+"""Send a batch, and wait for room."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TURNS: Final = 16
 
 
 class BatchSender:
-    """A batch on its way into the stream."""
+    """A batch that is being sent."""
 
     def __init__(self, publication: Publication, block: Block, wait_connected: bool) -> None:
         self._publication = publication
@@ -32,7 +32,7 @@ class BatchSender:
         return self._done == self._block.count
 
     def attempt(self) -> bool:
-        """Offer what is left; whether there is no more to wait for now."""
+        """Offer the remaining messages; return whether the caller need not wait any more."""
         publication = self._publication
         publication._want_room()
         for _ in range(TURNS):

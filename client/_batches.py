@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convert a batch of messages into one block of memory.
 
-``offer_batch`` crosses into the core once. The core needs a base address and either a stride or
-int64 offsets. This module makes them from NumPy arrays, Arrow arrays and sequences, with no copy
-where the layout allows. It imports neither NumPy nor pyarrow unless the caller has.
+``offer_batch`` calls the core once for a whole batch. The core needs a base address and either a
+stride or int64 offsets. This module computes address and offsets from NumPy arrays, Arrow arrays
+and sequences. It copies the data only if the layout requires it. It uses NumPy and pyarrow only if
+the caller has already imported them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ PAYLOAD_COLUMN = "payload"
 
 @attrs.frozen(kw_only=True)
 class Block:
-    """``count`` messages in ``base``: every ``stride`` bytes, or between ``offsets``."""
+    """``count`` messages in ``base``, one every ``stride`` bytes, or as ``offsets`` divide them."""
 
     base: Any
     count: int
@@ -34,14 +35,14 @@ class Block:
     """Length of the longest message in bytes."""
 
     def bounds(self) -> Any:
-        """The offsets; computed for a block of empty messages, which has none."""
+        """The offsets; for a block of empty messages, which has no offsets, they are computed."""
         return self.offsets if self.offsets is not None else bytes(8 * (self.count + 1))
 
 
 def as_block(messages: Any) -> Block:
     """Return ``messages`` as a block, without a copy if the layout allows.
 
-    :raises InvalidArgument: an element type, a shape or a null without bytes to send.
+    :raises InvalidArgument: the element type or the shape cannot be sent, or there is a null.
     """
     if isinstance(messages, (str, bytes, bytearray)):
         raise InvalidArgument("a batch is many messages; use offer() for one")

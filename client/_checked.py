@@ -25,7 +25,8 @@ _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 def checked_handler(handler: Handler) -> Handler:
-    """Wrap a handler: it gets a copy in pages that become unreadable when it returns.
+    """Wrap a handler: the wrapped handler gets a copy of the message. The pages of the copy become
+    unreadable when the handler returns.
 
     The pages of the last 1024 messages stay mapped and unreadable.
     """

@@ -12,8 +12,9 @@ from penstock.core.errors import ClaimRefused, ClosedError
 class Claim:
     """A frame in the log to write a message into.
 
-    False with a ``code`` when refused.  As a context manager it commits at the end of the block,
-    and aborts when the block raises; without ``with``, call :meth:`commit` or :meth:`abort`.
+    If the claim was refused, the object is false and has a ``code``. At the end of a ``with`` block
+    the claim commits, or aborts if the block raises. Without ``with``, call :meth:`commit` or
+    :meth:`abort`.
     """
 
     __slots__ = ("_native", "_open", "_view", "length", "reserved_value")
@@ -32,7 +33,7 @@ class Claim:
 
     @property
     def code(self) -> Offer | None:
-        """Why the claim was refused, None if it was not."""
+        """Reason for which the claim was refused; None if the claim was accepted."""
         return offer_code(self._native.position)
 
     @property
@@ -51,7 +52,7 @@ class Claim:
     def commit(self) -> int:
         """Publishes the message; returns its position.
 
-        :raises ClaimLost: the claim was open for so long that the daemon padded over it.
+        :raises ClaimLost: the claim was open for so long that the daemon replaced it by padding.
         """
         self._require_open()
         self._end_view()

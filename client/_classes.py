@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choose the classes of a client: with the per-message part in C, or with all calls through cffi.
+"""Choose the classes of a client. The fast classes have the calls for each message in C; the others
+make all calls through cffi.
 
-Both behave alike. ``PENSTOCK_FAST=0`` in the environment chooses cffi for clients that connect
-afterwards. A client also uses cffi if the extension is missing or belongs to another build of the
-core.
+Both behave alike. With ``PENSTOCK_FAST=0`` in the environment, clients that connect afterwards use
+cffi. A client also uses cffi if the extension is missing or belongs to another build of the core.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client: a connection of a process, or a part of it, to its host's daemon."""
+"""The client: the connection of a process to the daemon of its host."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ _R = TypeVar("_R", Publication, Subscription, Counter)
 class Client:
     """Adds publications, subscriptions and counters at the host's daemon.
 
-    Made by :func:`penstock.connect`. May be shared by threads. A context manager that closes itself
-    and everything added through it; after that nothing of it can be used. In a forked child every
-    use raises ``ForkedError``; connect again in the child.
+    Made by :func:`penstock.connect`. May be shared by threads. At the end of a ``with`` block the
+    client closes itself and all objects that it has added; none of them can be used afterwards. In
+    a forked child every call raises ``ForkedError``; connect again in the child.
     """
 
     def __init__(
@@ -68,8 +68,8 @@ class Client:
         library: core.Library = core.CORE,
         name: str = "",
     ) -> None:
-        """``timeout_s`` bounds every exchange with the daemon, in seconds; ``library`` is the
-        core that does the work: the simulator has one of its own."""
+        """``timeout_s`` bounds every exchange with the daemon, in seconds. ``library`` is the core
+        library that the client calls; the simulator has its own."""
         self._port = port
         self.name = name
         self._library = library
@@ -118,8 +118,8 @@ class Client:
 
     @property
     def is_daemon_alive(self) -> bool:
-        """Whether the daemon holds this client's lease. False while the client waits for a new
-        daemon and offers answer DAEMON_AWAY."""
+        """Whether this client has a lease from a live daemon. False while the client waits for a
+        new daemon; offers then return DAEMON_AWAY."""
         state = self._port.state
         return state is PortState.OPEN or (state is PortState.AWAY and not self._bell.is_away)
 
@@ -203,8 +203,8 @@ class Client:
         schema: Any = None,
         on_session_lost: SessionCallback | None = None,
     ) -> Publication | TypedPublication[Any]:
-        """Add a publication with its own session, for one thread at a time; it is a little
-        faster."""
+        """Add a publication with its own session, for one thread at a time. It is a little faster
+        than a shared one."""
         return self._add_publication(channel, stream_id, schema, on_session_lost, exclusive=True)
 
     @overload
@@ -244,10 +244,10 @@ class Client:
         :param schema: as for :meth:`add_publication`.
         :param on_available: called with each new image, on the thread that polls, waits or asks
             for images, before the first message of it is handed out.
-        :param on_unavailable: called with an image that ended; it is closed after the call.
+        :param on_unavailable: called with an image that ended; the image is closed after the call.
         :param on_gap: called with a :class:`Gap` for permanently missing messages, in the order of
             the stream.
-        :param credits: messages that its publishers may have outstanding: a number, ``auto``, or
+        :param credits: messages that the publishers may have outstanding: a number, ``auto``, or
             :class:`Credits` for more.
         :raises ChannelRefused: with the daemon's reason and a ``code``.
         """
@@ -292,10 +292,10 @@ class Client:
 
         The function is called with each request, a :class:`Message`, and returns the reply: bytes,
         a buffer, a list of buffers, or None for an empty reply.  If it raises, the requester gets a
-        :class:`RemoteError`.  The decorated name is a :class:`Service`; its ``run()`` serves.
+        :class:`RemoteError`. The decorated name is a :class:`Service`; call its ``run()`` to serve.
 
         :param channel: an Aeron URI, as for :meth:`add_subscription`.
-        :param concurrency: calls of the function at once, each in a thread of its own.
+        :param concurrency: number of calls of the function at once, each in a thread of its own.
         :param reply_timeout_s: how long a requester that takes no replies can hold one, in seconds;
             then the reply is dropped and counted.
         """
@@ -318,9 +318,10 @@ class Client:
         :param name: of the group, at most 80 characters.
         :param starting: at streams that exist when the group is opened: ``latest`` behind
             everything, ``earliest`` at the oldest data that is certainly there.
-        :param expiry_s: how long the group lives while no member asks for messages, in seconds.
+        :param expiry_s: time without a request of a member after which the daemon ends the group,
+            in seconds.
         :raises UnreliableStream: the flow control of the stream does not wait for slow receivers.
-        :raises GroupOwned: another reader, a Spark query for example, has the group.
+        :raises GroupOwned: another reader, for example a Spark query, uses the group.
         """
         from penstock.client._consumer import ConsumerGroup
 
@@ -365,8 +366,8 @@ class Client:
     # ---- life ------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close all objects of the client, then the lease. Idempotent; does nothing in a forked
-        child."""
+        """Close all objects of the client, then the lease. Further calls, and calls in a forked
+        child, do nothing."""
         with self._lock:
             resources = list(self._resources.values())
             self._resources.clear()

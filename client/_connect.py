@@ -25,7 +25,7 @@ _NAME_CHARS: Final = 95
 
 
 class Attempt:
-    """The tries of one call of :func:`connect`. For one thread at a time."""
+    """The attempts of one call of :func:`connect`. For one thread at a time."""
 
     def __init__(
         self,
@@ -37,10 +37,10 @@ class Attempt:
         on_waiting: Callable[[str], object] | None = None,
         watch: bool = False,
     ) -> None:
-        """Check the arguments; they are those of :func:`connect`.
+        """Check the arguments, which are the same as for :func:`connect`.
 
         :param watch: whether the client is for an event loop.
-        :param on_waiting: called once with a line of text when no daemon has come within a second.
+        :param on_waiting: called once with a line of text if no daemon answers within a second.
         """
         if not isinstance(name, str) or len(name) > _NAME_CHARS:
             raise InvalidArgument(
@@ -61,7 +61,7 @@ class Attempt:
     def once(self) -> Client | None:
         """Return the client; None if no daemon answers yet and there is time left.
 
-        :raises DaemonNotRunning: no daemon came in time.
+        :raises DaemonNotRunning: no daemon appeared in time.
         """
         left = max(self._timeout_s - (time.monotonic() - self._began), RETRY_S)
         try:
@@ -114,7 +114,7 @@ def connect(
     :param reattach_timeout_s: how long the client waits for a new daemon after the daemon died, in
         seconds. Meanwhile offers return ``Offer.DAEMON_AWAY``, polls deliver the messages in the
         log, and waiting calls continue to wait. 0: the client ends with its daemon.
-    :raises DaemonNotRunning: no daemon came in the directory within ``timeout_s``.
+    :raises DaemonNotRunning: no daemon appeared in the directory within ``timeout_s``.
     :raises ChannelRefused: with the code ``permission``: this user may not access the daemon.
     :raises VersionMismatch: the daemon has another protocol version.
     :raises TimeoutExpired: the daemon did not answer in time.

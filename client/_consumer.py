@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Members of consumer groups: batches that are read, worked on, and committed."""
+"""Members of consumer groups: they read batches, work on them, and commit them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ALIGN: Final = gather.ALIGNMENT
 
 
 class GroupBatch:
-    """Messages of one session, in order, that this member of a group holds until :meth:`commit`.
+    """Messages of one session, in order, which belong to this member until :meth:`commit`.
 
     They own their bytes.
     """
@@ -70,7 +70,7 @@ class GroupBatch:
 
     @property
     def payloads(self) -> list[memoryview]:
-        """One view a message, into the batch's own memory."""
+        """A view for each message, into the batch's own memory."""
         return self._rows.payloads
 
     @property
@@ -138,8 +138,8 @@ class ConsumerGroup:
     """This process as a member of a consumer group.  Made by
     :meth:`penstock.Client.consumer_group`.
 
-    Members of one group share its messages: each batch goes to one of them, and stays with it until
-    it is committed, or until the member closes or dies.  For one thread at a time.
+    Members of one group share its messages: one member gets a batch, and keeps it until the commit,
+    or until the member closes or dies. For one thread at a time.
     """
 
     def __init__(
@@ -197,12 +197,13 @@ class ConsumerGroup:
         self, limit: int = DEFAULT_BATCH, timeout_s: float | None = None, *,
         max_bytes: int = DEFAULT_BYTES,
     ) -> Iterator[GroupBatch]:
-        """Iterate over batches, waiting for each.  Batches that this member received before and did
-        not commit are received again, by it or by another member.
+        """Iterate over batches, waiting for each. If this member received batches before and did
+        not commit them, this or another member receives them again.
 
-        :param limit: the most messages of one batch.
-        :param timeout_s: the longest wait for one batch, in seconds; None: without end.
-        :param max_bytes: the most bytes of log in one batch; one message is always admitted.
+        :param limit: largest number of messages in one batch.
+        :param timeout_s: longest wait for one batch, in seconds; None: no limit.
+        :param max_bytes: largest number of log bytes in one batch; a batch always has at least one
+            message.
         :raises TimeoutExpired: no batch within ``timeout_s``.
         :raises AssignmentLost: the group has expired or was ended.
         """
@@ -223,8 +224,8 @@ class ConsumerGroup:
         self, limit: int = DEFAULT_BATCH, timeout_s: float | None = None, *,
         max_bytes: int = DEFAULT_BYTES,
     ) -> GroupBatch:
-        """Wait for one batch; arguments and errors as for :meth:`messages`.  Batches that were not
-        committed stay held."""
+        """Wait for one batch; arguments and errors as for :meth:`messages`. Batches that were not
+        committed stay with this member."""
         self._check_sizes(limit, max_bytes)
         batch = self._wait(lambda: self._claim(limit, max_bytes), timeout_s)
         if batch is None:
@@ -380,7 +381,8 @@ class ConsumerGroup:
             raise ClosedError("the member of the group is closed")
 
     def close(self) -> None:
-        """Leave the group: other members receive what was not committed.  Idempotent."""
+        """Leave the group: other members receive the batches that this member has not committed.
+        Idempotent."""
         if self.is_closed:
             return
         if os.getpid() == self._pid and (self._client.directory).is_dir():
@@ -390,7 +392,7 @@ class ConsumerGroup:
         self._control.close()
 
     def end(self) -> None:
-        """End the group for all its members; its messages are released."""
+        """End the group for all its members, and release its messages."""
         self._check()
         self._control.close_group(
             name=self._name, channel=self._channel, stream_id=self._stream_id

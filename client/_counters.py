@@ -16,7 +16,7 @@ _I64_END = 2**63
 
 
 class Counter:
-    """A 64-bit counter in shared memory: this client writes it, every process can read it."""
+    """A 64-bit counter in shared memory, which this client writes and every process can read."""
 
     __slots__ = ("__weakref__", "_client", "_handle", "_label", "_ready")
 

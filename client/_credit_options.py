@@ -16,8 +16,8 @@ from penstock.core.errors import InvalidArgument
 class Credits:
     """Credits of a subscription; ``credits=5`` is short for ``credits=Credits(5)``.
 
-    Each value but ``handles`` and ``leak`` has a parameter of the channel, which it must not
-    contradict.
+    Except for ``handles`` and ``leak``, each value has a channel parameter, and must not contradict
+    it.
     """
 
     number: int | Literal["auto"]
@@ -43,7 +43,7 @@ class Credits:
     def in_channel(self, channel: str) -> str:
         """Return the channel with these values as parameters.
 
-        :raises InvalidArgument: a value is out of range, or the channel states another.
+        :raises InvalidArgument: a value is out of range, or the channel states another value.
         """
         try:
             stated = uri.parse(channel).given()
@@ -78,7 +78,7 @@ CreditsGiven: TypeAlias = int | Literal["auto"] | Credits | None
 def credits_given(value: CreditsGiven) -> Credits | None:
     """Return the options of ``credits=``.
 
-    :raises InvalidArgument: it is neither a number, ``auto`` nor Credits.
+    :raises InvalidArgument: the value is neither a number, ``auto`` nor Credits.
     """
     if value is None or isinstance(value, Credits):
         return value

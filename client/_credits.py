@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Credits as handles: which messages of a subscription still hold their credit.
+"""Handles of credits: they record which messages have not returned their credit yet.
 
-A handle belongs to the messages of one delivery. Any thread releases handles, in any order. A
-handle that the garbage collector takes is only recorded, because a finalizer can run anywhere; the
-subscription's next call reports it.
+A handle belongs to the messages of one delivery. Any thread releases handles, in any order. If the
+garbage collector destroys a handle, the finalizer only records it, because a finalizer can run in
+any thread. The subscription's next call reports it.
 """
 
 from __future__ import annotations
@@ -43,14 +43,15 @@ class SubscriptionCredits:
 
     @property
     def outstanding(self) -> int:
-        """Messages that may be in flight, in a log or in the application's hands."""
+        """Number of messages that may be in flight, in a log, or not yet released by the
+        application."""
         return self.granted - self.returned
 
 
 class CreditHandle:
     """The credits of a message, or of the messages of a batch.
 
-    A context manager: the end of the block releases it, unless an exception ends the block.
+    At the end of a ``with`` block the credits are released, unless an exception ends the block.
     """
 
     __slots__ = ("__weakref__", "_account", "_held", "_lock")
@@ -68,9 +69,9 @@ class CreditHandle:
     def release(self, n: int | None = None) -> None:
         """Return credits to the publishers.
 
-        :param n: how many of the batch's credits, the oldest first; None: all that are left.
-        :raises CreditReleased: they were released before.
-        :raises InvalidArgument: ``n`` is not positive, or more than are left.
+        :param n: number of the batch's credits to release, the oldest first; None: all remaining.
+        :raises CreditReleased: the credits were released before.
+        :raises InvalidArgument: ``n`` is not positive, or exceeds the remaining credits.
         """
         with self._lock:
             left = self.count
@@ -132,8 +133,8 @@ class CreditAccount:
         give_back: Callable[[Image, int], object],
         keep: Callable[[Image, int], object],
     ) -> None:
-        """``name`` names client and stream in reports; ``give_back`` and ``keep`` notify the core
-        of credits that were released, and of credits that were lost."""
+        """``name`` is the client and stream shown in reports. ``give_back`` and ``keep`` notify the
+        core of released credits and of lost credits."""
         self.name = name
         self._leak = leak
         self._give_back = give_back
@@ -154,7 +155,7 @@ class CreditAccount:
         return CreditHandle(self, held)
 
     def give_back(self, parts: Iterable[tuple[Image, int]]) -> None:
-        """Return credits; those of an image that has ended went with it."""
+        """Return credits to the core. If the image has ended, its credits need no return."""
         for image, count in parts:
             if not image.is_closed:
                 self._give_back(image, count)
@@ -164,8 +165,8 @@ class CreditAccount:
         self._lost.extend(parts)
 
     def rewound(self, handle: CreditHandle, counts: Iterable[tuple[Image, int]]) -> None:
-        """Drop a handle whose messages will be delivered again. The released part of its credits
-        is not held a second time."""
+        """Drop a handle whose messages will be delivered again. Credits of it that were already
+        released are not counted again."""
         left: dict[int, int] = {}
         for image, count in handle._void():
             left[id(image)] = left.get(id(image), 0) + count
@@ -175,7 +176,7 @@ class CreditAccount:
                 self._early[id(image)] = self._early.get(id(image), 0) + early
 
     def forget(self, image: Image) -> None:
-        """Drop what is known of an image that ended."""
+        """Drop the record of an image that has ended."""
         self._early.pop(id(image), None)
 
     def report(self) -> None:

@@ -20,7 +20,7 @@ _LONGEST_NAME = "control.sock"
 def daemon_directory(
     directory: str | os.PathLike[str] | None = None, *, environ: Mapping[str, str] | None = None
 ) -> Path:
-    """Return the argument, else ``$PENSTOCK_DIR``, else ``/dev/shm/penstock-$USER``, as absolute
+    """Return the argument, else ``$PENSTOCK_DIR``, else ``/dev/shm/penstock-$USER``, as an absolute
     path.
 
     :raises InvalidArgument: the path is too long for the Unix sockets in it.
@@ -47,7 +47,8 @@ def _user(environ: Mapping[str, str]) -> str:
 
 
 def no_daemon(directory: Path, *, waited_s: float = 0.0) -> str:
-    """Return the error text if no daemon answers; ``waited_s``: seconds waited before."""
+    """Return the error text for a directory in which no daemon answers; ``waited_s``: time waited,
+    in seconds."""
     waited = f" (waited {waited_s:g} s for one)" if waited_s else ""
     return (
         f"no daemon is running in {directory}{waited}: start one with '{up_command(directory)}', "

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client's classes with their per-message part in C (``core/fast``).
+"""The client's classes whose calls for each message are in C (``core/fast``).
 
-Each is its plain class with some methods taken from C. The C side calls some functions by name for
-rare cases. They are in the plain class or here: ``_offer_slowly``, ``_send_slowly``, ``_refusal``,
-``_prepare``, ``_nothing``, ``_check_limit``, ``_wait_slowly``, ``_check_waiting`` and
-``_address_of``.
+Each class is a plain class in which C methods replace some Python methods. For rare cases the C
+part calls these Python functions by name, which are in the plain class or in this module:
+``_offer_slowly``, ``_send_slowly``, ``_refusal``, ``_prepare``, ``_nothing``, ``_check_limit``,
+``_wait_slowly``, ``_check_waiting`` and ``_address_of``.
 """
 
 from __future__ import annotations

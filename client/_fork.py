@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 
 def call_in_child(method: Callable[[], None]) -> None:
-    """Call the bound method in every forked child while its object exists.
+    """Call a bound method in every forked child, as long as the object of the method exists.
 
     Python cannot remove a fork hook, so the hook holds a weak reference.
     """

@@ -108,7 +108,7 @@ class _Connection:
         self._socket.close()
 
     def send(self, request: Any) -> None:
-        """Send a new request; later replies to the last one are ignored."""
+        """Send a new request; later replies to the previous request are ignored."""
         self._correlation += 1
         try:
             data = codec.encode(request, self._correlation)

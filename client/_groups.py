@@ -2,9 +2,9 @@
 """Consumer groups: named subscriptions that the daemon keeps without a client.
 
 Only an acknowledgement moves a group. Reading (from the mapped log on the daemon's host, or with
-:meth:`GroupControl.fetch` on any host) does not. Unacknowledged data stays in the log; when it
-fills the window, the sender waits. If a group gets no request for its expiry time, the daemon ends
-it, and the sender no longer waits for it.
+:meth:`GroupControl.fetch` on any host) does not move it. Unacknowledged data stays in the log; when
+it fills the window, the sender waits. If a group gets no request for its expiry time, the daemon
+ends it, and the sender no longer waits for it.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class LogTimes:
 
 @attrs.frozen(kw_only=True)
 class LogMark:
-    """A message found by its reserved value."""
+    """A message that was found by its reserved value."""
 
     begin: int
     end: int
@@ -88,7 +88,7 @@ class LogMark:
 
 @attrs.frozen(kw_only=True)
 class LogMarks:
-    """Messages of a log that have one reserved value, ascending."""
+    """Messages of a log with a given reserved value, ascending."""
 
     marks: list[LogMark]
     position: int
@@ -120,12 +120,13 @@ class GroupState:
 
 class GroupControl:
     """A connection to the groups of one daemon: on this host by directory, or anywhere over TCP
-    with CURVE keys. Synchronous; may be used from several threads; connects at the first use, and
-    again after a fork or a daemon's restart; needs no lease.
+    with CURVE keys. Calls block, and several threads may call. The object connects at the first
+    call, and again after a fork or a daemon's restart; it needs no lease.
 
     Every method raises :class:`InvalidArgument` for invalid arguments, or a request of more than 64
     KiB; :class:`DaemonUnreachable` if no answer arrived in ``timeout_s``; :class:`NotAuthorised` if
-    the keys are refused; and :class:`GroupRefused` if the daemon refuses for any other reason.
+    the keys are refused; and :class:`GroupRefused` if the daemon refuses the request for another
+    reason.
     """
 
     def __init__(
@@ -140,7 +141,7 @@ class GroupControl:
         """
         :param directory: directory of a daemon on this host; the default is that of a client.
         :param address: ``tcp://host:port`` of a daemon's ``control_tcp``; not with ``directory``.
-        :param keys: keys of this client; required with ``address``, and allowed only with it.
+        :param keys: keys of this client; required with ``address``, not allowed without.
         :param server_key: the daemon's public key in Z85; with ``address``.
         :param timeout_s: longest time of a call, and of a pause within a fetch.
         :raises InvalidArgument: the arguments contradict each other.
@@ -170,10 +171,11 @@ class GroupControl:
         owner: str = "",
         instead_of: str = "",
     ) -> GroupState:
-        """Open a group. If it is open, restart its expiry time; its positions stay.
+        """Open a group. If the group is open already, restart its expiry time and keep its
+        positions.
 
         :param name: the group's name, at most 80 characters; ``pressure()`` shows it.
-        :param sessions: only these; none: all.
+        :param sessions: only these sessions; empty: all.
         :param starting: start in existing streams: ``latest`` at the end, ``earliest`` at the
             oldest position that is certainly in the log.
         :param expiry_ns: time without requests after which the daemon ends the group.
@@ -181,7 +183,7 @@ class GroupControl:
             slow receivers, with a warning in the state.
         :param owner: name of the group's reader, at most 200 characters. The reader repeats it at
             least every four seconds, in any request. Empty: the caller does not read the group.
-        :param instead_of: an owner that is known to be dead, to be replaced at once.
+        :param instead_of: an owner that is known to be dead; the daemon replaces it at once.
         :raises GroupOwned: another owner sent a request within the last 8 s.
         :raises UnreliableStream: a stream's flow control does not wait for the group.
         """
@@ -200,7 +202,7 @@ class GroupControl:
         :param owner: as in :meth:`open`.
         :param leave: the owner stops reading the group; another owner may begin at once.
         :raises UnknownGroup: the group was never opened, was closed, or has expired.
-        :raises GroupOwned: another owner reads it.
+        :raises GroupOwned: another owner reads the group.
         """
         return self._state(_made(
             control.GetGroup, name=name, channel=channel, stream_id=stream_id, leave=leave,
@@ -233,14 +235,15 @@ class GroupControl:
         self._port.request(request, control.Done)
 
     def groups(self) -> list[GroupState]:
-        """Return all groups of the daemon; does not extend their expiry."""
+        """Return all groups of the daemon, without extending their expiry."""
         answer = self._port.request(control.ListGroups(), control.GroupList)
         return [_group(plain) for plain in answer.groups.values()]
 
     def stream_credits(
         self, stream_id: int, *, channel: str = "", action: CreditAction = "report"
     ) -> control.CreditReport:
-        """Withhold or resume the credits of all subscriptions of a stream, or only report them.
+        """Withhold or resume the credits of all subscriptions of a stream, or only report the
+        credits.
 
         :param channel: only the subscriptions with this channel; empty: all of the stream.
         :returns: the state of each reader. After ``withhold``, repeat ``report`` until it is
@@ -274,11 +277,11 @@ class GroupControl:
     ) -> LogCuts:
         """Find the end of a batch that begins at ``start``, and the places to split it.
 
-        :param start: a place between messages.
-        :param max_bytes: the most bytes of log; at least one message is included.
-        :param max_messages: the most messages; 0: any number.
+        :param start: a position between messages.
+        :param max_bytes: largest number of log bytes; at least one message is included.
+        :param max_messages: largest number of messages; 0: no limit.
         :param pieces: number of parts of about the same length, 1 to 1024.
-        :raises RangeNotRetained: the daemon does not retain ``start`` (any more).
+        :raises RangeNotRetained: the daemon does not retain the data at ``start``.
         """
         request = _made(
             control.CutLog, log_id=log_id, session_id=session_id, initial_term_id=initial_term_id,
@@ -308,12 +311,13 @@ class GroupControl:
         self, *, log_id: int, session_id: int, initial_term_id: int, start: int,
         reserved_value: int, max_bytes: int = 2**62,
     ) -> LogMarks:
-        """Find messages by their reserved value, from ``start`` on. An answer may cover only a
-        part of the log. It states its end: request the rest from there.
+        """Find messages by their reserved value, from ``start`` on. An answer may cover only a part
+        of the log. It states the end of this part; request the rest from there.
 
-        :param start: a place between messages.
-        :param max_bytes: no message that begins so far behind ``start``.
-        :raises RangeNotRetained: the daemon does not hold ``start``, or not any more.
+        :param start: a position between messages.
+        :param max_bytes: length of the searched range; messages that begin after it are not
+            searched.
+        :raises RangeNotRetained: the daemon does not retain the data at ``start``.
         """
         request = _made(
             control.FindMarks, log_id=log_id, session_id=session_id, max_bytes=max_bytes,

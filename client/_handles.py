@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Subscriptions whose application releases each credit (``credit_handles=True``).
 
-They use the plain classes, not those of the fast path: each message makes a handle anyway.
+They use the plain classes instead of the fast ones, because each message needs a handle in Python
+anyway.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class HandleImage(Image):
-    """An image of a subscription with handles: only its subscription polls it."""
+    """An image of a subscription with handles; only its subscription can poll it."""
 
     _credit_mode = CreditMode.HANDLES
 
@@ -66,7 +67,8 @@ class HandleSubscription(Subscription):
         return batch
 
     def poll_batch(self, limit: int = DEFAULT_BATCH) -> MessageBatch:
-        """As :meth:`penstock.Subscription.poll_batch`; ``batch.credit`` holds its credits."""
+        """Like :meth:`penstock.Subscription.poll_batch`; ``batch.credit`` has the credits of the
+        batch."""
         batch = super().poll_batch(limit)
         if len(batch):
             batch._credit = self._handle_for(batch._messages, len(batch))
@@ -114,7 +116,7 @@ class HandleSubscription(Subscription):
 
     @property
     def leaked_credits(self) -> int:
-        """Credits of handles that were dropped without release, on all images so far."""
+        """Number of credits whose handles were dropped without release, on all images so far."""
         self._account.report()
         return self._account.leaked
 
@@ -124,7 +126,7 @@ def subscription_class(
 ) -> Callable[..., Subscription]:
     """Return the class of a subscription.
 
-    :raises InvalidArgument: handles with a schema, whose values have no place for them.
+    :raises InvalidArgument: handles are requested with a schema, whose values cannot have handles.
     """
     if credits is None or not credits.handles:
         return classes.subscription

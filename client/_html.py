@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables of the main objects' state, as a notebook shows them.
 
-A table never raises: an object whose daemon has gone shows what is still known.
+A table never raises: after the daemon's death it shows the last known values.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def client_html(client: Client) -> str:
 
 
 def publication_html(publication: Publication) -> str:
-    """Positions, and the time held by cause."""
+    """Positions, and the time for which each cause blocked the publication."""
     rows: list[tuple[str, object]] = [
         ("session", str(publication.session_id)),
         ("connected", _known(lambda: publication.is_connected)),
@@ -78,7 +78,7 @@ def publication_html(publication: Publication) -> str:
 
 
 def subscription_html(subscription: Subscription) -> str:
-    """The images of a subscription, as of its latest poll or wait."""
+    """The images of a subscription at its latest poll or wait."""
     rows = [_image_row(image) for image in subscription._images]
     closed = ", closed" if subscription.is_closed else ""
     title = f"Subscription of stream {subscription.stream_id} on {subscription.channel}{closed}"

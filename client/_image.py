@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Image(Reader):
     """An image of one session. Only the thread of its subscription may use it.
 
-    It can be polled directly, in addition to its subscription or instead.
+    An application can poll an image directly, in addition to its subscription or instead of it.
     """
 
     _credit_mode = 0        # ps_credit_mode; 0: as the notice says
@@ -122,7 +122,7 @@ class Image(Reader):
         return self._handle is None
 
     def reject(self, reason: str) -> None:
-        """Reject the stream: its publisher gets ``reason``, and the image ends.
+        """Reject the stream: the publisher gets ``reason``, and the image ends.
 
         :raises ChannelRefused: the daemon no longer has the image, or it has no publisher to
             notify.

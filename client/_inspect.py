@@ -78,11 +78,11 @@ def request_drain(
 ) -> control.Drained:
     """End the daemon and all its streams; return when its files are removed.
 
-    :param timeout_s: how long the daemon waits for receivers.
-    :param discard: also remove data that is not sent by then or that consumer groups hold.
+    :param timeout_s: time for which the daemon waits for receivers.
+    :param discard: also remove data that is still unsent, or that consumer groups hold.
 
-    :raises DaemonNotRunning: no daemon is there.
-    :raises DaemonGone: the daemon ends without a drain: it already hands over, or it died.
+    :raises DaemonNotRunning: no daemon runs in the directory.
+    :raises DaemonGone: the daemon ends without a drain, because it was already stopping or died.
     :raises ChannelRefused: this user may not end the daemon.
     :raises TimeoutExpired: the daemon does not answer.
     """
@@ -145,8 +145,8 @@ def _answer(frame: bytes) -> dict[str, Any] | None:
 
 
 def sent_position(cnc: Cnc, publication_id: int) -> int | None:
-    """Return the position up to which the daemon has sent a publication; None: it has no such
-    counter (IPC)."""
+    """Return the position up to which the daemon has sent a publication; None: the publication has
+    no such counter (IPC)."""
     for counter in cnc.counters():
         if counter.type_id == SENDER_POSITION_TYPE and counter.registration_id == publication_id:
             return counter.value

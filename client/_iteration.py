@@ -2,10 +2,10 @@
 """Loops over messages and batches.
 
 A loop returns one message (or batch) at a time. The message is a copy that belongs to the caller.
-In the stream it stays unreleased until the next step. ``break`` and ``return`` release it. If an
-exception leaves the loop, the reader rewinds, and the message is delivered again. The interpreter
-drops the loop's iterator in both cases; its guard (``core/fast/taking.c``) detects whether an
-exception propagates.
+The message in the stream stays unreleased until the next step of the loop. ``break`` and ``return``
+release it. If an exception leaves the loop, the reader rewinds, and the message is delivered again.
+When a loop ends, the interpreter drops its iterator. The iterator's guard (``core/fast/taking.c``)
+then detects whether an exception propagates.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _T = TypeVar("_T", Message, MessageBatch)
 
 
 class Held:
-    """Placeholder for the reader's batch while the loop's user has one message, or ``batch``."""
+    """Placeholder for the reader's batch while the user of the loop has a message, or ``batch``."""
 
     __slots__ = ("_reader", "batch")
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which member of a consumer group reads which range (decision 211).
+"""Record which member of a consumer group reads which range (decision 211).
 
 The members run on the daemon's host and share one file, under a lock that the kernel releases when
-its holder dies. A member that has died holds nothing.
+its holder dies. The claims of a dead member are free.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Claim:
 
 @attrs.define
 class LogShares:
-    """One log: claims, and committed ranges that are not acknowledged yet; ascending."""
+    """Shares of one log: claims, and committed ranges that are not acknowledged yet, both
+    ascending."""
 
     claims: list[Claim] = attrs.Factory(list)
     done: list[tuple[int, int]] = attrs.Factory(list)
@@ -63,7 +64,7 @@ class LogShares:
         return (start, end) if start < end else None
 
     def acknowledged(self, committed: int) -> int:
-        """Return the position up to which everything is committed; drop what lies below."""
+        """Return the position up to which all data is committed, and drop the ranges below it."""
         position = committed
         for low, high in sorted(self.done):
             if low <= position:
@@ -73,7 +74,7 @@ class LogShares:
 
 
 class Shares:
-    """The file of one group, while its lock is held."""
+    """The content of one group's file, while this member holds the lock."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -114,12 +115,12 @@ class Shares:
         return self.logs.setdefault((log.session_id, log.initial_term_id), LogShares())
 
     def release_dead(self) -> None:
-        """Free what members hold that have died."""
+        """Free the ranges of members that have died."""
         for log in self.logs.values():
             log.claims = [claim for claim in log.claims if is_alive(claim.member)]
 
     def forget(self, known: set[Session]) -> None:
-        """Drop logs that the daemon does not hold any more: all of them is acknowledged."""
+        """Drop logs that the daemon no longer retains: all their data is acknowledged."""
         self.logs = {session: log for session, log in self.logs.items() if session in known}
 
     def release(self, member: str) -> None:
@@ -136,7 +137,8 @@ class Shares:
         return claim
 
     def commit(self, session: Session, claim: Claim) -> bool:
-        """A member is done with its range.  False: it does not hold the range any more."""
+        """Mark the range of a member as committed. Return False if the member no longer holds the
+        range."""
         log = self.logs.get(session)
         if log is None or claim not in log.claims:
             return False
@@ -147,9 +149,9 @@ class Shares:
 
 @contextlib.contextmanager
 def shares(directory: Path, name: str, channel: str, stream_id: int) -> Iterator[Shares]:
-    """Hold the lock of a group and read its file; the caller writes it.
+    """Take the lock of a group and read its file; the caller writes the file.
 
-    :raises OSError: the directory of the daemon does not admit this user.
+    :raises OSError: this user may not access the daemon's directory.
     """
     folder = directory / FOLDER
     folder.mkdir(exist_ok=True)
@@ -168,7 +170,7 @@ def member_name(number: int) -> str:
 
 
 def is_alive(member: str) -> bool:
-    """Whether the process of a member lives.  True if that cannot be seen from here."""
+    """Whether the process of a member lives.  True if this process cannot find out."""
     pid, started, place, _number = (*member.split("/"), "", "", "", "")[:4]
     if place != process_place() or not pid.isdigit():
         return place != process_place()
@@ -176,7 +178,7 @@ def is_alive(member: str) -> bool:
 
 
 def process_started(pid: int) -> str:
-    """Return when a process of this host started, in ticks; 0: it has ended."""
+    """Return the start time of a process of this host, in ticks; 0: the process has ended."""
     with contextlib.suppress(OSError, IndexError):
         text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
         fields = text.rpartition(")")[2].split()
@@ -186,7 +188,7 @@ def process_started(pid: int) -> str:
 
 @functools.cache
 def process_place() -> str:
-    """Return the boot of this host, and the namespace that its process ids belong to."""
+    """Return an id of this host's boot, and the namespace of its process ids."""
     boot = namespace = ""
     with contextlib.suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")[:8]

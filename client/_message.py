@@ -37,8 +37,8 @@ ASSEMBLED: Final = 12
 
 
 class Header:
-    """Header of the current message. A subscription uses one object for all messages. It is valid
-    during the handler's call; copy values that you keep."""
+    """Header of the current message. The header of a message. A subscription uses one header object
+    for all messages. The header is valid during the handler's call; copy values that you keep."""
 
     # No __slots__: the fast path's header derives from this class and from one with fields in C.
 
@@ -155,7 +155,7 @@ class Message(bytes):
 
     @property
     def stream_id(self) -> int:
-        """Stream that the message came on; 32 bits."""
+        """Stream of the message; 32 bits."""
         return self._fact(STREAM_ID)
 
     @property
@@ -363,19 +363,22 @@ def _import(package: str, user: str) -> Any:
 
 
 def owner_of(row: tuple[int, ...], maps: list[memoryview]) -> Any:
-    """Return the object whose buffer has the payload: the log, or a copy if it was assembled."""
+    """Return the object whose buffer has the payload: the log, or a copy if the message was
+    assembled."""
     if row[ASSEMBLED]:
         return core.copy_bytes(row[0], row[LENGTH])
     return maps[row[IMAGE_INDEX] if len(maps) > 1 else 0].obj
 
 
 def view_of(row: tuple[int, ...], maps: list[memoryview]) -> memoryview:
-    """Return the payload of one message: a view of the log, or a copy if it was assembled."""
+    """Return the payload of one message: a view of the log, or a copy if the message was
+    assembled."""
     return view_into(owner_of(row, maps), row)
 
 
 def view_into(owner: Any, row: tuple[int, ...]) -> memoryview:
-    """Return the payload of one message as its own buffer over the object of :func:`owner_of`."""
+    """Return the payload of one message as a buffer of its own, over the object of
+    :func:`owner_of`."""
     start = 0 if row[ASSEMBLED] else row[LOG_OFFSET]
     return memoryview(owner)[start : start + row[LENGTH]].toreadonly()
 
@@ -389,7 +392,8 @@ def release_view(view: memoryview) -> None:
 def end_view(view: memoryview, owner: Any, references: int, header: Header) -> None:
     """End the view that a handler was given.
 
-    :param references: ``sys.getrefcount(owner)`` in the caller before it made the view.
+    :param references: the value of ``sys.getrefcount(owner)`` in the caller before the view was
+        made.
     :raises BufferError: an object made from the view still exists and would read other data.
     """
     with contextlib.suppress(BufferError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The choices of a publisher without credit."""
+"""The actions of a publisher that has no credit."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Route:
-    """Another publication, for messages that find no credit; see :func:`route`."""
+    """Another publication, which gets the messages without credit; see :func:`route`."""
 
     publication: Publication | AsyncPublication
 
 
 def route(publication: Publication | AsyncPublication) -> Route:
-    """Return an ``on_no_credit`` that sends a message by another publication instead."""
+    """Return a value for ``on_no_credit``: messages without credit are sent by another
+    publication."""
     return Route(publication)
 
 
@@ -56,7 +57,7 @@ class PublicationCredits:
 
 @attrs.define
 class Diverted:
-    """Messages of one publication that found no credit."""
+    """Counts of one publication's messages that had no credit."""
 
     dropped: int = 0
     routed: int = 0
@@ -86,12 +87,12 @@ def checked(on_no_credit: Any) -> OnNoCredit:
 
 
 def is_diverted(position: int, on_no_credit: OnNoCredit) -> bool:
-    """Return whether a message that found no credit is not waited with."""
+    """Return whether the publisher diverts a message without credit, instead of waiting."""
     return position == Offer.NO_CREDIT and on_no_credit != "block"
 
 
 def other_of(publication: Publication, on_no_credit: OnNoCredit) -> Any:
-    """Count a diverted message; return the publication that takes it, None: it is dropped."""
+    """Count a diverted message; return the publication that sends it, or None if it is dropped."""
     publication._diverted.ever_granted = True
     if not isinstance(on_no_credit, Route):
         publication._diverted.dropped += 1
@@ -101,7 +102,7 @@ def other_of(publication: Publication, on_no_credit: OnNoCredit) -> Any:
 
 
 def why_not_connected(publication: Publication) -> str:
-    """Return the reason for NOT_CONNECTED that concerns credits, as a clause."""
+    """Return, as a clause, the reason for NOT_CONNECTED if credits cause it."""
     if publication._diverted.ever_granted:
         return ": the receivers that granted it credits have left"
     return ""

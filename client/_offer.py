@@ -8,7 +8,8 @@ from typing import Final
 
 
 class Offer(enum.IntEnum):
-    """Reason of a refused offer: the first that applies, in the order of the guide's table.
+    """Reason of a refused offer. If several apply, it is the first in the order of the guide's
+    table.
 
     The values from -1 to -5 are Aeron's.
     """
@@ -40,7 +41,7 @@ class Offer(enum.IntEnum):
 
 
 class Action(enum.Enum):
-    """Action that a controlled handler requests next."""
+    """Action that a controlled handler requests by its result."""
 
     CONTINUE = 0
     """Go on; release with the rest of the poll."""
@@ -68,5 +69,5 @@ _BY_CODE: Final = {int(code): code for code in Offer}
 
 
 def offer_code(position: int) -> Offer | None:
-    """Return the refusal of a negative ``position``, None if it is no refusal."""
+    """Return the refusal that a negative ``position`` stands for; None for another value."""
     return _BY_CODE.get(position)

@@ -22,16 +22,19 @@ class Parking:
     """The place where the threads of one client wait."""
 
     def __init__(self, handle: core.ClientHandle, check: Callable[[], None]) -> None:
-        """``check`` raises if waiting is useless: closed, daemon gone, forked."""
+        """``check`` raises if waiting is useless, because the client is closed or forked or the
+        daemon has gone."""
         self._handle = handle
         self._check = check
 
     def replace(self, handle: core.ClientHandle) -> None:
-        """Use another mapped client; threads that sleep on the old word move within a slice."""
+        """Use another mapped client. Threads that sleep on the old word change to the new one after
+        their present time slice."""
         self._handle = handle
 
     def until(self, happened: Callable[[], bool], timeout_s: float | None) -> bool:
-        """True as soon as ``happened()`` is, False after ``timeout_s`` seconds (None: never)."""
+        """Return True as soon as ``happened()`` is true, or False after ``timeout_s`` seconds
+        (None: never)."""
         deadline_ns = None if timeout_s is None else time.monotonic_ns() + int(timeout_s * 1e9)
         while True:
             handle = self._handle

@@ -39,8 +39,8 @@ Request: TypeAlias = (
 
 @attrs.frozen(kw_only=True)
 class Lease:
-    """Lease that the daemon granted to this client. The native client that is opened with the
-    descriptors owns and closes them."""
+    """Lease that the daemon granted to this client. The native client that is opened with its
+    descriptors owns them and closes them."""
 
     directory: Path
     client_id: int
@@ -84,7 +84,8 @@ class Listener(Protocol):
         """A new daemon granted ``lease``; its descriptors belong to the listener from now on.
 
         :param lost: registrations that the client must add again.
-        :param same: whether the new daemon adopted this client, with its id, slot and files.
+        :param same: whether the new daemon adopted this client, with the client's id, slot and
+            files.
         """
 
     def on_gone(self) -> None:
@@ -94,8 +95,9 @@ class Listener(Protocol):
 class DriverPort(Protocol):
     """One client's connection to one daemon.  All methods may be called from any thread.
 
-    Requests block until the reply arrives. They raise ``ChannelRefused`` (or ``StorageError``) when
-    the daemon refuses, ``TimeoutExpired``, ``DaemonGone``, ``ClosedError``.
+    Requests block until the reply arrives. If the daemon refuses a request, they raise
+    ``ChannelRefused`` or ``StorageError``. They can also raise ``TimeoutExpired``, ``DaemonGone``
+    and ``ClosedError``.
     """
 
     @property
@@ -105,7 +107,7 @@ class DriverPort(Protocol):
     def state(self) -> PortState: ...
 
     def listen(self, listener: Listener) -> None:
-        """Set the one listener, by a weak reference."""
+        """Set the only listener; the port keeps a weak reference to it."""
 
     def add_publication(
         self, request: control.AddPublication, timeout_s: float
@@ -125,7 +127,8 @@ class DriverPort(Protocol):
     def status(self, timeout_s: float) -> control.Status: ...
 
     def notices(self, registration_id: int) -> deque[Notice]:
-        """Return the queue of a registration's notices, filled from its reply on."""
+        """Return the queue of a registration's notices, which begins with the first notice after
+        the reply."""
 
     def forget(self, registration_id: int) -> None:
         """Drop the queue of a removed registration."""

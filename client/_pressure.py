@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The accounts of a publication: causes and culprits that block it, and refused offers."""
+"""The accounts of a publication: which causes and culprits blocked it, and its refused offers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def _no_levels() -> Levels:
 class Pressure:
     """Both accounts of a publication, read from shared memory.
 
-    The account of time held has the time for which publishers were at their limit, by cause and by
-    culprit; both sums are equal. The account of refusals counts refused offers.
+    The account of time states how long publishers were at their limit, by cause and by culprit;
+    both sums are equal. The account of refusals counts refused offers.
     """
 
     cause: str
@@ -65,38 +65,39 @@ class Pressure:
 
     @property
     def depth_bytes(self) -> int:
-        """Bytes that publishers are ahead of the sender, on IPC ahead of the slowest reader."""
+        """Bytes by which publishers are ahead of the sender, on IPC of the slowest reader."""
         return self._levels().depth_bytes
 
     @property
     def peak_bytes(self) -> int:
-        """The most of it since the stream began."""
+        """Largest depth since the stream began."""
         return self._levels().peak_bytes
 
     @property
     def watermark(self) -> str:
-        """``normal``; ``high``: the depth was reached; ``paused``: publishers are held; ``low``:
-        the log has drained, and no publisher has continued yet."""
+        """``normal``; ``high``: publishers have just reached the depth; ``paused``: publishers are
+        still blocked; ``low``: the log has drained, and no publisher has continued yet."""
         return WATERMARKS.get(self._levels().watermark, "normal")
 
     @property
     def pressed_ns(self) -> int:
-        """Time from reached depths until the log had drained to the low watermark."""
+        """Total time under pressure: from the moment at which the depth was reached until the log
+        had drained to the low watermark."""
         return self._levels().pressed_ns
 
     @property
     def pressed_episodes(self) -> int:
-        """Number of these times, with the present one."""
+        """Number of times under pressure, including the present one."""
         return self._levels().pressed_episodes
 
     @property
     def drained_messages(self) -> int:
-        """Messages sent in these times; on IPC counted for streams with a policy only."""
+        """Messages sent under pressure; on IPC counted only for streams with a policy."""
         return self._levels().drained_messages
 
     @property
     def summary(self) -> str:
-        """Return cause, culprit, duration and backlog as one clause; "held by nothing" without."""
+        """Return cause, culprit, duration and backlog as one clause, or "held by nothing"."""
         if self.cause == "none":
             return "held by nothing"
         by = f" by {self.culprit}" if self.culprit else ""
@@ -118,7 +119,7 @@ def _bytes(number: int) -> str:
 
 
 def pressure_of(view: PressureView, now_ns: int) -> Pressure:
-    """Return the accounts in readable form, closed at ``now_ns`` of the monotonic clock."""
+    """Return the accounts in readable form, up to the time ``now_ns`` of the monotonic clock."""
     return Pressure(
         cause=cause_name(view.cause),
         culprit=view.culprit_text,
@@ -143,14 +144,15 @@ def pressure_of(view: PressureView, now_ns: int) -> Pressure:
 
 
 class Throttled:
-    """The part of a publication that states when a throttled publisher may try again."""
+    """Part of a publication: the time after which a throttled publisher may try again."""
 
     _handle: Any
 
     @property
     def retry_after_s(self) -> float:
         """Time in seconds after which an offer that was answered ``THROTTLED`` may be repeated; 0:
-        the governor throttles no publisher now. ``send`` sleeps until there is room."""
+        the governor throttles no publisher now. ``send`` need not use it, because it sleeps until
+        there is room."""
         handle = self._handle
         if handle is None:
             return 0.0

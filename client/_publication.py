@@ -88,8 +88,8 @@ class Publication(Throttled):
     """Sends messages to one stream on one channel.
 
     Made by :meth:`penstock.Client.add_publication` (any thread may offer) or
-    :meth:`penstock.Client.add_exclusive_publication` (one thread at a time).  A context manager
-    that closes itself.
+    :meth:`penstock.Client.add_exclusive_publication` (one thread at a time). At the end of a
+    ``with`` block it closes itself.
     """
 
     # No __slots__: the fast path's class derives from this one and from one with fields in C.
@@ -148,7 +148,7 @@ class Publication(Throttled):
 
         :param data: bytes, any contiguous buffer, or a list or tuple of buffers that are gathered
             into one message.
-        :param reserved_value: 64 bits that travel with the message.
+        :param reserved_value: 64 bits that are sent with the message.
         :param never_throttle: answer ``BACK_PRESSURED`` in place of ``THROTTLED``.
         :returns: the stream position after the message (> 0), or an :class:`Offer` if the message
             was refused.
@@ -177,7 +177,7 @@ class Publication(Throttled):
             (one message a row); an Arrow binary, string or fixed-size-binary array; a RecordBatch
             or Table with one such column, or one named ``payload``.
         :raises MessageTooLong: a message is too long; no message was sent.
-        :raises InvalidArgument: the messages contain nulls, or their type has no bytes to send.
+        :raises InvalidArgument: the messages contain nulls, or have a type that cannot be sent.
         """
         return self._offer_block(self._block(messages), 0)
 
@@ -265,7 +265,7 @@ class Publication(Throttled):
     # ---- waiting ---------------------------------------------------------------------------------
 
     def wait_connected(self, timeout_s: float | None = None) -> bool:
-        """Sleep until there is a receiver. Return True, or False after ``timeout_s`` seconds."""
+        """Sleep until there is a receiver. Return False after ``timeout_s`` seconds."""
 
         def connected() -> bool:
             self._want_room()
@@ -305,7 +305,7 @@ class Publication(Throttled):
 
     @property
     def credits(self) -> PublicationCredits:
-        """Credits that receivers granted, and how many are spent."""
+        """Numbers of credits that receivers granted, and that publishers have spent."""
         return credits_of(self)
 
     @property
@@ -319,7 +319,7 @@ class Publication(Throttled):
 
     @property
     def lost_sessions(self) -> tuple[LostSession, ...]:
-        """Sessions that a new daemon could not continue, newest last; at most the last 16."""
+        """Sessions that a new daemon could not continue, the newest last; at most 16."""
         return tuple(self._lost)
 
     @property
@@ -336,7 +336,7 @@ class Publication(Throttled):
 
     @property
     def original_id(self) -> int:
-        """The daemon's id of the publication, the same for all clients that share it."""
+        """The daemon's id of the publication, which is the same for all clients that share it."""
         return self._ready.original_id
 
     @property
@@ -364,7 +364,7 @@ class Publication(Throttled):
 
     @property
     def rejections(self) -> tuple[RemoteRejection, ...]:
-        """Receivers that rejected the stream, newest last; at most the last 64."""
+        """Receivers that rejected the stream, the newest last; at most 64."""
         while self._notices:
             notice = self._notices.popleft()
             if isinstance(notice, control.PublicationError):
@@ -393,7 +393,7 @@ class Publication(Throttled):
     # ---- destinations ----------------------------------------------------------------------------
 
     def add_destination(self, channel: str) -> int:
-        """Send to a further destination (``control-mode=manual``). Return its id."""
+        """Add a destination (``control-mode=manual``). Return its id."""
         self._open()
         return self._client._perform(
             control.AddDestination(registration_id=self.registration_id, channel=channel)
@@ -411,9 +411,9 @@ class Publication(Throttled):
         self._end(revoke=False)
 
     def reset(self) -> bool:
-        """Reopen a publication that ``ps-policy=error`` failed.
+        """Reopen a publication that has failed under ``ps-policy=error``.
 
-        Session, positions and open claims stay; nothing that was accepted is lost.
+        It keeps session, positions, open claims and accepted messages.
 
         :returns: True if the publication had failed.
         :raises InvalidArgument: the publication has another policy.
@@ -429,7 +429,7 @@ class Publication(Throttled):
 
     @property
     def is_failed(self) -> bool:
-        """Whether ``ps-policy=error`` failed it, and no :meth:`reset` came since."""
+        """Whether ``ps-policy=error`` failed the publication, and it was not :meth:`reset`."""
         return bool(pub_policy.pub_is_failed(self._open()))
 
     def revoke(self) -> None:

@@ -3,7 +3,8 @@
 
 The core fills an array with up to ``limit`` message descriptions in one call. The handler then runs
 for each message, on views of the mapped logs. If a handler raises or stops, the reader rewinds the
-core to the first message that was not handled. It releases the handled messages when the poll ends.
+core to the first message that was not handled. When the poll ends, the reader releases the handled
+messages.
 """
 
 from __future__ import annotations
@@ -86,10 +87,10 @@ class Reader(ABC):
     ) -> int:
         """Call ``handler(message, header)`` for up to ``limit`` available messages.
 
-        ``message`` is a read-only memoryview into the log; it is released when the handler returns.
-        Never waits. If the handler raises, the poll ends with the exception, and that message and
-        the later ones are delivered again. A handler that closes the subscription also ends the
-        poll.
+        ``message`` is a read-only memoryview into the log; the view is released when the handler
+        returns. Never waits. If the handler raises, the poll ends with the exception. A later poll
+        delivers that message and the later ones again. A handler that closes the subscription also
+        ends the poll.
 
         :param checked: for debugging: the handler gets a copy in pages that become unreadable when
             it returns. Code that uses the memory later ends with SIGSEGV.
@@ -178,7 +179,8 @@ class Reader(ABC):
         return taken
 
     def controlled_poll(self, handler: ControlledHandler, limit: int = DEFAULT_LIMIT) -> int:
-        """As :meth:`poll`, but the handler's :class:`Action` decides what happens next.
+        """Like :meth:`poll`, but the :class:`Action` that the handler returns determines the next
+        step.
 
         :returns: the number of handled messages, without an aborted one.
         """

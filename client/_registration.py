@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests to the daemon that add or remove something, and the record of them."""
+"""Requests that add or remove an object at the daemon, and the record of these requests."""
 
 from __future__ import annotations
 

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A relay: publishes the messages of one stream on another, and releases them there first.
+"""A relay publishes the messages of one stream on another, and releases each message at the source
+afterwards.
 
-A message counts as relayed when the target's log has it. Only then the source gets its memory back,
-so a slow target slows the source down. The target is an exclusive publication for each session of
-the source. Its n-th message is the n-th message of that session. A process that continues a killed
-one counts the target's messages (:mod:`._relay_state`), and so knows the next one.
+A message counts as relayed when it is in the target's log. The relay releases the message at the
+source only then, so a slow target slows the source down. The target has an exclusive publication
+for each session of the source. The n-th message of the publication is the n-th message of that
+session. A process that continues the work of a killed process counts the target's messages
+(:mod:`._relay_state`), to find the next message.
 """
 
 from __future__ import annotations
@@ -68,7 +70,7 @@ class _Refused(Exception):
 
 @attrs.frozen(kw_only=True)
 class RelayStatistics:
-    """Figures of a relay since its process started."""
+    """Statistics of a relay since its process started."""
 
     messages: int
     """Accepted by targets."""
@@ -162,7 +164,8 @@ class _Leg:
 class Relay:
     """Relays a stream; made by :func:`penstock.relay`.  For one thread at a time.
 
-    A context manager. Leaving it in order ends the target's sessions. After an exception, and after
+    A context manager. If the ``with`` block ends without an exception, the target's sessions end.
+    After an exception, and after
     :meth:`hand_over`, they linger for the next process.
     """
 
@@ -289,9 +292,10 @@ class Relay:
     # ---- work ------------------------------------------------------------------------------------
 
     def run(self, until: Callable[[], bool] | None = None) -> None:
-        """Relay until ``until()`` is true, asked at least every 250 ms; None: without end.
+        """Relay until ``until()`` returns true; it is called at least every 250 ms. None: without
+        end.
 
-        :raises PublicationFailed: a target can carry no more.
+        :raises PublicationFailed: a target has failed, or has used all its positions.
         :raises MessageTooLong: a message of the source does not fit into the target.
         :raises RelayLoop: the target leads back to a relay that the stream has passed.
         :raises DaemonGone: the daemon died, and no new one took over its streams.
@@ -301,7 +305,7 @@ class Relay:
                 self._client._parking().until(self.step, _SLICE_S)
 
     def step(self) -> bool:
-        """Relay what is there; never waits. Returns whether there was anything."""
+        """Relay the available messages; never wait. Returns whether there was anything."""
         moved = self._follow()
         for leg in list(self._legs.values()):
             if not leg.image.is_closed:
@@ -443,10 +447,11 @@ class Relay:
     # ---- end -------------------------------------------------------------------------------------
 
     def hand_over(self) -> None:
-        """End this process's part: the next process with the same name continues. Idempotent.
+        """Stop in this process, so that the next process with the same name can continue.
+        Idempotent.
 
-        Source and target linger for that long; then the target ends, and the source continues
-        without a relay.
+        If none continues within the linger time, the target ends, and the source continues without
+        a relay.
         """
         if not self._closed:
             self._closed = True
@@ -454,9 +459,10 @@ class Relay:
             self._files.close(remove=False)
 
     def close(self) -> None:
-        """End the relay: the target's sessions end after what they accepted was sent. Idempotent.
+        """End the relay: the target's sessions end when their accepted messages have been sent.
+        Idempotent.
 
-        Messages of the source that are not relayed yet are not relayed any more.
+        Messages of the source that are not relayed yet will not be relayed.
         """
         if not self._closed:
             self._closed = True
@@ -484,7 +490,7 @@ class Relay:
 
 
 def default_name(source: str, source_stream: int, target: str, target_stream: int) -> str:
-    """Return the name of a relay that was given none: the same for the same streams."""
+    """Return the default name of a relay, which is the same for the same streams."""
     text = f"{source}\0{source_stream}\0{target}\0{target_stream}"
     return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
@@ -496,8 +502,8 @@ def relay(
 ) -> Relay:
     """Make a relay from one stream to another; :meth:`Relay.run` relays.
 
-    Boundaries of messages and reserved values stay. A message is released at the source after the
-    target's log has it, so a slow target slows the source down.
+    The relay keeps the boundaries of messages and the reserved values. It releases a message at the
+    source after the target's log has accepted it, so a slow target slows the source down.
 
     :param source: channel to read; with ``ps-sub-policy`` the relay may miss messages.
     :param target: channel to publish on; each session of the source has a session there.
@@ -506,12 +512,13 @@ def relay(
         a time has a name; the next one with the same name continues where it stopped. Default: made
         of channels and streams.
     :param directory: of the daemon; default as for :func:`penstock.connect`.
-    :param linger_s: how long source and target wait for the next process after this one has died.
+    :param linger_s: time for which source and target wait for the next process after this one has
+        died.
     :param timeout_s: bounds the start and each exchange with the daemon, in seconds.
     :param reattach_timeout_s: how long to wait for a new daemon, in seconds.
     :raises InvalidArgument: an argument is out of range, or the target's policy drops messages.
     :raises ConfigurationError: another process runs the relay of this name.
-    :raises DaemonNotRunning: no daemon came in the directory within ``timeout_s``.
+    :raises DaemonNotRunning: no daemon appeared in the directory within ``timeout_s``.
     :raises ChannelRefused: with the daemon's reason and a ``code``.
     """
     number = source_stream if target_stream is None else target_stream

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files in which a relay notes how far it is, so that its next process continues there.
+"""Files in which a relay records its progress, so that its next process continues there.
 
 ``DIR/relays/NAME.json`` has the client and its registrations; each change replaces the file.
-``DIR/relays/NAME.cells`` is mapped: a cell for each stream that is relayed. A killed process leaves
-each cell as it was after some store, in the order of the stores. Its lock belongs to the living
-process. Both are in shared memory as the logs are, so they go when the logs do.
+``DIR/relays/NAME.cells`` is mapped: it has a cell for each relayed session. The relay writes a cell
+by single stores in a fixed order, so a killed process leaves a state that the next process can
+interpret. A live process holds the lock of this file. Both files are in shared memory like the
+logs, so they disappear together with the logs.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _CREATE: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
 @attrs.frozen
 class Point:
-    """A place that source and target have in common."""
+    """A position of the source, and the equivalent position of the target."""
 
     source: int
     """Position in the source: the next message there ..."""
@@ -49,7 +50,7 @@ class Point:
 
 
 class Cell:
-    """One stream's place; the relay's thread writes it."""
+    """The progress of one stream; only the relay's thread writes it."""
 
     def __init__(self, memory: mmap.mmap, index: int) -> None:
         self._memory = memory
@@ -74,7 +75,7 @@ class Cell:
         return Point(*_POINT.unpack_from(self._memory, at))
 
     def write(self, source: int, target: int, ordinal: int, skip: int) -> None:
-        """Note a place; a process that is killed meanwhile leaves the place before."""
+        """Record a place; if the process is killed meanwhile, the file has the place before."""
         which = 1 - (_NUMBER.unpack_from(self._memory, self._at)[0] & 1)
         at = self._at + _POINTS_AT + which * _POINT.size
         _POINT.pack_into(self._memory, at, source, target, ordinal, skip)
@@ -86,8 +87,8 @@ class RelayFiles:
 
     def __init__(self, directory: Path, name: str) -> None:
         """
-        :raises ConfigurationError: another process has the relay.
-        :raises OSError: the directory of the daemon does not admit this user.
+        :raises ConfigurationError: another process runs the relay.
+        :raises OSError: this user may not access the daemon's directory.
         """
         folder = directory / FOLDER
         folder.mkdir(exist_ok=True)
@@ -118,7 +119,7 @@ class RelayFiles:
         return {"format": _FORMAT, "relay_id": secrets.randbits(63) | 1, "client": {}, "legs": {}}
 
     def write(self) -> None:
-        """Replace the file of registrations; a crash leaves the old one."""
+        """Replace the file of registrations; after a crash the old file is still there."""
         new = self._path.with_suffix(".new")
         with contextlib.suppress(FileNotFoundError):
             new.unlink()
@@ -131,7 +132,7 @@ class RelayFiles:
         return Cell(self._memory, index)
 
     def free_cell(self) -> Cell | None:
-        """Return a cell that no leg uses, None if there is none."""
+        """Return a cell that no session uses; None if all are used."""
         used = {leg["cell"] for leg in self.plain["legs"].values()}
         free = next((index for index in range(CELLS) if index not in used), None)
         if free is None:
@@ -141,7 +142,7 @@ class RelayFiles:
         return cell
 
     def close(self, *, remove: bool) -> None:
-        """Release the lock; ``remove``: the relay has ended, no process will continue it."""
+        """Release the lock. ``remove``: also remove the files, because the relay has ended."""
         if remove:
             for path in (self._path, self._path.with_suffix(".cells")):
                 with contextlib.suppress(FileNotFoundError):

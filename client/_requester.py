@@ -23,8 +23,8 @@ _UNLIMITED = 2**31
 class Requester:
     """Sends requests to the servers of one stream and receives their replies.
 
-    Made by :meth:`penstock.Client.requester`.  May be shared by threads.  A context manager that
-    closes itself.
+    Made by :meth:`penstock.Client.requester`. May be shared by threads. At the end of a ``with``
+    block it closes itself.
     """
 
     def __init__(self, client: Client, channel: str, stream_id: int) -> None:
@@ -34,13 +34,13 @@ class Requester:
     def request(self, data: Payload, timeout_s: float | None = None) -> Message:
         """Send a request and wait for its reply.  The requester never repeats a request.
 
-        If several servers answer, the first reply is returned.
+        If several servers answer, return the first reply.
 
         :param data: bytes, any contiguous buffer, or a list or tuple of buffers.
-        :param timeout_s: seconds to wait at most, None without end.
+        :param timeout_s: longest wait in seconds; None: no limit.
         :raises TimeoutExpired: no server, or no reply, within ``timeout_s``.  A reply that comes
             later is dropped and counted.
-        :raises RemoteError: the handler of the server raised; has ``type`` and ``text``.
+        :raises RemoteError: the handler of the server raised; the error has ``type`` and ``text``.
         :raises MessageTooLong: the request is over the stream's limit.
         :raises DaemonGone: the daemon died.
         """
@@ -52,11 +52,11 @@ class Requester:
     def request_many(
         self, data: Payload, timeout_s: float, *, count: int | None = None
     ) -> list[Message | RemoteError]:
-        """Send a request to several servers, and wait for ``count`` replies or ``timeout_s``.
+        """Send a request to several servers, and wait for ``count`` replies, at most ``timeout_s``.
 
         :param timeout_s: seconds.
         :param count: number of replies that end the wait; None: wait until the time is over.
-        :returns: the replies that came in time, errors as ``RemoteError``; perhaps none.
+        :returns: the replies that arrived in time, perhaps none; an error is a ``RemoteError``.
         :raises TimeoutExpired: the request could not be sent within ``timeout_s``.
         """
         with self._begin(_wanted(count)) as call:
@@ -78,7 +78,8 @@ class Requester:
         return until(lambda: self._asking.arrived(call), _left(began, timeout_s))
 
     def wait_connected(self, timeout_s: float | None = None) -> bool:
-        """Sleep until a server is there: True, or False after ``timeout_s`` seconds."""
+        """Sleep until a server is connected: True, or False if ``timeout_s`` seconds have
+        passed."""
         return self._asking.publication.wait_connected(timeout_s)
 
     @property
@@ -131,8 +132,7 @@ class AsyncRequester:
         return self._sync
 
     async def request(self, data: Payload, timeout_s: float | None = None) -> Message:
-        """See :meth:`penstock.Requester.request`.  If it is cancelled, the request may have been
-        sent."""
+        """See :meth:`penstock.Requester.request`.  A cancelled call may have sent the request."""
         with await self._begin(1) as call:
             if not await self._exchange(call, data, timeout_s):
                 raise self._asking.no_reply(call, timeout_s)
@@ -195,7 +195,7 @@ class AsyncRequester:
         return self._sync.statistics()
 
     async def close(self) -> None:
-        """See :meth:`penstock.Requester.close`.  A cancellation waits for its end."""
+        """See :meth:`penstock.Requester.close`.  A cancelled call completes before it raises."""
         await to_the_end(self._sync.close)
         self._parking.wake()
 

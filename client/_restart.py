@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class Gap:
-    """A range of a stream that this subscription never gets; positions in bytes."""
+    """A range of a stream that this subscription will never get; positions in bytes."""
 
     stream_id: int
     session_id: int
@@ -44,8 +44,8 @@ class LostSession:
 
 
 class Bell:
-    """Listener of the port, which wakes waiting threads. It holds a weak reference, so that a
-    client that is dropped without ``close`` is collected."""
+    """Listener of the port, which wakes waiting threads. The listener has only a weak reference to
+    the client, so that a client without references is collected."""
 
     __slots__ = ("__weakref__", "_client", "_handle", "_params", "is_away")
 

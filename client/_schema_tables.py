@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class NumpyCodec(Codec):
-    """One record a message, as it lies in memory."""
+    """Messages of one record each, in the layout that the record has in memory."""
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
         if dtype.hasobject or not dtype.itemsize:
@@ -84,7 +84,8 @@ class NumpyCodec(Codec):
 
 
 def arrow_of(records: NDArray[Any]) -> pa.Table:
-    """Return records as a table, a column a field; one column ``value`` for a plain dtype."""
+    """Return records as a table with a column for each field; a plain dtype has one column
+    ``value``."""
     import pyarrow as pa
 
     names = records.dtype.names
@@ -114,7 +115,7 @@ def flat_width(values: NDArray[Any]) -> int:
 
 
 class ArrowCodec(Codec):
-    """Record batches of one schema; one or many messages, as their size needs."""
+    """Record batches of one schema; a large batch is sent as several messages."""
 
     def __init__(self, schema: pa.Schema) -> None:
         import pyarrow as pa

@@ -46,22 +46,22 @@ class Codec(ABC):
 
     @abstractmethod
     def encode(self, value: Any) -> Any:
-        """Return the message of one value, as ``offer`` takes it.
+        """Return the message of one value, as an argument for ``offer``.
 
         :raises InvalidArgument: the value does not fit the schema.
         """
 
     @abstractmethod
     def decode(self, message: Any) -> Any:
-        """Return the value of one message: bytes, or a view that the value does not keep.
+        """Return the value of one message (bytes, or a view to which the value must not refer).
 
         :raises SchemaMismatch: the message does not fit the schema.
         """
 
     def encode_batch(self, values: Any, longest: int) -> Any:
-        """Return the messages of many values, as ``offer_batch`` takes them.
+        """Return the messages of many values, as an argument for ``offer_batch``.
 
-        :param longest: bytes of the longest message that the stream takes.
+        :param longest: length of the longest message that the stream accepts, in bytes.
         """
         if is_table(values):
             values = self.rows_of(as_table(values))
@@ -73,10 +73,10 @@ class Codec(ABC):
 
     @abstractmethod
     def to_arrow(self, payloads: Sequence[Any]) -> pa.Table:
-        """Return messages as an Arrow table, a row a record."""
+        """Return messages as an Arrow table, with a row for each record."""
 
     def to_numpy(self, payloads: Sequence[Any]) -> Any:
-        """Return messages as a structured NumPy array, a record each."""
+        """Return messages as a structured NumPy array, with an element for each record."""
         import numpy
 
         table = self.to_arrow(payloads)
@@ -89,19 +89,19 @@ class Codec(ABC):
         return made
 
     def publication(self, raw: Publication) -> TypedPublication[Any]:
-        """Return a publication of values upon one of bytes."""
+        """Return a publication of values that uses a publication of bytes."""
         from penstock.client._typed import TypedPublication
 
         return TypedPublication(raw, self)
 
     def subscription(self, raw: Subscription) -> TypedSubscription[Any]:
-        """Return a subscription of values upon one of bytes."""
+        """Return a subscription of values that uses a subscription of bytes."""
         from penstock.client._typed import TypedSubscription
 
         return TypedSubscription(raw, self)
 
     def mismatch(self, message: Any, why: str) -> SchemaMismatch:
-        """Return the error of a message that does not fit."""
+        """Return the error for a message that does not fit the schema."""
         return SchemaMismatch(
             f"a message of {memoryview(message).nbytes} bytes is no {self.name}: {why}; "
             "publisher and subscriber need the same schema"
@@ -109,9 +109,9 @@ class Codec(ABC):
 
 
 def codec_of(schema: Any) -> Codec:
-    """Return the codec of what a user gave as ``schema=``.
+    """Return the codec for the value of ``schema=``.
 
-    :raises InvalidArgument: it is none of the kinds.
+    :raises InvalidArgument: no codec supports the value.
     """
     if isinstance(schema, str):
         if schema == "msgpack":
@@ -133,7 +133,8 @@ def codec_of(schema: Any) -> Codec:
 
 
 class MsgpackCodec(Codec):
-    """Any value that msgpack has: numbers, text, bytes, lists, dicts, None, aware datetimes."""
+    """Any value that msgpack can encode: numbers, text, bytes, lists, dicts, None, aware
+    datetimes."""
 
     name = "msgpack value"
 
@@ -169,7 +170,7 @@ class MsgpackCodec(Codec):
 
 
 class ClassCodec(Codec):
-    """A dataclass or an attrs class; its fields are hints of the usual kinds, also nested."""
+    """A dataclass or an attrs class, whose fields have the usual type hints, also nested."""
 
     def __init__(self, schema: type) -> None:
         from cattrs.preconf.msgpack import make_converter
@@ -302,7 +303,7 @@ def _from_fields(converter: Any, kind: Any) -> Callable[[Any, Any], Any]:
 
 
 def hints_of(schema: Any) -> dict[str, Any]:
-    """Return the fields that the constructor takes, with their types."""
+    """Return the parameters of the constructor that are fields, with their types."""
     hints = typing.get_type_hints(schema)
     fields: Iterable[Any] = (
         attrs.fields(schema) if attrs.has(schema) else dataclasses.fields(schema)
@@ -331,7 +332,7 @@ def _why(error: BaseException) -> str:
 
 
 def arrow_type(hint: Any) -> Any:
-    """Return the Arrow type of a hint; None: Arrow finds it from the values."""
+    """Return the Arrow type of a type hint; None: Arrow finds it from the values."""
     import pyarrow as pa
 
     simple = {
@@ -373,7 +374,7 @@ def _as_dicts(hint: Any, column: Iterable[Any]) -> list[Any]:
 
 
 def is_table(values: Any) -> bool:
-    """Whether values are columns: a table of Arrow, Polars, pandas or DuckDB."""
+    """Whether the values are a table of Arrow, Polars, pandas or DuckDB."""
     return hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__") or (
         "pandas" in sys.modules and isinstance(values, sys.modules["pandas"].DataFrame)
     )

@@ -68,7 +68,8 @@ class _Requester:
 
 
 class Answering:
-    """Part of a server that neither receives nor runs the handler.  Any thread."""
+    """The part of a server that sends replies; it neither receives requests nor runs the handler.
+    Any thread."""
 
     def __init__(
         self, client: Client, channel: str, stream_id: int, reply_timeout_s: float
@@ -114,11 +115,11 @@ class Answering:
 
     @property
     def has_departed(self) -> bool:
-        """Whether streams of requesters that left are to be closed."""
+        """Whether requesters have left whose reply streams must be closed."""
         return bool(self._departed)
 
     def close_departed(self) -> None:
-        """Close the streams of requesters that have left.  Asks the daemon."""
+        """Close the reply streams of requesters that have left.  Asks the daemon."""
         with self._lock:
             departed, self._departed = self._departed, []
         for requester in departed:
@@ -129,7 +130,7 @@ class Answering:
                 publication.close()
 
     def close(self) -> None:
-        """Close the streams of all replies."""
+        """Close all reply streams."""
         with self._lock:
             self._departed += self._requesters.values()
             self._requesters.clear()
@@ -138,7 +139,8 @@ class Answering:
     # ---- requests --------------------------------------------------------------------------------
 
     def is_request(self, message: Message) -> bool:
-        """Whether a message is a request, by its reserved value; counts it."""
+        """Return whether the reserved value shows that a message is a request, and count the
+        message."""
         session, counter, failed = correlated(message.reserved_value)
         good = session == message.session_id and counter > 0 and not failed
         with self._lock:
@@ -149,8 +151,8 @@ class Answering:
         return good
 
     def reply_at_once(self, request: Message, payload: Payload | None) -> bool:
-        """Offer what the handler returned.  False: this needs a wait, an exchange with the daemon,
-        or an error; :meth:`reply` does that."""
+        """Offer what the handler returned. Return False if the reply needs a wait, an exchange with
+        the daemon, or an error; then call :meth:`reply`."""
         requester = self._requesters.get(request.session_id)
         publication = None if requester is None else requester.publication
         if publication is None or not isinstance(payload, (bytes, type(None))):
@@ -173,7 +175,7 @@ class Answering:
             self.reply_error(request, error)
 
     def reply_error(self, request: Message, error: BaseException) -> None:
-        """Log what the handler raised, and send it."""
+        """Log the exception of the handler, and send it to the requester."""
         with self._lock:
             self._errors += 1
         _LOG.error(
@@ -290,7 +292,7 @@ class Service:
         self._raise_failure()
 
     def close(self) -> None:
-        """End the service; requests in the handler are answered first.  Idempotent."""
+        """End the service, after the running handlers have answered their requests.  Idempotent."""
         self._closed = True
         subscription = self._subscription
         if subscription is not None:
@@ -398,7 +400,7 @@ _LOOK_S: Final = 1.0
 def check_concurrency(concurrency: int) -> int:
     """Return it.
 
-    :raises InvalidArgument: it is below 1.
+    :raises InvalidArgument: ``concurrency`` is below 1.
     """
     if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
         raise InvalidArgument(f"concurrency is a whole number from 1, not {concurrency!r}")

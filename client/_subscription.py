@@ -52,7 +52,8 @@ class SubscriptionStatistics:
 class Subscription(Reader):
     """Messages of one stream on one channel.  Belongs to one thread at a time.
 
-    Made by :meth:`penstock.Client.add_subscription`.  A context manager that closes itself.
+    Made by :meth:`penstock.Client.add_subscription`. At the end of a ``with`` block it closes
+    itself.
     """
 
     def __init__(
@@ -98,8 +99,7 @@ class Subscription(Reader):
 
     @property
     def local_addresses(self) -> tuple[str, ...]:
-        """``ip:port`` that the daemon listens on; shows the chosen port if the channel has port
-        0."""
+        """``ip:port`` on which the daemon listens; if the channel has port 0, the chosen port."""
         return tuple(self._ready.local_addresses)
 
     @property
@@ -130,16 +130,17 @@ class Subscription(Reader):
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
-        """Ranges whose messages are missing permanently, newest last; at most the last 64."""
+        """Ranges whose messages are missing permanently, the newest last; at most 64."""
         return tuple(self._gaps)
 
     # ---- waiting ---------------------------------------------------------------------------------
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Sleep until there is a message to poll. Return True, or False after ``timeout_s``
-        seconds.
+        """Sleep until there is a message to poll. Return True, or False if ``timeout_s`` seconds
+        have passed.
 
-        A batch that the application holds is released first, because the stream may wait for it.
+        If the application holds a batch, the call first releases it, because the stream may wait
+        for its memory.
 
         :raises DaemonGone: the daemon died, and no message is left.
         """
@@ -148,7 +149,8 @@ class Subscription(Reader):
         return self._client._parking().until(self._has_data, timeout_s)
 
     def wait_connected(self, timeout_s: float | None = None) -> bool:
-        """Sleep until there is an image. Return True, or False after ``timeout_s`` seconds."""
+        """Sleep until there is an image. Return True, or False if ``timeout_s`` seconds have
+        passed."""
         return self._client._parking().until(lambda: self.is_connected, timeout_s)
 
     def _soon(self) -> bool:
@@ -163,7 +165,7 @@ class Subscription(Reader):
     # ---- receiving, in loops ---------------------------------------------------------------------
 
     def __iter__(self) -> Messages:
-        """``for message in subscription``: as :meth:`messages` without end."""
+        """``for message in subscription`` is the same as a loop over :meth:`messages`."""
         return self.messages()
 
     def messages(self, timeout_s: float | None = None, *, until_end: bool = False) -> Messages:
@@ -186,8 +188,9 @@ class Subscription(Reader):
         self, limit: int = DEFAULT_BATCH, timeout_s: float | None = None, *,
         until_end: bool = False,
     ) -> Batches:
-        """Iterate over batches of up to ``limit`` messages, waiting for each.  A batch owns its
-        bytes; everything else is as for :meth:`messages`, with the batch in place of the message.
+        """Iterate over batches of up to ``limit`` messages, waiting for each. A batch owns its
+        bytes. Release, exceptions and end of the loop are as for :meth:`messages`, for whole
+        batches.
         """
         self._open()
         self._check_limit(limit)
@@ -266,8 +269,8 @@ class Subscription(Reader):
     def withhold(self, timeout_s: float, handler: Handler | None = None) -> None:
         """Stop the publishers, and wait until nothing is in flight or buffered on any host.
 
-        The publishers' offers return ``Offer.NO_CREDIT``. Messages that are on their way arrive
-        first. A batch or message that a loop holds is released first.
+        The publishers' offers return ``Offer.NO_CREDIT``. Messages in flight are delivered before
+        the call returns. If a loop holds a batch or a message, the call releases it first.
 
         :param handler: called with the messages that still arrive, as by :meth:`poll`. Without it,
             only messages that were delivered before may be outstanding.
@@ -280,13 +283,14 @@ class Subscription(Reader):
         withhold(self, timeout_s, handler, self._client._parking().until)
 
     def resume(self) -> None:
-        """Grant credits again after :meth:`withhold`.  Idempotent."""
+        """Grant credits again, after :meth:`withhold`.  Idempotent."""
         set_withheld(self, withheld=False)
 
     def drain(self, timeout_s: float, handler: Handler | None = None) -> None:
-        """Stop the publishers, take what still arrives, and close the subscription.
+        """Stop the publishers, deliver the messages that still arrive, and close the subscription.
 
-        Parameters and errors are those of :meth:`withhold`; on an error it stays open.
+        Parameters and errors are those of :meth:`withhold`; after an error the subscription stays
+        open.
         """
         self.withhold(timeout_s, handler)
         self.close()
@@ -294,7 +298,8 @@ class Subscription(Reader):
     # ---- destinations ----------------------------------------------------------------------------
 
     def add_destination(self, channel: str) -> int:
-        """Listen on a further destination (``control-mode=manual``). Return its id."""
+        """Add a destination on which the subscription listens (``control-mode=manual``). Return its
+        id."""
         return self._request(
             control.AddDestination(registration_id=self.registration_id, channel=channel)
         ).registration_id
@@ -310,7 +315,7 @@ class Subscription(Reader):
     # ---- life ------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the subscription. Views of its logs become invalid. Idempotent."""
+        """Close the subscription. Views of the subscription's logs become invalid. Idempotent."""
         if self._handle is None:
             return
         self._client._remove(
@@ -502,7 +507,7 @@ def _ordinal_at(image: Image, notice: control.ImageUnavailable) -> int:
 
 
 def removal(registration_id: int, destination: str | int) -> control.RemoveDestination:
-    """Return the request that removes a destination given by channel or by id."""
+    """Return the request that removes a destination, which is given by channel or by id."""
     if isinstance(destination, str):
         return control.RemoveDestination(registration_id=registration_id, channel=destination)
     if destination <= 0:

@@ -24,9 +24,9 @@ T = TypeVar("T")
 
 
 class TypedBatch(Generic[T]):
-    """Values of one batch.  Iterate over them, or take all of them as a table.
+    """Values of one batch.  Iterate over the values, or convert all of them to a table.
 
-    Everything that reads the Arrow C stream interface takes a batch as it is:
+    A library that reads the Arrow C stream interface can use the batch directly:
     ``pl.DataFrame(batch)``, ``pa.table(batch)``, and DuckDB in ``FROM batch``.
     """
 
@@ -53,7 +53,7 @@ class TypedBatch(Generic[T]):
         return value
 
     def to_numpy(self) -> NDArray[Any]:
-        """Return a structured array, a record a row.
+        """Return a structured array, with an element for each record.
 
         :raises SchemaMismatch: a message does not fit the schema.
         """
@@ -66,7 +66,7 @@ class TypedBatch(Generic[T]):
         return array
 
     def to_arrow(self) -> pa.Table:
-        """Return an Arrow table, a record a row.
+        """Return an Arrow table, with a row for each record.
 
         :raises SchemaMismatch: a message does not fit the schema.
         """
@@ -77,7 +77,7 @@ class TypedBatch(Generic[T]):
         return self._codec.to_arrow(self._messages.payloads)
 
     def to_polars(self) -> pl.DataFrame:
-        """Return a Polars data frame, a record a row."""
+        """Return a Polars data frame, with a row for each record."""
         import polars
 
         frame = polars.from_arrow(self.to_arrow())
@@ -85,7 +85,7 @@ class TypedBatch(Generic[T]):
         return frame
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return a pandas data frame, a record a row."""
+        """Return a pandas data frame, with a row for each record."""
         return self.to_arrow().to_pandas()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
@@ -104,11 +104,11 @@ class TypedPublication(Generic[T]):
 
     @property
     def raw(self) -> Publication:
-        """The publication underneath, for everything else."""
+        """The underlying publication of bytes, for all other calls."""
         return self._raw
 
     def offer(self, value: T) -> int:
-        """Publish one value, as :meth:`penstock.Publication.offer`.
+        """Publish one value, like :meth:`penstock.Publication.offer`.
 
         :raises InvalidArgument: the value does not fit the schema.
         """
@@ -117,13 +117,13 @@ class TypedPublication(Generic[T]):
     def send(
         self, value: T, timeout_s: float | None = None, *, wait_connected: bool = True
     ) -> int:
-        """Publish one value and wait for room, as :meth:`penstock.Publication.send`."""
+        """Publish one value and wait for room, like :meth:`penstock.Publication.send`."""
         return self._raw.send(
             self._codec.encode(value), timeout_s, wait_connected=wait_connected
         )
 
     def offer_batch(self, values: Iterable[T] | Any) -> BatchResult:
-        """Publish many values, as :meth:`penstock.Publication.offer_batch`.
+        """Publish many values, like :meth:`penstock.Publication.offer_batch`.
 
         :param values: values of the schema; or a table of Arrow, Polars, pandas or DuckDB with the
             schema's columns, a row a value.
@@ -134,7 +134,7 @@ class TypedPublication(Generic[T]):
         self, values: Iterable[T] | Any, timeout_s: float | None = None, *,
         wait_connected: bool = True,
     ) -> int:
-        """Publish many values and wait for room, as :meth:`penstock.Publication.send_batch`.
+        """Publish many values and wait for room, like :meth:`penstock.Publication.send_batch`.
 
         :param values: as for :meth:`offer_batch`.
         """
@@ -172,17 +172,17 @@ class TypedSubscription(Generic[T]):
 
     @property
     def raw(self) -> Subscription:
-        """The subscription underneath, for everything else."""
+        """The underlying subscription of bytes, for all other calls."""
         return self._raw
 
     def __iter__(self) -> Iterator[T]:
-        """``for value in subscription``: as :meth:`messages` without end."""
+        """``for value in subscription`` is the same as a loop over :meth:`messages`."""
         return self.messages()
 
     # ``map`` holds the loop underneath and nothing more, so its end is seen as without a schema.
 
     def messages(self, timeout_s: float | None = None, *, until_end: bool = False) -> Iterator[T]:
-        """Iterate over values, as :meth:`penstock.Subscription.messages`.
+        """Iterate over values, like :meth:`penstock.Subscription.messages`.
 
         :raises SchemaMismatch: a message does not fit the schema; it is not released.
         """
@@ -192,25 +192,25 @@ class TypedSubscription(Generic[T]):
         self, limit: int = DEFAULT_BATCH, timeout_s: float | None = None, *,
         until_end: bool = False,
     ) -> Iterator[TypedBatch[T]]:
-        """Iterate over batches of values, as :meth:`penstock.Subscription.batches`."""
+        """Iterate over batches of values, like :meth:`penstock.Subscription.batches`."""
         return map(self._batch, self._raw.batches(limit, timeout_s, until_end=until_end))
 
     def _batch(self, messages: MessageBatch) -> TypedBatch[T]:
         return TypedBatch(self._codec, messages)
 
     def recv(self, timeout_s: float | None = None) -> T:
-        """Wait for one value, as :meth:`penstock.Subscription.recv`."""
+        """Wait for one value, like :meth:`penstock.Subscription.recv`."""
         value: T = self._codec.decode(self._raw.recv(timeout_s))
         return value
 
     def recv_batch(
         self, limit: int = DEFAULT_BATCH, timeout_s: float | None = None
     ) -> TypedBatch[T]:
-        """Wait for values, as :meth:`penstock.Subscription.recv_batch`."""
+        """Wait for values, like :meth:`penstock.Subscription.recv_batch`."""
         return TypedBatch(self._codec, self._raw.recv_batch(limit, timeout_s))
 
     def poll(self, handler: Callable[[T, Header], object], limit: int = DEFAULT_LIMIT) -> int:
-        """Call ``handler(value, header)`` for values that are there, as
+        """Call ``handler(value, header)`` for the available values, like
         :meth:`penstock.Subscription.poll`.  The value owns its memory."""
         decode = self._codec.decode
         return self._raw.poll(lambda message, header: handler(decode(message), header), limit)

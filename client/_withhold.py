@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Withhold the credits of a subscription until nothing is in flight."""
+"""Withhold the credits of a subscription until no message is in flight."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STATES = {
 
 @attrs.frozen(kw_only=True)
 class Outstanding:
-    """An image whose messages are not all back; counts in messages since it joined."""
+    """An image with outstanding messages; counts are in messages since the image joined."""
 
     session_id: int
     source: str
@@ -49,7 +49,8 @@ class Outstanding:
 
 
 class Withholding:
-    """The freeze of one subscription: from the request until nothing is outstanding."""
+    """The withholding of one subscription's credits: from the request until no message is
+    outstanding."""
 
     def __init__(self, subscription: Subscription, handler: Handler | None) -> None:
         self._subscription = subscription
@@ -61,7 +62,7 @@ class Withholding:
         set_withheld(self._subscription, withheld=True)
 
     def is_done(self) -> bool:
-        """Poll on, and return whether nothing is outstanding.
+        """Continue to poll, and return whether no message is outstanding any more.
 
         :raises ChannelRefused: a sender knows no credits.
         """
@@ -86,12 +87,12 @@ class Withholding:
         return done
 
     def end(self) -> None:
-        """Note the epochs of a freeze that has completed."""
+        """Record the epochs of a completed freeze."""
         for image in self._subscription._images:
             self._settled[image.correlation_id] = img_credits(image._handle).epoch
 
     def failure(self, timeout_s: float) -> WithholdTimeout:
-        """Return the error that names what is outstanding."""
+        """Return the error that lists the images with outstanding messages."""
         subscription = self._subscription
         found = tuple(
             _outstanding(image, view) for image in subscription._images

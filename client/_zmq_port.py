@@ -58,7 +58,7 @@ class _Pending:
 
 @attrs.frozen(kw_only=True)
 class Returning:
-    """The client of a process that has ended; another process continues it."""
+    """The client of an ended process, which another process continues."""
 
     client_id: int
     token: bytes = attrs.field(repr=False)
@@ -82,8 +82,9 @@ class ZmqPort:
     ):
         """Take the lease and send Hello.
 
-        :param linger_ns: how long the daemon keeps what this client has after this process.
-        :param returning: the client of an ended process, which this one continues.
+        :param linger_ns: time for which the daemon keeps this client's objects after the process
+            has ended.
+        :param returning: the client of an ended process, which this process continues.
 
         :param reattach_timeout_s: time to wait for a new daemon after the old one hung up.
         :param watch: whether to request an eventfd for an event loop.
