@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configuration, channel URIs and control messages: what client and daemon agree on."""
+"""Configuration, channel URIs and control messages, which client and daemon share."""

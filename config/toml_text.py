@@ -12,11 +12,11 @@ from typing import Any
 def parse_toml(text: str, parse_float: Callable[[str], Any] = float) -> dict[str, Any]:
     """Return the tables of a text.
 
-    Brackets nested too deep exhaust Python's stack.  A collection of garbage at that depth runs
-    finalizers that fail as well, and each failure prints a traceback: nothing is collected
-    until the parser has returned.
+    Brackets nested too deep exhaust Python's stack. A garbage collection at that depth would run
+    finalizers that also fail, and each failure would print a traceback. Garbage collection is
+    therefore off until the parser has returned.
 
-    :raises ValueError: the text is not TOML; the text of the exception says why.
+    :raises ValueError: the text is not TOML; the exception states the reason.
     """
     collects = gc.isenabled()
     gc.disable()

@@ -10,7 +10,7 @@ DURATION_UNITS: Final = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 
 
 def write_size(value: int) -> str:
-    """Bytes in the largest unit that divides them: ``64k``."""
+    """Return a number of bytes as text in the largest unit that divides it: ``64k``."""
     for suffix in ("g", "m", "k"):
         unit = SIZE_UNITS[suffix]
         if value >= unit and value % unit == 0:
@@ -19,7 +19,7 @@ def write_size(value: int) -> str:
 
 
 def write_duration(value: int) -> str:
-    """Nanoseconds in the largest unit that divides them: ``5s``."""
+    """Return a number of nanoseconds as text in the largest unit that divides it: ``5s``."""
     for suffix in ("s", "ms", "us"):
         unit = DURATION_UNITS[suffix]
         if value >= unit and value % unit == 0:

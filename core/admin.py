@@ -80,17 +80,18 @@ class Cnc(NativeObject):
         return int(self._lib.ps_cnc_start_ms(self._handle))
 
     def next_id(self) -> int:
-        """The next correlation id, > 0, unique in the directory."""
+        """Return the next correlation id, > 0 and unique in the directory."""
         return int(self._lib.ps_cnc_next_id(self._handle))
 
     def answer_commands(self, reason: str) -> int:
-        """Answers waiting CnC commands with an error; at most 64 a call."""
+        """Reply to waiting CnC commands with an error; at most 64 in a call."""
         return int(self._lib.ps_cnc_answer_commands(self._handle, reason.encode()))
 
     def log_error(self, epoch_ms: int, text: str, *, stranger: bool = False) -> None:
         """Add to the distinct error log; StorageError if it is full.
 
-        :param stranger: a datagram caused the error; only half of the log is for those.
+        :param stranger: whether a datagram caused the error; such errors may use only half of the
+            log.
         """
         self._check(
             self._lib.ps_cnc_log_error(self._handle, epoch_ms, int(stranger), text.encode()),
@@ -98,7 +99,7 @@ class Cnc(NativeObject):
         )
 
     def errors(self) -> Iterator[ErrorRecord]:
-        """The distinct error log, oldest first."""
+        """The distinct error log, the oldest entry first."""
         count, first, last = (self._ffi.new("int64_t *") for _ in range(3))
         text = self._ffi.new("char[]", _ERROR_TEXT_BYTES)
         index = 0
@@ -113,8 +114,8 @@ class Cnc(NativeObject):
         self, *, epoch_ms: int, lost_bytes: int, gaps: int, session_id: int, stream_id: int,
         channel: str, source: str, settled: bool,
     ) -> None:
-        """Add to this stream's entry of the loss report, or to one of many streams (ps_cnc.h); a
-        full report is not an error.
+        """Add to this stream's entry of the loss report, or to an entry that many streams share
+        (ps_cnc.h). A full report is not an error.
 
         Add ``gaps`` to the number of observations; 0 if only known gaps grew.
         """
@@ -133,7 +134,7 @@ class Cnc(NativeObject):
         self, *, type_id: int, key: bytes, label: str, registration_id: int, owner_id: int,
         reference_id: int, value: int, now_ms: int,
     ) -> int:
-        """Allocate a counter and return its id; StorageError if the table is full."""
+        """Allocate a counter and return its id; raise StorageError if the table is full."""
         raw_key = key[:_KEY_BYTES]
         raw_label = label.encode("ascii", "replace")[:_LABEL_BYTES]
         return self._check(
@@ -226,7 +227,8 @@ class Shared(NativeObject):
         self._lib.ps_shared_set_storage(self._handle, budget_bytes, used_bytes)
 
     def allocate_slot(self, kind: SlotKind, object_id: int) -> int:
-        """Allocate a zeroed slot and return its index; StorageError if all are taken."""
+        """Allocate a zeroed slot and return its index; raise StorageError if all slots are in
+        use."""
         return self._check(
             self._lib.ps_slot_allocate(self._handle, int(kind), object_id),
             f"take a {kind.name.lower()} slot",
@@ -250,10 +252,11 @@ class Shared(NativeObject):
         self._lib.ps_slot_wake_client(self._handle, index)
 
     def watch_client(self, index: int, fd: int) -> None:
-        """Name the eventfd that wakes the client in a slot while it watches; borrowed, -1: none.
+        """Set the eventfd that wakes the client in a slot while the client waits in an event loop;
+        borrowed, -1: none.
 
-        Agents may write to the descriptor until they end; replace the eventfd behind it with
-        ``os.dup2``.
+        Agents may write to the descriptor until they end, so use ``os.dup2`` to replace the
+        eventfd.
         """
         self._lib.ps_slot_watch_client(self._handle, index, fd)
 
@@ -278,8 +281,8 @@ class Shared(NativeObject):
         self, kind: SlotKind, index: int, start: int, end: int, most: int
     ) -> list[tuple[int, int]]:
         """Return entries (position, epoch ns) of [start, end), ascending: the stream had reached
-        the position by that time. Returns at most ``most`` entries (>= 2), and joins neighbours in
-        time if there are more."""
+        the position by that time. Returns at most ``most`` entries (>= 2); if there are more,
+        entries that are close in time are joined."""
         out = self._ffi.new("ps_index_view_t[]", most)
         count = self._check(
             self._lib.ps_slot_read_times(self._handle, int(kind), index, start, end, out, most),

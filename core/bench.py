@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The load loops of ``penstock bench``: each call runs a slice of the load in C.
 
-The loops are an extension of their own, ``penstock._core_bench``. It calls the core's functions
+The loops are in a separate extension, ``penstock._core_bench``. It calls the core's functions
 through the table of ``ps_fast.h``, as the Python client's fast path does. The benchmark therefore
-measures the core that applications use, and applications do not carry the loops.
+measures the same core that applications use, and the core of applications does not contain the
+loops.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Totals:
 
 
 class Load:
-    """Totals of one direction of one stream; the functions below add to them."""
+    """Totals of one direction of one stream; the methods of this class add to the totals."""
 
     __slots__ = ("_result",)
 
@@ -82,17 +83,18 @@ class Load:
         )
 
     def fold(self, data: Any, size: int) -> None:
-        """Add received messages of ``size`` bytes that are back to back in ``data``."""
+        """Add the received messages in ``data``: each has ``size`` bytes, and there is no space
+        between them."""
         with _ffi.from_buffer("uint8_t[]", data) as base:
             _lib.ps_bench_fold(base, size, len(base) // size, self._result)
 
     def fold_messages(self, messages: Any, count: int) -> None:
-        """Add the messages of a poll in ``messages``, the native array."""
+        """Add the messages that a poll returned in the native array ``messages``."""
         _lib.ps_bench_fold_messages(messages, count, self._result)
 
 
 class ManyLoads:
-    """Totals of several streams that one thread serves in turn."""
+    """Totals of several streams, which one thread serves in turn."""
 
     __slots__ = ("_count", "_handles", "_results")
 
@@ -133,7 +135,7 @@ class ManyLoads:
 def ping(
     client: Handle, pub: Handle, sub: Handle, size: int, count: int, spin_ns: int
 ) -> list[int]:
-    """Times of ``count`` round trips in nanoseconds."""
+    """Measures ``count`` round trips, in nanoseconds."""
     times = _ffi.new("int64_t[]", count)
     code = _lib.ps_bench_ping(
         client.native, pub.native, sub.native, size, count, spin_ns, times

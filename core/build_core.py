@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds ``penstock._core``, ``_core_sim`` and ``_core_bench`` with cffi (API mode, abi3).
 
-``_core`` is the product. ``_core_sim`` has the same object files and those of the simulator, so
-that no user's process contains an oracle. ``_core_bench`` has the load loops of ``penstock bench``
-and calls ``_core`` through its table of functions.
+``_core`` is the product. ``_core_sim`` has the same object files and in addition those of the
+simulator. The oracles are therefore not part of a user's process. ``_core_bench`` has the load
+loops of ``penstock bench`` and calls ``_core`` through its table of functions.
 
-The declaration handed to cffi is made from the C headers themselves, so that there is one
-contract and no copy of it: preprocessor lines, comments and the ``extern "C"`` blocks are taken
-out, the rest must be plain C.  ``PENSTOCK_BUILD`` chooses ``release`` (default), ``profile``,
-``asan`` or ``tsan``.
+The declarations for cffi are extracted from the C headers, so that no second copy of them exists.
+Preprocessor lines, comments and ``extern "C"`` blocks are removed; the rest must be plain C.
+``PENSTOCK_BUILD`` chooses ``release`` (default), ``profile``, ``asan`` or ``tsan``.
 """
 
 import os
@@ -102,7 +101,8 @@ def header_files(root: Path = ROOT, folders: tuple[str, ...] = FOLDERS) -> list[
 
 
 def declaration(text: str) -> str:
-    """The C declarations in a header, without comments, preprocessor lines and ``extern "C"``."""
+    """Return the C declarations of a header, without comments, preprocessor lines and ``extern
+    "C"``."""
     text = re.sub(r"/\*.*?\*/", " ", text, flags=re.DOTALL)
     text = re.sub(r"//[^\n]*", "", text)
     text = re.sub(
@@ -134,8 +134,8 @@ def make_builder(
 ) -> FFI:
     """Return the builder of extension ``name`` from the C files of ``folders``.
 
-    ``declarations`` are the headers that Python sees; the types of ``uses`` are its types too, and
-    ``included`` the headers these come from.
+    ``declarations`` are the headers that Python sees. The extension shares the types of the builder
+    ``uses``, which come from the headers ``included``.
     """
     headers = [ROOT / path for path in declarations]
     builder = FFI()

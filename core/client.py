@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The data path of a client: typed wrappers of ``penstock.h``, and nothing else.
 
-This is the only client-side module that touches ``ffi``. A handle frees its native part when the
-last reference to it goes. A call in another thread, or a view into a mapped log, keeps the memory
-alive. Closing therefore means: mark closed, drop the handle.
+This is the only client-side module that touches ``ffi``. A handle frees its native object when the
+last reference to the handle is dropped. A call in another thread, or a view into a mapped log,
+keeps the memory alive. To close an object, the client marks it and drops the handle.
 
-A handle knows the library that made it, and its functions are called there. Functions whose names
-start with ``pub_``, ``sub_`` and ``img_`` take such a handle; the hot path calls ``handle.lib``
-with ``handle.native`` directly, without a further Python frame. Positions are bytes since the start
-of the stream; times are in the unit of the name.
+A handle refers to the library that created it, and calls use the functions of this library.
+Functions whose names start with ``pub_``, ``sub_`` and ``img_`` take such a handle; the hot path
+calls ``handle.lib`` with ``handle.native`` directly, without a further Python frame. Positions are
+bytes since the start of the stream; times are in the unit of the name.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ClientParams:
 def client_open(params: ClientParams, library: Library = CORE) -> ClientHandle:
     """Maps ``cnc.dat`` and ``penstock.dat``.  VersionMismatch, NativeError.
 
-    Takes over the descriptors: they are closed with the handle, or when this fails.
+    The handle owns the descriptors and closes them at its end, or if the call fails.
     """
     every = (params.sender_wake_fd, params.receiver_wake_fd, params.watch_fd)
     fds = [fd for fd in every if fd >= 0]
@@ -89,7 +89,7 @@ def client_open(params: ClientParams, library: Library = CORE) -> ClientHandle:
 
 
 def close_fds(*fds: int) -> None:
-    """Close the descriptors of a lease that no client uses."""
+    """Close the descriptors of a lease that is not used by a client."""
     _close_all([fd for fd in fds if fd >= 0])
 
 
@@ -99,7 +99,7 @@ def _close_all(fds: list[int]) -> None:
 
 
 def client_ticket(client: ClientHandle) -> int:
-    """Return a ticket; take it before the check of a condition."""
+    """Return a ticket; call this before the check of a condition."""
     return int(client.lib.ps_client_ticket(client.native))
 
 
@@ -134,15 +134,15 @@ def client_set_daemon_away(client: ClientHandle, away: bool) -> None:
 
 
 def client_await(client: ClientHandle, ticket: int) -> bool:
-    """Stay awake for a wake-up that is likely to come soon: at most 150 us, and not at all if
-    recent waits were long. True: the wake-up came."""
+    """Stay awake for a wake-up that may arrive soon, for at most 150 us; not at all if recent waits
+    were long. True: the wake-up came."""
     return bool(client.lib.ps_client_await(client.native, ticket))
 
 
 def client_watch(client: ClientHandle, ticket: int, waited_ns: int = -1) -> bool:
-    """Request the next wake-up on the client's eventfd. True: it already came after ``ticket``.
+    """Request the next wake-up on the client's eventfd; True: a later one than ``ticket`` arrived.
 
-    :param waited_ns: how long the last wait lasted, for :func:`client_await`; negative: none.
+    :param waited_ns: duration of the last wait, for :func:`client_await`; negative: none.
     """
     code: int = client.lib.ps_client_watch(client.native, ticket, waited_ns)
     if code < 0:
@@ -153,10 +153,10 @@ def client_watch(client: ClientHandle, ticket: int, waited_ns: int = -1) -> bool
 def client_replace_fds(
     params: ClientParams, sender_wake_fd: int, receiver_wake_fd: int, watch_fd: int = -1
 ) -> None:
-    """Replace the descriptors by those of a new daemon, and wake both agents. Work announced in
-    between had no thread to wake. Takes the new ones over.
+    """Replace the descriptors by those of a new daemon, and wake both agents. The agents are woken
+    because clients may have announced work meanwhile. Takes the new ones over.
 
-    A thread that is about to write to an old one reaches the new one instead."""
+    If a thread is about to write to an old descriptor, it writes to the new one."""
     for new, old in (
         (sender_wake_fd, params.sender_wake_fd),
         (receiver_wake_fd, params.receiver_wake_fd),
@@ -171,7 +171,7 @@ def client_replace_fds(
 
 
 def client_sleep(client: ClientHandle, ticket: int, timeout_ns: int) -> bool:
-    """Sleeps until something happened after ``ticket`` was taken; False after ``timeout_ns``.
+    """Sleep until a wake-up that is later than ``ticket``; return False after ``timeout_ns``.
 
     A signal ends the sleep as if woken, so that the caller's loop lets Python run its handlers.
     """
@@ -234,7 +234,7 @@ def pub_open(client: ClientHandle, params: PublicationParams) -> PublicationHand
 def address_of(handle: Handle) -> int:
     """Return the native address of a handle, for the fast path, which keeps the handle.
 
-    :raises InvalidArgument: the handle is of another library than the fast path calls."""
+    :raises InvalidArgument: the handle belongs to another library."""
     CORE.refuse_others(handle=handle)
     return int(CORE.ffi.cast("uintptr_t", handle.native))
 
@@ -272,17 +272,17 @@ def pub_limit(pub: PublicationHandle) -> int:
 
 
 def pub_available_window(pub: PublicationHandle) -> int:
-    """Bytes left up to the limit."""
+    """Return the number of bytes left up to the limit."""
     return int(pub.lib.ps_pub_available_window(pub.native))
 
 
 def pub_is_connected(pub: PublicationHandle) -> int:
-    """1 while a receiver is there."""
+    """Return 1 while a receiver is connected."""
     return int(pub.lib.ps_pub_is_connected(pub.native))
 
 
 def pub_pressure(pub: PublicationHandle) -> PressureView | None:
-    """Return both accounts of the publication; None if the sender wrote during each try."""
+    """Return both accounts of the publication; None if the sender wrote during each attempt."""
     view = pub.library.ffi.new("ps_pressure_view_t *")
     code = pub.lib.ps_pub_pressure(pub.native, view)
     if code == pub.lib.PS_E_AGAIN:
@@ -335,7 +335,7 @@ def _flat(data: Any) -> Any:
 
 
 class BatchOutcome(NamedTuple):
-    """Result of a batch: number of accepted messages; last position or, for none, the code."""
+    """Result of a batch: number of accepted messages; last position, or without any the code."""
 
     accepted: int
     position: int
@@ -360,7 +360,7 @@ def pub_offer_batch(
 def pub_offer_strided(
     pub: PublicationHandle, base: Any, stride: int, first: int, count: int
 ) -> BatchOutcome:
-    """Offers ``count`` messages of ``stride`` bytes, back to back, from number ``first`` on."""
+    """Offer ``count`` messages of ``stride`` bytes without gaps, from number ``first`` on."""
     ffi = pub.library.ffi
     accepted = ffi.new("int32_t *")
     with ffi.from_buffer(base) as bytes_:
@@ -380,7 +380,7 @@ class NativeClaim:
         self.position: int = pub.lib.ps_pub_try_claim(pub.native, length, self._native)
 
     def view(self) -> memoryview:
-        """The writable payload.  The log stays mapped for as long as any view of it exists."""
+        """The writable payload.  The log stays mapped as long as a view of it exists."""
         native = self._native
         if native.length == 0:
             return memoryview(bytearray())
@@ -446,12 +446,12 @@ def img_released(image: ImageHandle) -> int:
 
 
 def img_is_end_of_stream(image: ImageHandle) -> int:
-    """1 when everything up to the end of the stream was delivered."""
+    """Return 1 if all messages up to the end of the stream were delivered."""
     return int(image.lib.ps_img_is_end_of_stream(image.native))
 
 
 def img_end_of_stream_position(image: ImageHandle) -> int:
-    """Return the end of the stream, 2^63 - 1 until known."""
+    """Return the end position of the stream; 2^63 - 1 while it is unknown."""
     return int(image.lib.ps_img_end_of_stream_position(image.native))
 
 
@@ -528,7 +528,7 @@ def img_count(image: ImageHandle, start: int, end: int) -> int:
 
 
 def img_map(image: ImageHandle) -> memoryview:
-    """Return the whole mapped log, read-only. It stays mapped while a view of it exists."""
+    """Return the whole mapped log, read-only. The log stays mapped while a view of it exists."""
     ffi = image.library.ffi
     length = ffi.new("int64_t *")
     base = image.lib.ps_img_map(image.native, length)

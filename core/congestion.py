@@ -10,7 +10,7 @@ import attrs
 class CongestionView:
     """The input of a congestion control in Python. Totals count from the beginning of the image.
 
-    Each value is the receiver's newest; two values may be of neighbouring passes.
+    Each value is the newest one; two values may come from two successive passes of the receiver.
     """
 
     session_id: int

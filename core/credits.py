@@ -20,7 +20,7 @@ CAP_CREDITS: Final = 32
 
 
 class CreditMode(enum.IntEnum):
-    """How the credits of an image's messages return (ps_credit_mode)."""
+    """The way in which messages of an image return their credits (ps_credit_mode)."""
 
     PLAIN = 0           # the reader grants none
     AUTOMATIC = 1       # with the release of the messages
@@ -54,7 +54,7 @@ class CreditView:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the reader is withheld, and no message is in flight or unreleased."""
+        """Whether the reader's credits are withheld, and no message is in flight or unreleased."""
         settled = self.state == CreditState.SETTLED
         return settled and self.returned + self.leaked >= self.final
 
@@ -69,19 +69,20 @@ def read_credit_view(view: Any) -> CreditView:
 
 
 def img_return_credits(image: ImageHandle, number: int) -> int:
-    """Return credits that handles hold; the number still held. InvalidArgument: fewer are held."""
+    """Release credits that handles hold; return the number still held. InvalidArgument: fewer are
+    held."""
     left = int(image.lib.ps_img_return_credits(image.native, number))
     return image.library.check(left, "return credits") if left < 0 else left
 
 
 def img_leak_credits(image: ImageHandle, number: int) -> int:
-    """Count credits whose handles were lost; the number still held."""
+    """Count credits whose handles were lost; return the number still held."""
     left = int(image.lib.ps_img_leak_credits(image.native, number))
     return image.library.check(left, "count lost credits") if left < 0 else left
 
 
 def img_reclaim_credits(image: ImageHandle, number: int) -> int:
-    """Return credits that were counted as lost; the number still lost."""
+    """Release credits that were counted as lost; return the number still lost."""
     left = int(image.lib.ps_img_reclaim_credits(image.native, number))
     return image.library.check(left, "reclaim credits") if left < 0 else left
 
@@ -94,13 +95,14 @@ def img_credits(image: ImageHandle) -> CreditView:
 
 
 def pub_credits(pub: PublicationHandle) -> int:
-    """Return the messages that may be accepted now; 2^63 - 1: no receiver grants credits."""
+    """Return the number of messages that the credits allow now; 2^63 - 1: no receiver grants
+    credits."""
     return int(pub.lib.ps_pub_credits(pub.native))
 
 
 def pub_credit_counts(pub: PublicationHandle) -> tuple[int, int] | None:
-    """Return the message ordinals that receivers have granted and that publishers have taken; None:
-    no receiver grants credits.  ForkedError."""
+    """Return the ordinals up to which receivers have granted credits, and up to which publishers
+    have used them; None: no receiver grants credits. ForkedError."""
     ffi = pub.library.ffi
     granted, spent = ffi.new("int64_t *"), ffi.new("int64_t *")
     code = pub.lib.ps_pub_credit_counts(pub.native, granted, spent)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Digests of rows, which tell whether two sets of rows are the same (``ps_digest.h``)."""
+"""Digests of rows, which show whether two sets have the same rows (``ps_digest.h``)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def add_column(digests: Any, data: Any, offsets: Any) -> None:
     :param data: buffer with the bytes of all rows.
     :param offsets: buffer of int64, one more than there are rows: row ``i`` has the bytes from
         ``offsets[i]`` up to ``offsets[i + 1]``.
-    :raises InvalidArgument: the offsets fall or lie outside of the data.
+    :raises InvalidArgument: an offset decreases or lies outside of the data.
     """
     out = ffi.from_buffer("uint64_t[]", digests, require_writable=True)
     edges = ffi.from_buffer("int64_t[]", offsets)

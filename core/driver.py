@@ -47,7 +47,7 @@ _RECEIVERS_MAX: Final = 1024
 
 
 class Net(NativeObject):
-    """A transport for a driver, which takes it over."""
+    """A transport for a driver, which becomes its owner."""
 
     @classmethod
     def udp(cls, library: Library = CORE) -> Net:
@@ -55,7 +55,8 @@ class Net(NativeObject):
         return cls(library.lib.ps_net_udp(), library)
 
     def impaired(self, params: ImpairParams) -> Net:
-        """Take over a transport; lose, delay and damage its datagrams as configured."""
+        """Return a transport that owns another one, and loses, delays and damages its datagrams as
+        configured."""
         native = self._ffi.new("ps_impair_params_t *")
         self._fill(native, params)
         wrapped = self._lib.ps_net_impair(self.take(), native)
@@ -168,7 +169,7 @@ class Driver(NativeObject):
         """Call a function of ``ps_driver.h`` that takes the driver, an object and ``arguments``.
 
         :param arguments: numbers, texts, addresses or parameters of a subscriber.
-        :param operation: what the call does, for the error.
+        :param operation: name of the operation in errors.
         :raises KeyError: no object of this kind has this id.
         """
         native = [self._argument(argument) for argument in arguments]
@@ -339,7 +340,7 @@ class Driver(NativeObject):
     def set_interest(
         self, endpoint_id: int, stream_id: int, session_id: int | None, *, wanted: bool
     ) -> None:
-        """Declare or withdraw the interest in a session; None: in every session."""
+        """Make the receiver accept or ignore a session; None: every session."""
         self.call(
             f"ps_recv_endpoint_{'add' if wanted else 'remove'}_interest", ObjectKind.RECV_ENDPOINT,
             endpoint_id, stream_id, session_id or 0, session_id is None,

@@ -17,7 +17,7 @@ from penstock.core.library import Library
 
 @attrs.frozen(kw_only=True)
 class DriverEvent:
-    """The base of all events; ``id`` is the id of an object of ``kind``."""
+    """Base class of all events; ``id`` identifies an object of ``kind``."""
 
     type: ClassVar[EventType]
     member: ClassVar[str] = ""          # member of the union; "": none
@@ -153,7 +153,7 @@ class EndpointError(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class DestinationChanged(DriverEvent):
-    """A destination of a send endpoint was added (1), timed out (0) or got no place (-1)."""
+    """A destination of a send endpoint was added (1), timed out (0) or was refused (-1)."""
 
     type = EventType.DESTINATION
     member = "destination"
@@ -178,7 +178,7 @@ class RemoteError(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class Silent(DriverEvent):
-    """No datagram came from ``source`` for 5 s: its name may have another address now."""
+    """No datagram arrived from ``source`` for 5 s, so its name may have another address now."""
 
     type = EventType.SILENT
     member = "silent"
@@ -217,7 +217,8 @@ class SessionLeft(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class TermsReleased(DriverEvent):
-    """The agent uses only the terms between the two positions; ``kept_to`` -1: it needs all."""
+    """The agent uses only the terms between the two positions; ``kept_to`` is -1 if the agent needs
+    all terms."""
 
     type = EventType.TERMS_RELEASED
     member = "terms"
@@ -278,7 +279,7 @@ class PressureTriggered(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class PressureRelieved(PressureTriggered):
-    """The log of that publication drained to the low watermark."""
+    """The log of a publication under pressure has drained to the low watermark."""
 
     type = EventType.PRESSURE_RELIEVED
 

@@ -102,7 +102,8 @@ class ImageEnd(enum.IntEnum):
 
 
 class JoinVerdict(enum.IntEnum):
-    """Why a group does not wait, or no longer waits, for a receiver that requested to join."""
+    """Reason for which a group does not wait, or no longer waits, for a receiver that requested to
+    join."""
 
     EXPIRED = 1
     TOO_SOON = 2
@@ -133,7 +134,7 @@ class FlowControl(enum.IntEnum):
 
 
 class StrategyLate(enum.IntEnum):
-    """The rule while a flow-control strategy in Python is late."""
+    """The limit that applies while a flow-control strategy in Python is late."""
 
     HOLD = 0
     MAX = 1
@@ -512,7 +513,7 @@ class ErrorRecord:
 
 @attrs.frozen(kw_only=True)
 class ImageView:
-    """State of an image's path, from its slot."""
+    """Loss, round trip and fill of an image, from its slot."""
 
     id: int                             # 0: free
     session_id: int

@@ -122,8 +122,8 @@ def error_name(code: int) -> str:
 def native_error(code: int, text: str = "", *, operation: str = "") -> PenstockError:
     """Return the exception for a negative ``ps_error_code`` of the core.
 
-    ``text`` is ``ps_last_error()`` at the place of the failure, ``operation`` names the failed
-    operation. Errors of sockets become :class:`ChannelRefused` and full file systems
+    ``text`` is the result of ``ps_last_error()`` after the failure, and ``operation`` names the
+    failed operation. Errors of sockets become :class:`ChannelRefused` and full file systems
     :class:`StorageError`, with their codes of the control protocol.
     """
     detail = text or error_name(code)

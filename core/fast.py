@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Import of ``penstock._fast``, the per-message part of the client in C.
 
-If that extension is missing or of another build than the core, importing this module raises
+If this extension is missing, or belongs to another build of the core, importing this module raises
 ImportError, and the client uses cffi.
 """
 

@@ -43,7 +43,7 @@ class LogFacts:
 
     @classmethod
     def of(cls, native: Any) -> LogFacts:
-        """From a structure with the same names."""
+        """Return the result from a structure with the same field names."""
         return cls(**{field.name: int(getattr(native, field.name)) for field in attrs.fields(cls)})
 
 
@@ -99,7 +99,8 @@ def frames_of(
 
 
 class MappedLog:
-    """A log file, mapped read-only.  Frames of it keep the mapping alive after :meth:`close`."""
+    """A log file, mapped read-only. Frames of the log keep the mapping alive after
+    :meth:`close`."""
 
     def __init__(self, handle: Any, facts: LogFacts) -> None:
         self._handle = handle
@@ -139,8 +140,9 @@ class MappedLog:
 class Rows:
     """Arrays for copied messages.
 
-    Each argument is a writable buffer: ``values`` of bytes, ``offsets`` of int32 with one entry
-    more than the most rows, ``positions`` (after each message) and ``reserved_values`` of int64.
+    Each argument is a writable buffer: ``values`` of bytes; ``offsets`` of int32, with one entry
+    more than the largest number of rows; ``positions`` (after each message) and ``reserved_values``
+    of int64.
     """
 
     def __init__(
@@ -171,7 +173,7 @@ class Rows:
     def copy(self, frames: Frames) -> Stop:
         """Appends the messages of ``frames`` until they end or an array is full.
 
-        :raises CorruptLogError: a header is impossible; rows copied before stay.
+        :raises CorruptLogError: a header is impossible; the rows copied before it are kept.
         """
         return Stop(CORE.check(lib.ps_gather_copy(frames.native, self._native), "reading a log"))
 
@@ -192,7 +194,7 @@ class Rows:
 
     @property
     def needed(self) -> int:
-        """After ``Stop.TOO_LONG``: bytes of the message as far as it was seen."""
+        """After ``Stop.TOO_LONG``: number of bytes of the part of the message that was read."""
         return int(self._native.needed)
 
     @property
@@ -207,7 +209,7 @@ class Rows:
 
     @property
     def orphans(self) -> int:
-        """Frames that belong to no message."""
+        """Number of frames that belong to no message."""
         return int(self._native.orphans)
 
 
@@ -216,7 +218,7 @@ class Rows:
 
 @attrs.frozen(kw_only=True)
 class Found:
-    """A message, as far as it was asked for."""
+    """A message that was found, with its first bytes."""
 
     begin: int
     end: int
@@ -225,7 +227,7 @@ class Found:
 
 @attrs.frozen(kw_only=True)
 class Finding:
-    """Messages in a range, ascending, and the place between messages that the search reached."""
+    """Messages in a range, ascending, and the position between messages that the search reached."""
 
     messages: list[Found]
     position: int
@@ -235,13 +237,13 @@ def find(
     log: MappedLog, start: int, end: int, *, reserved_value: int, max_bytes: int, most: int,
     prefix: int,
 ) -> Finding:
-    """The messages of [start, end) that have a reserved value.
+    """Return the messages of [start, end) that have a given reserved value.
 
-    :param start: a place between messages.
-    :param end: a place between frames.
-    :param max_bytes: how far to look, but for the end of the message there.
-    :param most: messages of the answer; the search ends behind the last one.
-    :param prefix: bytes of each message.
+    :param start: a position between messages.
+    :param end: a position between frames.
+    :param max_bytes: length of the searched range; the last message may end after it.
+    :param most: largest number of messages in the answer; the search ends after the last one.
+    :param prefix: number of bytes to return of each message.
     """
     look = ffi.new("ps_gather_find_t *")
     look.reserved_value = reserved_value
@@ -282,8 +284,8 @@ def _payload(frames: Frames, prefix: int) -> bytes:
 
 @attrs.frozen(kw_only=True)
 class Cuts:
-    """Positions between messages, ascending; the last one is the end of the range. Empty: no
-    message is complete yet."""
+    """Positions between messages, ascending; the last one is the end of the range. It is empty if
+    no message is complete yet."""
 
     positions: list[int] = attrs.Factory(list)
     messages: int = 0
@@ -316,12 +318,12 @@ def cut(
     max_messages: int = 0,
     pieces: int = 1,
 ) -> Cuts:
-    """Find the end of a batch that begins at ``start``, and the places to split it.
+    """Find the end of a batch that begins at ``start``, and the positions at which to split it.
 
-    ``start`` lies between messages, ``end`` between frames.  The batch ends at the last place
-    between messages that is at most ``end``, ``max_bytes`` and ``max_messages`` (0: any number)
-    away; one message is always admitted.  The places before split it into up to ``pieces`` parts of
-    about the same length.
+    ``start`` lies between messages, ``end`` between frames. The batch ends at the last position
+    between messages within ``end``, ``max_bytes`` and ``max_messages`` (0: no limit); it has at
+    least one message. The other positions split the batch into up to ``pieces`` parts of about the
+    same length.
     """
     if max_bytes < 1 or max_messages < 0 or pieces < 1:
         raise errors.InvalidArgument(

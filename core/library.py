@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A compiled core as an object: its functions, and how Python values become its arguments.
+"""A compiled core as an object: its functions, and the conversion of Python values to their
+arguments.
 
-A process may hold two of them: the product's ``penstock._core`` and the simulator's
-``penstock._core_sim``, which has the same object files and more. They share no variable, so an
-object of one must not reach a function of the other. Each handle knows its library, and a handle of
-the other library is refused with its name.
+A process may load two cores: the product's ``penstock._core`` and the simulator's
+``penstock._core_sim``, which has the same object files and more. The cores share no variable, so an
+object of one core must not be passed to a function of the other. Each handle refers to its library,
+and a function refuses a handle of the other library by name.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class Library:
         return out
 
     def read_address(self, source: Any) -> Address | None:
-        """The Python form of a ``ps_addr_t``; None when its family is unset or unknown."""
+        """Return the Python form of a ``ps_addr_t``; None if its family is unset or unknown."""
         raw = bytes(self.ffi.buffer(source.ip))
         if source.family == 4:
             return Address(ip=str(ipaddress.IPv4Address(raw[:4])), port=source.port)
@@ -114,8 +115,8 @@ class Library:
 
 
 class Handle:
-    """A native object of a library. It is freed, and its owner released, when the last reference to
-    the handle or to its pointer ends."""
+    """A native object of a library. The object is freed, and its owner released, when the last
+    reference to the handle or to its pointer is dropped."""
 
     __slots__ = ("__weakref__", "lib", "library", "native")
 

@@ -75,7 +75,8 @@ def _party_text(number: int, pid: int, name: str, address: str) -> str:
 
 @attrs.define(kw_only=True)
 class PressureView:
-    """A consistent copy of both accounts.  Not frozen: publishers make one at each look."""
+    """A consistent copy of both accounts. The class is not frozen, because a publisher creates an
+    object at each read."""
 
     cause: int                          # Cause that binds now
     stale: bool  # the last consistent copy, because the sender wrote during each try
@@ -118,11 +119,11 @@ class PressureView:
         return (self.culprit.id, self.culprit.name) if self.culprit.pid else (0, "")
 
     def held_ns(self, now_ns: int) -> int:
-        """Return the time for which that cause and culprit have blocked the publication."""
+        """Return the time for which the present cause and culprit have blocked the publication."""
         return max(0, now_ns - self.since_ns) if self.cause else 0
 
     def levels_at(self, now_ns: int) -> Levels:
-        """Return depth, watermark and times of pressure, closed at ``now_ns``."""
+        """Return depth, watermark and times of pressure, up to ``now_ns``."""
         depth, peak, since_ns, pressed_ns, episodes, drained, watermark = _LEVELS.unpack(
             self.levels
         )
@@ -130,7 +131,7 @@ class PressureView:
         return Levels(depth, peak, since_ns, pressed_ns + running, episodes, drained, watermark)
 
     def by_cause(self, now_ns: int) -> dict[str, int]:
-        """Return the time held by cause, closed at ``now_ns``."""
+        """Return the blocked time by cause, up to ``now_ns``."""
         found = _not_zero(self.blocked_ns)
         if running := self.held_ns(now_ns):
             name = cause_name(self.cause)
@@ -138,7 +139,7 @@ class PressureView:
         return found
 
     def by_culprit(self, now_ns: int) -> dict[str, int]:
-        """Return the time held by culprit, closed at ``now_ns``: the sum is that by cause."""
+        """Return the blocked time by culprit, up to ``now_ns``; the sum is the same as by cause."""
         found: dict[str, int] = {}
         for party in self.culprits:
             name = party.text or OTHER
@@ -153,8 +154,8 @@ class PressureView:
         return {party.text: party.error_ns for party in self.culprits if party.error_ns}
 
     def refusals(self) -> dict[str, int]:
-        """Return refused offers by cause; ``none``: accepted again before the sender stated a
-        cause."""
+        """Return refused offers by cause; ``none`` counts refusals that ended before the sender
+        stated a cause."""
         return dict(self.refused)
 
 
@@ -186,9 +187,9 @@ _TAIL_OFFSET: Final = _HEAD.size + _ENTRIES.size
 
 
 def check_layout(ffi: Any) -> None:
-    """Compare what is unpacked here with ``ps_pressure_view_t``.
+    """Compare the layout that this module unpacks with ``ps_pressure_view_t``.
 
-    :raises AssertionError: the two differ: one of them was changed alone.
+    :raises AssertionError: the layouts differ, because only one of them was changed.
     """
     view, party = "ps_pressure_view_t", "ps_pressure_party_t"
     found = [ffi.sizeof(view), ffi.sizeof(party)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The policy of a publication, as its publisher meets it (``ps_policy.h``)."""
+"""The policy of a publication, from the view of its publisher (``ps_policy.h``)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from penstock.core.client import PublicationHandle
 
 
 def pub_reset(pub: PublicationHandle) -> int:
-    """Ends the failure of a publication: 1 it had failed, 0 it had not, negative: other policy."""
+    """End the failure of a publication. Return 1 if it had failed, 0 if it had not, a negative code
+    if it has another policy."""
     return int(pub.lib.ps_pub_reset(pub.native))
 
 
 def pub_is_failed(pub: PublicationHandle) -> int:
-    """1 from a failure under ps-policy=error to the reset."""
+    """Return 1 after a failure under ps-policy=error, until the reset."""
     return int(pub.lib.ps_pub_is_failed(pub.native))

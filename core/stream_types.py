@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types of streams that a client needs too; :mod:`penstock.core.driver_types` has the others.
+"""Types of streams that clients need; :mod:`penstock.core.driver_types` has the other types.
 
-A client's process imports this module only: the classes of the driver cost a tenth of the time that
-the import of a client takes.
+The process of a client imports only this module, because the classes of the driver would take a
+tenth of the client's import time.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from penstock.core.driver_types import Address
 
 
 class AddressingError(ValueError):
-    """An address that cannot be used; ``code`` is a control-protocol error code."""
+    """An address cannot be used; ``code`` is an error code of the control protocol."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -55,7 +55,7 @@ def multicast_control(data: Address) -> Address:
 
 
 def is_wildcard(spec: Interface) -> bool:
-    """``interface=0.0.0.0`` without a prefix: bind to any address."""
+    """``interface=0.0.0.0`` without a prefix means any address."""
     return spec.ip is not None and spec.ip.is_unspecified and spec.prefix_length is None
 
 
@@ -80,7 +80,8 @@ def choose_interface(
     """Return the interface of a channel. ``spec.host`` is an IP literal, or ``spec.name`` is set.
 
     Candidates are the interfaces that are up and match. Loopback is chosen only if no other
-    interface with multicast matches. Then the longest own netmask wins, and the first of equals.
+    interface with multicast matches. Of several matches, the interface with the longest netmask
+    wins, and of equal ones the first.
     """
     matching = [i for i in interfaces if _matches(i, spec, family)]
     candidates = [i for i in matching if i.is_multicast and not i.is_loopback] if multicast else []

@@ -2,8 +2,8 @@
 """Count the TCP connections, from the reports of ZeroMQ.
 
 ZeroMQ reports each accepted and closed descriptor, and the descriptor of each message. It reports a
-finished handshake without its descriptor. An authorised key therefore takes a place at once,
-without a descriptor; the first message shows the descriptor.
+finished handshake without the descriptor. An authorised key is therefore counted at once; the
+descriptor is known from the first message on.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class Connections:
         self._silent[fd] = None
 
     def admitted(self) -> None:
-        """Note that one of the silent connections has an authorised key."""
+        """Record that one of the connections without a message has an authorised key."""
         self._admitted = min(self._admitted + 1, len(self._silent))
 
     def heard(self, fd: int) -> None:
-        """Note a message on a connection, whose handshake is therefore finished."""
+        """Record a message on a connection, which shows that its handshake is finished."""
         if fd in self._silent:
             del self._silent[fd]
             self._heard.add(fd)
@@ -62,7 +62,7 @@ class Connections:
 
 def shut(fd: int, port: int) -> bool:
     """End a TCP connection of another thread by the number of its descriptor. The number may refer
-    to another file by now; the file is left alone unless it is a connection to ``port``."""
+    to another file by now; the call does nothing unless the file is a connection to ``port``."""
     try:
         with socket.fromfd(fd, socket.AF_INET, socket.SOCK_STREAM) as own:
             ours = (

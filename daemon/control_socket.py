@@ -2,8 +2,8 @@
 """The ZeroMQ sockets: ROUTER for requests, PUB for the event feed.
 
 ZeroMQ's descriptor is edge-triggered: it reports only changes since the last use of the socket, and
-a send is a use. Each wake-up therefore reads until EAGAIN, and each send is followed by another
-read.
+a send counts as a use. After each wake-up the thread therefore reads until EAGAIN, and after each
+send it reads again.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Receiver(Protocol):
     """Callbacks of the control socket; the server implements them."""
 
     def on_hello(self, identity: bytes, token: bytes) -> bool:
-        """Bind the sender's identity to its token; False: the token is unknown."""
+        """Bind the sender's identity to its token; return False if the token is unknown."""
         ...
 
     def on_request(self, identity: bytes, correlation_id: int, message: Message) -> bool:
-        """Take a request; False: the sender is not bound."""
+        """Process a request; return False if the sender is not bound."""
         ...
 
     async def on_status(self, correlation_id: int) -> bytes:
@@ -69,7 +69,7 @@ class ControlSocket:
         self.malformed = 0
 
     def close(self) -> None:
-        """Close; queued messages have 200 ms to leave."""
+        """Close the sockets; queued messages are sent for at most 200 ms."""
         self._router.close()
         self._events.close()
         self._context.term()
@@ -77,7 +77,7 @@ class ControlSocket:
     # ---- out ----
 
     def send(self, identity: bytes, message: Message, correlation_id: int = 0) -> None:
-        """Send to one client; a client that has gone is no error."""
+        """Send to one client; do nothing if the client has gone."""
         try:
             data = codec.encode(message, correlation_id)
         except ControlError as error:
@@ -96,7 +96,7 @@ class ControlSocket:
 
     def publish(self, name: str, fields: dict[str, Any]) -> None:
         """Publish one event: [name, {sequence, time_ms, name, fields}]. The feed may lose events; a
-        gap in the sequence tells."""
+        gap in the sequence numbers shows the loss."""
         self._sequence += 1
         event = {
             "sequence": self._sequence,

@@ -32,7 +32,7 @@ _EVENTS: Final = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
 
 
 class AllowList:
-    """Public keys in a file (one in each line, what follows a blank is a comment) or in the
+    """Public keys in a file (one in each line, followed by an optional blank and comment) or in the
     ``.key`` files of a directory."""
 
     def __init__(self, path: Path) -> None:
@@ -130,7 +130,7 @@ class _Provider:
 
 
 class CurveGate:
-    """The TCP socket with its authentication. One thread uses it after its construction."""
+    """The TCP socket with its authentication. Only one thread may use it after its construction."""
 
     def __init__(
         self, context: zmq.Context[zmq.Socket[bytes]], router: zmq.Socket[bytes],
@@ -174,7 +174,7 @@ class CurveGate:
         _LOG.info("groups are served on %s with the key %s", self.address, keys.public)
 
     def close(self) -> None:
-        """Close; call it before the router is closed."""
+        """Close the socket; call this before the router is closed."""
         self.router.disable_monitor()
         self._monitor.close()
         self._authenticator.stop()

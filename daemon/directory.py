@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The daemon's directory: one daemon at a time claims it, cleans it, and removes it at its end.
 
-``DIR/daemon.lock`` is held with flock for the daemon's life; its text names the owner.  A directory
-with entries but without that file belongs to another program and is not touched.
+The daemon holds the lock of ``DIR/daemon.lock`` (flock) as long as it runs; the file's text names
+the daemon. A directory with entries but without that file belongs to another program and is not
+touched.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _SHARED_MAGIC: Final = b"PENSTOCK"
 
 @attrs.define
 class ClaimedDirectory:
-    """A directory that this process has claimed until :meth:`release`."""
+    """A directory that this process owns until :meth:`release`."""
 
     path: Path
     mode: int
@@ -70,7 +71,8 @@ class ClaimedDirectory:
         return sum(e.stat().st_blocks * 512 for folder in folders for e in os.scandir(folder))
 
     def let_go(self) -> None:
-        """Leave the directory to a new daemon if it needs the content, otherwise remove it."""
+        """Leave the directory to a new daemon if a new daemon needs the content, otherwise remove
+        it."""
         if self.owed:
             self.leave()
         else:

@@ -21,7 +21,8 @@ _IMAGE: Final = ObjectKind.IMAGE
 
 @attrs.frozen
 class DriverCall:
-    """A function of ``ps_driver.h`` that takes the driver, an object and more of the action."""
+    """A function of ``ps_driver.h`` whose arguments are the driver, an object and fields of the
+    action."""
 
     function: str
     kind: ObjectKind                    # of the object

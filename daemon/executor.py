@@ -2,8 +2,8 @@
 """Perform the conductor's actions on the native driver and the files of the directory.
 
 The daemon's trio shell and the simulator both use it. Replies, notices, leases and events go to the
-shell's :class:`Port`. :meth:`Executor.is_slow` tells which actions a shell should run in a worker
-thread; :meth:`Executor.perform_slow` uses only files and resolvers.
+shell's :class:`Port`. :meth:`Executor.is_slow` states whether a shell should run an action in a
+worker thread; :meth:`Executor.perform_slow` uses only files and resolvers.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class Executor:
         return False
 
     def perform_slow(self, action: a.Action) -> a.Outcome:
-        """As perform, for a slow action. Any thread."""
+        """Like perform, for a slow action. Any thread."""
         return self.perform(action)
 
     # ---- tables ----
@@ -280,7 +280,7 @@ class Executor:
     def log_error(self, text: str, *, stranger: bool = False) -> None:
         """Write to the distinct error log, and count the error.
 
-        :param stranger: a datagram caused it.
+        :param stranger: whether a datagram caused the error.
         """
         self.add_to_counter(SystemCounter.ERRORS, 1)
         self._port.warn(text)

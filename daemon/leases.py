@@ -50,10 +50,10 @@ class _Word(enum.Enum):
 
 
 class LeaseSocket:
-    """``on_request(connection_id, request, pid, uid)`` for each client that asks, then, once it was
-    granted or refused, ``on_lost(connection_id)`` at its hang-up.  ``on_drain(connection,
-    request)`` for the daemon's user, or root, that ends the daemon; the connection is the
-    callee's."""
+    """``on_request(connection_id, request, pid, uid)`` is called for each request of a client.
+    After the request was granted or refused, ``on_lost(connection_id)`` is called at the client's
+    hang-up. ``on_drain(connection, request)`` is called when the daemon's user or root ends the
+    daemon; the callee then owns the connection."""
 
     def __init__(
         self, directory: ClaimedDirectory, *, on_request: OnRequest, on_lost: OnLost,
@@ -81,7 +81,7 @@ class LeaseSocket:
         self._accepting = trio.socket.from_stdlib_socket(self._listener)
 
     def stop_listening(self) -> None:
-        """Stop listening: new connections find no daemon."""
+        """Stop listening, so that new connections find no daemon."""
         self._path.unlink(missing_ok=True)
         self._accepting.close()
 
@@ -99,7 +99,7 @@ class LeaseSocket:
     def answer(
         self, connection_id: int, message: Message, descriptors: tuple[int, ...] = ()
     ) -> None:
-        """Send a grant or a failure; the hang-up reports a client that has gone."""
+        """Send a grant or a failure. If the client has gone, the hang-up reports it."""
         connection = self._connections.get(connection_id)
         if connection is None:
             return

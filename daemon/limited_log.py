@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Warnings of the daemon's log, limited in number: a flood from outside must not fill a disk."""
+"""Limit the number of warnings in the daemon's log, so that a flood of datagrams cannot fill a
+disk."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ _TEXTS: Final = 1024                # remembered
 
 @attrs.define
 class LimitedLog:
-    """Counts the warnings that it leaves out; the next line states the count.  One owner thread."""
+    """Writes warnings up to a limit and counts the others; the next line states the count. One
+    owner thread."""
 
     _log: logging.Logger
     _notified: dict[str, int] = attrs.field(factory=dict)           # text -> when, ns
@@ -26,8 +28,7 @@ class LimitedLog:
     _dropped: int = 0
 
     def warn(self, text: str, now_ns: int) -> None:
-        """Log a line, unless the same text was logged within the last minute or too many lines
-        were.
+        """Log a line, unless the same text, or too many lines, were logged within the last minute.
 
         :param now_ns: of a monotonic clock.
         """

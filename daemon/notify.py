@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""systemd's notification protocol (sd_notify), as far as a service needs it."""
+"""The part of systemd's notification protocol (sd_notify) that the daemon needs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Notifier:
         self.watchdog = bool(self._address) and watchdog.isdigit() and int(watchdog) > 0
 
     def send(self, *lines: str) -> None:
-        """E.g. ``READY=1``. It is no error if the manager does not listen."""
+        """E.g. ``READY=1``. Do nothing if the manager does not listen."""
         if not self._address:
             return
         address = self._address

@@ -10,7 +10,8 @@ _STARTED_FIELD: Final = 19              # of /proc/PID/stat, counted behind the 
 
 
 def process_started(pid: int) -> int:
-    """Return when a process started, in kernel ticks; 0 when it has ended or cannot be seen."""
+    """Return the start time of a process in kernel ticks; 0 if the process has ended or is not
+    visible."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:

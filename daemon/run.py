@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A daemon's life from the claim of its directory to its release; ``penstock daemon`` is this."""
+"""Run a daemon, from the claim of its directory to the release; ``penstock daemon`` calls this
+module."""
 
 from __future__ import annotations
 
@@ -26,11 +27,11 @@ _STOP: Final = (signal.SIGTERM, signal.SIGINT)
 async def run_daemon(config: DaemonConfig, *, last_act: bool = False) -> None:
     """Runs a daemon until SIGTERM or SIGINT, or a request to drain.
 
-    :param last_act: the process ends afterwards, and no signal shall end it before.
+    :param last_act: whether the process ends after this call; signals must then not end it earlier.
 
     :raises DirectoryInUseError: a live daemon owns the directory.
     :raises VersionMismatch: the directory belongs to another program, or has another layout.
-    :raises StorageError: its file system has no room for the daemon's own files.
+    :raises StorageError: the file system of the directory has no room for the daemon's own files.
     :raises ConfigurationError: a setting cannot be applied, for example a port that is in use.
     """
     with _stop_signals(restore=not last_act) as signals, contextlib.ExitStack() as last:
@@ -85,7 +86,7 @@ def _first(group: BaseExceptionGroup[PenstockError]) -> PenstockError:
 
 
 def run(config: DaemonConfig) -> NoReturn:
-    """As run_daemon, as a program: logs to standard error."""
+    """Like run_daemon, for a program: writes the log to standard error."""
     logging.basicConfig(
         stream=sys.stderr, level=config.log.level.upper(),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",

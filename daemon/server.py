@@ -3,7 +3,7 @@
 
 One nursery owns every task.  The conductor, the executor and the native driver are used by the trio
 thread only; slow actions (names, large files, strategies in Python) run in worker threads, and
-their results come back here.
+their results return to the trio thread.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Server:
     def __init__(
         self, config: DaemonConfig, directory: ClaimedDirectory, last: contextlib.ExitStack
     ) -> None:
-        """``last`` is closed by the caller when the directory is released."""
+        """The caller closes ``last`` when the directory is released."""
         self._config = config
         self._last = last
         self._directory = directory
@@ -217,7 +217,7 @@ class Server:
         self._directory.owed = "what a daemon that failed left"
 
     async def run(self, signals: Signals) -> None:
-        """Serves until one of ``signals`` comes, or a request to drain."""
+        """Serves until one of ``signals`` or a request to drain arrives."""
         metrics = self._open_metrics()
         self._trace = self._open_trace()
         self._control = ControlSocket(self._directory, self)
@@ -311,7 +311,7 @@ class Server:
         self._stopping = True
 
     def close(self) -> None:
-        """Ends threads and mappings; the directory is released by its owner."""
+        """Ends threads and mappings. The owner of the directory releases it afterwards."""
         self._driver.close()
         self._shared.set_state(DriverState.STOPPED)
         self._cnc.heartbeat(-1)

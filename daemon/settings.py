@@ -90,7 +90,8 @@ def driver_params_from(config: DaemonConfig, identity: Identity) -> DriverParams
 def settings_from(
     config: DaemonConfig, *, directory: str, budget_bytes: int, receiver_id_base: int
 ) -> ConductorSettings:
-    """Settings of a conductor from the configuration; the simulator uses it too."""
+    """Return the settings of a conductor from the configuration; the simulator uses this function
+    too."""
     pubs, subs, sockets = config.publications, config.subscriptions, config.sockets
     times, limits = config.timeouts, config.limits
     return ConductorSettings(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Classes of the user's: flow-control strategies and congestion controls.  Found by name, called,
+"""Classes that users write: flow-control strategies and congestion controls. Found by name, called,
 contained.
 
 A strategy (``fc=py:...``) gets what each live receiver said last and answers how far the sender may
@@ -14,9 +14,9 @@ many bytes may be in flight to it::
     class Control:
         def on_interval(self, view: CongestionView, now_ns: int) -> int: ...
 
-A wrong class harms its own stream only, and only until the built-in rule applies. The daemon
+A faulty class affects only its own stream, and only until the built-in rule applies. The daemon
 logs and counts a failure: an exception, an answer of another type or range, or no answer in time.
-It runs all of this code in threads that it can abandon.
+The daemon runs the user's code in threads that it can abandon.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Strategy(Protocol):
     """Interface of a strategy.
 
     A class attribute ``on_late`` (``hold``, ``max`` or ``min``) chooses the limit that applies
-    while it is late; without one, ``hold`` applies.
+    while the strategy is late; the default is ``hold``.
     """
 
     def on_status_messages(self, snapshots: Sequence[ReceiverView], now_ns: int) -> int:
@@ -53,7 +53,7 @@ class Strategy(Protocol):
 
 
 class Control(Protocol):
-    """Interface of a congestion control.  One object serves one arriving stream."""
+    """Interface of a congestion control. The daemon creates one object for each arriving stream."""
 
     def on_interval(self, view: CongestionView, now_ns: int) -> int:
         """The bytes that may be in flight; the receiver clips them to ``least`` and ``most``."""
@@ -84,8 +84,8 @@ _TRAITS: Final = {
 
 @attrs.define(kw_only=True)
 class Running:
-    """An object at work on one publication or image, and how often the built-in rule had to stand
-    in."""
+    """An object that serves one publication or image, and the number of times that the built-in
+    rule replaced its answer."""
 
     kind: StrategyKind = StrategyKind.FLOW
     name: str
@@ -134,10 +134,10 @@ def find(name: str, kind: StrategyKind = StrategyKind.FLOW) -> Callable[[], Any]
 
 
 def make(name: str, kind: StrategyKind = StrategyKind.FLOW) -> Any:
-    """Return a new object of the class registered as ``name``.  The call runs the user's code,
-    which may take any time.  Any thread may call it.
+    """Return a new object of the class registered as ``name``. The call runs the user's code, which
+    may not return. Any thread may call it.
 
-    :raises ChannelRefused: the object cannot be made.
+    :raises ChannelRefused: the object cannot be created.
     """
     made = find(name, kind)
     try:
@@ -157,8 +157,8 @@ def make(name: str, kind: StrategyKind = StrategyKind.FLOW) -> Any:
 
 
 class StrategyHost:
-    """The objects at work in a daemon, by id of the publication or image.  One thread; :meth:`run`
-    any."""
+    """The objects in use in a daemon, by the id of the publication or image. One thread;
+    :meth:`run` any."""
 
     def __init__(self) -> None:
         self._running: dict[int, Running] = {}
@@ -168,9 +168,10 @@ class StrategyHost:
     def open(
         self, owner_id: int, name: str, strategy: Any, kind: StrategyKind = StrategyKind.FLOW
     ) -> None:
-        """Without an object (of an image, or an adopted publication) the first call makes one.
+        """If there is no object yet (for an image, or an adopted publication), the first call
+        creates one.
 
-        :raises ChannelRefused: too many objects of closed streams never returned.
+        :raises ChannelRefused: too many calls of classes of closed streams have not returned.
         """
         if self._abandoned >= MAX_ABANDONED:
             raise ChannelRefused(
@@ -193,7 +194,8 @@ class StrategyHost:
     def run(
         self, owner_id: int, seen: Sequence[ReceiverView] | CongestionView, now_ns: int
     ) -> StrategyAnswer:
-        """Return the object's answer. Any thread may call it, but one at a time for an owner."""
+        """Return the object's answer. Any thread may call it, but only one thread at a time for the
+        same owner."""
         with self._lock:
             running = self._running.get(owner_id)
             if running is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Eventfds of clients that wait in a loop of events (docs/decisions/0150)."""
+"""Eventfds of clients that wait in an event loop (docs/decisions/0150)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from penstock.core.admin import Shared
 
 
 class Watches:
-    """One descriptor for each client slot that ever asked.
+    """One descriptor for each client slot that has requested an eventfd.
 
-    The data plane may write to a descriptor at any time. So a number that it was given stays open
-    until the daemon ends, and the next client's eventfd is put in its place.
+    The data plane may write to a descriptor at any time. The descriptor's number therefore stays
+    open until the daemon ends, and the next client's eventfd gets the same number.
     """
 
     def __init__(self, shared: Shared) -> None:
@@ -23,7 +23,8 @@ class Watches:
 
     @contextlib.contextmanager
     def renewed(self, client_slot: int) -> Iterator[int]:
-        """An eventfd of its own for the client that has the slot now, to be sent in the block."""
+        """Create an eventfd for the client that has the slot now; the caller sends it inside the
+        ``with`` block."""
         fresh = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         try:
             known = self._fds.get(client_slot)
@@ -37,7 +38,7 @@ class Watches:
             os.close(fresh)
 
     def close(self) -> None:
-        """Close all, once no agent runs."""
+        """Close all descriptors; call it when no agent runs any more."""
         for fd in self._fds.values():
             os.close(fd)
         self._fds.clear()

@@ -17,8 +17,8 @@ class PenstockError(Exception):
 
 
 class ConfigurationError(PenstockError):
-    """A configuration file, option or URI parameter is wrong; names key, value and what is
-    accepted."""
+    """A configuration file, option or URI parameter is wrong; the text names the key, the value and
+    the accepted values."""
 
 
 class DirectoryInUseError(PenstockError):
@@ -57,7 +57,7 @@ class StorageError(ChannelRefused):
 
 
 class InvalidArgument(PenstockError, ValueError):
-    """An argument is out of range or of the wrong shape."""
+    """An argument is out of range or has the wrong shape."""
 
 
 class MessageTooLong(PenstockError, ValueError):
@@ -73,11 +73,11 @@ class ClosedError(PenstockError):
 
 
 class NotConnected(PenstockError):
-    """No receiver is there, and the caller chose not to wait for one."""
+    """No receiver is connected, and the caller chose not to wait for one."""
 
 
 class ClaimRefused(PenstockError):
-    """``with`` on a claim that was refused; ``code`` is the (negative) offer code."""
+    """A ``with`` statement used a claim that was refused; ``code`` is the (negative) offer code."""
 
     def __init__(self, message: str, *, code: int) -> None:
         super().__init__(message)
@@ -127,8 +127,8 @@ class SchemaMismatch(PenstockError, ValueError):
 
 
 class RemoteError(PenstockError):
-    """The handler of a server raised.  ``type`` is the name of the class of its exception, ``text``
-    what the exception says."""
+    """The handler of a server raised. ``type`` is the name of the exception's class, and ``text``
+    is its text."""
 
     def __init__(self, type: str, text: str) -> None:  # noqa: A002
         super().__init__(f"the server raised {type}: {text}")
@@ -148,11 +148,11 @@ class NativeError(PenstockError, OSError):
 
 
 class NativeResourceError(NativeError):
-    """The core found no memory, no space or a queue that is full."""
+    """The core has no memory or no space, or a queue is full."""
 
 
 class GroupError(PenstockError):
-    """Base of what a :class:`penstock.client.GroupControl` raises."""
+    """Base class of the exceptions of :class:`penstock.client.GroupControl`."""
 
 
 class DaemonUnreachable(GroupError):
@@ -165,7 +165,7 @@ class DaemonUnreachable(GroupError):
 
 
 class NotAuthorised(GroupError):
-    """The daemon does not take this client's key, or is not the one that ``server_key`` names."""
+    """The daemon does not accept this client's key, or has another key than ``server_key``."""
 
 
 class GroupRefused(GroupError):
@@ -184,21 +184,22 @@ class UnknownGroup(GroupRefused):
 
 
 class UnreliableStream(GroupRefused):
-    """The flow control of the stream does not wait for slow receivers, so a group would lose."""
+    """The flow control of the stream does not wait for slow receivers, so a group would lose
+    data."""
 
 
 class GroupOwned(GroupRefused):
-    """Another reader has the group, as far as the daemon knows."""
+    """Another reader uses the group, as far as the daemon knows."""
 
 
 class AssignmentLost(GroupError):
-    """A member of a consumer group does not hold its batch any more: the group has ended or
+    """A member of a consumer group no longer holds its batch, because the group has ended or
     expired, or the batch was released."""
 
 
 class RangeNotRetained(GroupError):
-    """The log does not hold the range any more, or not yet: it holds ``lowest_readable`` up to
-    ``end_position``; both are 0 when the log itself is gone."""
+    """The log no longer has the range, or does not have it yet. The log has ``lowest_readable`` to
+    ``end_position``; both are 0 if the log no longer exists."""
 
     def __init__(self, message: str, *, lowest_readable: int, end_position: int) -> None:
         super().__init__(message)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Control messages to bytes and back.
+"""Encode control messages to bytes, and decode them.
 
 :mod:`penstock.config.protocol.control` describes the form.
 
 Both directions raise only :class:`ControlError` for the content of a message. Decoding is bounded:
-the size before anything is read, the nesting before anything is built.
+it checks the size before it reads the message, and the nesting before it creates objects.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def encode(message: Message, correlation: int = 0) -> bytes:
 
 
 def decode(data: bytes) -> tuple[int, Message]:
-    """(correlation id, message) of one frame."""
+    """Return (correlation id, message) of one frame."""
     _check_size(data)
     frame = _unpack(data)
     if not isinstance(frame, list) or len(frame) != 4:

@@ -3,11 +3,11 @@
 
 Every message is a frozen attrs class.  On the wire it is one msgpack array
 ``[PROTOCOL_VERSION, type name, correlation id, {field: value}]``: a ZeroMQ frame on the control
-socket, a SEQPACKET datagram on the lease socket.  A request carries a correlation id > 0 chosen by
-the client; its one reply repeats it.  Notices carry 0.
+socket, a SEQPACKET datagram on the lease socket. A request carries a correlation id > 0 that the
+client chooses; the reply repeats this id. Notices carry 0.
 
 Decoding is strict. Unknown types, unknown or missing fields, wrong types and values out
-of range raise :class:`ControlError`. It names the message, the field and the expected value.
+of range raise :class:`ControlError`. The error names the message, the field and the expected value.
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ class LeaseRequest:
 
 @attrs.frozen(kw_only=True)
 class Drain:
-    """First datagram on ``DIR/lease.sock`` of the daemon's user, or root, that ends the daemon with
-    all its streams.  Drained answers it; the connection closes once the daemon's files are gone."""
+    """First datagram by which the daemon's user, or root, ends the daemon and its streams
+    (``lease.sock``). The daemon replies with Drained, and closes the connection when its files are
+    removed."""
 
     timeout_ns: int = attrs.field(validator=validators.and_(validators.ge(0), _SHORT))
     discard: bool = False
@@ -71,7 +72,7 @@ class Drain:
 
 @attrs.frozen(kw_only=True)
 class Drained:
-    """All streams have ended, or the time is over."""
+    """Reply to Drain: all streams have ended, or the time is over."""
 
     kept: list[str]
     """What stays in the directory for a new daemon; empty: the directory goes."""
@@ -80,8 +81,8 @@ class Drained:
 
 @attrs.frozen(kw_only=True)
 class LeaseGrant:
-    """Reply; the file descriptors [sender eventfd, receiver eventfd] travel with it (SCM_RIGHTS),
-    then the eventfd of a client that watches."""
+    """Reply to LeaseRequest, with descriptors (SCM_RIGHTS): the eventfds of sender and receiver,
+    and a third one for ``watch``."""
 
     client_id: int = attrs.field(validator=_ID)
     client_slot: int = attrs.field(validator=_I32)
@@ -96,7 +97,7 @@ class LeaseGrant:
 
 @attrs.frozen(kw_only=True)
 class Hello:
-    """Binds the sender's ZeroMQ identity to the lease that got ``token``.  Reply: Done."""
+    """Binds the sender's ZeroMQ identity to the lease with this ``token``.  Reply: Done."""
 
     token: bytes = attrs.field(validator=validators.max_len(64))
 
@@ -113,7 +114,7 @@ class AddPublication:
 
 @attrs.frozen(kw_only=True)
 class RemovePublication:
-    """Reply: Done.  ``revoke`` ends the stream at once, undrained (exclusive publications)."""
+    """Reply: Done. ``revoke`` ends an exclusive publication without a drain."""
 
     registration_id: int = attrs.field(validator=_ID)
     revoke: bool = False
@@ -145,7 +146,7 @@ class AddDestination:
 
 @attrs.frozen(kw_only=True)
 class RemoveDestination:
-    """By channel, or by ``destination_id`` when > 0.  Reply: Done."""
+    """Name the destination by channel, or by ``destination_id`` > 0. Reply: Done."""
 
     registration_id: int = attrs.field(validator=_ID)
     channel: str = attrs.field(default="", validator=validators.max_len(MAX_CHANNEL_CHARS))
@@ -179,7 +180,7 @@ class RejectImage:
 @attrs.frozen(kw_only=True)
 class WithholdCredits:
     """Withhold the credits of one of the client's subscriptions, or grant them again. Reply: Done,
-    before the senders have acknowledged it."""
+    which is sent before the senders have acknowledged the change."""
 
     registration_id: int = attrs.field(validator=_ID)
     withheld: bool
@@ -196,7 +197,7 @@ class Resume:
 
 @attrs.frozen(kw_only=True)
 class GetStatus:
-    """Reply: Status.  Needs no lease (the CLI's ``stat``)."""
+    """Reply: Status.  The request needs no lease; ``penstock stat`` uses it."""
 
 
 # ---- consumer groups (no lease; also over TCP) ---------------------------------------------------
@@ -240,7 +241,7 @@ class _OfGroup:
 
 @attrs.frozen(kw_only=True)
 class OpenGroup(_OfGroup):
-    """Open a consumer group, if it is not open. Reply: GroupReply."""
+    """Open a consumer group, if it is not open already. Reply: GroupReply."""
 
     sessions: list[int] = attrs.field(factory=list, validator=_SESSIONS)    # none: all
     starting: str = attrs.field(
@@ -264,9 +265,8 @@ class GetGroup(_OfGroup):
 
 @attrs.frozen(kw_only=True)
 class AcknowledgeGroup(_OfGroup):
-    """Everything below ``positions[i]`` of (``sessions[i]``, ``initial_term_ids[i]``) is
-    acknowledged; logs that the group does not hold are ignored. Keeps the group alive. Reply:
-    GroupReply."""
+    """Acknowledge the data below ``positions[i]`` of (``sessions[i]``, ``initial_term_ids[i]``).
+    Logs that the group does not hold are ignored. Keeps the group alive. Reply: GroupReply."""
 
     sessions: list[int] = attrs.field(validator=validators.deep_iterable(_I32))
     initial_term_ids: list[int] = attrs.field(validator=validators.deep_iterable(_I32))
@@ -290,8 +290,8 @@ class ListGroups:
 
 @attrs.frozen(kw_only=True)
 class WithholdStream:
-    """Withhold or resume the credits of all subscriptions of a stream, or only report them. Needs
-    no lease. Reply: CreditReport."""
+    """Withhold or resume the credits of all subscriptions of a stream, or only report the credits.
+    Needs no lease. Reply: CreditReport."""
 
     stream_id: int = attrs.field(validator=_I32)
     channel: str = attrs.field(default="", validator=validators.max_len(MAX_CHANNEL_CHARS))  # any
@@ -303,8 +303,8 @@ class WithholdStream:
 @attrs.frozen(kw_only=True)
 class Fetch:
     """The frames of [start, end) of a log that a group holds. Reply: one FetchPiece after the
-    other, each followed by a frame with its bytes, as many as there is credit for; or RangeGone, or
-    Failure, after which nothing follows."""
+    other, each followed by a frame with its bytes, as far as the credit allows. RangeGone or
+    Failure ends the reply."""
 
     log_id: int = attrs.field(validator=_ID)
     session_id: int = attrs.field(validator=_I32)
@@ -318,9 +318,9 @@ class Fetch:
 
 @attrs.frozen(kw_only=True)
 class CutLog:
-    """Request for the end of a batch that begins at ``start``, a place between messages, and for
-    the places that split it into ``pieces`` parts. The batch has at most ``max_bytes`` and
-    ``max_messages`` (0: no limit), but at least one message. Reply: LogCuts, RangeGone."""
+    """Request for the end of a batch that begins at ``start``, a position between messages. It also
+    requests the positions that split it into ``pieces`` parts. The batch has at most ``max_bytes``
+    and ``max_messages`` (0: no limit), but at least one message. Reply: LogCuts, RangeGone."""
 
     log_id: int = attrs.field(validator=_ID)
     session_id: int = attrs.field(validator=_I32)
@@ -335,8 +335,8 @@ class CutLog:
 
 @attrs.frozen(kw_only=True)
 class ReadTimes:
-    """When a log that some group holds reached its positions in [start, end), for at most ``most``
-    of them.  Reply: LogTimes, RangeGone."""
+    """Request for the times at which a log reached its positions in [start, end), for at most
+    ``most`` positions. A group must hold the log. Reply: LogTimes, RangeGone."""
 
     log_id: int = attrs.field(validator=_ID)
     session_id: int = attrs.field(validator=_I32)
@@ -350,9 +350,9 @@ class ReadTimes:
 
 @attrs.frozen(kw_only=True)
 class FindMarks:
-    """The messages with ``reserved_value`` in a log that some group holds, from ``start``, a place
-    between messages, on.  None is looked at that begins ``max_bytes`` or more behind ``start``.
-    Reply: LogMarks, RangeGone."""
+    """Request for the messages with ``reserved_value`` in a log that a group holds, beginning at
+    ``start``, a position between messages. Messages that begin ``max_bytes`` or more after
+    ``start`` are not searched. Reply: LogMarks, RangeGone."""
 
     log_id: int = attrs.field(validator=_ID)
     session_id: int = attrs.field(validator=_I32)
@@ -383,8 +383,8 @@ class Done:
 
 @attrs.frozen(kw_only=True)
 class Failure:
-    """A request was refused. ``code`` is one of ERROR_CODES. ``message`` is one sentence: what was
-    wrong, with which value, and what to do."""
+    """A request was refused. ``code`` is one of ERROR_CODES. ``message`` is one sentence, which
+    states the mistake, the value that was found, and what to do."""
 
     code: str
     message: str
@@ -447,21 +447,21 @@ class Resumed:
 
 @attrs.frozen(kw_only=True)
 class Status:
-    """A snapshot: plain data, the schema is ``penstock.daemon.observe.status``."""
+    """A snapshot as plain data, with the schema of ``penstock.daemon.observe.status``."""
 
     snapshot: dict[str, Any]
 
 
 @attrs.frozen(kw_only=True)
 class GroupReply:
-    """A group: plain data, the schema is :class:`penstock.client.GroupState`."""
+    """A group's state as plain data; schema: :class:`penstock.client.GroupState`."""
 
     group: dict[str, Any]
 
 
 @attrs.frozen(kw_only=True)
 class GroupList:
-    """All groups: each value as in GroupReply, under its id as text."""
+    """The states of all groups: under each id, as text, the same value as in GroupReply."""
 
     groups: dict[str, Any]
 
@@ -487,8 +487,8 @@ class FetchPiece:
 
 @attrs.frozen(kw_only=True)
 class LogCuts:
-    """Places between messages, ascending; the last is the end of the batch.  None: no message is
-    complete yet."""
+    """Positions between messages, ascending; the last is the end of the batch. If no message is
+    complete yet, there are none."""
 
     positions: list[int]
     messages: int             # before the last place
@@ -496,8 +496,8 @@ class LogCuts:
 
 @attrs.frozen(kw_only=True)
 class LogTimes:
-    """The log was at ``positions[i]`` at ``times_ns[i]`` (epoch) at the latest.  Ascending; the
-    last position is at the end of the range that was asked for, or behind it."""
+    """The log reached ``positions[i]`` at ``times_ns[i]`` (epoch) at the latest. Both are
+    ascending; the last position is at or after the end of the requested range."""
 
     positions: list[int]
     times_ns: list[int]
@@ -505,9 +505,9 @@ class LogTimes:
 
 @attrs.frozen(kw_only=True)
 class LogMarks:
-    """Message ``i`` lies at [``begins[i]``, ``ends[i]``); its first bytes are ``sizes[i]`` bytes of
-    ``data``, one message's behind another's.  ``position``: all before it was looked at, which may
-    be less than there is."""
+    """Message ``i`` lies at [``begins[i]``, ``ends[i]``); its first ``sizes[i]`` bytes are in
+    ``data``, in the order of the messages. All messages before ``position`` were searched, which
+    may be only a part of the log."""
 
     begins: list[int]
     ends: list[int]
@@ -518,7 +518,7 @@ class LogMarks:
 
 @attrs.frozen(kw_only=True)
 class RangeGone:
-    """A fetch or a cut requested a range that the log does not hold any more, or not yet."""
+    """Reply to a fetch or a cut: the log does not have the requested range (any more, or yet)."""
 
     lowest: int               # readable now
     end: int                  # readable now, below it

@@ -58,7 +58,7 @@ def load_public_key(path: str | os.PathLike[str]) -> str:
 def check_public_key(text: str, what: str) -> str:
     """Return ``text`` if it is a public key in Z85.
 
-    :raises ConfigurationError: ``text`` is no such key; the error names ``what``.
+    :raises ConfigurationError: ``text`` is not a public key; the error names ``what``.
     """
     try:
         if len(text) != _Z85_CHARS or len(zmq.utils.z85.decode(text.encode("ascii"))) != 32:

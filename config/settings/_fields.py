@@ -28,12 +28,12 @@ class FieldError(ValueError):
 
 
 class Unreadable(ValueError):
-    """A value that cannot be read, and why."""
+    """A value that cannot be read; the text states the reason."""
 
 
 @attrs.frozen(kw_only=True)
 class Description:
-    """Description of a field, beside its name and default."""
+    """Description of a field, in addition to its name and default."""
 
     doc: str                                # what it does, its unit
     change: str                             # when to change it
@@ -71,7 +71,7 @@ def integer(default: int, low: int, high: int, doc: str, change: str) -> Any:
 
 def size(default: int, low: int, high: int, doc: str, change: str, *,
          power_of_two: bool = False, multiple_of: int = 1) -> Any:
-    """Bytes: an integer, or text with k, m or g."""
+    """A number of bytes: an integer, or text with k, m or g."""
     expected = f"{write_size(low)}..{write_size(high)} bytes, as a number or text like \"64k\""
     if power_of_two:
         expected += ", a power of two"
@@ -89,7 +89,7 @@ def size(default: int, low: int, high: int, doc: str, change: str, *,
 
 
 def duration(default: int, doc: str, change: str, *, low: int = 1) -> Any:
-    """Nanoseconds: an integer, or text with ns, us, ms or s."""
+    """A number of nanoseconds: an integer, or text with ns, us, ms or s."""
     return _make(default, Description(
         doc=doc, change=change, expected=_DURATION_FORM.format(write_duration(low)),
         read=_read_duration, accepts=lambda value: type(value) is int and low <= value < 2**62,
@@ -98,7 +98,7 @@ def duration(default: int, doc: str, change: str, *, low: int = 1) -> Any:
 
 
 def optional_duration(doc: str, change: str) -> Any:
-    """A duration that may be left unset."""
+    """A duration, or None if it is not set."""
     return _make(None, Description(
         doc=doc, change=change, expected=_DURATION_FORM.format(write_duration(1)),
         read=_read_duration,
@@ -134,7 +134,7 @@ def text(default: str, pattern: str, expected: str, doc: str, change: str) -> An
 
 def parsed_text(default: str, parse: Callable[[str], object], expected: str, doc: str,
                 change: str) -> Any:
-    """Text that ``parse`` takes; its ValueError says why not."""
+    """Text that ``parse`` accepts; otherwise ``parse`` raises ValueError with the reason."""
 
     def read(value: Any) -> Any:
         if type(value) is not str:

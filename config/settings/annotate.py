@@ -56,7 +56,7 @@ def annotated_toml() -> str:
 
 
 def reference_markdown() -> str:
-    """The reference page: a table of keys for each table of the file."""
+    """Return the reference page, with a table of keys for each table of the file."""
     parts = [
         "# Configuration reference\n\nMade from the models in `config/settings/models.py`; the "
         "annotated file with the same content is `config/penstock.toml`.\n\nA key's name ends in "

@@ -66,7 +66,7 @@ def load_file(path: str | Path) -> DaemonConfig:
 
 
 def load_text(text: str, *, source: str = "configuration") -> DaemonConfig:
-    """The configuration in a TOML text; ``source`` is its name in errors."""
+    """Return the configuration in a TOML text; errors name it ``source``."""
     try:
         tables = parse_toml(text)
     except ValueError as error:

@@ -213,7 +213,7 @@ class BackpressureConfig:
 
 @attrs.frozen(kw_only=True)
 class SchedulerConfig:
-    """Turns of the streams of one sender; a channel's own parameters win."""
+    """The order in which a sender serves its streams; a channel's own parameters win."""
 
     auto_priority: bool = boolean(
         True, "A stream without a stated priority gets one by recency: 500 when it was just "
@@ -226,8 +226,8 @@ class SchedulerConfig:
 
 @attrs.frozen(kw_only=True)
 class StreamRule:
-    """One `[[stream]]`: values for the channels and streams that it matches.  The first rule that
-    matches counts; what the channel itself says wins."""
+    """One `[[stream]]`: values for the channels and streams that it matches. Only the first rule
+    that matches is used; parameters of the channel itself win."""
 
     channel: str = text(
         "*", r"[^\0]+", "a pattern of a channel, with * and ?",
@@ -431,7 +431,7 @@ class LimitsConfig:
 
 @attrs.frozen(kw_only=True)
 class ExtensionsConfig:
-    """What penstock adds to Aeron's wire protocol."""
+    """Extensions of penstock to Aeron's wire protocol."""
 
     advertise: bool = boolean(
         True, "Announce this peer's capabilities behind SETUP and status messages.",
@@ -589,7 +589,8 @@ class DaemonConfig:
 
     @property
     def threading(self) -> str:
-        """``shared`` or ``dedicated``, with ``auto`` decided for this machine."""
+        """Return ``shared`` or ``dedicated``; ``auto`` is replaced by the choice for this
+        machine."""
         if self.agents.threading != "auto":
             return self.agents.threading
         return "shared" if len(os.sched_getaffinity(0)) <= 2 else "dedicated"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The relays of a configuration: what ``penstock relay --config FILE --name NAME`` runs."""
+"""The relays of a configuration; ``penstock relay --config FILE --name NAME`` runs one of them."""
 
 from __future__ import annotations
 

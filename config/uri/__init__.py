@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channel URIs: their types, their grammar and the rules between parameters."""
+"""Channel URIs: their types, their grammar, and which parameters can be combined."""
 
 from penstock.config.uri._credits import AUTO as AUTO_CREDITS
 from penstock.config.uri._credits import (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters of credits: their values, and the rules between them and others."""
+"""Parameters of credits: their values, and the other parameters with which they can be combined."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def read_credit_policy(key: str, text: str) -> str:
 
 
 def room_of(message_bytes: int, mtu: int) -> int:
-    """Return the bytes of the log that a message of this length takes, at most."""
+    """Return the largest number of log bytes that a message of this length takes."""
     payload = mtu - _HEADER
     if message_bytes <= payload:
         return _framed(message_bytes)
@@ -57,7 +57,7 @@ def _framed(length: int) -> int:
 def check_credits(uri: ChannelUri) -> None:
     """Check the credits of a subscription.
 
-    :raises ChannelError: they contradict each other or another parameter.
+    :raises ChannelError: parameters of credits contradict each other or another parameter.
     """
     given = uri.given()
     if uri.ps_credits is None:

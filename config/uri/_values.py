@@ -54,7 +54,8 @@ _INTERFACE_FORM: Final = "address[:port][/prefix], [ipv6][:port][/prefix] or {na
 
 @attrs.frozen(kw_only=True)
 class Address:
-    """``host:port``.  ``ipv6`` is the family that the brackets imply; names resolve for it."""
+    """``host:port``. ``ipv6`` is true if the host is in brackets; a name is then resolved to an
+    IPv6 address."""
 
     host: str
     port: int
@@ -76,7 +77,8 @@ class Address:
 
 @attrs.frozen(kw_only=True)
 class Interface:
-    """A local interface, by address (all that match ``prefix_length`` bits) or by name."""
+    """A local interface, given by name or by address (every interface whose first ``prefix_length``
+    bits match)."""
 
     host: str = ""
     name: str = ""

@@ -43,7 +43,8 @@ SPY_PREFIX: Final = "aeron-spy:"
 
 @attrs.frozen(kw_only=True)
 class Parameter:
-    """A key of the URI, the field that holds it, and how its value is read and written."""
+    """A key of the URI, the field for its value, and the functions that read and write the
+    value."""
 
     key: str
     field: str
@@ -53,7 +54,7 @@ class Parameter:
 
 @attrs.frozen(kw_only=True)
 class ChannelUri:
-    """A channel.  A field that is None was not given: the daemon's default applies.
+    """A channel.  A field is None if the URI does not state it; the daemon's default then applies.
 
     Lengths are in bytes, ``_ns`` fields in nanoseconds, timestamp offsets in bytes of payload or
     ``RESERVED_VALUE_OFFSET``.  ``str(uri)`` is the canonical text.
@@ -131,7 +132,7 @@ class ChannelUri:
         return self.control_mode is not None
 
     def given(self) -> dict[str, str]:
-        """The stated parameters in canonical order: key to canonical text."""
+        """The stated parameters in canonical order, as a mapping from the key to canonical text."""
         values = ((p, getattr(self, p.field)) for p in PARAMETERS.values())
         return {p.key: p.write(value) for p, value in values if value is not None}
 

@@ -4,14 +4,14 @@
  *
  * The extension holds the per-message part of the Python client: base classes of Publication,
  * Subscription, Image and Header. Their methods call the core without a Python frame and without
- * releasing the interpreter's lock. An offer takes some 50 ns, a poll some 10 ns a message. With a
- * second busy Python thread every release of the lock costs a switch interval (5 ms).
+ * releasing the interpreter's lock. An offer takes some 50 ns, a poll some 10 ns a message. If a
+ * second Python thread is busy, every release of the lock costs a switch interval (5 ms).
  *
  * Rare cases (refusals, closed handles, lists of buffers, changes of images) call methods of the
  * Python classes by name.
  *
- * Limited API of Python 3.11.  All functions run with the interpreter's lock held unless they say
- * otherwise; functions returning a pointer return NULL with an exception set.
+ * Limited API of Python 3.11. Unless stated otherwise, all functions run with the interpreter's
+ * lock held. If a function that returns a pointer fails, it sets an exception and returns NULL.
  */
 #ifndef PENSTOCK_FAST_H
 #define PENSTOCK_FAST_H
@@ -27,7 +27,7 @@
 /* The core's functions; never NULL once the module can be used. */
 extern const ps_fast_table_t *fast_core;
 
-/* Types that other files check for; set once, by fast_add_types. */
+/* Types for type checks in other files; set once, by fast_add_types. */
 extern PyTypeObject *fast_header_type;
 extern PyTypeObject *fast_log_type;
 extern PyTypeObject *fast_park_type;
@@ -46,13 +46,13 @@ PyTypeObject *fast_add_type(PyObject *module, const char *name, PyType_Spec *spe
 /* ---- handles --------------------------------------------------------------------------------- */
 
 /* A native object and the Python object that keeps it alive. It is the first member of every struct
- * that has one, so that `_handle` is the same attribute in all. */
+ * with a native object, so that all these types share the attribute `_handle`. */
 typedef struct fast_handle {
     PyObject_HEAD PyObject *owner; /* cffi pointer that frees the native object; NULL: closed */
     void *native;
 } fast_handle_t;
 
-/* Slots of a type without further members, then getter and setter of `_handle`. The setter gets the
+/* Slots of a type without further members; getter and setter of `_handle`. The setter gets the
  * address from the object's `_address_of`. */
 void fast_handle_dealloc(PyObject *self);
 int fast_handle_traverse(PyObject *self, visitproc visit, void *arg);
@@ -70,9 +70,9 @@ int fast_arguments(const char *function, const char *const *names, Py_ssize_t po
 
 /* ---- logs and headers ------------------------------------------------------------------------ */
 
-/* A mapped log as a buffer: the whole log, or the range at `at` while that is not NULL. Every view
- * keeps the mapping. `exports` counts the live views, with slices of views and arrays that refer to
- * them. */
+/* A mapped log as a buffer: the whole log, or the range at `at` if `at` is not NULL. Every view
+ * keeps the mapping. `exports` counts the live views, including slices of views and arrays that
+ * refer to views. */
 typedef struct fast_log {
     PyObject_HEAD PyObject *owner;
     const uint8_t *base;
@@ -82,7 +82,7 @@ typedef struct fast_log {
     Py_ssize_t exports;
 } fast_log_t;
 
-/* Copied fields of one message; valid beyond the life of the stream. */
+/* Copied fields of one message, which stay valid after the end of the stream. */
 typedef struct fast_header {
     PyObject_HEAD ps_message_t message;
 } fast_header_t;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * poller.h: declarations that the files of the receiving half share. The rules in poller.c apply to
- * all of them. */
+ * all these files. */
 #ifndef PENSTOCK_FAST_POLLER_H
 #define PENSTOCK_FAST_POLLER_H
 
@@ -14,7 +14,7 @@ typedef struct poller {
     PyObject *notices;      /* deque of the daemon's notices that were not applied yet */
     PyObject *park;         /* a fast_park_type: the client to sleep on; NULL: none */
     PyObject *batch;        /* the batch that the application holds, None or NULL */
-    ps_message_t *messages; /* capacity entries; unchanged while polling is set */
+    ps_message_t *messages; /* array of capacity entries; not changed while polling is set */
     int32_t capacity;
     unsigned long polling; /* identity of the thread whose handler runs; 0: none */
     char is_image;
@@ -31,9 +31,10 @@ int fast_poller_room(poller_t *poller, int32_t limit);
 int fast_poller_limit(PyObject *self, PyObject *value, int32_t *limit);
 /* Applies the waiting notices before a poll. Returns 0 or -1. */
 int fast_poller_prepare(poller_t *poller);
-/* Rewinds messages[done..count), so that they are delivered again, and releases those before. */
+/* Rewinds messages[done..count), so that they are delivered again, and releases the earlier
+ * messages. */
 void fast_poller_finish(poller_t *poller, int32_t count, int32_t done);
-/* Drops the references; derived types use it too. */
+/* Drops the references of the object; derived types call this function too. */
 void fast_poller_dealloc(PyObject *self);
 int fast_poller_traverse(PyObject *self, visitproc visit, void *arg);
 int fast_poller_clear(PyObject *self);

@@ -3,19 +3,20 @@
  * penstock.h: the data path of a penstock client.
  *
  * A client process maps a daemon's directory, then publishes with offer and receives with poll
- * without any system call in steady state. Adding publications and subscriptions is negotiated
- * over the daemon's control socket, in Python. The daemon's answers contain the parameters of the
- * _open functions below.
+ * without any system call in steady state. The client adds publications and subscriptions in
+ * Python, by requests on the daemon's control socket. The daemon's answers contain the parameters
+ * of the _open functions below.
  *
- * Threads: a ps_client_t may be shared by threads.  A shared publication may be offered to from
- * several threads and processes; an exclusive publication, a subscription and an image belong to
- * one thread at a time.
+ * Threads: a ps_client_t may be shared by threads. Several threads and processes may offer to a
+ * shared publication. Only one thread at a time may use an exclusive publication, a subscription or
+ * an image.
  *
- * Errors: functions returning int return 0 or a negative ps_error_code; the text for the calling
- * thread is ps_last_error().  Functions returning a position return it (> 0) or a negative
- * ps_offer_code / ps_error_code.
+ * Errors: functions of type int return 0 or a negative ps_error_code; ps_last_error() has the text
+ * for the calling thread. Functions that return a position return a value > 0, or a negative
+ * ps_offer_code or ps_error_code.
  *
- * This header is also the cffi declaration: plain C types, enums, no macros with meaning.
+ * This header is also the cffi declaration: it uses only plain C types and enums, and its macros
+ * carry no meaning.
  */
 #ifndef PENSTOCK_H
 #define PENSTOCK_H
@@ -50,14 +51,14 @@ enum ps_offer_code {
     PS_DAEMON_AWAY = -106 /* the daemon died; offers resume when a new daemon adopts the stream */
 };
 
-/* Codes of misuse and failures; never of back pressure. */
+/* Codes of misuse and failures. Back pressure has no code here. */
 enum ps_error_code {
     PS_OK = 0,
     PS_E_INVALID = -1001,  /* an argument is out of range */
     PS_E_TOO_LONG = -1002, /* message longer than the stream's limit */
     PS_E_NO_MEMORY = -1003,
     PS_E_SYSTEM = -1004,  /* a system call failed; errno is in the text */
-    PS_E_VERSION = -1005, /* a file of another version or not ours */
+    PS_E_VERSION = -1005, /* the file has another version, or is not a file of penstock */
     PS_E_CORRUPT = -1006, /* shared memory holds an impossible value */
     PS_E_TIMEOUT = -1007,
     PS_E_INTERRUPTED = -1008, /* a signal arrived while waiting */
@@ -86,7 +87,7 @@ typedef struct ps_client ps_client_t;
 
 typedef struct ps_client_params {
     const char *directory;    /* daemon directory */
-    int64_t client_id;        /* given by the daemon over lease.sock */
+    int64_t client_id;        /* received from the daemon over lease.sock */
     int32_t client_slot;      /* index into penstock.dat's client slots */
     int32_t sender_wake_fd;   /* eventfd of the sender thread, borrowed; -1: none */
     int32_t receiver_wake_fd; /* eventfd of the receiver thread, borrowed; -1: none */
@@ -95,30 +96,31 @@ typedef struct ps_client_params {
 
 /* Maps cnc.dat and penstock.dat read-write.  PS_E_VERSION, PS_E_SYSTEM, PS_E_NO_MEMORY. */
 int ps_client_open(const ps_client_params_t *params, ps_client_t **out);
-/* Unmaps the files. Close all handles of the client before. NULL is allowed. */
+/* Unmaps the files. Close all handles of the client before this call. NULL is allowed. */
 void ps_client_close(ps_client_t *client);
 
-/* Marks the daemon as gone (1) or back (0). While it is gone, offers return PS_DAEMON_AWAY. Any
- * thread. */
+/* Marks the daemon as gone (1) or as running (0). While the daemon is gone, offers return
+ * PS_DAEMON_AWAY. Any thread. */
 void ps_client_set_daemon_away(ps_client_t *client, int32_t away);
 
 /* Waiting. A thread takes a ticket, checks its condition, and sleeps if the condition is false.
- * Any event after the ticket ends the sleep. The daemon advances the client's word when an image of
- * the client gets data, and when the control plane has a notice. A publication's limit advances the
- * word while the client waits for room. ps_client_wake() advances it from inside the process. */
+ * Any event after the ticket ends the sleep. A wake-up is a change of the client's futex word. The
+ * daemon changes the word when an image of the client gets data, and when the control plane has a
+ * notice. While the client waits for room, the daemon also changes it when the publisher limit
+ * rises. ps_client_wake() changes it from inside the process. */
 uint32_t ps_client_ticket(ps_client_t *client);
-/* Sleeps until the word differs from ticket, or for timeout_ns (>= 0; < 0: without a limit).
+/* Sleeps until the futex word differs from ticket, or for timeout_ns (>= 0; < 0: without a limit).
  * 0 = woken, PS_E_TIMEOUT, PS_E_INTERRUPTED, PS_E_FORKED. */
 int ps_client_sleep(ps_client_t *client, uint32_t ticket, int64_t timeout_ns);
-/* Spins before a ps_client_sleep, without a system call. Returns 1 as soon as the word differs from
- * ticket. Returns 0 after at most 150 us, at once if recent waits were long, or in a forked
- * child. */
+/* Spins before a ps_client_sleep, without a system call. Returns 1 as soon as the futex word
+ * differs from ticket. Returns 0 after at most 150 us. If recent waits were long, or in a forked
+ * child, returns 0 at once. */
 int32_t ps_client_await(ps_client_t *client, uint32_t ticket);
 void ps_client_wake(ps_client_t *client);
-/* For an event loop, in place of a sleep. Requests that the next wake-up is written to the client's
- * eventfd, once. Returns 1 if the word already differs from ticket: check again instead of waiting.
- * waited_ns: duration of the last such wait (ps_client_await uses recent waits); < 0: none.
- * PS_E_INVALID without an eventfd, PS_E_FORKED. */
+/* For an event loop, in place of a sleep. Requests that the next wake-up writes the client's
+ * eventfd once. If the futex word already differs from ticket, returns 1: check the condition again
+ * instead of waiting. waited_ns: duration of the last such wait (ps_client_await uses recent
+ * waits); < 0: none. PS_E_INVALID without an eventfd, PS_E_FORKED. */
 int32_t ps_client_watch(ps_client_t *client, uint32_t ticket, int64_t waited_ns);
 
 /* Counter value cells (cnc.dat).  id in [0, ps_client_counter_count). */
@@ -152,7 +154,8 @@ typedef struct ps_claim {
     size_t length;    /* payload bytes */
     int64_t position; /* stream position after the message */
     void *frame;      /* owned by the library */
-    uint32_t epoch;   /* owned by the library: how the claim's ordinal was taken */
+    uint32_t epoch;   /* owned by the library: states from which count the claim's ordinal was
+                       * taken */
 } ps_claim_t;
 
 typedef struct ps_pub_constants {
@@ -178,14 +181,14 @@ void ps_pub_get_constants(const ps_pub_t *pub, ps_pub_constants_t *out);
  * max_payload_bytes. Returns the position after it, or a code; PS_E_TOO_LONG, PS_E_FORKED.
  * reserved_value goes into every frame's header. Bound: one pass over the message. */
 int64_t ps_pub_offer(ps_pub_t *pub, const void *data, size_t length, int64_t reserved_value);
-/* As ps_pub_offer(), for one message in count >= 1 pieces. */
+/* Like ps_pub_offer(), for one message in count >= 1 pieces. */
 int64_t ps_pub_offerv(ps_pub_t *pub, const ps_iov_t *pieces, int32_t count, int64_t reserved_value);
 /* Publishes messages base[offsets[i] .. offsets[i+1]) for i in [0, count), in order, until one is
- * refused. *accepted: number of published messages. Returns the position after the last one, or the
- * code if none was published. */
+ * refused. *accepted: number of published messages. Returns the position after the last published
+ * message, or the code if no message was published. */
 int64_t ps_pub_offer_batch(ps_pub_t *pub, const uint8_t *base, const int64_t *offsets,
                            int32_t count, int32_t *accepted);
-/* As ps_pub_offer_batch(), for messages of stride bytes each, back to back. */
+/* Like ps_pub_offer_batch(), for messages of stride bytes each, without space between them. */
 int64_t ps_pub_offer_strided(ps_pub_t *pub, const uint8_t *base, int64_t stride, int32_t count,
                              int32_t *accepted);
 
@@ -200,32 +203,35 @@ int64_t ps_pub_limit(const ps_pub_t *pub);    /* publisher limit, or PS_CLOSED *
 /* Returns the number of messages that the stream's message rate has admitted since its start;
  * INT64_MAX: it has no message rate. */
 int64_t ps_pub_ordinal_limit(const ps_pub_t *pub);
-/* Returns the time after which a publisher that was answered PS_THROTTLED may try again; 0: the
- * governor throttles none. Any thread. */
+/* Returns the time after which a publisher that got PS_THROTTLED may try again; 0: the governor
+ * throttles no publisher. Any thread. */
 int64_t ps_pub_retry_after_ns(const ps_pub_t *pub);
-/* Returns the number of messages that publishers of the stream may have accepted now; INT64_MAX: no
- * receiver grants credits. PS_E_FORKED. Any thread. */
+/* Returns the number of messages that the credits of the stream allow now; INT64_MAX: no receiver
+ * grants credits. PS_E_FORKED. Any thread. */
 int64_t ps_pub_credits(const ps_pub_t *pub);
-/* Copies the message ordinals that receivers have granted, and those that publishers have taken.
- * PS_OK, PS_E_INVALID (no receiver grants credits), PS_E_FORKED. Any thread. */
+/* Copies the ordinal up to which receivers have granted credits, and the ordinal up to which
+ * publishers have used them. PS_OK, PS_E_INVALID (no receiver grants credits), PS_E_FORKED. Any
+ * thread. */
 int ps_pub_credit_counts(const ps_pub_t *pub, int64_t *granted, int64_t *spent);
-/* ps-policy=error: lets publishers continue after a failure.  Session, positions and open claims
- * stay.  1: it had failed, 0: it had not, or PS_E_INVALID: another policy. */
+/* ps-policy=error: lets publishers continue after a failure. The publication keeps session,
+ * positions and open claims. Returns 1 if the publication had failed, 0 if it had not, PS_E_INVALID
+ * if it has another policy. */
 int ps_pub_reset(ps_pub_t *pub);
 /* 1 from a failure to the reset. */
 int32_t ps_pub_is_failed(const ps_pub_t *pub);
-/* Continues an exclusive publication whose owner, another process, has died. Pads over what the
- * owner had reserved and not published, and counts its messages from position `from` on.
- * from: between two messages, at most two terms below the tail. ordinal: number of messages below
- * `from`. Returns the number of messages from `from` to the tail; PS_E_INVALID: from is elsewhere
- * or the publication is shared, PS_E_CORRUPT: no frame where one should be. Call it after
- * ps_pub_open, before the first offer. Bound: two terms. */
+/* Continues an exclusive publication whose owner, another process, has died. Turns the space that
+ * the owner had reserved and not published into padding, and counts the publication's messages from
+ * position `from` on. from: between two messages, at most two terms below the tail. ordinal: number
+ * of messages below `from`. Returns the number of messages from `from` to the tail; PS_E_INVALID:
+ * `from` is not such a position, or the publication is shared. PS_E_CORRUPT: the log has no frame
+ * at a place where one must begin. Call it after ps_pub_open, before the first offer. Bound: two
+ * terms. */
 int64_t ps_pub_take_over(ps_pub_t *pub, int64_t from, int64_t ordinal);
 int64_t ps_pub_available_window(const ps_pub_t *pub); /* bytes >= 0, or PS_CLOSED */
 int32_t ps_pub_is_connected(const ps_pub_t *pub);
 /* Copies the publication's accounts from shared memory: causes and culprits of refused offers.
- * PS_OK; PS_E_AGAIN: *out is unchanged but out->stale = 1; PS_E_INVALID: the daemon has no such
- * publication any more; PS_E_FORKED. Any thread. The call copies at most eight times 3 KiB. */
+ * PS_OK; PS_E_AGAIN: *out is unchanged except that out->stale = 1; PS_E_INVALID: the daemon has no
+ * such publication any more; PS_E_FORKED. Any thread. Bound: eight copies of 3 KiB. */
 int ps_pub_pressure(const ps_pub_t *pub, ps_pressure_view_t *out);
 /* Requests a wake-up of this client when the publisher limit moves. */
 void ps_pub_want_room(ps_pub_t *pub);
@@ -246,21 +252,21 @@ typedef struct ps_img_params {
     int32_t credit_mode;         /* ps_credit_mode */
 } ps_img_params_t;
 
-/* How the credits of an image's messages are returned. */
+/* The way in which messages of an image return their credits. */
 enum ps_credit_mode {
     PS_CREDIT_PLAIN = 0,     /* the reader grants none */
-    PS_CREDIT_AUTOMATIC = 1, /* the release of a message returns its credit */
+    PS_CREDIT_AUTOMATIC = 1, /* a message returns its credit when it is released */
     PS_CREDIT_HANDLES = 2    /* ps_img_return_credits does */
 };
 
 /* One received message.  data is valid until the next poll, release or close of its image;
- * assembled == 1: a copy in the image's own buffer (at most one such, and it is the last of a
- * poll).
+ * assembled == 1: a copy in the image's own buffer (at most one message of a poll, and then the
+ * last).
  */
 typedef struct ps_message {
     const uint8_t *data;
     int64_t length;         /* payload bytes */
-    int64_t log_offset;     /* of data in the log file; -1 when assembled */
+    int64_t log_offset;     /* offset of data in the log file; -1 when assembled */
     int64_t start_position; /* of the first frame */
     int64_t position;       /* after the message */
     int64_t reserved_value;
@@ -287,25 +293,25 @@ int64_t ps_img_join_position(const ps_img_t *image);
 int32_t ps_img_transport_count(const ps_img_t *image);
 /* The mapped log file, for views: base address and length in bytes. */
 const uint8_t *ps_img_map(const ps_img_t *image, int64_t *length_bytes);
-/* Returns 1 if a poll would return a message or an untaken gap. */
+/* Returns 1 if a poll would return a message or report a gap. */
 int32_t ps_img_has_data(const ps_img_t *image);
 
 /* Delivers up to limit messages of one image. flags: see ps_poll_flags. Returns the count >= 0 or
  * a negative ps_error_code (PS_E_CORRUPT: the image is stopped at that position). Returns 0 if no
  * message was available at any time during the call; a caller that took its ticket before the
- * call may sleep. The call first releases the messages of the previous poll. Bound: limit messages,
- * or the end of the term, or three terms of padding and fragments. */
+ * call may sleep. Before that, the call releases the messages of the previous poll. Bound: limit
+ * messages, or the end of the term, or three terms of padding and fragments. */
 int32_t ps_img_poll(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t flags);
 /* Makes polls report permanent gaps (reliable=false, dropped ranges). A poll that reaches such a
- * gap ends before it. The next poll passes the gap, and polls return PS_E_GAP until
- * ps_img_take_gap() has taken it. */
+ * gap ends before it. The next poll moves past the gap. From then on polls return PS_E_GAP until
+ * the application has fetched the gap with ps_img_take_gap(). */
 void ps_img_report_gaps(ps_img_t *image);
-/* States that this reader is a relay, which publishes what it reads on the publication in a slot of
- * penstock.dat. The status messages of the image then name the application that holds that
+/* States that this reader is a relay, which publishes the messages on the publication in the given
+ * slot of penstock.dat. The status messages of the image then name the application that blocks that
  * publication. Owner thread of the image. */
 void ps_img_relay_to(ps_img_t *image, int32_t publication_slot);
 /* Returns 1 if the positions *from..*to are missing permanently. *messages is the number of lost
- * messages, -1: not known. Returns 0 if there is no gap. */
+ * messages; -1: unknown. Returns 0 if there is no gap. */
 int32_t ps_img_take_gap(ps_img_t *image, int64_t *from, int64_t *to, int64_t *messages);
 /* Returns the number of messages between two frame boundaries of the received stream; -1: a gap
  * lies between them, or the log does not hold these frames. Bound: three terms. */
@@ -313,17 +319,18 @@ int64_t ps_img_count(const ps_img_t *image, int64_t from, int64_t to);
 /* Moves the delivered position back to position, a frame boundary in [released, delivered]. The
  * next poll delivers the messages after it again. */
 int ps_img_rewind(ps_img_t *image, int64_t position);
-/* Releases all delivered messages. The window moves, and views of these messages become invalid. */
+/* Releases all delivered messages. The receiver window moves, and views of these messages become
+ * invalid. */
 void ps_img_release(ps_img_t *image);
 
-/* PS_CREDIT_HANDLES: returns credits of delivered messages, in any order. Returns the
- * number still held, PS_E_INVALID (nothing is returned: fewer are held), PS_E_FORKED. Credits of
- * dropped messages return by themselves; those of rewound messages are not held any more. Any
- * thread. */
+/* PS_CREDIT_HANDLES: returns credits of delivered messages, in any order. Returns the number of
+ * credits that are still held, PS_E_INVALID (n is too large, no credit was returned), or
+ * PS_E_FORKED. Dropped messages return their credits automatically. Rewound messages hold no
+ * credits. Any thread. */
 int64_t ps_img_return_credits(ps_img_t *image, int64_t credits);
 /* Counts credits whose handles were lost: they are missing until the image closes, or until
- * ps_img_reclaim_credits returns them. Results as above; the latter returns the number still lost.
- * Any thread. */
+ * ps_img_reclaim_credits returns them. Results are as above; ps_img_reclaim_credits returns the
+ * number of credits that are still lost. Any thread. */
 int64_t ps_img_leak_credits(ps_img_t *image, int64_t credits);
 int64_t ps_img_reclaim_credits(ps_img_t *image, int64_t credits);
 /* Copies the credits of the image's reader. PS_OK, PS_E_INVALID, PS_E_FORKED. Any thread. */
@@ -341,7 +348,8 @@ int ps_sub_remove_image(ps_sub_t *sub, ps_img_t *image);
 int32_t ps_sub_image_count(const ps_sub_t *sub);
 /* Returns NULL beyond the last image. Indexes change when images are added or removed. */
 ps_img_t *ps_sub_image(const ps_sub_t *sub, int32_t index);
-/* Polls the images in turn until limit messages were found. Each call starts at the next image. */
+/* Polls the images in turn until limit messages were found. Each call starts at the image after the
+ * first one of the last call. */
 int32_t ps_sub_poll(ps_sub_t *sub, ps_message_t *out, int32_t limit, int32_t flags);
 /* Rewinds messages[from..count), so that the next poll delivers them again: the handler of
  * messages[from] failed. */

@@ -8,11 +8,11 @@
 
 /* Counts are messages since the reader joined. */
 typedef struct ps_credit_view {
-    int64_t credits; /* N, 0: the reader grants none */
+    int64_t credits; /* N; 0: the reader grants no credits */
     int64_t burst;
     int64_t passed;   /* messages that polls went past */
-    int64_t returned; /* of these, how many credits were returned */
-    int64_t leaked;   /* of these, how many were lost with their handles */
+    int64_t returned; /* number of these messages whose credits were returned */
+    int64_t leaked;   /* number of these messages whose credits were lost with their handles */
     int64_t granted;  /* messages that may exist */
     int64_t final;    /* last message before the resume; -1: not known. Exact in state SETTLED. In
                        * state GRANTING: taken when the last lower limit began, -1: it has not */

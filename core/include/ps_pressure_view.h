@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_pressure_view.h: a copy of both accounts of a publication (docs/spec/rules.md section 6): the
- * time that its publishers were held, by cause and by culprit, and the offers that were refused.
- * Also a cffi declaration. */
+ * time for which its publishers were blocked, by cause and by culprit, and the number of refused
+ * offers. Also a cffi declaration. */
 #ifndef PS_PRESSURE_VIEW_H
 #define PS_PRESSURE_VIEW_H
 
@@ -13,7 +13,7 @@
 typedef struct ps_pressure_party {
     int64_t id; /* receiver id or client id; 0: unknown, or all unknown culprits together */
     int64_t blocked_ns;
-    int64_t error_ns; /* blocked_ns exceeds the true time by at most this */
+    int64_t error_ns; /* blocked_ns exceeds the true time by at most this value */
     int64_t pid;      /* of a client on this host; 0 not known */
     uint8_t ip[16];
     uint32_t scope_id;
@@ -24,33 +24,38 @@ typedef struct ps_pressure_party {
 
 typedef struct ps_pressure_view {
     int32_t cause;    /* ps_cause that binds now, 0 none */
-    int32_t stale;    /* 1: the sender wrote during each try to copy; this is the last consistent
-                       * copy */
+    int32_t stale;    /* 1: the sender wrote during each attempt to copy, and this is the last
+                       * consistent copy */
     int64_t since_ns; /* CLOCK_MONOTONIC */
     ps_pressure_party_t culprit;
     uint32_t reason;       /* ps_cause that this receiver states for itself, 0 none */
     int32_t counter_id;    /* position of the slowest reader of a client on this host; -1 */
-    int64_t reason_client; /* the client of that receiver that lags, 0 not stated */
-    int64_t backlog_bytes; /* bytes that this client has not read, as stated */
+    int64_t reason_client; /* slowest client of that receiver, 0 not stated */
+    int64_t backlog_bytes; /* bytes that this client has not read, as the receiver states */
     char reason_name[33];
     char reason_host[33];
     int64_t blocked_ns[32];          /* closed intervals, by ps_cause */
     ps_pressure_party_t culprits[9]; /* the eight largest; the last entry is the sum of unknown
                                       * culprits */
-    int64_t refused[32];             /* number of refused offers, by the ps_cause that bound */
-    int64_t refused_ns;              /* time from first refusals to next successes */
+    int64_t refused[32];             /* number of refused offers, by the ps_cause that blocked the
+                                      * stream */
+    int64_t refused_ns;              /* total time from a publisher's first refusal to its next
+                                      * success */
     int64_t refused_episodes;        /* number of these times */
     int64_t rate_bytes_per_s;        /* rate that binds; 0 none */
     int64_t published_ordinal;
     int64_t sent_ordinal;
     int64_t dropped_messages; /* by the publication's policy */
     int64_t dropped_bytes;
-    int64_t depth_bytes;      /* that publishers are ahead of the sender, or of readers on IPC */
+    int64_t depth_bytes;      /* bytes by which publishers are ahead of the sender, on IPC of the
+                               * readers */
     int64_t peak_bytes;       /* the most of it */
-    int64_t pressed_since_ns; /* CLOCK_MONOTONIC: the depth was reached; 0: drained since */
-    int64_t pressed_ns; /* time from reached depths to drained logs, without the present one */
-    int64_t pressed_episodes; /* number of these times, with the present one */
-    int64_t drained_messages; /* in them; on IPC streams with a policy only */
+    int64_t pressed_since_ns; /* CLOCK_MONOTONIC time at which the depth was reached; 0: the log has
+                               * drained since */
+    int64_t pressed_ns;       /* total time of the ended episodes of pressure */
+    int64_t pressed_episodes; /* number of episodes, including the present one */
+    int64_t drained_messages; /* messages drained in the episodes; on IPC only for streams with a
+                               * policy */
     int64_t watermark;        /* ps_watermark */
     char strategy[64];
 } ps_pressure_view_t;

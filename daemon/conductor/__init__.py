@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The owner of driver state, as a sans-I/O state machine (docs/decisions/0016)."""
+"""The conductor owns the state of the driver, and is a state machine without I/O
+(docs/decisions/0016)."""
 
 from penstock.daemon.conductor.actions import Action, ActionError, Operation, Outcome
 from penstock.daemon.conductor.conductor import Conductor

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The conductor: commands, events, results and time go in, operations come out.
+"""The conductor: its inputs are commands, events, results and the time, its outputs are operations.
 
 It reads no clock, file or socket, and calls no native code; randomness and ids are injected.  Every
 method returns the operations to perform, in order.  The result of an operation with an id goes back
@@ -93,7 +93,7 @@ class Conductor:
     ) -> list[Operation]:
         """A client connected; GrantLease or RefuseLease with the connection's id follows.
 
-        :param token: secret of a new client, which binds its messages to it.
+        :param token: secret of a new client, which proves that messages come from this client.
         :param started: when its process started, in the kernel's ticks; 0: unknown.
         """
         self._state.now_ns = now_ns
@@ -106,7 +106,7 @@ class Conductor:
     ) -> list[Operation]:
         """Adopt the registrations of a dead daemon, before any other call.
 
-        :param dead: ids of its clients whose processes have ended.
+        :param dead: ids of the dead daemon's clients whose processes have ended.
         """
         self._state.now_ns = now_ns
         self._start(adopt(self._state, records, dead))
@@ -129,7 +129,8 @@ class Conductor:
         state.timers.at(state.now_ns + delay_ns, sweep)
 
     def on_lease_lost(self, client_id: int, now_ns: int) -> list[Operation]:
-        """The client's connection hung up: the client is dead or has closed it."""
+        """Process the end of a client's connection: the client is dead or has closed the
+        connection."""
         self._state.now_ns = now_ns
         client = self._state.clients.get(client_id)
         if client is not None and client.alive:
@@ -144,7 +145,7 @@ class Conductor:
     def on_command(
         self, client_id: int, correlation_id: int, message: Message, now_ns: int
     ) -> list[Operation]:
-        """A request of a client that holds a lease."""
+        """Process a request of a client that holds a lease."""
         self._state.now_ns = now_ns
         client = self._state.clients.get(client_id)
         if client is not None and client.alive:
@@ -154,7 +155,8 @@ class Conductor:
     def on_group_request(
         self, request_id: int, message: Message | Locate, now_ns: int
     ) -> list[Operation]:
-        """A request about consumer groups, which needs no lease; an Answer with its id follows."""
+        """Process a request about consumer groups, which needs no lease; an Answer with its id
+        follows."""
         self._state.now_ns = now_ns
         groups.serve(self._state, request_id, message)
         return self._state.runner.take()
@@ -168,7 +170,7 @@ class Conductor:
         return self._state.runner.take()
 
     def on_result(self, operation_id: int, outcome: Outcome, now_ns: int) -> list[Operation]:
-        """Take the result of an operation with an id."""
+        """Process the result of an operation with an id."""
         self._state.now_ns = now_ns
         self._state.runner.on_result(operation_id, outcome)
         return self._state.runner.take()
@@ -190,7 +192,7 @@ class Conductor:
         return take(self._state)
 
     def snapshot_in_slices(self, objects: int) -> Generator[None, None, Snapshot]:
-        """Make a snapshot and pause after each ``objects`` objects, see
+        """Take a snapshot and pause after each ``objects`` objects, see
         :func:`penstock.daemon.conductor.snapshot.in_slices`."""
         return in_slices(self._state, objects)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Divide a pool of credits among the publishers of a stream.
 
-A pure function: the same publishers, pool and debts give the same shares.  The unit is messages.
-The policies (docs/credits.md):
+The division is a pure function: for the same publishers, pool and debts it returns the same shares.
+The unit is messages. The policies (docs/credits.md):
 
 ``round_robin``
     Max-min fair: a publisher that requests less than the equal share gets its request, and the
@@ -55,7 +55,8 @@ def divide(
     """Divide ``pool`` credits, at least 0, among the requests.
 
     :param policy: one of :data:`POLICIES`.
-    :param owed: of the round before; publishers that are not in ``requests`` lose theirs.
+    :param owed: shares that publishers did not get in the last round; a publisher that is not in
+        ``requests`` loses its entry.
     """
     before = owed or {}
     if policy == "fifo":
@@ -70,7 +71,7 @@ def divide(
 def max_min(
     pool: float, requested: Mapping[int, float], weights: Mapping[int, int]
 ) -> dict[int, float]:
-    """Return the weighted max-min fair shares, which need not be whole."""
+    """Return the weighted max-min fair shares, which need not be whole numbers."""
     shares = dict.fromkeys(requested, 0.0)
     left, weight = float(pool), sum(weights[i] for i in requested)
     for i in sorted(requested, key=lambda i: requested[i] / weights[i]):

@@ -285,8 +285,7 @@ class Snapshot:
 def in_slices(state: State, objects: int) -> Generator[None, None, Snapshot]:
     """Take a snapshot and pause after each ``objects`` objects.  Conductor thread.
 
-    The conductor may work in the pauses. An object that ends in a pause may be missing; an object
-    that begins in one may be missing too.
+    The conductor may work in the pauses. An object that begins or ends in a pause may be missing.
     """
     clients = yield from _sliced(state.clients, ClientSnapshot.of, objects)
     publications = yield from _sliced(state.publications, PublicationSnapshot.of, objects)
@@ -318,7 +317,8 @@ def _sliced(
 
 
 def take(state: State) -> Snapshot:
-    """Return a snapshot of one moment.  Conductor thread; linear in the number of objects."""
+    """Return a snapshot of one moment. Only the conductor thread may call it; the time is linear in
+    the number of objects."""
     slices = in_slices(state, sys.maxsize)
     try:
         while True:

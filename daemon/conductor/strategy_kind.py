@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds of user classes that a daemon runs."""
+"""Kinds of classes that users write and a daemon runs: flow controls and congestion controls."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import enum
 
 
 class StrategyKind(enum.Enum):
-    """Kind of a user class; the value is the channel parameter that names it."""
+    """Kind of a class that a user wrote; the value is the channel parameter in which the class is
+    named."""
 
     FLOW = "fc"
     CONGESTION = "cc"

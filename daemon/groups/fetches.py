@@ -3,8 +3,8 @@
 
 A reader grants credit for pieces, and no piece leaves without credit. The bytes in flight are
 bounded for each fetch and for all fetches. The service probes a silent reader, so that data in
-flight to a dead reader does not count for long. Before a fetch begins, the conductor states the
-log's place and end. After copying a piece the service checks whether a group still holds the piece,
+flight to a dead reader soon stops counting. Before a fetch begins, the conductor states the log's
+place and end. After copying a piece the service checks whether a group still holds the piece,
 because an acknowledgement lets the data plane zero the memory below.
 """
 
@@ -57,7 +57,7 @@ class Peer:
 
 
 class Send(Protocol):
-    """Sends a message; False: the peer has gone, or does not read."""
+    """Sends a message; returns False if the peer has gone or does not read."""
 
     def __call__(
         self, peer: Peer, message: Message, correlation: int, data: bytes | None
@@ -129,7 +129,8 @@ class FetchServer:
             self._request(_Waiting(peer, correlation, request))
 
     def look(self, peer: Peer, correlation: int, request: CutLog | FindMarks) -> None:
-        """Says where a range may be cut, or where messages with a reserved value are."""
+        """Finds the positions at which a range may be cut, or the messages with a given reserved
+        value."""
         mine = sum(1 for one in self._waiting.values() if one.peer == peer)
         if len(self._waiting) >= _FETCHES or mine >= _FETCHES_EACH:
             self._fail(peer, correlation, "limit", f"{mine} requests of this connection and "
@@ -140,7 +141,7 @@ class FetchServer:
             self._request(_Waiting(peer, correlation, request))
 
     def credit(self, peer: Peer, correlation: int, pieces: int) -> None:
-        """Take a reader's credit; 0 ends the fetch."""
+        """Process a reader's credit; 0 ends the fetch."""
         found = self._fetches.get((peer, correlation))
         if found is None:
             return
@@ -253,7 +254,7 @@ class FetchServer:
             self._drop(fetch)
 
     def step(self) -> bool:
-        """Send a piece of each fetch that can continue; True: more can be sent at once."""
+        """Send a piece of each fetch that can continue; return True if more can be sent at once."""
         now_ns = self._clock()
         if now_ns >= self._next_check_ns:
             self._next_check_ns = now_ns + 10**9

@@ -2,8 +2,8 @@
 """State of logs for consumer groups: acknowledged positions and ends.
 
 The end of a network image is a counter. The end of a local publication is found by a walk over its
-frames. It begins at the end of the last walk, so that each frame is checked once. A walk is
-bounded; the next walk continues.
+frames. Each walk begins at the end of the last one, so that each frame is checked once. The length
+of a walk is bounded.
 """
 
 from __future__ import annotations

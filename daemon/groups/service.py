@@ -68,8 +68,8 @@ class _Request:
 
 
 class GroupService:
-    """The group service. The daemon's trio thread makes and closes it; replies return through
-    :meth:`answer`."""
+    """The group service. The daemon's trio thread creates and closes the service; replies return
+    through :meth:`answer`."""
 
     def __init__(
         self, directory: ClaimedDirectory, tcp: ControlTcpConfig, *, request: Request,
@@ -139,7 +139,7 @@ class GroupService:
             os.eventfd_write(self._wake_fd, 1)
 
     def close(self) -> None:
-        """Close; queued messages have 200 ms to leave."""
+        """Close the sockets; queued messages are sent for at most 200 ms."""
         self._closing = True
         os.eventfd_write(self._wake_fd, 1)
         if self._thread.is_alive():

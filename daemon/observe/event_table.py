@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Events that the daemon publishes, and their meaning, for the reference page and tools.
 
-:data:`EVENTS` has every name that the conductor gives to an event; :data:`TRACE_ONLY` has those
-that only a trace contains.  `tools/reference.py` reads the fields from the conductor's calls.
+:data:`EVENTS` has the names of all events that the conductor publishes; :data:`TRACE_ONLY` has the
+names of events that only a trace contains. `tools/reference.py` reads the fields from the
+conductor's calls.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 """Prometheus' text format for metrics that have a row for each stream.
 
 ``prometheus_client`` takes 5 us a row, which is 75 ms for 1,000 streams with 15 metrics each
-(docs/decisions/0215). Here the labels of a stream are escaped once, and a row is one string.
+(docs/decisions/0215). This module escapes the labels of a stream once, and makes each row as one
+string.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ def labels(pairs: Mapping[str, object]) -> str:
 
 
 class Family:
-    """One metric with its rows; its facts have the names that the library gives them."""
+    """One metric with its rows; the attributes have the same names as in ``prometheus_client``."""
 
     def __init__(self, name: str, kind: str, words: str, names: tuple[str, ...]) -> None:
         """
@@ -32,7 +33,7 @@ class Family:
         self._rows = [f"# HELP {shown} {words}\n# TYPE {shown} {kind}\n"]
 
     def add(self, labels: str, value: float) -> None:
-        """Add a row. ``labels`` is what :func:`labels` returned."""
+        """Add a row. ``labels`` is the result of :func:`labels`."""
         self._rows.append(f"{self._name}{{{labels}}} {float(value)}\n")
 
     def text(self) -> str:

@@ -67,7 +67,7 @@ _SYSTEM: Final = (
 
 
 def text_of(status: DaemonStatus, counter: Callable[[int], int]) -> bytes:
-    """Return a scrape in Prometheus' format.  Any thread."""
+    """Return the metrics in Prometheus' text format.  Any thread."""
     registry = CollectorRegistry()
     registry.register(_DaemonMetrics(status, counter))
     return generate_latest(registry) + text(_families(status)).encode()
@@ -82,7 +82,7 @@ def _families(status: DaemonStatus) -> tuple[Family, ...]:
 
 
 def families(status: DaemonStatus) -> list[Metric | Family]:
-    """Return all metrics, system counters at 0.  For tools that list the metrics."""
+    """Return all metrics, system counters at 0.  Tools that list the metrics use it."""
     return [*_DaemonMetrics(status, lambda counter_id: 0).collect(), *_families(status)]
 
 

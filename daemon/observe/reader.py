@@ -2,8 +2,8 @@
 """Read the state of all objects in a worker thread.
 
 The conductor's thread copies the registrations in slices. A worker thread then reads each object
-from shared memory, and makes what the caller sends: an encoded reply, a page, a sample. So a status
-of 1,000 streams delays no request of a client.
+from shared memory, and creates the result: an encoded reply, a page or a sample. A status of 1,000
+streams therefore delays no request of a client.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ class StatusReader:
         self._limiter = trio.CapacityLimiter(1)
 
     async def read(self, use: Callable[[DaemonStatus], _Made], *, peers: bool = True) -> _Made:
-        """Take the status and return what ``use`` makes of it, both in a worker thread.
+        """Read the status and return the result of ``use(status)``, both in a worker thread.
 
-        :param peers: read the receivers of each publication too.
+        :param peers: whether to read the receivers of each publication too.
         """
         async with self._limiter:
             snapshot = await self._registrations()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples of a host's streams for the trace, the same in daemon and simulator."""
+"""Samples of a host's streams for the trace; daemon and simulator use the same code."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The daemon's status: the reply to GetStatus, which ``penstock stat --json`` prints.
 
-The classes are the schema; :func:`to_dict` makes plain data of it.  Positions are bytes.
+The classes define the schema; :func:`to_dict` converts the status to plain data. Positions are
+bytes.
 """
 
 from __future__ import annotations
@@ -225,9 +226,10 @@ def publication_status(
     counter: Callable[[int], int], now_ns: int, running: Running | None = None,
     peers: bool = True,
 ) -> PublicationStatus | None:
-    """Return the status of a publication; None: it ended after the snapshot.  Any thread.
+    """Return the status of a publication; None if the publication ended after the snapshot. Any
+    thread.
 
-    :param peers: read its receivers too.
+    :param peers: whether to read its receivers too.
     """
     try:
         live = driver.publication_status(publication.id)
@@ -302,8 +304,8 @@ def _failures(owner: PublicationSnapshot | ImageSnapshot, running: Running | Non
 def image_status(
     image: ImageSnapshot, driver: Driver, running: Running | None = None
 ) -> ImageStatus | None:
-    """Return the status of an image; None after the receiver has released it, when only a file for
-    slow subscribers remains, and after its end.  Any thread."""
+    """Return the status of an image; None if the image has ended or the receiver has released it
+    (then at most a file for slow subscribers remains). Any thread."""
     if image.released:
         return None
     try:
@@ -389,7 +391,7 @@ def take(
 ) -> DaemonStatus:
     """Return the daemon's status: a snapshot and live positions.  Any thread.
 
-    :param peers: read the receivers of each publication too.
+    :param peers: whether to read the receivers of each publication too.
     """
     publications = (
         publication_status(

@@ -45,9 +45,9 @@ def line(at_ns: int, host: str | None, name: str, fields: Mapping[str, Any]) -> 
 
 
 class TraceFile:
-    """Opened by :meth:`open`.  ``t`` is the wall clock of the moment when the trace was opened, and
-    from there on the monotonic clock: the time never decreases, and traces of several hosts can be
-    compared as precisely as their clocks agree."""
+    """Opened by :meth:`open`. ``t`` is the wall-clock time at which the trace was opened, plus the
+    monotonic time since then. ``t`` never decreases, and traces of several hosts can be compared as
+    precisely as the clocks of the hosts agree."""
 
     def __init__(self, path: Path, fd: int, *, host: str, file_bytes: int, queue: int) -> None:
         self._path = path
@@ -115,7 +115,7 @@ class TraceFile:
             self._missing = 0
 
     def close(self) -> None:
-        """Write the waiting entries, unless the disk takes more than 2 s for it."""
+        """Write the waiting entries, for at most 2 s."""
         with self._events:
             self._closing = True
             self._report_missing(time.monotonic_ns() + self._epoch_ns)

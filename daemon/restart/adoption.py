@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read a dead daemon's directory, and decide whether a new daemon can adopt it.
 
-It can if the journal is complete and of this version, if ``cnc.dat`` and ``penstock.dat`` are
-valid, and if the streams have a user: a client whose process lives, a consumer group, or receivers
-that have not confirmed the end of a publication. Otherwise the daemon deletes the directory's
-content, and returning clients add their objects again.
+Adoption is possible if the journal is complete and of this version, if ``cnc.dat`` and
+``penstock.dat`` are valid, and if the streams have a user: a client whose process lives, a consumer
+group, or receivers that have not confirmed the end of a publication. Otherwise the daemon deletes
+the directory's content, and returning clients add their objects again.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a daemon ends (docs/restart.md): it hands its streams over to the next daemon, or drains
-them.
+"""End a daemon (docs/restart.md): it leaves its streams to the next daemon, or drains them.
 
 A hand-over changes nothing that the next daemon needs. The clients' connections close, the data
 plane's threads finish their work, and directory and journal stay as after a kill. If no client and
-no group is left, the daemon removes the directory. A drain ends every stream in order first.
+no group is left, the daemon removes the directory. In a drain the daemon first ends every stream in
+an orderly way.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Ending:
     _requesters: list[socket.socket] = attrs.field(factory=list)
 
     async def watch_signals(self, signals: Signals, config: StopConfig) -> None:
-        """Handle signals: the first begins the end, a second one ends a drain early and hands
-        unsent data over."""
+        """Handle signals. The first signal begins the end; a second signal stops a drain early and
+        leaves unsent data to the next daemon."""
         drain = Drain(timeout_ns=config.drain_timeout_ns) if config.drain else None
         async for number in signals:
             if self._requested.is_set():
@@ -70,8 +70,8 @@ class Ending:
             self._requested.set()
 
     def on_drain(self, connection: socket.socket, request: Drain) -> None:
-        """Take a request to drain. It is answered at the end; its connection closes when the
-        directory is released, or at once if the daemon already hands over."""
+        """Take a request to drain. The request is answered at the end. Its connection closes when
+        the directory is released, or at once if the daemon is already stopping without a drain."""
         connection.setblocking(False)
         if self._requested.is_set() and self._drain is None:
             connection.close()
@@ -86,8 +86,8 @@ class Ending:
         self._requested.set()
 
     async def run(self, leases: LeaseSocket) -> str:
-        """Wait for the first request and execute it. Return the content that the next daemon needs;
-        empty: none, so that the directory can be removed."""
+        """Wait for the first request and execute it. Return the content that the next daemon needs.
+        If the result is empty, the directory can be removed."""
         await self._requested.wait()
         leases.stop_listening()
         if self._drain is None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``DIR/registry.journal``: the conductor's registrations, for the next daemon.
 
-A head, then records in the order of the changes; the last record of a key holds, and a record
-without fields erases its key.  A record is
+A head, then records in the order of the changes; the last record of a key is valid, and a record
+without fields erases its key. A record is
 
     length u32 | crc of length u32 | crc of body u32 | body (msgpack: [kind, key, fields])
 
@@ -97,7 +97,7 @@ def _restored(code: int, data: bytes) -> Any:
 
 
 def encode(kind: str, key: tuple[int, ...], fields: Fields | None) -> bytes:
-    """Return one record; ``fields`` None erases the key."""
+    """Return one encoded record; with ``fields`` None the record erases the key."""
     body = _pack([kind, list(key), None if fields is None else dict(fields)])
     length = _LENGTH.pack(len(body))
     return _FRAME.pack(len(body), zlib.crc32(length), zlib.crc32(body)) + body
@@ -208,8 +208,8 @@ class Journal:
         self._compact_at = 2 * len(blob) + _COMPACT_BYTES
 
     def record(self, kind: str, key: tuple[int, ...], fields: Fields | None) -> None:
-        """Record a change. If there is no room for it, no daemon can adopt the streams. The file is
-        then removed, so that the next daemon does not trust an outdated one."""
+        """Record a change. If there is no room for the file, no daemon can adopt the streams. The
+        file is then removed, so that the next daemon does not use an outdated journal."""
         if fields is None:
             self._state.pop((kind, key), None)
         else:
@@ -231,8 +231,8 @@ class Journal:
             )
 
     def settle(self) -> bool:
-        """Return whether the file holds all registrations; try again if there was no room
-        before."""
+        """Return whether the file has all registrations; if there was no room before, write the
+        file again first."""
         if self._broken:
             try:
                 self.install()

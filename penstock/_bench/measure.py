@@ -44,7 +44,7 @@ def throughput(
     seconds: float,
     warmup_s: float,
 ) -> dict[str, Any]:
-    """One throughput measurement; both clients have been started."""
+    """Measure the throughput; both clients have been started."""
     subscriber.expect("ready", READY_S)
     publisher.expect("ready", READY_S)
     bill = _Bill([*others, publisher, subscriber])
@@ -112,7 +112,7 @@ def _verdict(sent: int, received: dict[str, Any]) -> dict[str, Any]:
 def round_trips(
     pinger: Process, ponger: Process, others: Sequence[Process], *, seconds: float, warmup_s: float
 ) -> dict[str, Any]:
-    """One ping-pong measurement; every echo is compared by the pinger."""
+    """Measure round trips; the pinger compares every echo."""
     ponger.expect("ready", READY_S)
     pinger.expect("ready", READY_S)
     bill = _Bill([*others, pinger, ponger])
@@ -141,7 +141,7 @@ def round_trips(
 
 
 def idle(daemons: Sequence[Process], *, seconds: float, settle_s: float) -> dict[str, Any]:
-    """Cores that daemons with connected, silent streams use."""
+    """Measure the number of cores that daemons with connected, silent streams use."""
     time.sleep(settle_s)
     bill = _Bill(daemons)
     bill.sample()
@@ -160,7 +160,7 @@ def many_streams(
     seconds: float,
     warmup_s: float,
 ) -> dict[str, Any]:
-    """As :func:`throughput`, with a hash for each busy stream."""
+    """Like :func:`throughput`, with a hash for each busy stream."""
     subscriber.expect("ready", READY_S)
     publisher.expect("ready", READY_S)
     subscriber.expect("connected", READY_S)

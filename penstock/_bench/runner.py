@@ -62,7 +62,7 @@ def run(work: str, settings: Settings) -> dict[str, Any]:
 
 @attrs.frozen(kw_only=True)
 class Hosts:
-    """Two running daemons, or one that is both hosts (IPC)."""
+    """Two running daemons, or one daemon that represents both hosts (IPC)."""
 
     daemons: tuple[Process, ...]
     directories: tuple[Path, ...]

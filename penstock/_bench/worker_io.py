@@ -6,7 +6,8 @@ Every client, of penstock or a peer, exchanges lines of text. A publisher says `
 starts its clock at the first message. It says ``mark`` with its count after the warm-up and after
 the measured time. It gets the publisher's count, receives up to that count, and says ``done`` with
 its hash. A pinger says ``ready``, waits for ``go``, says ``mark`` after its warm-up and ``done``
-with percentiles. A ponger says ``ready`` and echoes. Every client ends at the end of its input.
+with percentiles. A ponger says ``ready`` and sends each message back. Every client ends when its
+input ends.
 """
 
 from __future__ import annotations

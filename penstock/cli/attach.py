@@ -60,7 +60,7 @@ class _Helper:
     # ---- from the daemon -------------------------------------------------------------------------
 
     def on_notice(self) -> None:
-        """Forward what the daemon says of images, and wake the C program."""
+        """Forward the daemon's notices about images, and wake the C program."""
         with self._lock:
             for registration_id in self._subscriptions:
                 notices = self._port.notices(registration_id)

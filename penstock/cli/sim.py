@@ -151,7 +151,8 @@ def judge_grid(
     law: str, seed: str | None, cells: int, seeds: int, workers: int, only: tuple[int, ...],
     plot: Path | None, as_json: bool,
 ) -> None:
-    """Run a sample of cadences, rates, terms, round trips and groups under fc=LAW.
+    """Run a sample of conditions under fc=LAW: read intervals, rates, terms, round trips and
+    groups.
 
     The exit status is 1 if fewer than 95 % of the cells pass, or if a reader gets less than 70 % of
     its attainable rate. Each failing cell is listed with its cause."""

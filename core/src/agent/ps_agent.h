@@ -21,10 +21,10 @@ typedef struct ps_agent {
     ps_ring_t events;   /* agent -> conductor */
     /* line: agent's thread */
     alignas(PS_LINE) _Atomic uint64_t duty_cycles;
-    uint64_t emitted;              /* events since the conductor was last woken */
+    uint64_t emitted;              /* number of events since the conductor was last woken */
     _Atomic int64_t *max_cycle_ns; /* counter cells */
     _Atomic int64_t *slow_cycles;
-    _Atomic uint32_t *parked; /* in penstock.dat, read by every thread that makes work */
+    _Atomic uint32_t *parked; /* word in penstock.dat, read by every thread that makes work */
     const ps_context_t *context;
     int32_t id;      /* ps_agent_id */
     int epoll_fd;    /* the descriptors for which its thread sleeps; -1 in INVOKER mode */

@@ -16,7 +16,7 @@ enum ps_sender_command {
     PS_SC_REMOVE_ENDPOINT,
     PS_SC_ADD_DESTINATION,    /* destination */
     PS_SC_REMOVE_DESTINATION, /* destination */
-    PS_SC_SET_ADDRESS,        /* destination; id -1: the unicast peer */
+    PS_SC_SET_ADDRESS,        /* uses destination; id -1 is the unicast peer */
     PS_SC_ADD_PUBLICATION,    /* the commands from here on are for a publication */
     PS_SC_REMOVE_PUBLICATION,
     PS_SC_ADD_SUBSCRIBER,    /* subscriber */
@@ -25,7 +25,7 @@ enum ps_sender_command {
     PS_SC_REMOVE_CLIENT,     /* client_slot */
     PS_SC_DRAIN,
     PS_SC_REVOKE,
-    PS_SC_UNBLOCK,       /* client_slot; -1: any claim that blocks */
+    PS_SC_UNBLOCK,       /* uses client_slot; -1: any claim that blocks */
     PS_SC_RESERVED,      /* reserved_position */
     PS_SC_SET_LIMIT,     /* limit */
     PS_SC_RELEASE_TERMS, /* least_terms */
@@ -57,7 +57,7 @@ enum ps_receiver_command {
 
 typedef struct ps_command {
     int32_t type; /* ps_sender_command or ps_receiver_command, depending on the agent */
-    union {       /* the object of the command; an _ADD_ command hands it over */
+    union {       /* object of the command; an _ADD_ command hands it over to the agent */
         struct ps_send_endpoint *send_endpoint;
         struct ps_publication *publication;
         struct ps_recv_endpoint *recv_endpoint;
@@ -74,7 +74,7 @@ typedef struct ps_command {
         int32_t client_slot;
         int64_t reserved_position;
         int32_t least_terms;
-        int64_t window_bytes; /* congestion window of a class in the control plane */
+        int64_t window_bytes; /* congestion window that a class in the control plane computed */
         struct {
             int64_t position;
             int64_t until_ns; /* of the driver's clock */
@@ -92,7 +92,7 @@ typedef struct ps_command {
         struct {
             int32_t stream_id;
             int32_t session_id;
-            bool keep; /* remember that no subscription reads the session */
+            bool keep; /* 1: remember that no subscription reads the session */
         } forget;
         struct {
             int32_t stream_id;

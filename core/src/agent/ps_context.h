@@ -17,8 +17,8 @@ typedef struct ps_context {
     int64_t (*thread_ns)(void);      /* processor time of the calling thread; NULL: not measured */
 } ps_context_t;
 
-/* Returns the value that added to a monotonic now_ns gives ns since 1970. Constant in the
- * simulator. Any thread. */
+/* Returns the offset from monotonic time to ns since 1970. Constant in the simulator. Any
+ * thread. */
 static inline int64_t ps_context_epoch_offset_ns(const ps_context_t *context)
 {
     return atomic_load_explicit(&((ps_context_t *)(uintptr_t)context)->epoch_offset_ns,

@@ -27,10 +27,11 @@ typedef struct ps_driver_params {
     int64_t receiver_id_base; /* non-zero */
     uint64_t daemon_id;
     uint64_t daemon_epoch;
-    const char *host;              /* its name, stated to senders; NULL: not stated.  Copied */
+    const char *host;              /* name of the host, stated to senders; NULL: not stated.
+                                    * Copied */
     int64_t setup_interval_ns;     /* 100 ms */
     int64_t heartbeat_interval_ns; /* 100 ms */
-    /* 1 s, after idle_after_ns of silence; = 100 ms: no back-off */
+    /* interval after idle_after_ns of silence: 1 s; with 100 ms the interval does not grow */
     int64_t idle_heartbeat_interval_ns;
     int64_t idle_after_ns;                /* 1 s */
     int64_t status_message_timeout_ns;    /* 200 ms */
@@ -44,11 +45,13 @@ typedef struct ps_driver_params {
     int64_t nak_multicast_max_backoff_ns; /* 10 ms */
     int64_t pending_setup_timeout_ns;     /* 1 s */
     int32_t nak_multicast_group_size;     /* 10 */
-    int32_t max_gaps;                     /* most gaps of an image, 1..16384; 1024 */
-    int32_t loss_recovery;                /* ps_loss_recovery; single-gap: as Aeron, to compare */
-    int32_t retransmit_percent;           /* most bytes to retransmit for 100 bytes sent for the
-                                           * first time; 100 */
-    int64_t retransmit_bytes_per_s;       /* in addition, so that an idle stream can retransmit */
+    int32_t max_gaps;                     /* largest number of gaps of an image, 1..16384; 1024 */
+    int32_t loss_recovery;                /* ps_loss_recovery; single-gap behaves like Aeron, for
+                                           * comparisons */
+    int32_t retransmit_percent;           /* bytes that may be retransmitted for 100 bytes of new
+                                           * data; 100 */
+    int64_t retransmit_bytes_per_s;       /* bytes that may be retransmitted in addition each
+                                           * second, so that an idle stream can retransmit */
     int32_t event_capacity;               /* per agent, power of two; 4096 */
     int32_t command_capacity;             /* per agent, power of two; 1024 */
     uint8_t advertise;                    /* send trailers (capabilities) */
@@ -61,10 +64,10 @@ typedef struct ps_subscriber_params {
     int32_t client_slot;         /* to wake */
     int64_t join_position;       /* the preset: the client may have read on since */
     int64_t credits;             /* messages that may be outstanding; 0: it grants no credits */
-    int64_t credit_burst;        /* the same while nothing is outstanding; 0: credits */
+    int64_t credit_burst;        /* messages granted while none is outstanding; 0: as credits */
     uint8_t tether;
     uint8_t rejoin;
-    uint8_t frozen; /* it joins with its credits withheld */
+    uint8_t frozen; /* 1: the reader joins with its credits withheld */
 } ps_subscriber_params_t;
 
 /* A change of the credits that a reader grants. */

@@ -12,8 +12,8 @@
 /* Types of events. Each comment names the member of the union that the event uses. */
 enum ps_event_type {
     PS_EV_NONE = 0,
-    PS_EV_SETUP = 1,          /* setup: an unknown session of a subscribed stream; the conductor
-                               * makes an image */
+    PS_EV_SETUP = 1,          /* setup: a SETUP of an unknown session arrived on a subscribed
+                               * stream; the conductor makes an image */
     PS_EV_IMAGE_INACTIVE = 2, /* ended */
     /* ended: all subscribers are at the end, and five status message time-outs have passed */
     PS_EV_IMAGE_DRAINED = 3,
@@ -23,24 +23,28 @@ enum ps_event_type {
     PS_EV_PUB_EOS_ACK = 6,     /* the unicast receiver stated that it has finished */
     PS_EV_PUB_BLOCKED = 7,     /* blocked: a claim is still not committed */
     PS_EV_PUB_UNBLOCKED = 8,   /* unblocked: the sender padded over the claim */
-    PS_EV_TERM_NEEDED = 9,     /* term; of a publication or an image */
+    PS_EV_TERM_NEEDED = 9,     /* term: a publication or an image needs storage */
     PS_EV_RELEASED = 10,       /* released: the conductor may destroy the object */
-    PS_EV_ENDPOINT_ERROR = 11, /* error; of an endpoint, or of a publication whose log is damaged */
+    PS_EV_ENDPOINT_ERROR = 11, /* error: an endpoint failed, or the log of a publication is
+                                * damaged */
     PS_EV_DESTINATION = 12,    /* destination; of a send endpoint */
     PS_EV_REMOTE_ERROR = 13,   /* remote_error: an ERR frame for a publication */
-    PS_EV_SILENT = 14,         /* silent; of an endpoint: the conductor resolves its name again */
+    PS_EV_SILENT = 14,         /* silent: an endpoint hears nothing; the conductor resolves the name
+                                * again */
     PS_EV_LOSS = 15,           /* loss; of an image */
-    PS_EV_SUBSCRIBER = 16,     /* subscriber; of an image or a publication */
-    PS_EV_SESSION_LEFT = 17,   /* an ignored or refused session can be reported again */
-    /* terms; answers _release_terms, of a publication or an image */
+    PS_EV_SUBSCRIBER = 16,     /* subscriber: a reader of an image or a publication changed its
+                                * tether state */
+    PS_EV_SESSION_LEFT = 17,   /* a session that was ignored or refused can be reported again */
+    /* terms: answer to _release_terms of a publication or an image */
     PS_EV_TERMS_RELEASED = 18,
-    PS_EV_SECOND_SOURCE = 19,     /* second_source; of an image, once for each followed source */
+    PS_EV_SECOND_SOURCE = 19,     /* second_source: another address sends an image's session; once
+                                   * for each followed source */
     PS_EV_IMAGE_ESTABLISHED = 20, /* the receiver accepted the first frame of the image's stream */
     PS_EV_JOIN = 21,              /* join; of a publication */
-    /* pressure; of a publication: its publishers reached the depth. At most one a second; each is
-     * followed by one PS_EV_PRESSURE_RELIEVED. */
+    /* pressure: the publishers of a publication reached the depth. At most one event a second; each
+     * is followed by one PS_EV_PRESSURE_RELIEVED. */
     PS_EV_PRESSURE_TRIGGERED = 22,
-    PS_EV_PRESSURE_RELIEVED = 23 /* pressure; the log drained to the low watermark */
+    PS_EV_PRESSURE_RELIEVED = 23 /* pressure: the log has drained to the low watermark */
 };
 
 enum ps_object_kind {
@@ -62,9 +66,9 @@ enum ps_image_end {
 typedef struct ps_event {
     int32_t type; /* ps_event_type */
     int32_t kind; /* ps_object_kind of id */
-    int64_t id;   /* as given in the object's params */
+    int64_t id;   /* id from the object's params */
     int64_t now_ns;
-    int32_t session_id; /* of the stream concerned; 0 if there is none */
+    int32_t session_id; /* session of the stream, 0 if there is none */
     int32_t stream_id;
     union {
         struct {
@@ -72,7 +76,8 @@ typedef struct ps_event {
             int64_t peer_ordinal;   /* -1 unknown */
             int64_t peer_group_tag; /* tag of the receivers that the sender follows, for
                                      * PS_FC_TAGGED */
-            int32_t destination;    /* index of the receive destination at which it arrived */
+            int32_t destination;    /* index of the receive destination at which the SETUP
+                                     * arrived */
             int32_t initial_term_id;
             int32_t active_term_id;
             int32_t term_offset;
@@ -106,10 +111,11 @@ typedef struct ps_event {
         } unblocked;
         struct {
             int64_t reserved; /* position reserved so far */
-            int64_t wanted;   /* least position to reserve to, 0: the end of the next term */
+            int64_t wanted;   /* storage is needed up to this position at least; 0: to the end of
+                               * the next term */
         } term;
         struct {
-            int64_t destination_id; /* of a PS_KIND_RECV_DESTINATION; id is the endpoint's */
+            int64_t destination_id; /* id of a PS_KIND_RECV_DESTINATION, whose endpoint is in id */
         } released;
         struct {
             int32_t code;        /* ps_error_code */
@@ -134,20 +140,19 @@ typedef struct ps_event {
         struct {
             int64_t bytes; /* newly lost */
             int64_t position;
-            int32_t gaps; /* newly lost gaps; 0 if only known gaps grew */
+            int32_t gaps; /* number of newly lost gaps; 0 if only known gaps grew */
         } loss;
         struct {
             int32_t position_counter_id;
             int32_t state; /* ps_tether_state */
         } subscriber;
         struct {
-            int64_t kept_to; /* the agent uses only [kept_from, kept_to); -1: it needs all its
+            int64_t kept_to; /* the agent uses only [kept_from, kept_to); -1: the agent needs all
                               * terms */
             int64_t kept_from;
         } terms;
         struct {
-            ps_addr_t source;  /* address that also sends frames of the session and is not
-                                * followed */
+            ps_addr_t source;  /* address of the other sender, which the receiver does not follow */
             int64_t datagrams; /* from that address so far */
             int32_t destination;
         } second_source;
@@ -158,15 +163,17 @@ typedef struct ps_event {
             int32_t verdict; /* ps_join_verdict */
         } join;
         struct {
-            ps_addr_t source;    /* of a receiver that is the culprit */
+            ps_addr_t source;    /* address of a receiver that is the culprit */
             int64_t culprit;     /* receiver id or client id; 0 unknown */
-            int64_t peak_bytes;  /* the most that publishers were ahead in this episode */
+            int64_t peak_bytes;  /* largest depth in this episode */
             int64_t depth_bytes; /* now */
             int64_t duration_ns; /* since the depth was reached */
-            int64_t drained;     /* messages sent or, on IPC, read since then; -1 unknown */
-            int32_t episodes;    /* number since the last such event, with this one */
+            int64_t drained;     /* messages sent (on IPC: read) since the depth was reached; -1
+                                  * unknown */
+            int32_t episodes;    /* number of episodes since the last such event, including this
+                                  * one */
             int32_t cause;       /* ps_cause that bound last */
-            int32_t client_slot; /* of a client on this host that is the culprit, -1 */
+            int32_t client_slot; /* slot of a client on this host that is the culprit, else -1 */
         } pressure;
     };
 } ps_event_t;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_allowance.h: an absolute limit, growing at a rate, of a count that other threads increase.
- * Unlike a token bucket (ps_pacer.h) it never forgets a debt: if the count exceeds the limit, the
+ * ps_allowance.h: limits a count that other threads increase; the limit grows at a rate. Unlike a
+ * token bucket (ps_pacer.h) an allowance never forgets a debt: if the count exceeds the limit, the
  * caller waits until the limit has grown by the whole excess. The caller chooses the unit (bytes,
  * messages). Pure: no clock, no allocation. Owner: the sender.
  *
@@ -17,22 +17,22 @@
 
 typedef struct ps_allowance {
     int64_t rate;     /* units per second; 0: unlimited */
-    int64_t burst;    /* units: most by which the limit exceeds the count; at least 1 */
+    int64_t burst;    /* units: largest distance of the limit above the count; at least 1 */
     int64_t limit;    /* at at_ns, whole units */
     int64_t fraction; /* nano-units in addition to limit */
     int64_t at_ns;
-    int64_t taken;   /* the count at the last call; bounds what an idle time saves up */
+    int64_t taken;   /* count at the last call; bounds the units that accumulate in an idle time */
     int32_t started; /* 0: at_ns and limit are not set */
 } ps_allowance_t;
 
 /* rate: units per second, <= 0: unlimited; burst: units. */
 void ps_allowance_init(ps_allowance_t *allowance, int64_t rate, int64_t burst);
-/* Returns the units that may still be taken at now_ns if the count is `taken`: INT64_MAX if
- * unlimited, <= 0: none. The first call begins with a full burst. `taken` may decrease. If now_ns
- * decreases, no time has passed. */
+/* Returns the number of units that may still be taken at now_ns if the count is `taken`: INT64_MAX
+ * if unlimited, <= 0: none. The first call begins with a full burst. `taken` may decrease. A
+ * decrease of now_ns counts as no passed time. */
 int64_t ps_allowance_room(ps_allowance_t *allowance, int64_t taken, int64_t now_ns);
-/* Returns the time at which `units` (at most the burst) may be taken, as of the last
- * ps_allowance_room. */
+/* Returns the time at which `units` (at most the burst) may be taken, computed from the state at
+ * the last ps_allowance_room. */
 int64_t ps_allowance_ready_ns(const ps_allowance_t *allowance, int64_t taken, int64_t units);
 
 #endif

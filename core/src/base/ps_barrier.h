@@ -8,14 +8,14 @@
 #include <stdbool.h>
 
 /* Registers this process, so that ps_barrier_run in other processes also reaches its threads. One
- * call per process is enough; more calls do no harm. False: the kernel has no such call, so this
- * process must fence by itself. Any thread; may take some milliseconds. */
+ * call per process is enough; more calls do no harm. Returns false if the kernel has no such call;
+ * this process must then execute the fences itself. Any thread; may take some milliseconds. */
 bool ps_barrier_join(void);
 /* True when ps_barrier_run works here.  Any thread. */
 bool ps_barrier_available(void);
-/* A full barrier on every running thread of every process that joined. Costs an interrupt on each
- * CPU that runs such a thread: some microseconds, or milliseconds if memory is short. Call it only
- * if ps_barrier_available(). Any thread. */
+/* Executes a full barrier on every running thread of every registered process. The call interrupts
+ * each CPU that runs such a thread. It takes some microseconds, or milliseconds if memory is short.
+ * Call it only if ps_barrier_available(). Any thread. */
 void ps_barrier_run(void);
 
 #endif

@@ -5,8 +5,9 @@
 #define PS_CPU_H
 
 /* Fetches a cache line for writing, so that other processors release it now. On x86-64 the
- * compiler's own hint fetches it for reading unless the target is a newer processor; the store
- * would then fetch the line a second time. Processors without this instruction ignore it. */
+ * compiler's own hint fetches the line only for reading, unless the target is a newer processor;
+ * the later store would then fetch the line a second time. Processors without this instruction
+ * ignore the hint. */
 static inline void ps_cpu_prefetch_write(const void *at)
 {
 #if defined(__x86_64__)
@@ -16,7 +17,7 @@ static inline void ps_cpu_prefetch_write(const void *at)
 #endif
 }
 
-/* For the body of a loop that waits. */
+/* Call it in the body of a loop that waits. */
 static inline void ps_cpu_relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)

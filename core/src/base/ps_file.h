@@ -6,13 +6,14 @@
 
 #include <stdint.h>
 
-/* Joins directory and name into out (PS_PATH_BYTES).  PS_E_INVALID when it does not fit. */
+/* Joins directory and name into out (PS_PATH_BYTES).  PS_E_INVALID: the path does not fit. */
 enum { PS_PATH_BYTES = 4096 };
 int ps_file_join(char *out, const char *directory, const char *name);
 /* Makes a new file of length bytes (sparse) with exactly these permission bits.  Returns the
  * descriptor, PS_E_SYSTEM. */
 int ps_file_create(const char *path, int64_t length, int32_t mode);
-/* Allocates the blocks of a range.  PS_E_NO_SPACE: text has bytes needed and available. */
+/* Allocates the blocks of a range. PS_E_NO_SPACE: the error text has the bytes needed and
+ * available. */
 int ps_file_reserve(int fd, const char *path, int64_t offset, int64_t length);
 /* Writes zeroes over a range.  PS_E_SYSTEM. */
 int ps_file_zero(int fd, const char *path, int64_t offset, int64_t length);
@@ -22,7 +23,7 @@ int ps_file_release(int fd, const char *path, int64_t offset, int64_t length);
 /* Opens and maps the whole file; length must be at least `least`.  PS_E_SYSTEM, PS_E_CORRUPT. */
 int ps_file_map(const char *path, int32_t read_only, int64_t least, uint8_t **map,
                 uint64_t *length);
-/* As ps_file_reserve, for a file that is not open. */
+/* Like ps_file_reserve, for a file that is not open. */
 int ps_file_reserve_in(const char *path, int64_t offset, int64_t length);
 /* Bytes [from, to) of a file. */
 typedef struct ps_file_range {
@@ -30,8 +31,8 @@ typedef struct ps_file_range {
     int64_t to;
 } ps_file_range_t;
 /* Creates the file, reserves all of it but `holes` (ascending, not adjacent), and maps it; removes
- * the file on failure. A hole takes no memory until it is reserved. Do not touch a hole before: on
- * a full file system that raises SIGBUS. */
+ * the file on failure. A hole takes no memory until it is reserved. Do not access a hole before it
+ * is reserved: on a full file system the access raises SIGBUS. */
 int ps_file_make(const char *path, int64_t length, int32_t mode, const ps_file_range_t *holes,
                  int32_t hole_count, uint8_t **map);
 void ps_file_unmap(uint8_t *map, uint64_t length);

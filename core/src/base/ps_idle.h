@@ -3,9 +3,10 @@
  * ps_idle.h: the behaviour of an agent's thread after a duty cycle without work.
  *
  * SPIN and YIELD never sleep. BACKOFF sleeps up to 1 ms and cannot be woken. PARK spins, then
- * yields, then sleeps until it is woken or a timer is due. PARK learns how long to stay awake: if
- * the next work usually comes within microseconds, the thread waits awake, otherwise it sleeps at
- * once. One setting therefore suits both an idle machine and a ping-pong. */
+ * yields, then sleeps until it is woken or a timer is due. With PARK the thread learns how long to
+ * stay awake: if the next work usually arrives within microseconds, the thread waits awake;
+ * otherwise it sleeps at once. PARK therefore suits both an idle machine and an exchange of
+ * requests and replies. */
 #ifndef PS_IDLE_H
 #define PS_IDLE_H
 
@@ -20,8 +21,9 @@ enum { PS_IDLE_FEW_CPUS = 2 };
 
 enum ps_idle_step {
     PS_IDLE_AGAIN = 0, /* run another duty cycle */
-    PS_IDLE_SLEEP = 1, /* park: announce it, check again, wait for a wake-up or timer */
-    PS_IDLE_PAUSE = 2  /* sleep for pause_ns without wake-up (BACKOFF) */
+    PS_IDLE_SLEEP = 1, /* park: announce the sleep, check for work again, wait for a wake-up or
+                        * timer */
+    PS_IDLE_PAUSE = 2  /* sleep for pause_ns; no wake-up ends the sleep (BACKOFF) */
 };
 
 /* Owner: the thread that idles. */
@@ -29,20 +31,24 @@ typedef struct ps_idle_state {
     int32_t strategy; /* ps_idle */
     int32_t cpus;
     int64_t idle_since_ns; /* -1: working */
-    int64_t learned_ns;    /* average time from "nothing" to the next work, clamped */
+    int64_t learned_ns;    /* average time from the first cycle without work to the next work,
+                            * clamped */
     int64_t pause_ns;      /* BACKOFF: next pause */
     int64_t spin_limit_ns;
-    int64_t awake_limit_ns; /* longest time awake without work: spinning and yielding together */
+    int64_t awake_limit_ns; /* longest time that the thread stays awake without work, by spinning
+                             * and yielding */
     int32_t rounds;         /* idle steps since work */
 } ps_idle_state_t;
 
 /* cpus <= PS_IDLE_FEW_CPUS: no spinning, only yielding. */
 void ps_idle_init(ps_idle_state_t *idle, int32_t strategy, int32_t cpus);
-/* A duty cycle found work. light: there was little, and more is unlikely to follow at once. If the
- * thread waited for that work, a client probably runs next; with few CPUs a parking thread then
- * yields the processor. Returns true if it yielded: time has passed. */
+/* Call after a duty cycle that found work. light: the work was little, and more is unlikely to
+ * follow at once. If the thread had waited for this work, a client probably needs a processor next;
+ * with few CPUs a thread with PARK then yields. Returns true if the thread yielded, so that time
+ * has passed. */
 bool ps_idle_on_work(ps_idle_state_t *idle, int64_t now_ns, bool light);
-/* A duty cycle found no work. May pause the CPU or yield. Returns the next step, PS_IDLE_... */
+/* Call after a duty cycle without work. The call may pause the CPU or yield. Returns the next step,
+ * PS_IDLE_... */
 int ps_idle_on_nothing(ps_idle_state_t *idle, int64_t now_ns);
 /* Returns true if the thread may sleep for a moment although there is work: its strategy is PARK
  * and CPUs are few. */

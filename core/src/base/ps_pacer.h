@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_pacer.h: a token bucket: limits a stream to a rate and to bounded bursts. The caller chooses
- * the unit (bytes, messages, datagrams). Pure: no clock, no allocation; the caller passes the time.
- * Owner: the thread that sends.
+ * ps_pacer.h: a token bucket, which limits a stream to a rate and to bounded bursts. The caller
+ * chooses the unit (bytes, messages, datagrams). Pure: no clock, no allocation; the caller passes
+ * the time. Owner: the thread that sends.
  *
  * The count is in nano-units: one nanosecond at `rate` units a second adds `rate` nano-units. The
  * count is therefore exact, and no rounding error accumulates.
@@ -23,29 +23,30 @@
 
 typedef struct ps_pacer {
     int64_t rate;  /* units per second; 0: unlimited */
-    int64_t burst; /* units: the most that an idle bucket saves */
+    int64_t burst; /* units: largest number that an idle bucket saves */
     int64_t level; /* nano-units at filled_ns; below 0: in debt, at most one burst */
     int64_t filled_ns;
 } ps_pacer_t;
 
 /* Unlimited. */
 void ps_pacer_init(ps_pacer_t *pacer);
-/* Sets rate (units per second, <= 0: unlimited) and burst (units, at least 1). Saved units stay,
- * cut to the new burst. An unlimited bucket starts full. */
+/* Sets rate (units per second, <= 0: unlimited) and burst (units, at least 1). The bucket keeps its
+ * saved units, at most the new burst. An unlimited bucket starts full. */
 void ps_pacer_set(ps_pacer_t *pacer, int64_t rate, int64_t burst, int64_t now_ns);
 static inline bool ps_pacer_limits(const ps_pacer_t *pacer)
 {
     return pacer->rate > 0;
 }
-/* Returns the whole units that may leave at now_ns; <= 0: none, INT64_MAX: unlimited. If now_ns
- * decreases, no time has passed. */
+/* Returns the whole units that may leave at now_ns; <= 0: none, INT64_MAX: unlimited. A decrease of
+ * now_ns counts as no passed time. */
 int64_t ps_pacer_room(ps_pacer_t *pacer, int64_t now_ns);
-/* Takes units (>= 0). Taking more than the level makes a debt of at most one burst, because a
- * datagram is sent whole. */
+/* Takes units (>= 0). The caller may take more than the level, because a datagram is sent whole;
+ * the bucket then has a debt of at most one burst. */
 void ps_pacer_spend(ps_pacer_t *pacer, int64_t units);
 /* Adds units (>= 0) in addition to the units earned by time. Units beyond the burst are lost. */
 void ps_pacer_earn(ps_pacer_t *pacer, int64_t units);
-/* Returns the time at which the level reaches `units` (at most the burst); now_ns if it has. */
+/* Returns the time at which the level reaches `units` (at most the burst); now_ns if it has reached
+ * them. */
 int64_t ps_pacer_ready_ns(ps_pacer_t *pacer, int64_t units, int64_t now_ns);
 
 #endif

@@ -19,7 +19,8 @@
 #define PS_LIKELY(x)   __builtin_expect(!!(x), 1)
 #define PS_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-/* Increased in the child of every fork; a handle keeps the value at its opening. */
+/* Number of forks; the child of each fork increases it. A handle stores the value at the time when
+ * it was opened. */
 extern _Atomic uint32_t ps_fork_generation;
 
 struct ps_client {
@@ -46,13 +47,13 @@ static inline bool ps_client_forked(const ps_client_t *client)
 
 /* Sets the error text and returns PS_E_FORKED. */
 int ps_client_fail_forked(void);
-/* Writes 1 to an eventfd; a full or missing one is no failure. */
+/* Writes 1 to an eventfd; does nothing if the eventfd is full or missing. */
 void ps_client_kick(int32_t fd);
 /* Puts a publication into the sender's ready set and wakes the sender if it sleeps.  `dirty` is set
  * before the bitmap: the sender clears the bit, then dirty, then checks the log. */
 void ps_client_mark_dirty(const ps_client_t *client, int32_t publication_slot);
-/* As ps_client_mark_dirty, if no message was published: the sender checks positions and wakes no
- * reader. */
+/* Like ps_client_mark_dirty, for the case that no message was published: the sender checks
+ * positions and wakes no reader. */
 void ps_client_request_to_check(const ps_client_t *client, int32_t publication_slot);
 
 struct ps_img {
@@ -60,14 +61,14 @@ struct ps_img {
     ps_log_t log;
     _Atomic int64_t *position_cell;   /* sub-pos: released */
     ps_subscriber_slot_t *subscriber; /* NULL: none */
-    _Atomic int64_t *wake_position;   /* of the image or publication; NULL: none */
+    _Atomic int64_t *wake_position;   /* slot of the image or publication; NULL: none */
     int32_t publication_slot;         /* -1: network image */
     int64_t correlation_id;
     int64_t join_position;
     int64_t delivered;
     int64_t released;
     /* For logs that a publisher on this host writes: */
-    int32_t short_polls; /* polls in a row with few messages */
+    int32_t short_polls; /* number of polls in a row with few messages */
     int32_t behind;      /* the last poll reached its limit */
     int32_t index;       /* in the subscription's list */
     int32_t stopped;     /* set to PS_E_CORRUPT at the first damaged frame */
@@ -79,32 +80,35 @@ struct ps_img {
     int32_t assembling;
     int32_t redeliver; /* the next poll delivers `assembled` again */
     int32_t report_gaps;
-    int64_t gap_from, gap_to; /* gap not yet taken; equal: none */
+    int64_t gap_from, gap_to; /* gap that the application has not fetched yet; equal: none */
     int64_t gap_messages;     /* -1 not known */
-    /* Credits (ps_client_image_credit.c): counts of messages since the join. */
+    /* Credits (ps_client_image_credit.c); counts are messages since the join. */
     int32_t credit_mode;  /* ps_credit_mode */
     int64_t passed;       /* up to the delivered position */
-    _Atomic int64_t held; /* of these, credits that handles hold (PS_CREDIT_HANDLES) */
+    _Atomic int64_t held; /* number of these messages whose credits handles hold
+                           * (PS_CREDIT_HANDLES) */
     _Atomic int64_t leaked;
     ps_message_t assembled; /* position 0: none */
 };
 
-/* Adds a fragment to `assembled`.  Returns 1 when the message is complete, and 0 when it is not yet
- * or the fragment is skipped.  A negative code has stopped the image: PS_E_CORRUPT (message longer
- * than max_message_bytes), PS_E_NO_MEMORY. */
+/* Adds a fragment to `assembled`. Returns 1 when the message is complete. Returns 0 when fragments
+ * are missing or the fragment is skipped. After a negative code the image is stopped: PS_E_CORRUPT
+ * (message longer than max_message_bytes), PS_E_NO_MEMORY. */
 int ps_img_assemble(ps_img_t *image, const ps_message_t *fragment);
 
 /* ---- ps_client_image_credit.c: images whose reader grants credits ---------------------------- */
 
-/* A poll moved from `from` to the delivered position and delivered count messages. */
+/* Records that a poll moved from `from` to the delivered position and delivered count messages. */
 void ps_img_credit_polled(ps_img_t *image, int64_t from, const ps_message_t *out, int32_t count);
-/* Messages from the delivered position back to `to` will be delivered again. */
+/* Records that the messages between `to` and the delivered position will be delivered again. */
 void ps_img_credit_rewound(ps_img_t *image, int64_t to);
-/* The last message, an assembled one, will be delivered again (1), or was (-1). */
+/* Records that the last message, an assembled one, will be delivered again (1), or has been
+ * (-1). */
 void ps_img_credit_redelivered(ps_img_t *image, int64_t messages);
-/* Returns the credits of all messages that were passed. Call it before the position is stored. */
+/* Returns the credits of all messages that polls have passed. Call it before the position is
+ * stored. */
 void ps_img_credit_released(ps_img_t *image);
-/* Returns true if the agent waits for what was returned. */
+/* Returns true if the agent waits for the number of returned credits. */
 bool ps_img_credit_awaited(const ps_img_t *image);
 /* Wakes the agent of the image. */
 void ps_img_wake_agent(const ps_img_t *image);

@@ -10,7 +10,7 @@
 struct ps_pub {
     ps_client_t *client;
     ps_log_t log;
-    /* Place of the publisher limit: pub-lmt, or with credits the slot. */
+    /* Cell of the publisher limit: pub-lmt, or with credits a word of the slot. */
     _Atomic(_Atomic int64_t *) limit;
     _Atomic int64_t *plain_limit; /* pub-lmt */
     ps_publication_slot_t *slot;
@@ -20,12 +20,12 @@ struct ps_pub {
     int32_t max_payload;
     int32_t max_message;
     int32_t exclusive;
-    /* ps_metered: each message takes an ordinal (ps_client_publication_admit.c). A thread that is
-     * refused, and each call of a metered stream, compare it with the slot's. */
+    /* ps_metered: each message takes an ordinal (ps_client_publication_admit.c). A refused thread,
+     * and each call on a metered stream, compares it with the value in the slot. */
     _Atomic int32_t metered;
     int32_t policy;             /* ps_policy (ps_client_publication_policy.c) */
-    _Atomic int32_t single_max; /* longest message for the short path: max_payload; metered or with
-                                 * a policy: -1 */
+    _Atomic int32_t single_max; /* longest message for the short path, max_payload; -1 for streams
+                                 * that are metered or have a policy */
     _Atomic int32_t closed;
     /* The account of refusals: start of this publisher's refusals (0: none), and their number
      * before the sender stated a cause. */
@@ -36,7 +36,7 @@ struct ps_pub {
     int32_t term_count;
     int32_t term_id;
     int32_t term_offset;
-    int32_t zeroed_to; /* sealed logs: memory from term_offset up to here is zero */
+    int32_t zeroed_to; /* sealed logs: memory from term_offset up to this offset is zero */
     int64_t ordinal;
 };
 
@@ -84,7 +84,8 @@ static inline int32_t ps_pub_single_max(const ps_pub_t *pub)
     return atomic_load_explicit(&pub->single_max, memory_order_relaxed);
 }
 
-/* Follows the slot: the stream got credits or lost them. True: something changed. */
+/* Updates the place of the limit after the stream got credits or lost them. True: something
+ * changed. */
 bool ps_pub_follow_metering(ps_pub_t *pub);
 
 /* Sets the clock for the times of refusals, in place of CLOCK_MONOTONIC. Call it before the first
@@ -118,9 +119,10 @@ static inline int64_t ps_pub_gate(ps_pub_t *pub)
     return 0;
 }
 
-/* Notifies the sender after a commit, unless the stream is hot. The store of the commit must not
- * pass the load of `dirty`. For hot streams the sender's process-wide barrier provides that order
- * (docs/decisions/0020), and a compiler barrier is enough; otherwise this function fences. */
+/* Notifies the sender after a commit, unless the stream is hot. The load of `dirty` must not move
+ * before the store of the commit. For hot streams the sender's process-wide barrier provides this
+ * order (docs/decisions/0020), and a compiler barrier is enough here; for other streams this
+ * function executes a fence. */
 static inline void ps_pub_dirty(const ps_pub_t *pub)
 {
     atomic_signal_fence(memory_order_seq_cst);
@@ -149,7 +151,8 @@ static inline void ps_pub_count(ps_pub_t *pub, int64_t messages)
     }
 }
 
-/* As ps_pub_count. The spent word counts the messages of a stream with credits. */
+/* As ps_pub_count. Returns the word that counts the admitted messages: for a stream with credits
+ * the spent word. */
 static inline void ps_pub_count_metered(ps_pub_t *pub, int64_t messages)
 {
     if ((ps_pub_metered(pub) & PS_METERED_CREDITS) == 0) {
@@ -160,17 +163,17 @@ static inline void ps_pub_count_metered(ps_pub_t *pub, int64_t messages)
     }
 }
 
-/* Returns the code for which position cannot be published at, by the order of docs/spec/rules.md
+/* Returns the code for an offer that is refused at position, in the order of docs/spec/rules.md
  * section 5. */
 int64_t ps_pub_refuse(ps_pub_t *pub, int64_t position);
-/* Computes the bytes that can be reserved as one run: *room in the term, and *budget, the distance
- * from position to the limit. Returns 0 or a code. */
+/* Computes the number of bytes that can be reserved without a break: *room in the term, and
+ * *budget, the distance from position to the limit. Returns 0 or a code. */
 int64_t ps_pub_check_offer(ps_pub_t *pub, int64_t *position, int32_t *room, int64_t *budget);
 /* Reserves `required` (aligned) bytes below the limit. Returns 0 or a code (ADMIN_ACTION: the term
  * was rotated). */
 int64_t ps_pub_reserve(ps_pub_t *pub, int32_t required, ps_space_t *space);
-/* Publishes one message; does not mark the stream dirty. Returns the position after it or a
- * code. */
+/* Publishes one message, without marking the stream dirty. Returns the position after the message,
+ * or a code. */
 int64_t ps_pub_publish(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
                        int64_t reserved_value);
 /* Both publish one message. The first ignores the stream's policy; the second applies it. */
@@ -184,8 +187,8 @@ int64_t ps_pub_policy_gate(ps_pub_t *pub);
 void ps_pub_request_unless_paused(const ps_pub_t *pub);
 /* Applies the policy to a refusal of these messages.  Returns the code for the caller. */
 int64_t ps_pub_policy_refused(ps_pub_t *pub, int64_t code, int64_t messages, int64_t bytes);
-/* Both publish as ps_pub_publish_open does. For the first, the message's ordinal is already taken,
- * or the stream is not metered. The second takes the ordinal. */
+/* Both publish as ps_pub_publish_open does. The first function requires that the message's ordinal
+ * is already taken, or that the stream is not metered. The second takes the ordinal. */
 int64_t ps_pub_publish_admitted(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
                                 int64_t reserved_value);
 int64_t ps_pub_publish_metered(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
@@ -201,8 +204,8 @@ int64_t ps_pub_fail_length(const ps_pub_t *pub, int64_t length, int32_t limit);
 /* Counts a lost claim in the client's slot and returns PS_E_UNBLOCKED. */
 int64_t ps_pub_fail_unblocked(const ps_pub_t *pub, int64_t position);
 
-/* In a sealed log: zeroes the word at offset of this publisher's term (at the term's end: of the
- * next term). Call it before a frame that ends there becomes visible. */
+/* In a sealed log: zeroes the word at offset in this publisher's term, or at the term's end the
+ * first word of the next term. Call it before a frame that ends there becomes visible. */
 static inline void ps_pub_seal(const ps_pub_t *pub, int32_t offset)
 {
     if (pub->log.type == PS_LOG_SEALED) {
@@ -218,7 +221,8 @@ static inline uint64_t ps_pub_claim_word(const ps_pub_t *pub, int32_t frame_leng
     return ps_claim_word_of(frame_length, pub->client->slot);
 }
 
-/* Claims a zero word for this client; false: the daemon has padded over it. */
+/* Claims a zero word for this client; false: the word is no longer zero, because the daemon has
+ * padded over it. */
 static inline bool ps_pub_claim(const ps_pub_t *pub, uint8_t *at, int32_t frame_length)
 {
     _Atomic uint64_t *word = ps_frame_word((ps_frame_t *)(void *)at);

@@ -32,7 +32,7 @@ typedef struct ps_loop {
     int wake_fd;
     bool running;
     bool coarse_timeout;   /* no epoll_pwait2 on this kernel */
-    int64_t next_epoch_ns; /* when the epoch offset is next updated */
+    int64_t next_epoch_ns; /* time of the next update of the epoch offset */
     ps_idle_state_t idle;
     const char *name;
 } ps_loop_t;
@@ -45,7 +45,7 @@ struct ps_driver {
     ps_agent_t agents[PS_AGENTS];
     ps_loop_t loops[PS_AGENTS];
     int32_t loop_count;
-    int32_t poll_turn; /* conductor: the agent whose events are read first */
+    int32_t poll_turn; /* used by the conductor: the agent whose events are read first */
     int event_fd;
     _Atomic bool stop;
     /* used if there is no penstock.dat */

@@ -30,7 +30,7 @@ void ps_group_log_facts(const ps_group_log_t *reader, ps_log_facts_t *out);
 /* Returns the producer position of a publication's log; INT64_MAX for the log of an image. */
 int64_t ps_group_log_producer(const ps_group_log_t *reader);
 /* Returns the end of the contiguous committed frames from the frame boundary `from`, after checking
- * at most max_bytes. A word that is no frame of this position ends the walk. */
+ * at most max_bytes. The walk ends at a word that is not a valid frame of its position. */
 int64_t ps_group_log_end(const ps_group_log_t *reader, int64_t from, int64_t max_bytes);
 /* Returns the highest frame boundary in (from, to] within max_bytes and the term of `from`; at
  * least one frame is included, because padding may be long. PS_E_CORRUPT: no whole frame of this
@@ -39,19 +39,20 @@ int64_t ps_group_log_cut(const ps_group_log_t *reader, int64_t from, int64_t to,
 /* Returns the bytes at position, valid at least to the end of its term. */
 const uint8_t *ps_group_log_at(const ps_group_log_t *reader, int64_t position);
 
-/* Copies entries of an index ring, oldest first; returns their number, at most capacity. */
+/* Copies entries of an index ring, the oldest first; returns their number, at most capacity. */
 typedef struct ps_index_view {
     int64_t position, time_ns;
 } ps_index_view_t;
 int32_t ps_slot_read_index(const ps_shared_t *shared, int32_t kind, int32_t slot,
                            ps_index_view_t *out, int32_t capacity);
 
-/* Reads the time table of a slot's stream for [start, end), as ps_times_read. */
+/* Reads the time table of a slot's stream for [start, end), like ps_times_read. */
 int32_t ps_slot_read_times(const ps_shared_t *shared, int32_t kind, int32_t slot, int64_t start,
                            int64_t end, ps_index_view_t *out, int32_t capacity);
 
-/* Parameters to move the position of a subscriber without a process, as a client's release does:
- * never backwards. Conductor thread. publication_slot -1: the subscriber reads a network image. */
+/* Parameters to move the position of a subscriber that has no process, as the release of a client
+ * does; never backwards. Conductor thread. publication_slot -1: the subscriber reads a network
+ * image. */
 typedef struct ps_release_params {
     int64_t position;
     int32_t position_counter_id;

@@ -14,31 +14,32 @@
 /* The receiver or client that blocks a publication. Its first 32 bytes go into the sketch of
  * culprits. */
 typedef struct ps_holder {
-    ps_addr_t address;     /* of a receiver; family 0: a client of this host, or unknown */
+    ps_addr_t address;     /* address of a receiver; family 0: a client of this host, or unknown */
     int32_t client_slot;   /* of that client; -1 none */
-    int32_t counter_id;    /* position of its slowest reader; -1 none */
-    int64_t reason_client; /* the client of that receiver that lags; 0 not stated */
+    int32_t counter_id;    /* position of the receiver's slowest reader; -1 none */
+    int64_t reason_client; /* slowest client of that receiver; 0 not stated */
     int64_t backlog_bytes; /* of that client */
     char name[33];         /* of that client */
     char host[33];
-    uint8_t reason; /* ps_cause that the receiver states as its own; 0 none */
+    uint8_t reason; /* ps_cause that limits the receiver, as it states; 0 none */
 } ps_holder_t;
 
 _Static_assert(sizeof(ps_holder_t) <= PS_HOLDER_WORDS * sizeof(uint64_t),
                "a holder fits its words");
 
-/* Binds cause (ps_cause) and culprit (receiver or client id, 0 unknown) from now_ns on. If cause or
- * culprit changed, adds the running interval to blocked_ns[old cause] and to the sketch. holder:
- * NULL if unknown. Sender thread. Bound: PS_CULPRITS entries. */
+/* Records that cause (ps_cause) and culprit (receiver or client id, 0 unknown) block the
+ * publication from now_ns on. If cause or culprit changed, adds the running interval to
+ * blocked_ns[old cause] and to the sketch. holder: NULL if unknown. Sender thread. Bound:
+ * PS_CULPRITS entries. */
 void ps_account_bind(ps_publication_slot_t *slot, int32_t cause, int64_t culprit,
                      const ps_holder_t *holder, int64_t now_ns);
-/* Returns true if this cause and culprit bind already, so that ps_account_bind would do nothing.
- * Sender thread. */
+/* Returns true if this cause and culprit are already recorded, so that ps_account_bind would do
+ * nothing. Sender thread. */
 bool ps_account_binds(const ps_publication_slot_t *slot, int32_t cause, int64_t culprit);
 /* Updates the description of the present culprit. Sender thread. */
 void ps_account_describe(ps_publication_slot_t *slot, const ps_holder_t *holder);
-/* Stores the state of the watermarks (ps_watermark). HIGH begins an episode, LOW and NORMAL end it
- * with the messages that were drained. Sender thread. */
+/* Stores the state of the watermarks (ps_watermark). HIGH begins an episode. LOW and NORMAL end the
+ * episode, with the number of drained messages. Sender thread. */
 void ps_account_press(ps_publication_slot_t *slot, int32_t state, int64_t drained, int64_t now_ns);
 /* A new daemon adopts the slot: completes an update that the old daemon left unfinished. No agent
  * runs. */

@@ -21,10 +21,10 @@ typedef struct ps_cnc_params {
     int32_t software_version; /* major<<16 | minor<<8 | patch */
 } ps_cnc_params_t;
 
-/* Makes cnc.dat (must not exist) with system counters and loss-report.dat; the version is
- * release-stored last.  PS_E_SYSTEM, PS_E_NO_SPACE. */
+/* Makes cnc.dat (must not exist) with system counters, and loss-report.dat. Stores the version
+ * last, with release order. PS_E_SYSTEM, PS_E_NO_SPACE. */
 int ps_cnc_create(const ps_cnc_params_t *params, ps_cnc_t **out);
-/* Maps an existing cnc.dat. PS_E_VERSION when it is not ready or not 0.2.x. */
+/* Maps an existing cnc.dat. PS_E_VERSION: the file is not ready, or its version is not 0.2.x. */
 int ps_cnc_open(const char *directory, int32_t read_only, ps_cnc_t **out);
 /* Adopts the opened cnc.dat of a dead daemon: counters and ids stay. No agent runs. */
 void ps_cnc_adopt(ps_cnc_t *cnc, int64_t pid, int64_t start_ms);
@@ -36,30 +36,30 @@ int64_t ps_cnc_start_ms(const ps_cnc_t *cnc);
 int64_t ps_cnc_next_id(ps_cnc_t *cnc); /* correlation ids, > 0 */
 /* Answers every waiting CnC command with ERROR 8 (not supported).  Returns how many. At most 64. */
 int32_t ps_cnc_answer_commands(ps_cnc_t *cnc, const char *reason);
-/* Adds to the distinct error log; a repeated text only increases its count.  stranger: a datagram
- * caused the error; its entry is made in the first half of the log only.  PS_E_INVALID,
+/* Adds to the distinct error log; a repeated text only increases its count. stranger: a datagram
+ * caused the error, so its entry may only use the first half of the log. PS_E_INVALID,
  * PS_E_NO_SPACE. */
 int ps_cnc_log_error(ps_cnc_t *cnc, int64_t epoch_ms, int32_t stranger, const char *text);
 /* Reads record `index` of the error log: 1 = filled, 0 = no more.  text is cut to capacity. */
 int32_t ps_cnc_read_error(const ps_cnc_t *cnc, int32_t index, int64_t *count, int64_t *first_ms,
                           int64_t *last_ms, char *text, int32_t capacity);
 /* Loss report (docs/spec/shared-memory.md section 2): adds to the entry of this (session, stream,
- * channel, source).  The report stays bounded whatever streams strangers make: a host has at most
- * PS_LOSS_SESSIONS entries a channel and stream; streams that are not settled have room for new
- * entries in the first eighth of the file, settled ones in three quarters.  Other losses add to an
- * entry with session 0 of the host, of "other sources" of the channel, or of "other channels".
- * PS_E_INVALID; PS_E_NO_SPACE: not even those fit. */
+ * channel, source). The report stays bounded, even if forged datagrams invent streams. A host has
+ * at most PS_LOSS_SESSIONS entries for a channel and stream. New entries of streams that are not
+ * settled use only the first eighth of the file, those of settled streams three quarters. Other
+ * losses are added to an entry with session 0: of the host, of "other sources" of the channel, or
+ * of "other channels". PS_E_INVALID; PS_E_NO_SPACE: these shared entries do not fit either. */
 enum ps_loss_bounds { PS_LOSS_SESSIONS = 16 };
 
 typedef struct ps_loss {
     int64_t epoch_ms;
     int64_t bytes;
     int32_t
-        gaps; /* >= 0, each an observation as in Aeron; 0: only known gaps grew.  A new entry has
-                   * at least one observation, because 0 ends the report. */
+        gaps; /* number of gaps, >= 0, each an observation as in Aeron; 0: only known gaps grew. A
+                   * new entry has at least one observation, because 0 ends the report. */
     int32_t session_id;
     int32_t stream_id;
-    int32_t settled; /* the stream has lived for so long that a flood of sessions does not */
+    int32_t settled; /* the stream is older than the sessions of a flood could be */
     const char *channel;
     const char *source; /* "host:port" */
 } ps_loss_t;
@@ -67,7 +67,8 @@ typedef struct ps_loss {
 int ps_cnc_report_loss(ps_cnc_t *cnc, const ps_loss_t *loss);
 
 int32_t ps_counter_capacity(const ps_cnc_t *cnc);
-/* Allocates; key <= 112 bytes, label <= 380 (both cut).  Returns the id or PS_E_NO_SPACE. */
+/* Allocates a counter. key: at most 112 bytes, label: at most 380; longer ones are cut. Returns the
+ * id or PS_E_NO_SPACE. */
 int32_t ps_counter_allocate(ps_cnc_t *cnc, int32_t type_id, const void *key, int32_t key_length,
                             const char *label, int32_t label_length, int64_t registration_id,
                             int64_t owner_id, int64_t reference_id, int64_t value, int64_t now_ms);

@@ -24,7 +24,7 @@ enum {
     PS_COUNTER_KEY_BYTES = 112,
     PS_COUNTER_LABEL_BYTES = 380,
     PS_COUNTER_COOL_DOWN_MS = 1000,
-    PS_COUNTERS_BACKED = 2048, /* counters for which memory is reserved at a time */
+    PS_COUNTERS_BACKED = 2048, /* number of counters for which memory is reserved at a time */
     PS_LOSS_REPORT_BYTES = 1024 * 1024
 };
 
@@ -76,14 +76,15 @@ struct ps_cnc {
     uint8_t *loss_report; /* NULL: none (tools) */
     uint64_t loss_report_length;
     int32_t read_only;
-    /* Freed ids, oldest first, and the first id never used; made at the first allocation. */
+    /* Freed ids, the oldest first, and the first id that was never used; created at the first
+     * allocation. */
     int32_t *freed;
     int32_t freed_head;
     int32_t freed_count;
     int32_t high_water;
-    int32_t backed;          /* counters that this process knows to have memory */
+    int32_t backed;          /* number of counters that have memory, as far as this process knows */
     char path[4096];         /* of cnc.dat */
-    _Atomic int64_t nowhere; /* used in place of the cell if an id is out of range */
+    _Atomic int64_t nowhere; /* cell that is used if an id is out of range */
 };
 
 static inline int64_t ps_cnc_align(int64_t value, int64_t to)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_credit.h: the credits that one reader grants (docs/wire-extensions.md, docs/decisions/0240).
- * Owner: the agent that the reader belongs to, the receiver of an image or the sender of a log.
+ * Owner: the agent of the reader, which is the receiver for an image and the sender for a log.
  *
  *   limit = base + returned + credits      messages that may exist, by the ordinals of the stream
  *   base     ordinal at which the reader joined
  *   returned credits that its client returned since then
  *
- * While nothing is outstanding, the burst takes the place of the credits. Within an epoch the limit
- * never decreases. */
+ * While no message is outstanding, the limit uses the burst in place of the credits. Within an
+ * epoch the limit never decreases. */
 #ifndef PS_CREDIT_H
 #define PS_CREDIT_H
 
@@ -27,38 +27,40 @@ typedef struct ps_credit_reader {
     int64_t credits;            /* 0: grants none */
     int64_t burst;
     int64_t base; /* -1: not known yet */
-    int64_t at;   /* to find the base: messages from the join to this position are counted */
+    int64_t at;   /* to compute the base: the messages from the join to this position have been
+                   * counted */
     int64_t counted;
     int64_t returned;
     int64_t limit;
     bool frozen;
 } ps_credit_reader_t;
 
-/* The messages of a log are counted up to a position. */
+/* Result of counting the messages of a log up to a position. */
 typedef struct ps_counted {
     int64_t position;
     int64_t ordinal; /* messages below; -1: unknown */
 } ps_counted_t;
 
-/* A reader joins at position. A slot that an earlier daemon left states the base. */
+/* A reader joins at position. After an adoption the slot already states the base. */
 void ps_credit_join(ps_credit_reader_t *reader, ps_subscriber_slot_t *slot, int64_t position,
                     bool adopted);
-/* Sets what the reader grants. Returns true if its limit may decrease, so that a new epoch must
- * begin. */
+/* Sets the credits that the reader grants. Returns true if the reader's limit may decrease, so that
+ * a new epoch must begin. */
 bool ps_credit_set(ps_credit_reader_t *reader, int64_t credits, int64_t burst, bool frozen);
-/* Reads what the client returned, and computes the limit. False: the base is not known yet. Bound:
- * PS_CREDIT_SCAN frames. */
+/* Reads the number of returned credits, and computes the limit. Returns false while the base is
+ * unknown. Bound: PS_CREDIT_SCAN frames. */
 bool ps_credit_step(ps_credit_reader_t *reader, const ps_log_t *log, const ps_counted_t *counted);
 /* Begins a new epoch: the limit may decrease. */
 void ps_credit_restart(ps_credit_reader_t *reader);
-/* Stores the state for the client. final: by ordinals of the stream, -1: not known. */
+/* Stores the state for the client. final: an ordinal of the stream, -1: unknown. */
 void ps_credit_show(const ps_credit_reader_t *reader, uint32_t epoch, int32_t state, int64_t final);
-/* Sets the number of returned credits from which on the client wakes the agent. */
+/* Sets the number of returned credits at which the client wakes the agent. */
 void ps_credit_wake_at(const ps_credit_reader_t *reader, int64_t returned);
-/* Returns true if the client has returned that number. */
+/* Returns true if the client has returned the number of credits set by ps_credit_wake_at. */
 bool ps_credit_is_due(const ps_credit_reader_t *reader);
 /* Counts the messages of whole frames from *position up to `to`, at most `frames` frames. Moves
- * *position. *dropped, if not NULL: those that padding states. -1: no valid frame is there. */
+ * *position. *dropped, if not NULL: the messages that padding replaces. Returns -1 if a frame is
+ * not valid. */
 int64_t ps_credit_count(const ps_log_t *log, int64_t *position, int64_t to, int32_t frames,
                         int64_t *dropped);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_digest.h: digests of rows, which tell whether two sets of rows are the same in any order.
+ * ps_digest.h: digests of rows, which show whether two sets have the same rows in any order.
  *
  * The digest of a set is the sum of the digests of its rows, modulo 2^64.  It detects
  * mistakes, not attacks. The caller compares the number of rows, too.
@@ -14,7 +14,7 @@
 
 /* Mixes one column of `count` rows into the rows' digests (0 before the first column).  Row i has
  * the bytes from offsets[i] up to offsets[i + 1] of `data`, which is `length` bytes long.
- * PS_E_INVALID: offsets that fall, or lie outside of the data; the digests are undefined then. */
+ * PS_E_INVALID: an offset decreases or lies outside of the data; the digests are then undefined. */
 int ps_digest_rows(const uint8_t *data, int64_t length, const int64_t *offsets, int64_t count,
                    uint64_t *digests);
 

@@ -2,14 +2,14 @@
  *
  * ps_gather.h: copies a range of a log into columns, without a subscription.
  *
- * A walk reads the positions [start, end) frame by frame. It checks every header before it uses it:
- * another process or host may have written the bytes, and a writer may overwrite the range
- * meanwhile. The walk skips padding, joins fragments, and copies each payload byte once into the
- * caller's arrays. It moves no position, so it can be repeated.
+ * A walk reads the positions [start, end) frame by frame. The walk checks every header before it
+ * uses the header: another process or host may have written the bytes, and a writer may overwrite
+ * the range meanwhile. The walk skips padding, joins fragments, and copies each payload byte once
+ * into the caller's arrays. The walk moves no position, so it can be repeated.
  *
- * A range begins and ends between messages (ps_gather_scan finds such places). A fragment without
- * the first fragment of its message, or cut off by padding, is counted and left out, as in a
- * subscription.
+ * A range begins and ends between messages (ps_gather_scan finds such positions). If the first
+ * fragment of a message is missing, or padding replaces its end, the walk counts and skips its
+ * fragments, as a subscription does.
  *
  * Threads: a ps_gather_log_t is read-only and may be shared; everything else belongs to the
  * caller. */
@@ -23,13 +23,13 @@ enum ps_gather_stop {
     PS_GATHER_END = 0,       /* at end */
     PS_GATHER_FULL = 1,      /* no room for the next message: continue at position with new
                               * arrays */
-    PS_GATHER_TOO_LONG = 2,  /* the first message alone is longer than the room: see needed */
+    PS_GATHER_TOO_LONG = 2,  /* the first message is longer than the arrays: see needed */
     PS_GATHER_INCOMPLETE = 3 /* the last message continues beyond end; position is its start */
 };
 
 /* Contiguous frames in memory, all of one term. */
 typedef struct ps_gather_frames {
-    const uint8_t *data; /* of the frame at start; aligned to 8 bytes */
+    const uint8_t *data; /* address of the frame at start; aligned to 8 bytes */
     int64_t start;       /* position of data, a multiple of 32, >= 0 */
     int64_t length;      /* readable bytes at data, a multiple of 32 */
     int32_t session_id;
@@ -38,55 +38,59 @@ typedef struct ps_gather_frames {
     int32_t term_length; /* a power of two, 64 KiB to 1 GiB */
 } ps_gather_frames_t;
 
-/* The output arrays and their fill. The caller sets the arrays and their sizes and zeroes the rest;
- * further calls append. */
+/* The output arrays and their fill. The caller sets the arrays and their sizes and zeroes the other
+ * fields; further calls append. */
 typedef struct ps_gather_rows {
     uint8_t *values;          /* payloads, back to back */
     int32_t *offsets;         /* row_limit + 1 entries */
-    int64_t *positions;       /* row_limit entries: after each message; or NULL */
-    int64_t *reserved_values; /* row_limit entries: of the first frame; or NULL */
+    int64_t *positions;       /* row_limit entries: the position after each message; or NULL */
+    int64_t *reserved_values; /* row_limit entries: the reserved value of the first frame; or
+                               * NULL */
     int64_t value_limit;      /* bytes at values; at most INT32_MAX */
     int32_t row_limit;
     int32_t rows;
     int64_t used;         /* bytes in values */
     int64_t position;     /* the next call continues here */
-    int64_t needed;       /* PS_GATHER_TOO_LONG: bytes of the message as far as it was seen */
-    int64_t gaps;         /* padding frames that replace dropped messages */
-    int64_t gap_messages; /* messages that these replace, as far as known */
-    int64_t orphans;      /* frames that belong to no message */
+    int64_t needed;       /* PS_GATHER_TOO_LONG: bytes of the part of the message that was read */
+    int64_t gaps;         /* number of padding frames that replace dropped messages */
+    int64_t gap_messages; /* number of messages that these frames replace, as far as known */
+    int64_t orphans;      /* number of frames that belong to no message */
 } ps_gather_rows_t;
 
 /* Copies messages until the frames end or a limit is reached. Returns a ps_gather_stop, or
- * PS_E_INVALID, PS_E_CORRUPT (an impossible header; the text states its position). It takes at most
- * length / 32 steps and copies at most value_limit bytes. */
+ * PS_E_INVALID, PS_E_CORRUPT (an impossible header; the text states its position). Bound: length /
+ * 32 steps and value_limit copied bytes. */
 int ps_gather_copy(const ps_gather_frames_t *frames, ps_gather_rows_t *rows);
 
 /* Limits and result of a walk without copying. The walk covers at least one message. */
 typedef struct ps_gather_scan {
     int64_t byte_limit;    /* most bytes from start */
     int64_t message_limit; /* limit of `messages`; 0: none */
-    int64_t messages;      /* complete messages before start (set by the caller), then before
-                            * position */
-    int64_t position;      /* last place between messages that is within the limits */
+    int64_t messages;      /* number of complete messages before start (set by the caller), then
+                            * before position */
+    int64_t position;      /* last position between messages that is within the limits */
     int32_t stop;          /* a ps_gather_stop */
 } ps_gather_scan_t;
 
-/* Finds a place between messages.  0, PS_E_INVALID, PS_E_CORRUPT.  Bound: length / 32 steps. */
+/* Finds a position between messages. Returns 0, PS_E_INVALID or PS_E_CORRUPT. Bound: length / 32
+ * steps. */
 int ps_gather_scan(const ps_gather_frames_t *frames, ps_gather_scan_t *scan);
 
-/* The first whole message with a reserved value, and how far the walk went. */
+/* The first whole message with a reserved value, and the end of the walk. */
 typedef struct ps_gather_find {
-    int64_t reserved_value; /* to search for, in the first frame of a message; set by the caller */
-    int64_t byte_limit; /* messages that begin this far from start, or further, are not searched;
-                             * set by the caller */
-    int64_t begin;      /* found: position of the message */
-    int64_t position;   /* found: behind the message; else the last place between messages */
-    int32_t found;      /* 1, 0 */
-    int32_t stop;       /* a ps_gather_stop; FULL when it is found, or at the limit */
+    int64_t reserved_value; /* reserved value to search for in the first frame of messages; set by
+                             * the caller */
+    int64_t byte_limit;     /* length of the searched range; messages that begin after it are not
+                         * searched; set by the caller */
+    int64_t begin;          /* found: position of the message */
+    int64_t position;       /* found: the position after the message; else the last position between
+                         * messages */
+    int32_t found;          /* 1, 0 */
+    int32_t stop;           /* a ps_gather_stop; FULL if the message was found, or at the limit */
 } ps_gather_find_t;
 
-/* Finds a message by its reserved value.  0, PS_E_INVALID, PS_E_CORRUPT.  At most length / 32
- * steps. */
+/* Finds a message by its reserved value. Returns 0, PS_E_INVALID or PS_E_CORRUPT. At most length /
+ * 32 steps. */
 int ps_gather_find(const ps_gather_frames_t *frames, ps_gather_find_t *find);
 
 /* ---- a log file, mapped read-only ------------------------------------------------------------ */
@@ -106,13 +110,13 @@ typedef struct ps_gather_facts {
 int ps_gather_open(const char *path, ps_gather_log_t **out, ps_gather_facts_t *facts);
 void ps_gather_close(ps_gather_log_t *log); /* NULL is allowed */
 
-/* The frames from position to the end of its term or to end.  PS_E_INVALID: not multiples of 32, or
- * end before position. */
+/* Returns the frames from position to the end of its term, or to `end` if that is lower.
+ * PS_E_INVALID: position or end is no multiple of 32, or end is before position. */
 int ps_gather_locate(const ps_gather_log_t *log, int64_t position, int64_t end,
                      ps_gather_frames_t *out);
-/* Returns 1 if the frame at position was not overwritten. Returns 0 if it was: bytes copied from
- * there on are not valid. This check is quick but not certain; to be certain, ask the daemon after
- * the copy whether it retains the position. */
+/* Returns 1 if the frame at position has not been overwritten. Returns 0 if it has: bytes copied
+ * from this position on are not valid. This check is quick but not certain; to be certain, ask the
+ * daemon after the copy whether it retains the position. */
 int ps_gather_intact(const ps_gather_log_t *log, int64_t position);
 
 #endif

@@ -8,15 +8,16 @@
  *
  * position = (term_count << log2 T) + term_offset, partition = term_count mod 3,
  * term_count = term_id - initial_term_id (wrapping).  Frames start at multiples of 32.
- * frame_length: 0 nothing yet, < 0 claimed, > 0 complete (acquire-load it before reading the rest).
+ * frame_length: 0 no frame yet, < 0 claimed, > 0 complete (load it with acquire order before the
+ * other fields).
  *
  * Claim protocol of penstock publishers (docs/spec/log-buffer.md section 4). The first 8 bytes of a
  * frame are one word. A shared publisher claims with a 64-bit compare-and-swap 0 -> {frame_length =
  * -(n), upper half = its client slot}. It commits with a compare-and-swap of that word to {+n,
- * version, flags, type}. The daemon can therefore read which client holds a blocked frame, and the
- * message of a padded claim is never delivered. An exclusive publisher is the only writer of its
- * log. It uses plain release stores, and zeroes the word at the end of its data before that end
- * becomes visible. */
+ * version, flags, type}. The daemon can therefore find the client that holds a blocked frame, and a
+ * message whose claim was padded over is never delivered. An exclusive publisher is the only writer
+ * of its log. An exclusive publisher uses release stores, and zeroes the word at the end of its
+ * data before this end becomes visible. */
 #ifndef PS_LOG_H
 #define PS_LOG_H
 
@@ -28,9 +29,9 @@
 #include "ps_logfile.h"
 
 enum { PS_LOG_META_BYTES = 4096 };
-/* EXCLUSIVE: memory ahead of the writer is zeroed, as with CONCURRENT. SEALED: exclusive too, but
- * the writer zeroes only the word at the end of its data; memory beyond may hold anything
- * (docs/decisions/0029). */
+/* EXCLUSIVE: the sender zeroes the memory ahead of the writer, as with CONCURRENT. SEALED: also
+ * exclusive, but the writer zeroes only the word at the end of its data; the memory beyond may
+ * contain any bytes (docs/decisions/0029). */
 enum { PS_LOG_CONCURRENT = 0, PS_LOG_EXCLUSIVE = 1, PS_LOG_IMAGE = 2, PS_LOG_SEALED = 3 };
 
 /* Metadata page; offsets are Aeron's. */
@@ -74,8 +75,8 @@ _Static_assert(offsetof(ps_log_meta_t, is_revoked) == 496, "layout");
 _Static_assert(offsetof(ps_log_meta_t, untethered_linger_timeout_ns) == 500, "layout");
 _Static_assert(sizeof(ps_log_meta_t) == PS_LOG_META_BYTES, "layout");
 
-/* A mapped log. The copies of constants were checked when the log was mapped and are trusted; never
- * read them from the file again. */
+/* A mapped log. The constants were checked and copied when the log was mapped. Use these copies;
+ * never read the constants from the file again. */
 typedef struct ps_log {
     uint8_t *map;
     uint64_t map_length;
@@ -113,20 +114,21 @@ int64_t ps_log_message_space(int64_t length, int32_t max_payload);
  * Owner: the agent that owns the log. */
 void ps_log_clean(const ps_log_t *log, int64_t from, int64_t to);
 /* Writes a complete PAD frame of length bytes at position from the default header. It replaces
- * word `expected` (0 or a claim word) by compare-and-swap. 1 = done, 0 = the word was another. */
+ * word `expected` (0 or a claim word) by compare-and-swap. Returns 1 if the frame was written, 0 if
+ * the word had another value. */
 int ps_log_pad(const ps_log_t *log, int64_t position, int32_t length, uint64_t expected);
 
-/* As ps_log_pad, with a reserved value. The range must hold no claim. */
+/* Like ps_log_pad, with a reserved value. The range must contain no claim. */
 int ps_log_pad_marked(const ps_log_t *log, int64_t position, int32_t length, int64_t mark);
-/* Unblocks at position (docs/spec/log-buffer.md, section 6). Negative length: PAD of that length.
- * Zero: PAD over the unclaimed range up to the next frame or, below the tail, to the end of the
- * term. If the previous term is still active, rotates. Returns bytes padded (>= 0; 0 = nothing to
- * do). *claimer: client slot of the claim, -1 if there was none. only_claimer >= 0: acts only on
- * that client's claim. Sender thread. */
+/* Unblocks the log at position (docs/spec/log-buffer.md, section 6). Negative length: PAD of that
+ * length. Zero: An unclaimed range becomes padding up to the next frame or, below the tail, to the
+ * end of the term. If the previous term is still active, rotates the log. Returns bytes padded (>=
+ * 0; 0 = nothing to do). *claimer: client slot of the claim, -1 if there was none. only_claimer >=
+ * 0: acts only on that client's claim. Sender thread. */
 int32_t ps_log_unblock(const ps_log_t *log, int64_t position, int32_t only_claimer,
                        int32_t *claimer);
-/* Rotates to term_count + 1. Returns 1 if this call did it. Any publisher, and the unblocking
- * sender. */
+/* Rotates to term_count + 1. Returns 1 if this call rotated the log. Threads: any publisher, and
+ * the unblocking sender. */
 int ps_log_rotate(const ps_log_t *log, int32_t term_count, int32_t term_id);
 
 #endif

@@ -34,23 +34,24 @@ typedef struct ps_log_params {
         tether;
     uint8_t type; /* 0 concurrent publication, 1 exclusive, 2 image, 3 sealed */
     int32_t file_mode;
-    uint8_t reserve_terms;            /* number of terms to allocate now, 0..3, from the starting
-                                       * term on */
-    int64_t reserve_from, reserve_to; /* further positions to allocate now; equal: none */
+    uint8_t reserve_terms;            /* number of terms to allocate now, 0..3, beginning with the
+                                       * starting term */
+    int64_t reserve_from, reserve_to; /* range of further positions to allocate now; equal: none */
 } ps_log_params_t;
 
 int64_t ps_log_file_length(int32_t term_length, int32_t page_size);
 /* Creates the file (it must not exist) in full length, sparse except for metadata and reserved
- * terms. PS_E_NO_SPACE (text has needed and available bytes), PS_E_SYSTEM, PS_E_INVALID. */
+ * terms. Returns PS_E_NO_SPACE (the error text has the bytes needed and available), PS_E_SYSTEM or
+ * PS_E_INVALID. */
 int ps_log_create(const ps_log_params_t *params);
 /* Allocates the blocks of positions [from, to), at most three terms.  PS_E_NO_SPACE, PS_E_INVALID.
  * Any thread. */
 int ps_log_reserve(const char *path, int32_t term_length, int64_t from, int64_t to);
-/* Releases the memory of all terms outside [from, to), two term boundaries. Released memory reads
- * as zeroes; the first page of each term stays. If the file system cannot release memory, zeroes
- * it. PS_E_SYSTEM. Any thread. */
+/* Releases the memory of all terms outside [from, to); from and to are term boundaries. Released
+ * memory reads as zeroes; the first page of each term keeps its memory. If the file system cannot
+ * release memory, writes zeroes. PS_E_SYSTEM. Any thread. */
 int ps_log_release(const char *path, int32_t term_length, int64_t from, int64_t to);
-/* Bytes free on the file system of path, or negative. */
+/* Returns the free bytes of the file system of path; negative: an error. */
 int64_t ps_free_bytes(const char *path);
 
 #endif

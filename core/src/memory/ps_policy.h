@@ -5,17 +5,17 @@
  *   63     62       61 .. 48   47 .. 0
  *   shut | failed | 0        | messages dropped in all, modulo 2^48
  *
- * A publisher that drops counts, then sets `shut`.  While `shut` is set no publisher is accepted.
- * The sender alone clears it, when it has a padding frame in the log that states how many were
- * dropped since the frame before.
+ * A publisher that drops a message counts it, then sets `shut`. While `shut` is set, every offer is
+ * refused. Only the sender clears `shut`. Before that it writes a padding frame into the log, which
+ * states the number of messages dropped since the last such frame.
  */
 #ifndef PS_POLICY_H
 #define PS_POLICY_H
 
 #include <stdint.h>
 
-/* NONE: refuse, and admit again as soon as there is room, as Aeron does.  All others wait for the
- * low watermark before they admit again. */
+/* NONE: refuse offers, and accept again as soon as there is room, as Aeron does. With every other
+ * policy the publication accepts again only below the low watermark. */
 enum ps_policy {
     PS_POLICY_NONE = 0,
     PS_POLICY_BLOCK = 1,
@@ -27,7 +27,8 @@ enum ps_policy {
 
 /* How full a publication's log is.  HIGH: publishers reached the depth, and the sender reported it.
  * PAUSED: they are still held.  LOW: the log drained to the low watermark, and no publisher has
- * continued yet.  Every stream passes through them; only a stated policy refuses until LOW. */
+ * continued yet. Every stream passes through these states; publishers are refused until LOW only if
+ * a policy is stated. */
 enum ps_watermark {
     PS_WATERMARK_NORMAL = 0,
     PS_WATERMARK_HIGH = 1,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_relay.h: looks through a relay of this host. A relay names, in the slot of its subscriber, the
- * publication that it feeds. If that publication is held, its culprit holds the relay's source too
- * (docs/relay.md). */
+ * ps_relay.h: finds the culprit behind a relay of this host. A relay names, in the slot of its
+ * subscriber, the publication on which it publishes. If this publication is blocked, its culprit
+ * also blocks the relay's source (docs/relay.md). */
 #ifndef PS_RELAY_H
 #define PS_RELAY_H
 
@@ -10,16 +10,17 @@
 
 #include "ps_shared.h"
 
-/* The application behind a relay, perhaps behind further relays. */
+/* The application that blocks a relay, perhaps through further relays. */
 typedef struct ps_beyond {
-    int64_t client;        /* its id at its daemon, never 0 */
-    int64_t backlog_bytes; /* bytes that it has not read; 0 unknown */
+    int64_t client;        /* id of the application at its daemon, never 0 */
+    int64_t backlog_bytes; /* bytes that the application has not read; 0 unknown */
     char name[33];
     char host[33]; /* "": this host */
 } ps_beyond_t;
 
-/* Returns true and sets *out if subscriber_slot belongs to a relay whose publication is held by an
- * application. The slot's value is the relay's own and is checked. Bound: 8 copies of a holder. */
+/* If subscriber_slot belongs to a relay whose publication an application blocks, sets *out and
+ * returns true. The relay writes the value in the slot, so this function checks it. Bound: 8 copies
+ * of a holder. */
 bool ps_relay_beyond(const ps_shared_t *shared, int32_t subscriber_slot, ps_beyond_t *out);
 
 #endif

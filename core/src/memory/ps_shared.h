@@ -66,8 +66,8 @@ typedef struct ps_driver_slot {
     alignas(PS_LINE) _Atomic uint32_t sender_parked;
     /* line: receiver */
     alignas(PS_LINE) _Atomic uint32_t receiver_parked;
-    /* line: sender. The governor's word, its time, and what it causes; a word that is older than
-     * PS_PRESSURE_STALE_NS counts as 0. */
+    /* line: sender. The governor's pressure, the time of the sample, and its effects; a sample
+     * older than PS_PRESSURE_STALE_NS counts as 0. */
     alignas(PS_LINE) _Atomic uint32_t pressure_ppm;
     _Atomic int64_t pressure_ns;
     _Atomic int64_t retry_after_ns;
@@ -75,10 +75,11 @@ typedef struct ps_driver_slot {
     _Atomic int64_t status_interval_ns;
 } ps_driver_slot_t;
 
-/* In the upper half, which older clients never write. */
+/* Bit in the upper half of the word, which older clients never write. */
 #define PS_WATCHED (UINT64_C(1) << 32)
 
-/* Threads of a client that take credits at the same time; further threads share these places. */
+/* Number of a client's threads that can take credits at the same time; further threads share these
+ * places. */
 enum { PS_CLIENT_SPENDS = 8 };
 
 typedef struct ps_client_slot {
@@ -94,21 +95,23 @@ typedef struct ps_client_slot {
      * the next waker clears the flag and writes the client's eventfd. Both are in one word, so that
      * a waker needs one load (seq_cst pair with futex_word). */
     alignas(PS_LINE) _Atomic uint64_t waiting;
-    _Atomic uint64_t claims_lost; /* commits that found their frame unblocked */
-    /* line: client. Credits that a thread of the client takes just now: publication slot + 1 in the
-     * low half, their number in the high half; 0: none. A thread stores it before it takes them,
-     * and clears it when its frames are claimed, so that the sender never counts them as lost. */
+    _Atomic uint64_t claims_lost; /* number of commits that failed because the daemon had padded
+                                   * over the claim */
+    /* line: client. Credits that a thread of the client is about to take: publication slot + 1 in
+     * the low half, the number of credits in the high half; 0: none. The thread stores the word
+     * before it takes the credits, and clears it when its frames are claimed. The sender therefore
+     * never counts these credits as lost. */
     alignas(PS_LINE) _Atomic uint64_t spends[PS_CLIENT_SPENDS];
 } ps_client_slot_t;
 
-/* How publishers of a stream are admitted. */
+/* Limits that publishers of a stream must obey. */
 enum ps_metered { PS_METERED_RATE = 1, PS_METERED_CREDITS = 2 };
 
 /* The words of a ps_holder_t (ps_account.h). */
 #define PS_HOLDER_WORDS 16
 
-/* An entry of the sketch of culprits: blocked_ns exceeds the true time by at most error_ns. who:
- * the first words of a ps_holder_t. */
+/* An entry of the list of culprits: blocked_ns exceeds the true time by at most error_ns. who: the
+ * first words of a ps_holder_t. */
 typedef struct ps_culprit {
     _Atomic int64_t
         id; /* receiver id or client id; 0: free, or in the last entry all unknown culprits */
@@ -117,9 +120,10 @@ typedef struct ps_culprit {
     _Atomic uint64_t who[4];
 } ps_culprit_t;
 
-/* Why a publication is in the ready set. DATA: new frames; the sender also wakes readers. CHECK: a
- * publisher waits for room, or a reader released some. HOT, set by the sender: the sender checks
- * the stream in every cycle, so publishers need not notify it (docs/decisions/0020). */
+/* Reasons for which a publication is in the ready set. DATA: there are new frames; the sender also
+ * wakes readers. CHECK: a publisher waits for room, or a reader has released memory. HOT, set by
+ * the sender: the sender checks the stream in every cycle, so publishers need not notify it
+ * (docs/decisions/0020). */
 enum ps_dirty_flag { PS_DIRTY_NOT = 0, PS_DIRTY_DATA = 1, PS_DIRTY_CHECK = 2, PS_DIRTY_HOT = 3 };
 
 typedef struct ps_publication_slot {
@@ -128,28 +132,31 @@ typedef struct ps_publication_slot {
     int64_t client_id;                   /* first owner */
     int32_t session_id;
     int32_t stream_id;
-    char strategy[PS_STRATEGY_BYTES]; /* flow control as the channel states it */
+    char strategy[PS_STRATEGY_BYTES]; /* flow control, as the channel states it */
     /* line: publishers (any client) and sender. dirty: ps_dirty_flag. DATA and CHECK: the
      * publication is in the ready set. A publisher sets the flag with a seq_cst exchange after a
      * commit, then the bit in the bitmap. The sender clears the flag BEFORE it checks the log. */
     alignas(PS_LINE) _Atomic uint32_t dirty;
-    _Atomic uint32_t want_room; /* a client sleeps until the limit moves */
+    _Atomic uint32_t want_room; /* 1: a client sleeps until the limit moves */
     /* Sender. ps_metered: publishers take an ordinal below ordinal_limit for each message. The bit
-     * for credits changes when the first receiver grants and the last one stops. */
+     * for credits is set when the first receiver grants credits, and cleared when the last one
+     * stops. */
     _Atomic uint32_t metered;
-    _Atomic uint32_t never_throttle; /* sender: 1: the governor does not throttle it; constant */
+    _Atomic uint32_t never_throttle; /* 1: the governor does not throttle this stream; constant */
     _Atomic int64_t ordinal_limit;   /* in counts of `spend` */
-    /* Sender. Takes the place of pub-lmt while the stream has credits: pub-lmt then stays where it
-     * was, so that each publisher meets it and learns of the credits. */
+    /* Sender. The publisher limit while the stream has credits. The counter pub-lmt then does not
+     * move, so that each publisher reaches it and detects the credits. */
     _Atomic int64_t credited_limit;
     /* line: publishers */
     alignas(PS_LINE) _Atomic int64_t published_ordinal;
     _Atomic uint64_t spend; /* ps_spend.h; used by metered streams */
     /* lines: sender */
     alignas(PS_LINE) _Atomic int64_t sent_ordinal;
-    _Atomic int64_t credit_limit;   /* granted message ordinals; INT64_MAX: no receiver grants */
-    _Atomic int64_t credit_refused; /* statements of receivers that were absurd or too old */
-    _Atomic int64_t credit_base;    /* count of `spend` at ordinal 0 of the stream */
+    _Atomic int64_t credit_limit;   /* ordinal up to which receivers grant credits; INT64_MAX: no
+                                     * receiver grants credits */
+    _Atomic int64_t credit_refused; /* number of statements of receivers that were out of range or
+                                     * too old */
+    _Atomic int64_t credit_base;    /* value of the count in `spend` for ordinal 0 of the stream */
     _Atomic int64_t rate_bytes_per_s;
     _Atomic int64_t tokens_bytes;
     _Atomic int64_t enqueued_ns;
@@ -159,8 +166,8 @@ typedef struct ps_publication_slot {
     /* IPC with credits: messages counted up to this position */
     alignas(PS_LINE) _Atomic int64_t counted_position;
     _Atomic int64_t counted_ordinal;
-    /* a reader (spy, IPC) that releases to or past this position wakes the sender; INT64_MAX: none
-     * need */
+    /* a reader (spy, IPC) that releases to or past this position wakes the sender; INT64_MAX: no
+     * reader does */
     alignas(PS_LINE) _Atomic int64_t wake_position;
     /* The account of time blocked (ps_account.c). A reader's copy is consistent if the sequence was
      * even and equal before and after the copy. */
@@ -174,8 +181,8 @@ typedef struct ps_publication_slot {
     _Atomic int64_t blocked_ns[PS_CAUSE_COUNT];
     ps_culprit_t culprits[PS_CULPRITS + 1];
     /* lines: publishers (any client, fetch_add). The account of refusals: number of refused offers
-     * by the cause that bound, and the time from a publisher's first refusal to its next
-     * success. */
+     * by the cause that blocked the stream, and the time from a publisher's first refusal to its
+     * next success. */
     alignas(PS_LINE) _Atomic int64_t refused[PS_CAUSE_COUNT];
     _Atomic int64_t refused_ns;
     _Atomic int64_t refused_episodes;
@@ -186,14 +193,17 @@ typedef struct ps_publication_slot {
     _Atomic int64_t failures; /* under ps-policy=error */
     /* line: sender */
     alignas(PS_LINE) _Atomic int32_t policy; /* ps_policy; constant while the publication exists */
-    _Atomic int64_t dropped_stated;          /* of the messages in policy_word, modulo 2^48 */
+    _Atomic int64_t dropped_stated;          /* bytes of the messages counted in policy_word, modulo
+                                              * 2^48 */
     /* line: sender.  State, times and episodes change under account_sequence. */
-    alignas(PS_LINE) _Atomic int64_t depth_bytes; /* that publishers are ahead, at the last turn */
+    alignas(PS_LINE) _Atomic int64_t depth_bytes; /* bytes by which publishers were ahead at the
+                                                   * last turn */
     _Atomic int64_t peak_bytes;                   /* the most of it */
     _Atomic int32_t watermark_state;              /* ps_watermark */
-    _Atomic int64_t episodes;                     /* times that the depth was reached */
+    _Atomic int64_t episodes;                     /* number of times that the depth was reached */
     _Atomic int64_t drained;                      /* messages sent or read in these episodes */
-    _Atomic int64_t pressed_since_ns;             /* 0: below the low watermark since */
+    _Atomic int64_t pressed_since_ns;             /* time at which the depth was reached; 0: the log
+                                                   * has since drained to the low watermark */
     _Atomic int64_t pressed_ns;                   /* sum of the ended episodes */
 } ps_publication_slot_t;
 
@@ -211,7 +221,7 @@ typedef struct ps_image_slot {
     _Atomic int64_t rtt_ns;
     _Atomic int64_t limiting_client;
     _Atomic int64_t congestion_window; /* bytes; 0: no such bound */
-    _Atomic int64_t lost_bytes;        /* in all gaps since the image began */
+    _Atomic int64_t lost_bytes;        /* bytes lost in all gaps since the image began */
     /* receiver: a subscriber that releases to or past this position wakes a parked receiver */
     alignas(PS_LINE) _Atomic int64_t wake_position;
 } ps_image_slot_t;
@@ -223,21 +233,25 @@ typedef struct ps_subscriber_slot {
     alignas(PS_LINE) _Atomic int64_t delivered; /* client */
     _Atomic int64_t released;
     _Atomic int64_t gap_sequence_seen;
-    _Atomic int64_t credit_passed;   /* messages that polls went past since the join */
-    _Atomic int64_t credit_returned; /* of these, how many credits were returned */
-    _Atomic int64_t credit_leaked;   /* of these, how many were lost with their handles */
-    _Atomic int32_t relayed_to; /* of a relay: slot of the publication that it feeds, + 1; 0 none */
+    _Atomic int64_t credit_passed;   /* number of messages that polls have passed since the join */
+    _Atomic int64_t credit_returned; /* number of these messages whose credits were returned */
+    _Atomic int64_t credit_leaked;   /* number of these messages whose credits were lost with their
+                                      * handles */
+    _Atomic int32_t relayed_to; /* for a relay: slot of the publication on which it publishes, + 1;
+                                 * 0 none */
     alignas(PS_LINE) _Atomic uint32_t lagged; /* daemon */
     _Atomic int64_t skip_to;
     _Atomic int64_t gap_sequence;
     /* line: the agent that the reader belongs to (ps_credit.h) */
     alignas(PS_LINE) _Atomic int64_t credits; /* N, 0: grants none */
     _Atomic int64_t credit_burst;
-    _Atomic int64_t credit_base;    /* ordinal of the stream at the reader's join; valid with an
-                                     * epoch */
-    _Atomic int64_t credit_granted; /* messages since the join that are granted */
-    _Atomic int64_t credit_final;   /* messages since the join, -1: not known */
-    _Atomic int64_t credit_wake;    /* a client that has returned this number wakes the agent */
+    _Atomic int64_t credit_base;    /* ordinal of the stream at the reader's join; valid if the
+                                     * epoch is not 0 */
+    _Atomic int64_t credit_granted; /* number of messages since the join for which credits are
+                                     * granted */
+    _Atomic int64_t credit_final;   /* number of messages since the join, -1: unknown */
+    _Atomic int64_t credit_wake;    /* a client that has returned this number of credits wakes the
+                                     * agent */
     _Atomic uint32_t credit_epoch;  /* 0: none yet */
     _Atomic int32_t credit_state;   /* ps_credit_state */
 } ps_subscriber_slot_t;
@@ -250,8 +264,8 @@ typedef struct ps_group_slot {
 } ps_group_slot_t;
 
 /* Index ring: written by the sender (publication) or receiver (image), newest at count - 1.
- * A reader copies entries, fences (acquire) and checks count again: entries that are then not among
- * the latest PS_INDEX_ENTRIES - 1 may have been overwritten. */
+ * A reader copies entries, executes an acquire fence, and reads count again. Copied entries that
+ * are then not among the latest PS_INDEX_ENTRIES - 1 may have been overwritten. */
 typedef struct ps_index_entry {
     _Atomic int64_t position;
     _Atomic int64_t ordinal;
@@ -262,8 +276,8 @@ typedef struct ps_index_ring {
     alignas(PS_LINE) ps_index_entry_t entries[PS_INDEX_ENTRIES];
 } ps_index_ring_t;
 
-/* The past of a stream, as its agent notes it.  Whole pages, so that the memory of a slot that is
- * freed goes back without its neighbours'. */
+/* The history of a stream, which its agent records. It takes whole pages, so that the memory of a
+ * freed slot can be released without that of its neighbours. */
 enum { PS_HISTORY_PAGE = 4096 };
 #define PS_HISTORY_USED ((sizeof(ps_index_ring_t)) + (sizeof(ps_time_table_t)))
 typedef struct ps_history {
@@ -279,12 +293,12 @@ static inline void ps_index_append(ps_index_ring_t *ring, int64_t position, int6
 {
     const uint64_t count = atomic_load_explicit(&ring->count, memory_order_relaxed);
     ps_index_entry_t *entry = &ring->entries[count % PS_INDEX_ENTRIES];
-    /* Release: a reader that sees these stores also sees the count before them. */
+    /* Release order: a reader that sees these stores also sees the earlier store of the count. */
     atomic_thread_fence(memory_order_release);
     atomic_store_explicit(&entry->position, position, memory_order_relaxed);
     atomic_store_explicit(&entry->ordinal, ordinal, memory_order_relaxed);
     atomic_store_explicit(&entry->time_ns, time_ns, memory_order_relaxed);
-    /* Release: a reader that sees the count sees the entry. */
+    /* Release order: a reader that sees the count also sees the entry. */
     atomic_store_explicit(&ring->count, count + 1, memory_order_release);
 }
 
@@ -301,10 +315,11 @@ struct ps_shared {
     ps_group_slot_t *groups;
     ps_history_t *publication_histories;
     ps_history_t *image_histories;
-    uint8_t *backing; /* of each history, as this process knows it (ps_shared.c); images behind */
+    uint8_t *backing; /* 1 for each history that has memory, as far as this process knows
+                       * (ps_shared.c); images follow publications */
     int32_t n_clients, n_publications, n_images, n_subscribers, n_groups; /* trusted copies */
     int32_t read_only;
-    _Atomic int32_t *watch_fds; /* by client slot: eventfd to write when PS_WATCHED is set,
+    _Atomic int32_t *watch_fds; /* by client slot: eventfd that is written if PS_WATCHED is set,
                                  * borrowed; -1: none */
     char path[4096];            /* of the file */
 };

@@ -30,8 +30,8 @@ typedef struct ps_shared_params {
 
 int ps_shared_create(const ps_shared_params_t *params, ps_shared_t **out);
 int ps_shared_open(const char *directory, int32_t read_only, ps_shared_t **out);
-/* Adopts the opened penstock.dat of a dead daemon: slots stay, the identity becomes that of params,
- * no agent is parked, the state is STARTING. No agent runs. */
+/* Adopts the opened penstock.dat of a dead daemon: keeps the slots, takes the identity from params,
+ * marks no agent as parked, and sets the state STARTING. No agent runs. */
 void ps_shared_adopt(ps_shared_t *shared, const ps_shared_params_t *params);
 void ps_shared_close(ps_shared_t *shared);
 /* Version of the layout of penstock.dat; raised when the layout changes. A daemon refuses a
@@ -51,8 +51,9 @@ enum ps_slot_kind {
     PS_SLOT_SUBSCRIBER = 4,
     PS_SLOT_GROUP = 5
 };
-/* Takes a free slot, zeroes it, gives its history memory, stores id.  Returns the index,
- * PS_E_NO_SPACE, PS_E_SYSTEM.  ps_slot_free returns that memory: no agent uses the slot then. */
+/* Takes a free slot, zeroes it, allocates memory for its history, and stores id. Returns the index,
+ * PS_E_NO_SPACE or PS_E_SYSTEM. ps_slot_free releases the memory; no agent may use the slot any
+ * more. */
 int32_t ps_slot_allocate(ps_shared_t *shared, int32_t kind, int64_t id);
 void ps_slot_free(ps_shared_t *shared, int32_t kind, int32_t index);
 int32_t ps_slot_count(const ps_shared_t *shared, int32_t kind);
@@ -61,24 +62,24 @@ void ps_slot_describe_client(ps_shared_t *shared, int32_t index, int64_t pid, in
                              const char *name);
 /* Advances a client's futex word and wakes the client. Any thread. */
 void ps_slot_wake_client(ps_shared_t *shared, int32_t index);
-/* Sets the eventfd that wakes the client in a slot while it watches: non-blocking, borrowed, -1:
- * none. Agents may write to fd until they end, so the caller keeps the descriptor open and replaces
- * the eventfd behind it with dup2. Any thread. */
+/* Sets the eventfd that wakes the client in a slot while the client waits in an event loop:
+ * non-blocking, borrowed, -1: none. Agents may write to fd until they end, so the caller keeps the
+ * descriptor open and uses dup2 to replace the eventfd. Any thread. */
 void ps_slot_watch_client(ps_shared_t *shared, int32_t index, int32_t fd);
 
 /* Copies both accounts of a publication slot. Returns PS_OK. PS_E_AGAIN: the sender wrote during
- * each of eight tries; *out is unchanged but for stale = 1. PS_E_INVALID. Any thread. */
+ * each of eight attempts; *out is unchanged except for stale = 1. PS_E_INVALID. Any thread. */
 int ps_slot_read_pressure(const ps_shared_t *shared, int32_t publication_slot,
                           ps_pressure_view_t *out);
 enum ps_strategy_bytes { PS_STRATEGY_BYTES = 64 };
 
-/* Credits of one reader: what it grants, and the state of a withhold. */
+/* Credits of one reader: the granted credits, and the state of withholding them. */
 enum ps_credit_state {
     PS_CREDIT_NONE = 0,
     PS_CREDIT_GRANTING = 1,
-    PS_CREDIT_FREEZING = 2,   /* withheld, and the sender has not acknowledged it */
+    PS_CREDIT_FREEZING = 2,   /* credits are withheld, and the sender has not acknowledged this */
     PS_CREDIT_FROZEN = 3,     /* the sender admits no message; claims may be open */
-    PS_CREDIT_SETTLED = 4,    /* nothing beyond `final` will come before the resume */
+    PS_CREDIT_SETTLED = 4,    /* no message beyond `final` will arrive before the resume */
     PS_CREDIT_UNSUPPORTED = 5 /* the sender knows no credits, or its message count is unknown */
 };
 /* 1 with the counts, 0: no receiver grants credits. */
@@ -93,7 +94,7 @@ typedef struct ps_image_view {
     int32_t stream_id;
     int32_t gaps;              /* open now */
     int32_t fill_ppm;          /* unread bytes / capacity of the receiver, parts per million */
-    int64_t lost_bytes;        /* in all gaps since the image began */
+    int64_t lost_bytes;        /* bytes lost in all gaps since the image began */
     int64_t rtt_ns;            /* smoothed, 0 unknown */
     int64_t window_bytes;      /* last advertised */
     int64_t congestion_window; /* bytes, 0: no such bound */

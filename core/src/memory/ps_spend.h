@@ -8,8 +8,9 @@
  *
  * A publisher takes ordinals before it reserves space, and returns those that it did not commit.
  * The sender states the ordinal up to which it admits messages. Both sides compare modulo 2^48, so
- * the count may wrap. Epoch and revoked are for credits (docs/decisions/0240): the sender
- * begins an epoch when it lowers the limit. While revoked, no publisher takes an ordinal. */
+ * the count may wrap. Epoch and `revoked` are used by credits (docs/decisions/0240): the sender
+ * begins an epoch when it lowers the limit. While `revoked` is set, no publisher can take an
+ * ordinal. */
 #ifndef PS_SPEND_H
 #define PS_SPEND_H
 
@@ -28,8 +29,7 @@ static inline int64_t ps_spent_near(uint64_t word, int64_t near)
     return near + ((int64_t)ahead >> (64 - PS_SPENT_BITS));
 }
 
-/* Returns the number of messages from the count to limit; 0: none, or the right to take ordinals
- * was revoked. */
+/* Returns the number of messages from the count to limit; 0: none, or `revoked` is set. */
 static inline int64_t ps_spend_room(uint64_t word, int64_t limit)
 {
     const int64_t room = limit - ps_spent_near(word, limit);
@@ -47,7 +47,7 @@ static inline uint64_t ps_spend_moved(uint64_t word, int64_t by)
 }
 
 /* Takes up to `wanted` (> 0) ordinals below limit. Returns the number taken; 0: none left; -1:
- * other publishers changed the word at every try, call again. *epoch: epoch of these ordinals.
+ * other publishers changed the word at every attempt, call again. *epoch: epoch of these ordinals.
  * alone: this thread is the only writer. */
 static inline int64_t ps_spend(_Atomic uint64_t *cell, int64_t limit, int64_t wanted, bool alone,
                                uint32_t *epoch)
@@ -72,8 +72,9 @@ static inline int64_t ps_spend(_Atomic uint64_t *cell, int64_t limit, int64_t wa
     return -1;
 }
 
-/* As ps_spend of several publishers, for credits. The sender that lowers the limit stores the lower
- * one, then changes the word: an exchange that succeeds after that has read the lower limit. */
+/* Like ps_spend for several publishers, for credits. If the sender lowers the limit, it stores the
+ * lower limit, then changes the word. A publisher whose exchange succeeds afterwards has therefore
+ * read the lower limit. */
 static inline int64_t ps_spend_credits(_Atomic uint64_t *cell, const _Atomic int64_t *limit,
                                        int64_t wanted)
 {
@@ -92,7 +93,7 @@ static inline int64_t ps_spend_credits(_Atomic uint64_t *cell, const _Atomic int
     return -1;
 }
 
-/* Returns credits that were taken and not published, in whichever epoch. */
+/* Returns credits that were taken and not used, in any epoch. */
 static inline void ps_spend_return_credits(_Atomic uint64_t *cell, int64_t count)
 {
     uint64_t word = atomic_load_explicit(cell, memory_order_relaxed);
@@ -104,9 +105,9 @@ static inline void ps_spend_return_credits(_Atomic uint64_t *cell, int64_t count
     }
 }
 
-/* Begins a new epoch of credits, revoked or not. Returns the word before it; the count in it is
- * what publishers have taken. *done: false, call again: publishers changed the word at every
- * try. */
+/* Begins a new epoch of credits, revoked or not. Returns the word before the change, whose count is
+ * the number of ordinals that publishers have taken. *done = false: publishers changed the word at
+ * every attempt, call again. */
 static inline uint64_t ps_spend_begin(_Atomic uint64_t *cell, bool revoked, bool *done)
 {
     uint64_t word = atomic_load_explicit(cell, memory_order_relaxed);
@@ -120,8 +121,8 @@ static inline uint64_t ps_spend_begin(_Atomic uint64_t *cell, bool revoked, bool
     return word;
 }
 
-/* Returns ordinals that were taken and not published. Does nothing if the epoch has changed,
- * because the new epoch began with a new count. */
+/* Returns ordinals that were taken and not used. If the epoch has changed, does nothing, because
+ * the new epoch began with a new count. */
 static inline void ps_spend_return(_Atomic uint64_t *cell, int64_t count, bool alone,
                                    uint32_t epoch)
 {

@@ -5,15 +5,15 @@
  * receiver.
  *
  * A table has levels. Level 0 has an entry for each millisecond in which the stream moved; each
- * further level is four times coarser and takes the entries that the level before it has closed.
- * The last level has an entry for each 256th of a term, so it covers two terms even if the stream
- * was idle for long. An entry (position, time) states that the stream had reached the position at
- * that time. While the stream moves within an entry's span, the writer extends the entry, so an
- * idle time always lies between entries.
+ * further level is four times coarser, and consists of completed entries of the level before. The
+ * last level has an entry for each 256th of a term, so it covers two terms even if the stream was
+ * idle for long. An entry (position, time) states that the stream had reached the position at that
+ * time. While the stream moves within an entry's span, the writer extends the entry, so an idle
+ * time always lies between entries.
  *
- * Error of a time: for data that arrived `age` ago, at most 1 ms or 1.1 % of the age. It is the
- * span PS_TIMES_SPAN_NS << (2 * level) of the first level with age <= 384 * span. For older data:
- * the time that a 256th of a term took. */
+ * Error of a time: for data that arrived `age` ago, at most 1 ms or 1.1 % of the age. The error is
+ * the span PS_TIMES_SPAN_NS << (2 * level) of the first level with age <= 384 * span. For older
+ * data the error is the time in which a 256th of a term arrived. */
 #ifndef PS_TIMES_H
 #define PS_TIMES_H
 
@@ -35,8 +35,8 @@ typedef struct ps_time_entry {
 /* One writer; newest at count - 1. */
 typedef struct ps_time_level {
     alignas(PS_LINE) _Atomic uint64_t count;
-    int64_t first_ns, first_position; /* where the newest entry begins; only the writer uses
-                                       * these */
+    int64_t first_ns, first_position; /* start of the newest entry; only the writer uses these
+                                       * fields */
     alignas(PS_LINE) ps_time_entry_t entries[PS_TIMES_ENTRIES];
 } ps_time_level_t;
 
@@ -49,14 +49,15 @@ typedef struct ps_time_point {
     int64_t position, time_ns;
 } ps_time_point_t;
 
-/* Removes all entries, for another stream. Only the table's writer calls it. */
+/* Removes all entries, so that another stream can use the table. Only the table's writer may call
+ * it. */
 void ps_times_reset(ps_time_table_t *table);
-/* Notes that the stream is at `position`, beyond all noted positions. Only the table's writer calls
- * it; bounded time. */
+/* Records that the stream has reached `position`, which is beyond all recorded positions. Only the
+ * table's writer may call it; bounded time. */
 void ps_times_note(ps_time_table_t *table, int64_t position, int64_t time_ns, int64_t term_length);
-/* Copies the points for [start, end), ascending: the first lies beyond start, the last at end or
- * beyond, if known. Returns their number, at most capacity (>= 2); joins points that are neighbours
- * in time if there are more. Any thread. */
+/* Copies the points for [start, end), ascending: the first is beyond start, the last is at end or
+ * beyond, if known. Returns the number of points, at most capacity (>= 2). If there are more
+ * points, joins points that are close in time. Any thread. */
 int32_t ps_times_read(const ps_time_table_t *table, int64_t start, int64_t end,
                       ps_time_point_t points[PS_TIMES_MOST], int32_t capacity);
 

@@ -9,8 +9,8 @@
 
 /* Wakes the client in slot if it is parked (store-load fence inside).  Any daemon thread. */
 void ps_wake_client(ps_shared_t *shared, int32_t client_slot);
-/* To wake several clients: the caller executes one seq_cst fence, then calls this for each
- * client. */
+/* Wakes one of several clients: the caller executes one seq_cst fence, then calls this function for
+ * each client. */
 void ps_wake_client_fenced(ps_shared_t *shared, int32_t client_slot);
 
 #endif

@@ -3,7 +3,7 @@
  * ps_bands.h: the ready set of the sender (docs/scheduling.md). Six lists in priority order share
  * the sender by deficit weighted round robin in bytes: B4 to B0 with the weights 8:4:2:1:1, and the
  * background class with 3/8. Each list is served first in, first out. Streams with due retransmits
- * wait in a list of their own, which takes at most one byte for each byte of the other lists.
+ * wait in a list of their own, which sends at most one byte for each byte of the other lists.
  *
  *   add --> list of its band --> pick --> (one turn) --> charge --> add again if more is there
  *
@@ -30,7 +30,7 @@ enum ps_band {
 
 enum {
     PS_BANDS_WEIGHT_UNIT = 8,      /* a weight of 8 grants one quantum a round */
-    PS_BANDS_WEIGHT_SUM = 131,     /* of all bands, in that unit */
+    PS_BANDS_WEIGHT_SUM = 131,     /* total weight of all bands, in the same unit */
     PS_BANDS_TURN_COST = 256,      /* least charge of a turn, in bytes */
     PS_BANDS_QUANTUM_MIN = 16384,  /* bytes */
     PS_BANDS_QUANTUM_MAX = 131072, /* bytes */
@@ -40,14 +40,14 @@ enum {
 typedef struct ps_band_entry {
     struct ps_band_entry *next, *prev;
     int64_t since_ns; /* when the wait began */
-    int32_t base;     /* priority without aging, when it was added */
+    int32_t base;     /* priority without aging, at the time when the entry was added */
     int8_t list;      /* ps_band of the list that holds it */
     bool queued;
 } ps_band_entry_t;
 
 typedef struct ps_band_list {
     ps_band_entry_t *head, *tail;
-    int64_t deficit; /* bytes that it may still send in this round */
+    int64_t deficit; /* bytes that the band may still send in this round */
     int32_t count;
     int32_t weight;
 } ps_band_list_t;
@@ -55,15 +55,16 @@ typedef struct ps_band_list {
 typedef struct ps_bands {
     ps_band_list_t lists[PS_BAND_LISTS];
     int64_t quantum;       /* bytes: the grant of weight 1 in a round, and the bound of a turn */
-    int64_t round_ns;      /* the time of a round with data in all bands, at the measured rate */
-    int64_t repair_credit; /* bytes of retransmits allowed while bands wait */
+    int64_t round_ns;      /* duration of a round in which all bands have data, at the measured
+                            * rate */
+    int64_t repair_credit; /* bytes of retransmits that may be sent while bands wait */
     int32_t waiting;       /* entries, retransmits included */
     int32_t at;            /* the band whose turn it is */
     uint32_t lowered;      /* retransmits earn half as much */
     uint64_t rounds;       /* completed */
-    bool alone;            /* the last pick left nothing behind: its turn costs nothing */
-    ps_band_entry_t *only; /* the entry that waits, if no other does: it is in no list yet */
-    int32_t age_list;      /* where the sweep of ps_bands_age stands; 0: no sweep runs */
+    bool alone;            /* no entry waited after the last pick, so its turn costs nothing */
+    ps_band_entry_t *only; /* the only waiting entry, which is in no list yet */
+    int32_t age_list;      /* position of the sweep of ps_bands_age; 0: no sweep runs */
     int32_t age_index;
     ps_band_entry_t *age_next;
     int64_t swept_ns; /* when the last sweep began */
@@ -77,19 +78,19 @@ void ps_bands_append(ps_bands_t *bands, ps_band_entry_t *entry);
 ps_band_entry_t *ps_bands_choose(ps_bands_t *bands);
 void ps_bands_spend(ps_bands_t *bands, int32_t list, int64_t bytes);
 void ps_bands_sweep(ps_bands_t *bands, int64_t now_ns);
-/* Returns the number of entries of the bands that wait since before before_ns, at most `most`.
- * Walks that many entries, and one of each list. */
+/* Returns the number of entries in the bands whose wait began before before_ns, at most `most`.
+ * Bound: `most` entries, and one of each list. */
 int32_t ps_bands_late(const ps_bands_t *bands, int64_t before_ns, int32_t most);
 /* Sets the quantum for a measured rate: 50 us of it, at least the largest datagram, within
  * PS_BANDS_QUANTUM_*. rate 0: not known. */
 void ps_bands_set_quantum(ps_bands_t *bands, int64_t bytes_per_s, int64_t largest_datagram);
-/* Returns the most bytes that are charged while an entry waits, with `ahead` entries before it in
- * its band. A turn sends at most quantum + largest_datagram - 1 bytes. docs/scheduling.md has the
- * proof. */
+/* Returns the largest number of bytes that are charged while an entry waits, if `ahead` entries are
+ * before it in its band. A turn sends at most quantum + largest_datagram - 1 bytes.
+ * docs/scheduling.md has the proof. */
 int64_t ps_bands_bound(const ps_bands_t *bands, int32_t list, int64_t ahead,
                        int64_t largest_datagram);
 
-/* In line: a single busy stream comes through the next three once a turn. */
+/* The next three functions are inline, because a single busy stream calls them once a turn. */
 
 /* Appends an entry that is in no list. since_ns: when its wait began. */
 static inline void ps_bands_add(ps_bands_t *bands, ps_band_entry_t *entry, int32_t list,
@@ -119,7 +120,8 @@ static inline ps_band_entry_t *ps_bands_pick(ps_bands_t *bands)
     return only;
 }
 
-/* Charges the turn of the entry last picked, after it was added again or not. bytes: sent. */
+/* Charges the turn of the last picked entry. Call it after the entry was added again, if it was.
+ * bytes: sent in the turn. */
 static inline void ps_bands_charge(ps_bands_t *bands, int32_t list, int64_t bytes)
 {
     if (!bands->alone) {
@@ -127,8 +129,8 @@ static inline void ps_bands_charge(ps_bands_t *bands, int32_t list, int64_t byte
     }
 }
 
-/* Moves entries whose age lifts them into a higher band, if they are served earlier there. Call in
- * each cycle; every 50 ms it examines the whole set once, a slice a call. */
+/* Moves entries whose age raises them to a higher band, if they are served earlier there. Call it
+ * in each cycle: in 50 ms it examines the whole set once, a part in each call. */
 static inline void ps_bands_age(ps_bands_t *bands, int64_t now_ns)
 {
     if (bands->waiting > 1) {

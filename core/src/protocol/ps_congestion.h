@@ -20,7 +20,7 @@ typedef struct ps_congestion_input {
     int64_t consumption; /* slowest gating subscriber */
     int64_t granted;     /* position + window of the last status message */
     int64_t received;    /* received bytes of the stream: rcv-hwm less the open gaps */
-    bool new_loss;       /* a gap appeared since the last pass, the newest at loss_position */
+    bool new_loss;       /* a gap opened since the last pass; the newest begins at loss_position */
     int64_t loss_position;
 } ps_congestion_input_t;
 
@@ -34,9 +34,11 @@ typedef struct ps_congestion_ops {
                           bool *force);
     /* Called with a round-trip sample and the smoothed value; NULL: not used. */
     void (*on_rtt)(ps_congestion_t *congestion, int64_t sample_ns, int64_t smoothed_ns);
-    /* Returns the bytes that may be in flight, 0: no such bound at present; NULL: never a bound. */
+    /* Returns the bytes that may be in flight, 0: no bound at present; NULL: the strategy never has
+     * a bound. */
     int64_t (*in_flight)(const ps_congestion_t *congestion);
-    /* Returns the pacing rate for the sender in bytes a second, 0: none; NULL: never one. */
+    /* Returns the pacing rate for the sender in bytes a second, 0: none; NULL: the strategy has no
+     * pacing rate. */
     int64_t (*rate)(const ps_congestion_t *congestion);
 } ps_congestion_ops_t;
 
@@ -70,7 +72,8 @@ static inline int64_t ps_congestion_least(const ps_congestion_t *congestion)
     return two < congestion->window_max ? two : congestion->window_max;
 }
 /* Returns the window beyond consumption that allows in_flight bytes in flight. Sets binds. Sets
- * *force if the sender may send an eighth of in_flight more than the last status message stated. */
+ * *force if the sender may now send at least an eighth of in_flight more than the last status
+ * message allowed. */
 int32_t ps_congestion_grant(ps_congestion_t *congestion, const ps_congestion_input_t *input,
                             int64_t in_flight, bool *force);
 /* Sets the window that a PS_CC_CUSTOM class answered (bytes; clipped to the least window and

@@ -2,13 +2,13 @@
  *
  * ps_cubic.h: CUBIC (RFC 9438) with HyStart++ (RFC 9406), run by the receiver of a stream.
  *
- * The receiver controls the sender through the window of its status messages. TCP's "acknowledged"
- * bytes are here the received bytes, and TCP's bytes "in flight" are those that the window allows
- * and that have not arrived. Three differences follow. A gap does not stop the window: bytes
- * received above it have left the network, and the receiver allows as many new ones, as with
- * selective acknowledgement. A congestion event is a new gap; gaps that begin below the limit of
- * the last event belong to that event. The clock and the measured round trip, not sequence numbers,
- * delimit a round.
+ * The receiver controls the sender through the window of its status messages. The received bytes
+ * correspond to TCP's "acknowledged" bytes. The bytes that the window allows and that have not
+ * arrived correspond to TCP's bytes "in flight". Three differences follow. A gap does not stop the
+ * window: bytes received above the gap have left the network, so the receiver allows the same
+ * number of new bytes, as TCP does with selective acknowledgement. A congestion event is a new gap;
+ * gaps that begin below the limit of the last event belong to that event. The clock and the
+ * measured round trip, not sequence numbers, delimit a round.
  *
  * Pure, integers only: the same input gives the same window on every machine. Windows in bytes,
  * with 16 bits of fraction where they accumulate. Owner: the receiver thread. */
@@ -33,9 +33,10 @@ typedef struct ps_cubic {
     int64_t prior;     /* cwnd before the last event, bytes */
     int64_t reno_q;    /* W_est, bytes << 16 */
     int64_t k_ticks;   /* K, in units of 100 us */
-    int64_t epoch_ns;  /* start of the cubic's time; idle rounds move it forward */
-    int64_t grown_ns;  /* when the window last followed the cubic */
-    int64_t credit;    /* arrived since the epoch began and not grown by, bytes */
+    int64_t epoch_ns;  /* start of the time of the cubic curve; idle rounds move it forward */
+    int64_t grown_ns;  /* time at which the window last followed the cubic curve */
+    int64_t credit;    /* bytes that arrived since the epoch began and have not yet raised the
+                        * window */
     bool epoch_set;
     int64_t recovery; /* gaps that begin below this position belong to the last event */
     bool had_event;
@@ -58,11 +59,11 @@ typedef struct ps_cubic {
 void ps_cubic_init(ps_cubic_t *cubic, int64_t segment, int64_t window_max, bool friendly);
 /* Notes a round-trip sample (ns > 0) and the smoothed round trip. */
 void ps_cubic_on_rtt(ps_cubic_t *cubic, int64_t sample_ns, int64_t smoothed_ns);
-/* bytes >= 0 arrived since the last call, with retransmitted ones. Call it with 0 too, so that
- * rounds end. */
+/* Records that bytes >= 0 arrived since the last call, including retransmitted bytes. Call it with
+ * 0 too, so that rounds end. */
 void ps_cubic_on_received(ps_cubic_t *cubic, int64_t bytes, int64_t now_ns);
-/* Notes a new gap at `from`. The sender may have sent up to granted_to before a status message
- * about the gap reaches it. True: this is a congestion event, and the window is smaller now. */
+/* Notes a new gap at `from`. The sender may send up to granted_to before it gets a status message
+ * about the gap. Returns true if the gap is a congestion event, which has reduced the window. */
 bool ps_cubic_on_loss(ps_cubic_t *cubic, int64_t from, int64_t granted_to, int64_t now_ns);
 /* The window in bytes, least..most. */
 static inline int64_t ps_cubic_window(const ps_cubic_t *cubic)

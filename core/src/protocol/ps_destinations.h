@@ -2,14 +2,15 @@
  *
  * ps_destinations.h: the addresses to which a multi-destination endpoint sends
  * (docs/spec/wire-format.md section 7). Dynamic destinations are learned from status messages and
- * removed after silence. Manual destinations are added by the conductor; a status message binds a
- * receiver id to one.
+ * removed after silence. The conductor adds manual destinations; a status message binds a receiver
+ * id to a manual destination.
  *
- * A dynamic list has two kinds of places (docs/decisions/0075). A status message that names a
- * publication of the channel confirms its sender: a confirmed place gets the stream, and lasts
- * while the receiver is heard. A join message (session 0, stream 0, S flag) names no publication
- * and costs its sender only 36 bytes. Its place is therefore provisional: it gets SETUPs only and
- * lasts for a short time, and a new one replaces the oldest of the few. */
+ * A dynamic list has two kinds of places (docs/decisions/0075). If a status message names a
+ * publication of the channel, its sender gets a confirmed place. A confirmed place gets the stream,
+ * and lasts while the receiver is heard. A join message (session 0, stream 0, S flag) names no
+ * publication, and its 36 bytes are easily forged. Its sender therefore gets only a provisional
+ * place: such a place gets only SETUPs and lasts for a short time. There are few provisional
+ * places, and a new one replaces the oldest. */
 #ifndef PS_DESTINATIONS_H
 #define PS_DESTINATIONS_H
 
@@ -33,9 +34,9 @@ typedef struct ps_destination {
     ps_addr_t address;
     int64_t receiver_id; /* valid when bound */
     bool bound;
-    int64_t heard_ns;     /* last status message, or when added */
+    int64_t heard_ns;     /* time of the last status message, or of the addition */
     int64_t reported_ns;  /* last report of silence */
-    int32_t older, newer; /* neighbours in the order of heard_ns, -1 none */
+    int32_t older, newer; /* neighbours in the list ordered by heard_ns, -1 none */
 } ps_destination_t;
 
 typedef struct ps_provisional {
@@ -48,12 +49,12 @@ typedef struct ps_destinations {
     bool dynamic;
     int32_t count; /* confirmed, or manual */
     int32_t limit;
-    int32_t start;          /* first destination of the next send; rotates, so that none is always
-                             * first */
+    int32_t start;          /* first destination of the next send; rotates, so that no destination
+                             * is always first */
     int32_t oldest, newest; /* by heard_ns, -1 none */
     int32_t provisional_count;
     uint64_t salt;
-    uint64_t refused;        /* number of status messages whose receiver was not added */
+    uint64_t refused;        /* number of status messages whose receiver was refused */
     ps_destination_t *items; /* [limit], dense */
     ps_map_t by_address;     /* -> index + 1 */
     ps_map_t by_receiver;    /* (receiver id, port) -> index + 1 */
@@ -90,16 +91,16 @@ bool ps_destinations_add(ps_destinations_t *list, int64_t id, const ps_addr_t *a
 bool ps_destinations_remove(ps_destinations_t *list, int64_t id);
 bool ps_destinations_set(ps_destinations_t *list, int64_t id, const ps_addr_t *address,
                          int64_t now_ns);
-/* Removes one dynamic destination silent since heard_ns <= now - timeout.  True: *gone filled.
- * Constant time. Also removes expired provisional places, without a report. */
+/* Removes one dynamic destination that is silent since heard_ns <= now - timeout. True: *gone
+ * filled. Constant time. Also removes expired provisional places, which are not reported. */
 bool ps_destinations_expire(ps_destinations_t *list, int64_t timeout_ns, int64_t now_ns,
                             ps_addr_t *gone);
-/* Returns the earliest time at which a removal or a report of silence can be due, INT64_MAX if
+/* Returns the earliest time at which a removal or a report of silence can be due; INT64_MAX:
  * none. */
 int64_t ps_destinations_next_ns(const ps_destinations_t *list, int64_t timeout_ns);
 /* Sends the batch to every confirmed or manual destination. Returns the number of datagrams that
- * all destinations took. Errors of one destination are counted in *errors and delay no other
- * destination; loss recovery retransmits the data. */
+ * all destinations took. An error of one destination is counted in *errors and does not delay other
+ * destinations; loss recovery retransmits the data. */
 int32_t ps_destinations_send(ps_destinations_t *list, const ps_net_ops_t *ops, ps_socket_t *socket,
                              const ps_dgram_t *dgrams, int32_t count, int64_t now_ns,
                              int32_t *errors);

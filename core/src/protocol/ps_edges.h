@@ -19,7 +19,8 @@ void ps_edges_fini(ps_edges_t *edges);
 /* Sets the position at index. O(log capacity), no allocation. */
 void ps_edges_set(ps_edges_t *edges, int32_t index, int64_t position);
 void ps_edges_clear(ps_edges_t *edges, int32_t index);
-/* Return the least and the largest position; INT64_MAX and INT64_MIN if all are absent. */
+/* Return the least and the largest position; INT64_MAX and INT64_MIN if all positions are
+ * absent. */
 static inline int64_t ps_edges_least(const ps_edges_t *edges)
 {
     return edges->least[1];

@@ -34,9 +34,10 @@ typedef struct ps_fc_ops {
     /* Called when a status message with the S flag requested a SETUP. Returns ps_join_verdict. */
     int32_t (*on_setup_requested)(ps_fc_t *fc, const ps_sm_t *sm, const ps_addr_t *from,
                                   int64_t now_ns);
-    /* Called when the requested SETUP has left. */
+    /* Called when the requested SETUP has been sent. */
     void (*on_setup_sent)(ps_fc_t *fc, int64_t limit, int64_t now_ns);
-    /* Called in a timer cycle. Returns the limit, which may be lower. Sets fc->due_ns. */
+    /* Called in a timer cycle. Returns the limit, which may be lower than before. Sets
+     * fc->due_ns. */
     int64_t (*on_idle)(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64_t now_ns);
     void (*on_error)(ps_fc_t *fc, int64_t receiver_id, int64_t now_ns);
     bool (*has_required)(const ps_fc_t *fc);
@@ -46,10 +47,10 @@ typedef struct ps_fc_ops {
 typedef struct ps_fc_receiver {
     int64_t id;
     int64_t position; /* highest stated */
-    int64_t edge;     /* position + window as last stated; may go backwards */
+    int64_t edge;     /* position + window of the last status message; may go backwards */
     int64_t heard_ns;
-    int64_t open_ns; /* when it last stated a window of a datagram or more */
-    bool eos, evict; /* leaves at the next timer cycle */
+    int64_t open_ns; /* time at which the receiver last stated a window of at least a datagram */
+    bool eos, evict; /* is removed in the next timer cycle */
 } ps_fc_receiver_t;
 
 enum { PS_FC_RECEIVERS_MAX = 2048 };
@@ -57,18 +58,18 @@ enum { PS_FC_RECEIVERS_MAX = 2048 };
 
 struct ps_fc {
     const ps_fc_ops_t *ops;
-    int64_t limiting_receiver; /* id whose edge is the limit, 0 none yet */
+    int64_t limiting_receiver; /* id of the receiver whose edge is the limit, 0 none yet */
     int64_t due_ns;            /* time of the next call of on_idle; INT64_MAX: none */
     bool group_binds;          /* another receiver is more advanced than the limiting one */
     bool join_binds;           /* the hold for a joining receiver is the limit */
-    bool counts_receivers;     /* tracked is the number to show as fc-receivers */
+    bool counts_receivers;     /* `tracked` is the value of the counter fc-receivers */
     int32_t tracked;
     /* constants */
     int32_t kind; /* ps_flow_control */
     int32_t half_term;
     int32_t min_size;
-    int32_t mtu; /* a window below this accepts no datagram; set by the owner; 0: every window above
-                  * 0 accepts one */
+    int32_t mtu; /* a receiver with a window below this accepts no datagram; set by the owner; 0:
+                  * any window above 0 accepts a datagram */
     int64_t timeout_ns;
     int64_t tag;
     /* min, tagged */
@@ -76,23 +77,23 @@ struct ps_fc {
     ps_map_t index;              /* receiver id -> index + 1 */
     ps_edges_t edges;            /* of receivers, by index */
     ps_join_t *join;             /* the hold for joining receivers */
-    /* nak: of the receivers that cannot signal, when one was last heard, and the one with the
-     * highest limit */
+    /* nak: receivers that cannot signal: time at which one was last heard, and the highest limit of
+     * one */
     int64_t plain_heard_ns, plain_edge, plain_receiver;
-    int64_t furthest_receiver; /* the receiver with that edge; 0 none yet */
+    int64_t furthest_receiver; /* id of the receiver with that edge; 0 none yet */
     bool plain_heard;
     /* custom */
     int64_t custom_limit;
-    int64_t custom_until_ns;  /* the custom limit is valid until then */
-    int64_t custom_silent_ns; /* without an answer, the strategy counts as silent from then on */
+    int64_t custom_until_ns;  /* time until which the custom limit is valid */
+    int64_t custom_silent_ns; /* time from which a strategy without an answer counts as silent */
     int32_t on_late;          /* ps_fc_late */
     bool custom_started;
-    int64_t edge; /* highest edge heard: the limit of max */
-    /* unicast, max, nak, custom: since a time, all receivers advertise less than the limit
+    int64_t edge; /* highest edge so far: the limit of max */
+    /* unicast, max, nak, custom: all receivers now advertise less than the limit
      * (docs/decisions/0073) */
     int64_t watch_edge; /* highest edge advertised since then, and its receiver */
     int64_t watch_receiver;
-    int64_t watch_until_ns; /* when the limit falls to that edge; INT64_MAX: never */
+    int64_t watch_until_ns; /* time at which the limit falls to that edge; INT64_MAX: never */
 };
 
 /* The choice of a channel. */
@@ -104,7 +105,8 @@ typedef struct ps_fc_params {
     int32_t on_late;             /* custom: ps_fc_late */
 } ps_fc_params_t;
 
-/* salt: from the injected seed.  PS_E_INVALID when unknown or contradictory, PS_E_NO_MEMORY. */
+/* salt: from the injected seed. PS_E_INVALID: the strategy is unknown or the parameters contradict
+ * each other. PS_E_NO_MEMORY. */
 int ps_fc_init(ps_fc_t *fc, const ps_fc_params_t *params, int32_t term_length, uint64_t salt);
 void ps_fc_free(ps_fc_t *fc);
 
@@ -125,8 +127,8 @@ extern const ps_fc_ops_t ps_fc_custom_ops;
 int32_t ps_fc_no_setup_requested(ps_fc_t *fc, const ps_sm_t *sm, const ps_addr_t *from,
                                  int64_t now_ns);
 void ps_fc_no_setup_sent(ps_fc_t *fc, int64_t limit, int64_t now_ns);
-/* on_idle of the strategies that use ps_fc_furthest: lowers a limit that no receiver advertises any
- * more. */
+/* The on_idle callback of the strategies that use ps_fc_furthest: lowers a limit that no receiver
+ * advertises any more. */
 int64_t ps_fc_recede(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64_t now_ns);
 int64_t ps_fc_no_idle(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64_t now_ns);
 void ps_fc_no_error(ps_fc_t *fc, int64_t receiver_id, int64_t now_ns);
@@ -136,8 +138,8 @@ bool ps_fc_always(const ps_fc_t *fc);
 int64_t ps_fc_furthest(ps_fc_t *fc, int64_t receiver_id, int64_t edge, int64_t limit,
                        int64_t now_ns);
 
-/* Keeps the last status message of a receiver, for strategies other than min and tagged; removes a
- * receiver that leaves. O(log n). */
+/* Stores the last status message of a receiver, for strategies other than min and tagged, and
+ * removes a receiver that leaves. O(log n). */
 void ps_fc_follow(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64_t now_ns);
 /* Removes receivers that were silent for the receiver time-out. Returns the time of the next
  * removal, INT64_MAX: none. */

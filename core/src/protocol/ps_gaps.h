@@ -17,8 +17,8 @@
 typedef struct ps_gap {
     int64_t from;      /* first missing position */
     int64_t to;        /* first position after the gap */
-    int64_t due_ns;    /* when to request the range (again); until then it counts as late, not
-                        * lost */
+    int64_t due_ns;    /* time of the next request; until the first request the range counts as
+                        * late, not as lost */
     int64_t opened_ns; /* when the gap was found */
     int32_t requested; /* number of requests, saturating */
     bool lost;         /* due_ns has passed: counted as a loss */
@@ -33,17 +33,18 @@ typedef struct ps_gaps {
 
 void ps_gaps_init(ps_gaps_t *gaps, ps_gap_t *storage, int32_t capacity);
 
-/* Appends [from, to); joins it with the last gap if they touch. from >= end of the last gap. false:
- * the list is full, and nothing changed. The times apply to a new gap only. */
+/* Appends [from, to), or extends the last gap if the range touches it. from >= end of the last gap.
+ * Returns false if the list is full; the list is then unchanged. The times are used only for a new
+ * gap. */
 bool ps_gaps_append(ps_gaps_t *gaps, int64_t from, int64_t to, int64_t due_ns, int64_t now_ns);
 
 /* Returns the index of the first gap that ends above position; count if there is none. O(log
  * count). */
 int32_t ps_gaps_find(const ps_gaps_t *gaps, int64_t position);
 
-/* Takes [from, to), which lies inside one gap, out of the list: shrinks, splits or removes the gap.
- * false: a split found the list full, or the range is not inside one gap; nothing changed.
- * Both halves of a split keep times and count. */
+/* Removes [from, to), which must be inside one gap, from the list: shrinks, splits or removes the
+ * gap. Returns false if a split needs an entry and the list is full, or if the range is not inside
+ * one gap; the list is then unchanged. Both parts of a split gap keep its times and its count. */
 bool ps_gaps_fill(ps_gaps_t *gaps, int64_t from, int64_t to);
 
 /* Counts the bytes missing in all gaps; equals gaps->missing. O(count). */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_governor.h: the pressure on a sender and the steps that it causes (docs/scheduling.md).
+ * ps_governor.h: the pressure on a sender, and the measures against it (docs/scheduling.md).
  *
  *   pressure = max(depth, latency, min(busy, 0.15 + latency))
  *
@@ -15,10 +15,12 @@
 #include <stdint.h>
 
 #define PS_GOVERNOR_SAMPLE_NS INT64_C(100000000)
-/* After a longer time without samples, pressure begins at 0; as PS_PRESSURE_STALE_NS. */
-#define PS_GOVERNOR_STALE_NS     INT64_C(500000000)
-#define PS_GOVERNOR_COALESCE_NS  INT64_C(20000000)
-#define PS_GOVERNOR_DEFERRED_NS  INT64_C(1000000000) /* a deferred stream sends once in this time */
+/* After this time without samples, pressure begins at 0; the same value as PS_PRESSURE_STALE_NS. */
+#define PS_GOVERNOR_STALE_NS    INT64_C(500000000)
+#define PS_GOVERNOR_COALESCE_NS INT64_C(20000000)
+#define PS_GOVERNOR_DEFERRED_NS                                                                    \
+    INT64_C(1000000000) /* interval in which a deferred stream sends
+                                                      * once */
 #define PS_GOVERNOR_LATENCY_NS   INT64_C(5000000)
 #define PS_GOVERNOR_SUSTAINED_NS INT64_C(500000000)
 enum {
@@ -28,22 +30,25 @@ enum {
     PS_GOVERNOR_DEFER = 800000,
     PS_GOVERNOR_RELEASE = 600000,
     PS_GOVERNOR_THROTTLE = 980000,
-    PS_GOVERNOR_DEPTH = 32 /* late streams of one worker that are full pressure */
+    PS_GOVERNOR_DEPTH = 32 /* number of late streams that means full pressure */
 };
 
 typedef struct ps_governor {
     int32_t pressure, depth, latency, busy; /* ppm, of the last sample */
     int64_t latency_ns;                     /* moving average */
-    int64_t coalesce_ns;                    /* a stream may hold a partial datagram back so long */
-    int64_t status_interval_ns;             /* least time between status messages; 0: any */
-    int64_t retry_after_ns;                 /* for publishers that are throttled; 0: none is */
-    bool defers;                            /* streams of priority below 0 are withheld */
+    int64_t coalesce_ns;                    /* time for which a stream may hold back a partial
+                                             * datagram */
+    int64_t status_interval_ns;             /* least time between two status messages; 0: none */
+    int64_t retry_after_ns;                 /* delay for throttled publishers; 0: no publisher is
+                                             * throttled */
+    bool defers;                            /* true: streams with a priority below 0 are withheld */
     bool holds;                             /* coalesces or defers */
-    int64_t sampled_ns;                     /* when the last sample was taken */
-    int64_t high_since_ns;                  /* since when pressure exceeds PS_GOVERNOR_DEFER; -1 */
+    int64_t sampled_ns;                     /* time of the last sample */
+    int64_t high_since_ns;                  /* time since which pressure exceeds PS_GOVERNOR_DEFER;
+                                             * -1: it does not */
     int64_t waited_ns;                      /* sum of the waits since the last sample */
     int64_t waits;
-    int32_t forced; /* ppm that a test sets in place of the signals; -1: none */
+    int32_t forced; /* pressure in ppm that a test sets in place of the measured one; -1: none */
 } ps_governor_t;
 
 typedef struct ps_governor_sample {
@@ -55,11 +60,11 @@ typedef struct ps_governor_sample {
 } ps_governor_sample_t;
 
 void ps_governor_init(ps_governor_t *governor);
-/* Takes a sample, once in PS_GOVERNOR_SAMPLE_NS while there is work. True: a step changed. After a
- * longer time without samples, pressure begins at 0. */
+/* Takes a sample; called once in PS_GOVERNOR_SAMPLE_NS while there is work. True: a step changed.
+ * After a longer time without samples, pressure begins at 0. */
 bool ps_governor_step(ps_governor_t *governor, const ps_governor_sample_t *sample);
 
-/* Notes the wait of a stream for its turn. */
+/* Records the time that a stream waited for its turn. */
 static inline void ps_governor_waited(ps_governor_t *governor, int64_t wait_ns)
 {
     governor->waited_ns += wait_ns;

@@ -5,8 +5,8 @@
  * limit until the receiver has joined, so that the stream does not advance beyond the window of the
  * new receiver. The sender cannot know whether a receiver will ever join, so it rations holds. T is
  * the receiver time-out. A hold ends after T at the latest. One receiver id gets a hold at most
- * once in T. An address whose hold ended without a join gets no further hold before it has joined.
- * In any 4 T all holds together last at most T.
+ * once in T. If a hold ended without a join, its address gets no further hold before a receiver
+ * there has joined. In any 4 T all holds together last at most T.
  *
  * Pure: no clock, no allocation.  Owner: the sender thread.  Times in ns of the driver's clock.
  */
@@ -24,20 +24,20 @@ enum {
     PS_JOIN_TIMEOUT_PARTS = 8 /* parts of a time-out, the resolution of the budget */
 };
 
-/* The answer to a request for a SETUP; also the reason of PS_EV_JOIN. */
+/* The result of a request for a SETUP; also the reason in PS_EV_JOIN. */
 enum ps_join_verdict {
-    PS_JOIN_GRANTED = 0,    /* the hold begins with the SETUP, or continues */
+    PS_JOIN_GRANTED = 0,    /* the hold begins when the SETUP leaves, or continues */
     PS_JOIN_EXPIRED = 1,    /* reported later: the hold ended and the receiver had not joined */
     PS_JOIN_TOO_SOON = 2,   /* this receiver had a hold within one time-out */
     PS_JOIN_NOT_JOINED = 3, /* a receiver at this address had a hold and has not joined since */
-    PS_JOIN_SPENT = 4       /* holds took one time-out of the last four, or there are too many
-                             * requests at once */
+    PS_JOIN_SPENT = 4       /* the holds of the last four time-outs lasted one time-out together, or
+                             * there are too many requests */
 };
 
 enum ps_join_state {
     PS_JOIN_FREE = 0,
     PS_JOIN_REQUESTED = 1, /* the SETUP has not left yet */
-    PS_JOIN_WAITING = 2,   /* a hold for this receiver binds */
+    PS_JOIN_WAITING = 2,   /* a hold for this receiver is in force */
     PS_JOIN_FAILED = 3,    /* the hold ended before the receiver joined */
     PS_JOIN_JOINED = 4
 };
@@ -45,7 +45,8 @@ enum ps_join_state {
 typedef struct ps_join_record {
     int64_t id; /* receiver */
     ps_addr_t address;
-    int64_t given_ns; /* when its hold began, or when it requested the SETUP */
+    int64_t given_ns; /* time at which the hold began, or at which the receiver requested the
+                       * SETUP */
     int32_t state;    /* ps_join_state */
 } ps_join_record_t;
 
@@ -53,14 +54,14 @@ typedef struct ps_join {
     int64_t
         limit; /* the sender stays below this position while the hold lasts; INT64_MAX: no hold */
     int64_t until_ns; /* end of the hold */
-    int64_t since_ns; /* time from this moment on is not yet counted as spent */
-    int64_t joiner;   /* receiver id for which the hold began last */
+    int64_t since_ns; /* the time from this moment on is not yet counted as spent */
+    int64_t joiner;   /* id of the receiver for which the last hold began */
     ps_addr_t joiner_address;
     int64_t timeout_ns; /* T >= 1 */
     int64_t spent_ns[PS_JOIN_SPAN * PS_JOIN_TIMEOUT_PARTS + 1];
     int64_t part;   /* newest entry of spent_ns: now / (T / 8) */
     bool requested; /* some record is PS_JOIN_REQUESTED */
-    bool missing;   /* some record is of a receiver that has not joined */
+    bool missing;   /* true: a record belongs to a receiver that has not joined */
     ps_join_record_t records[PS_JOIN_RECORDS];
 } ps_join_t;
 
@@ -71,12 +72,13 @@ int32_t ps_join_request(ps_join_t *join, int64_t id, const ps_addr_t *from, int6
 /* Call when the SETUP has left: begins the hold of limit for the receivers that requested it.
  * waits: the group has members. */
 void ps_join_start(ps_join_t *join, int64_t limit, bool waits, int64_t now_ns);
-/* Call when a status message of a followed receiver arrived. The receiver has joined, and so has
- * each receiver that requested a SETUP from the same address. The hold ends unless it is for a
- * further receiver. Returns the time at which the receiver's hold began; now_ns if it had none.
- * Bound: PS_JOIN_RECORDS. */
+/* Call when a status message of a followed receiver arrived. This receiver has joined, and all
+ * receivers at its address that requested a SETUP count as joined. The hold ends unless it is for
+ * another receiver. Returns the time at which the receiver's hold began; now_ns if the receiver had
+ * no hold. Bound: PS_JOIN_RECORDS. */
 int64_t ps_join_joined(ps_join_t *join, int64_t id, const ps_addr_t *from, int64_t now_ns);
-/* Ends the hold if its time is over. True: the hold ended now, and its receiver has not joined. */
+/* Ends the hold if its time is over. Returns true if the hold ended now and its receiver has not
+ * joined. */
 bool ps_join_expire(ps_join_t *join, int64_t now_ns);
 
 static inline bool ps_join_holds(const ps_join_t *join)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_nak_timer.h: when to request a missing range, and when to request it again
- * (docs/spec/wire-format.md section 6). */
+ * ps_nak_timer.h: computes the times at which a missing range is requested for the first time and
+ * again (docs/spec/wire-format.md section 6). */
 #ifndef PS_NAK_TIMER_H
 #define PS_NAK_TIMER_H
 
@@ -10,29 +10,29 @@
 #include "ps_random.h"
 
 typedef struct ps_nak_policy {
-    int64_t delay_ns;       /* unicast: before the first NAK of a gap */
-    int64_t retry_ns;       /* unicast: between NAKs of the same gap */
-    int64_t max_backoff_ns; /* group: upper end of the distribution */
+    int64_t delay_ns;       /* unicast: delay before the first NAK of a gap */
+    int64_t retry_ns;       /* unicast: delay between two NAKs of the same gap */
+    int64_t max_backoff_ns; /* group: largest delay of the distribution */
     int64_t group_size;     /* group: receivers expected to see the same loss, >= 1 */
     uint8_t group;          /* 1: random back-off, so that one NAK serves all */
 } ps_nak_policy_t;
 
-/* Delay before the first NAK of a new gap. */
+/* Returns the delay before the first NAK of a new gap. */
 int64_t ps_nak_first_ns(const ps_nak_policy_t *policy, ps_random_t *random);
 
 /* Returns the delay before the next NAK of the same gap, after `requested` >= 0 NAKs. answer_ns:
- * the longest time of an answer, from measured round trips; an earlier NAK only produces
- * duplicates. If answer_ns is 0 (unknown), the delay doubles each time, up to 100 ms, so that a
- * long path carries no storm. If it is known, eight NAKs leave at that interval. Then the interval
- * doubles up to 16 times (at most 1 s; the back-off doubles too, up to 100 ms), because a range
- * that is still missing may be lost permanently. The number of NAKs for a loss therefore grows with
- * the logarithm of the time that the gap is open (9 + log2). Once the interval stops growing, it
- * grows linearly. */
+ * the longest time in which an answer arrives, from measured round trips; an earlier second NAK
+ * would only cause duplicates. If answer_ns is 0 (unknown), the delay doubles each time, up to 100
+ * ms, so that NAKs do not flood a long path. If answer_ns is known, eight NAKs leave at that
+ * interval. Then the interval doubles up to 16 times (at most 1 s; the back-off doubles too, up to
+ * 100 ms), because a range that is still missing may be lost permanently. The number of NAKs for a
+ * loss therefore grows with the logarithm of the time for which the gap is open (9 + log2). When
+ * the interval has reached its maximum, the number grows linearly. */
 int64_t ps_nak_retry_ns(const ps_nak_policy_t *policy, int64_t answer_ns, int32_t requested,
                         ps_random_t *random);
 
-/* Returns one draw of the group's distribution for u in [0, 2^32): 0 for u = 0, always below
- * max_backoff_ns. */
+/* Maps a random number u in [0, 2^32) to a delay of the group's distribution: 0 for u = 0, always
+ * below max_backoff_ns. */
 int64_t ps_nak_backoff_ns(int64_t max_backoff_ns, int64_t group_size, uint32_t u);
 
 #endif

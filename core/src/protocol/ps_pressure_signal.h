@@ -8,15 +8,15 @@
  * which the reader left data unread. It rises at once and falls by a quarter of the difference each
  * span. A span begins and ends at the start of a batch. It lasts at least a cadence and 25 ms.
  * Bytes / time is therefore exact for batches of any size. If the queue was never empty in a span,
- * that quotient is the rate that the reader can take; if the reader emptied the queue, it is a
- * lower bound. A reader that leaves data unread for longer than max(2 cadences, 250 ms), at most 2
- * s, is paused; a pause changes neither cadence nor rate.
+ * this quotient is the rate that the reader can consume; if the reader emptied the queue, the
+ * quotient is a lower bound. A reader that leaves data unread for longer than max(2 cadences, 250
+ * ms), at most 2 s, is paused; a pause changes neither cadence nor rate.
  *
  * Signal. Levels 1..4 begin at 50, 75, 87 and 100 % of the capacity. In a window of max(50 ms,
- * round trip, cadence) each level is signalled when it is first reached, so at most four times. A
- * queue that stays above 50 % signals again in each window. In a group the first signal of an
- * episode is delayed at random, by half a window at most. The delay is also at most a quarter of
- * the time that the queue took to fill. */
+ * round trip, cadence) each level is signalled when it is first reached, so at most four times.
+ * While a queue stays above 50 %, the receiver repeats the signal in each window. In a group the
+ * receiver delays the first signal of an episode at random, by at most half a window. The delay is
+ * also at most a quarter of the time in which the queue filled. */
 #ifndef PS_PRESSURE_SIGNAL_H
 #define PS_PRESSURE_SIGNAL_H
 
@@ -24,7 +24,7 @@
 #include <stdint.h>
 
 #define PS_PRESSURE_WINDOW_NS     INT64_C(50000000)
-#define PS_PRESSURE_WINDOW_MAX_NS INT64_C(1000000000) /* a longer round trip counts as this */
+#define PS_PRESSURE_WINDOW_MAX_NS INT64_C(1000000000) /* a longer round trip counts as this value */
 #define PS_NAK_SPAN_NS            INT64_C(25000000)   /* shortest time of a rate */
 #define PS_NAK_PAUSE_NS           INT64_C(250000000)
 #define PS_NAK_PAUSE_MAX_NS       INT64_C(2000000000)
@@ -39,12 +39,12 @@ typedef struct ps_pressure_reader {
     int64_t longest_ns;    /* longest time in the running span in which data was unread */
     int64_t low;           /* least unread bytes since the running batch began */
     int64_t cadence_ns;    /* learned value; 0 none */
-    int64_t rate;          /* bytes per second that the reader can take; 0 unknown */
+    int64_t rate;          /* bytes per second that the reader can consume; 0 unknown */
     int64_t taken;         /* bytes of the last batch so far */
-    int64_t residue;       /* bytes that the last batch left behind, at least */
-    int64_t term;          /* length; a poll ends where a term does; 0: no such ends */
+    int64_t residue;       /* least number of bytes that stayed unread after the last batch */
+    int64_t term;          /* term length, because a poll ends at the end of a term; 0: no terms */
     bool started;
-    bool empty;    /* at the last check no data was unread */
+    bool empty;    /* true: no data was unread at the last check */
     bool at_least; /* rate is a lower bound, because the reader emptied the queue */
     bool starved;  /* the reader emptied the queue in the running span */
 } ps_pressure_reader_t;
@@ -52,14 +52,14 @@ typedef struct ps_pressure_reader {
 /* Learned values of a reader, kept beyond the life of its image. */
 typedef struct ps_pressure_learned {
     int64_t cadence_ns, rate;
-    bool at_least; /* it came to the end of the queue, maybe it takes more */
+    bool at_least; /* the reader emptied the queue, so it may consume faster */
 } ps_pressure_learned_t;
 
-/* Notes that the reader has consumed up to position, and that data is available up to end. */
+/* Records that the reader has consumed up to position, and that data is available up to end. */
 void ps_pressure_reader_check(ps_pressure_reader_t *reader, int64_t position, int64_t end,
                               int64_t now_ns);
-/* Returns the learned values of the reader. After a single batch: the size of that batch as a rate,
- * and the cadence. */
+/* Returns the learned values of the reader. After a single batch the rate is computed from the size
+ * of this batch and the cadence. */
 ps_pressure_learned_t ps_pressure_reader_learned(const ps_pressure_reader_t *reader);
 /* Returns the bytes that were unread after the last batch. Returns 0 while the rate is only a lower
  * bound. */
@@ -84,19 +84,19 @@ static inline bool ps_pressure_reader_paused(const ps_pressure_reader_t *reader,
 typedef struct ps_pressure_signal {
     int64_t window_end_ns; /* end of the last signal's window */
     int64_t first_ns;      /* earliest time of this episode's first signal */
-    int64_t low_ns;        /* when the queue was last below a quarter */
+    int64_t low_ns;        /* time at which the queue was last below a quarter */
     int32_t level;         /* highest level signalled in the window */
-    bool episode;          /* the queue is at 50 % or above since the last check below */
+    bool episode;          /* true: the queue has been at 50 % or above since it was last below */
 } ps_pressure_signal_t;
 
 typedef struct ps_pressure_input {
     int64_t now_ns;
-    int64_t fill;       /* bytes sent to the slowest reader and not consumed, also those beyond the
-                         * window */
+    int64_t fill;       /* bytes sent to the slowest reader and not consumed, including bytes beyond
+                         * the window */
     int64_t capacity;   /* bytes, > 0 */
     int64_t rtt_ns;     /* 0 unknown */
     int64_t cadence_ns; /* of that reader; 0 unknown */
-    uint32_t random;    /* uniform; spreads the first signals of a group */
+    uint32_t random;    /* uniform random number; spreads the first signals of a group */
     bool group;
     bool paused; /* the reader is paused: send no signal */
 } ps_pressure_input_t;

@@ -9,11 +9,12 @@
 
 #define PS_PRIORITY_TICK_NS INT64_C(50000000)
 enum {
-    PS_PRIORITY_MAX = 1000, /* of a stated priority, and of aging */
+    PS_PRIORITY_MAX = 1000, /* bound of a stated priority, and of aging */
     PS_PRIORITY_MIN = -1000,
-    PS_PRIORITY_RECENT = 500,        /* a stream that was consumed just now */
-    PS_PRIORITY_AUTO = INT32_MAX,    /* as a parameter: no priority is stated; by recency */
-    PS_PRIORITY_NONE = INT32_MAX - 1 /* as a parameter: none is stated, and recency is off: 0 */
+    PS_PRIORITY_RECENT = 500,        /* priority of a stream that was consumed just now */
+    PS_PRIORITY_AUTO = INT32_MAX,    /* as a parameter: no priority is stated, so recency applies */
+    PS_PRIORITY_NONE = INT32_MAX - 1 /* as a parameter: no priority is stated and recency is off, so
+                                      * it is 0 */
 };
 
 /* Returns 500 * 2^(-t / 30 s), rounded down. t is rounded up to the next tick: a stream consumed

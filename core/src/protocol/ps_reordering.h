@@ -3,9 +3,10 @@
  * ps_reordering.h: the delay of overtaken datagrams, learned from one path. The receiver requests a
  * gap, and counts a loss, only if the gap is older than this delay.
  *
- * A gap that fills before it was requested shows a late datagram. If a gap fills after one request,
- * the frame may be the retransmit or the late original. It was the original if the same bytes
- * arrive a second time (RFC 8985 draws the same conclusion from duplicate acknowledgements).
+ * If a gap fills before the receiver has requested it, a datagram was late. If a gap fills after
+ * one request, the frame may be the retransmit or the late original. If the same bytes then arrive
+ * a second time, the frame was the original (RFC 8985 draws the same conclusion from duplicate
+ * acknowledgements).
  *
  * Pure: no clock. For unicast, where no other receiver sends NAKs. Owner: the receiver agent. */
 #ifndef PS_REORDERING_H
@@ -21,18 +22,19 @@ typedef struct ps_suspect {
 } ps_suspect_t;
 
 typedef struct ps_reordering {
-    int64_t window_ns; /* a younger gap is not requested; 0: no late datagram was seen */
+    int64_t window_ns; /* a gap is requested only when older than this; 0: no datagram was late so
+                        * far */
     ps_suspect_t suspects[PS_REORDERING_SUSPECTS];
     uint32_t next;
 } ps_reordering_t;
 
-/* Notes that [from, to) of a gap arrived late_ns >= 0 after the gap opened and after `requested`
+/* Records that [from, to) of a gap arrived, late_ns >= 0 after the gap opened and after `requested`
  * requests. least_ns: least round trip of the path, 0 unknown. */
 void ps_reordering_filled(ps_reordering_t *reordering, int64_t from, int64_t to, int64_t late_ns,
                           int32_t requested, int64_t least_ns);
-/* Notes that [from, to) arrived a second time. */
+/* Records that [from, to) arrived a second time. */
 void ps_reordering_twice(ps_reordering_t *reordering, int64_t from, int64_t to, int64_t least_ns);
-/* Notes a gap that did not fill within the window: shortens the window by a sixteenth. */
+/* Records a gap that did not fill within the window, and shortens the window by a sixteenth. */
 void ps_reordering_lost(ps_reordering_t *reordering);
 
 #endif

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_rtt.h: the round trip, measured by a receiver's RTTM requests. Several requests may be in
- * flight; otherwise a long path would give only one sample a round trip. The value is smoothed as
- * in RFC 6298, but with a smaller first variation. Pure. Owner: the receiver thread.
+ * flight, because a single one would give only one sample in each round trip. The value is smoothed
+ * as in RFC 6298, but with a smaller first variation. Pure. Owner: the receiver thread.
  *
- * The round trip can grow by a large factor while requests leave at the interval of the old one.
- * The table holds sixteen requests. When it is full, every second request is dropped, not the
- * oldest. Further requests leave at a sixteenth of the oldest request's age. Each request therefore
- * stays in the table for at least half of that age. An answer finds its request even if the round
- * trip has grown. */
+ * The round trip can grow by a large factor while requests still leave at an interval computed from
+ * the old one. The table holds sixteen requests. When the table of requests is full, every second
+ * request is dropped instead of the oldest. Further requests leave at intervals of a sixteenth of
+ * the oldest request's age. Each request therefore stays in the table for at least half of this
+ * age. An answer finds its request even if the round trip has grown. */
 #ifndef PS_RTT_H
 #define PS_RTT_H
 
@@ -27,10 +27,10 @@ typedef struct ps_rtt {
 
 /* Returns true if the requests in flight allow another one now. */
 bool ps_rtt_ready(const ps_rtt_t *rtt, int64_t now_ns);
-/* Notes that a request with this stamp (> 0, later than the last) leaves now. */
+/* Records that a request with this time stamp (> 0, later than the last) leaves now. */
 void ps_rtt_requested(ps_rtt_t *rtt, int64_t stamp_ns);
-/* Notes an answer. Returns the sample in ns (> 0), or 0 if it answers no request, answers one
- * twice, or states an impossible delay at the sender. */
+/* Notes an answer. Returns the sample in ns (> 0), or 0: the answer belongs to no request, repeats
+ * an answer, or states an impossible delay at the sender. */
 int64_t ps_rtt_answered(ps_rtt_t *rtt, int64_t stamp_ns, int64_t delta_ns, int64_t now_ns);
 /* Returns the time after which an answer counts as lost: smoothed + 4 variations, at least 9/8
  * smoothed. 0: unknown. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_tether.h: the states of an untethered subscriber, which the stream may leave behind
+ * ps_tether.h: the states of an untethered subscriber, for which the stream does not wait
  * (docs/spec/wire-format.md section 6).
  *
  *   ACTIVE --behind for window_limit--> LINGER --linger--> RESTING --resting--> ACTIVE (rejoined)
@@ -26,19 +26,20 @@ typedef struct ps_tether {
     int32_t state; /* ps_tether_state */
     bool tethered;
     bool rejoin;
-    int64_t since_ns; /* ACTIVE: when it was last not behind; else when the state began */
+    int64_t since_ns; /* ACTIVE: time at which the subscriber last kept up; other states: time at
+                       * which the state began */
 } ps_tether_t;
 
 void ps_tether_init(ps_tether_t *tether, bool tethered, bool rejoin, int64_t now_ns);
-/* Checks one subscriber. position: the subscriber's; leader_position: of the most advanced
+/* Checks one subscriber. position: the subscriber's; leader_position: position of the most advanced
  * subscriber (images) or of the sender; window_bytes: the window in effect. Returns true if the
  * state changed; the caller then reports it. On RESTING -> ACTIVE the caller places the subscriber
  * at its join position. Agent thread, O(1). */
 bool ps_tether_step(ps_tether_t *tether, int64_t position, int64_t leader_position,
                     int64_t window_bytes, const ps_tether_timeouts_t *timeouts, int64_t now_ns);
-/* Returns the time to the next check: a sixteenth of the window limit time-out, at most 100 ms. A
- * subscriber that was behind only for a moment is thus distinguished from one that was behind all
- * the time. */
+/* Returns the time to the next check: a sixteenth of the window limit time-out, at most 100 ms. The
+ * checks are so frequent that a subscriber which was behind only for a moment does not count as
+ * behind all the time. */
 int64_t ps_tether_check_ns(const ps_tether_timeouts_t *timeouts);
 static inline bool ps_tether_gates(const ps_tether_t *tether)
 {

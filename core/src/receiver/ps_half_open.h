@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_half_open.h: sessions with a SETUP and without DATA (docs/decisions/0076). A SETUP costs its
- * sender 40 bytes and a forged address, but an image costs files and counters. The table therefore
- * has few entries, and a new session replaces the oldest. Owner: the receiver agent. Nothing here
- * allocates after init, and every call is bounded. */
+ * ps_half_open.h: sessions with a SETUP and without DATA (docs/decisions/0076). An attacker can
+ * send a SETUP of 40 bytes from a forged address, while an image needs files and counters. The
+ * table of such sessions is therefore small, and a new session replaces the oldest. Owner: the
+ * receiver agent. Nothing here allocates after init, and every call is bounded. */
 #ifndef PS_HALF_OPEN_H
 #define PS_HALF_OPEN_H
 
@@ -20,18 +20,18 @@ enum {
     PS_HALF_OPEN_WAITING = 64,     /* entries that the conductor has not answered yet */
     PS_HALF_OPEN_LEAST = 16
 };
-/* A younger entry is not replaced: its sender may be a round trip away. */
+/* A younger entry is not replaced, because its data may still need a round trip. */
 #define PS_HALF_OPEN_NS INT64_C(1000000000)
 
-/* SETUPs that one endpoint reports: a burst, then one in each interval. A session that becomes
- * established restores its share. */
+/* SETUPs that one endpoint reports: a burst, then one in each interval. When a session becomes
+ * established, its SETUP no longer counts against the budget. */
 enum { PS_SETUP_BURST = 1024 };
 #define PS_SETUP_INTERVAL_NS INT64_C(4000000)
 
 typedef struct ps_half_open_entry {
     int64_t since_ns;
     ps_image_t *image;              /* NULL: the conductor has not answered yet */
-    int32_t older, newer;           /* neighbours among all entries; index or -1 */
+    int32_t older, newer;           /* neighbours in the list of all entries; index or -1 */
     int32_t same_older, same_newer; /* of the same address */
     int32_t address;                /* index */
     int32_t next_free;
@@ -54,18 +54,19 @@ typedef struct ps_half_open {
     int32_t count, waiting;
     int32_t oldest, newest;
     int32_t free_entry, free_address;
-    uint64_t refused; /* SETUPs without a free entry; their senders repeat them */
+    uint64_t refused; /* number of SETUPs that found no free entry; their senders repeat them */
     uint64_t evicted;
 } ps_half_open_t;
 
-/* images: the daemon's limit of images. salt: from the injected seed. PS_E_NO_MEMORY. */
+/* images: the daemon's limit of the number of images. salt: from the injected seed.
+ * PS_E_NO_MEMORY. */
 int ps_half_open_init(ps_half_open_t *half_open, int32_t images, uint64_t salt);
 void ps_half_open_fini(ps_half_open_t *half_open);
 /* Enters an unknown session whose SETUP came from `from`. Returns a handle > 0, or 0 if there is no
  * room. *victim: an image that has left the table and must end to make room, or NULL. */
 int32_t ps_half_open_enter(ps_half_open_t *half_open, const ps_addr_t *from, int64_t now_ns,
                            ps_image_t **victim);
-/* Notes that the conductor made an image. */
+/* Records that the conductor made an image. */
 void ps_half_open_answered(ps_half_open_t *half_open, int32_t handle, ps_image_t *image);
 /* Removes an entry whose session is established, refused or gone. handle 0: does nothing. */
 void ps_half_open_leave(ps_half_open_t *half_open, int32_t handle);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_image.h: one session at the receiver: its log, its gaps, its readers, and the state of the
- * frames that go back to the sender. Owner: the receiver agent, except the groups that name the
+ * frames that it sends to the sender. Owner: the receiver agent, except the groups that name the
  * conductor.
  *
  *   free_to           sm_position   min subscriber   rcv-pos      hwm      L + T/2
@@ -36,15 +36,15 @@ enum {
     PS_IMAGE_SUBSCRIBERS_MAX = 64,
     PS_IMAGE_NAKS_PER_CYCLE = 16,
     PS_IMAGE_NAK_RANGES_PER_CYCLE = 4 * PS_NAK_LIST_MAX,
-    PS_IMAGE_LIST_TRIES = 3, /* after this number of lists, a plain NAK also requests the first
+    PS_IMAGE_LIST_TRIES = 3, /* after this number of NAK lists, a plain NAK also requests the first
                               * gap */
     PS_IMAGE_SCAN_FRAMES = 32768
 };
 #define PS_LOSS_EVENT_NS   INT64_C(100000000)
 #define PS_SM_IDLE_NS      INT64_C(1000000000)
 #define PS_SM_IDLE_GRID_NS INT64_C(250000000)
-/* Bytes of storage reserved ahead of a beginning stream; after a SETUP alone the conductor reserves
- * less. */
+/* Bytes of storage reserved when a stream begins; the conductor reserves less for a session that
+ * has sent only a SETUP. */
 #define PS_STORAGE_AHEAD  (INT64_C(1) << 20)
 #define PS_JOIN_HOLD_NONE INT64_MAX
 #define PS_JOIN_HOLD_NS   INT64_C(5000000000)
@@ -53,7 +53,8 @@ enum {
  *
  *   ACTIVE --reason found--> ENDED --ps_image_drain--> DRAINING --read out, 5 SMs--> DRAINED
  *
- * ENDED repeats PS_EV_IMAGE_INACTIVE until the ring takes it, DRAINED PS_EV_IMAGE_DRAINED. */
+ * In the state ENDED the receiver repeats PS_EV_IMAGE_INACTIVE until the event fits into the ring;
+ * in DRAINED it repeats PS_EV_IMAGE_DRAINED. */
 enum ps_image_state {
     PS_IMAGE_ACTIVE = 0,
     PS_IMAGE_ENDED = 1,
@@ -65,26 +66,27 @@ enum ps_image_state {
  * source change it (docs/trust.md). */
 typedef struct ps_connection {
     ps_addr_t control;    /* where SMs and NAKs go */
-    ps_addr_t source;     /* the followed address; family 0: none yet, the source of the next frame
-                           * within the window becomes it */
-    int64_t activity_ns;  /* last accepted frame or SETUP of the source */
+    ps_addr_t source;     /* the followed address; family 0: none yet, and the receiver will follow
+                           * the source of the next frame within the window */
+    int64_t activity_ns;  /* time of the source's last accepted frame or SETUP */
     int64_t furthest;     /* highest position that the source stated, -1: none yet */
-    int64_t low_position; /* position of its last frame if that was a heartbeat below hwm; -1
+    int64_t low_position; /* position of the source's last frame if it was a heartbeat below hwm; -1
                            * otherwise */
     int64_t eos_position; /* valid when eos */
     int64_t eos_since_ns; /* time of the first of the EOS heartbeats in a row */
     uint8_t established;
-    uint8_t confirmed; /* the source sent data or a heartbeat, not only a SETUP */
+    uint8_t confirmed; /* 1: the source sent data or a heartbeat, not only a SETUP */
     uint8_t eos;
-    uint8_t eos_repeated; /* the EOS heartbeat was repeated, at least half a heartbeat interval
-                           * later */
+    uint8_t eos_repeated; /* 1: the source repeated the EOS heartbeat, at least half a heartbeat
+                           * interval later */
     uint8_t eos_revoked;
-    uint8_t stranger_seen;     /* a frame of another source arrived after this one's */
-    uint8_t stranger_notified; /* PS_EV_SECOND_SOURCE was emitted for this source */
-    ps_addr_t stranger;        /* address of the first such source; valid when stranger_seen */
+    uint8_t stranger_seen;     /* 1: a frame of another source arrived after a frame of this
+                                * source */
+    uint8_t stranger_notified; /* 1: PS_EV_SECOND_SOURCE was emitted for this source */
+    ps_addr_t stranger;        /* address of the first other source; valid if stranger_seen */
 } ps_connection_t;
 
-/* Identity of the followed source's daemon, from its SETUPs; all 0: not a penstock sender. */
+/* Identity of the followed source's daemon, from its SETUPs; all 0: the sender is not penstock. */
 typedef struct ps_peer {
     uint64_t daemon_id;
     uint64_t daemon_epoch;
@@ -92,9 +94,10 @@ typedef struct ps_peer {
     int32_t checks;     /* number of SETUPs still to be requested to confirm the candidate */
     int32_t index;      /* connection from which the SETUPs are requested */
     int64_t due_ns;     /* time of the next request, at most one a second */
-    uint8_t changed;    /* two SETUPs in a row stated the change; requests continue, although later
+    uint8_t changed;    /* 1: two SETUPs in a row stated the change; requests continue even if later
                          * SETUPs agree */
-    uint8_t unknown;    /* another source is followed now, and its SETUP has not arrived yet */
+    uint8_t unknown;    /* 1: the receiver follows another source now, whose SETUP has not arrived
+                         * yet */
 } ps_peer_t;
 
 typedef struct ps_image_subscriber {
@@ -105,36 +108,38 @@ typedef struct ps_image_subscriber {
     ps_tether_t tether;
     ps_pressure_reader_t reader; /* its consumption, under NAK-strength control */
     ps_credit_reader_t credit;
-    uint8_t event_pending; /* PS_EV_SUBSCRIBER did not fit into the ring yet */
+    uint8_t event_pending; /* 1: a PS_EV_SUBSCRIBER waits for room in the ring */
 } ps_image_subscriber_t;
 
 /* Credits of the image's readers (ps_image_credit.c). */
 typedef struct ps_image_credits {
-    int32_t readers;  /* that grant */
-    bool joined;      /* a reader has joined, whether it grants or not */
-    bool known;       /* the limit can be stated */
-    bool frozen;      /* a reader withholds */
+    int32_t readers;  /* number of readers that grant credits */
+    bool joined;      /* a reader has joined, which may or may not grant credits */
+    bool known;       /* the limit is known, so that it can be stated */
+    bool frozen;      /* a reader withholds its credits */
     bool asks;        /* the sender has not answered the present epoch */
-    bool settled;     /* nothing beyond `final` comes before the resume */
-    bool outstanding; /* a reader has not returned all */
+    bool settled;     /* no message beyond `final` arrives before the resume */
+    bool outstanding; /* a reader has not returned all its credits */
     uint32_t epoch;
-    uint32_t messages; /* N of the reader with the least limit */
+    uint32_t messages; /* N of the reader with the lowest limit */
     int64_t limit;     /* ordinals */
     int64_t released;  /* ordinals returned by that reader */
     int64_t stated;    /* limit in the last status message */
     int64_t final;     /* ordinal, -1 not known */
-    int64_t ask_ns;    /* time of the next statement of an unanswered epoch */
+    int64_t ask_ns;    /* time at which an unanswered epoch is stated again */
     int64_t restate_ns;
     int64_t restate_ordinal;
-    int32_t restates; /* repeats left of a statement that raised the limit from nothing */
+    int32_t restates; /* number of repeats that are left for a statement that raised the limit from
+                       * 0 */
 } ps_image_credits_t;
 
 /* Two threads write an image. Each group of fields begins a cache line of its own: a store of one
- * thread never takes a line from the other. The creating function allocates the struct aligned. */
+ * thread never invalidates a cache line of the other thread. The creating function allocates the
+ * struct aligned. */
 struct ps_image {
     /* line: constant after the hand-over */
-    ps_image_params_t params; /* log_path is not valid; peer_capabilities are those of the first
-                               * SETUP */
+    ps_image_params_t params; /* log_path is not valid any more; peer_capabilities are from the
+                               * first SETUP */
     const ps_context_t *context;
     ps_receiver_t *receiver;
     ps_log_t log;
@@ -150,7 +155,8 @@ struct ps_image {
     /* line: receiver, read by no other thread */
     alignas(PS_LINE) ps_recv_endpoint_t *endpoint; /* NULL after the endpoint's release */
     uint32_t peer_capabilities;                    /* wed source */
-    _Atomic int64_t dummy_cell;                    /* used in place of absent counters */
+    _Atomic int64_t dummy_cell;                    /* cell that is used in place of absent
+                                                    * counters */
 
     /* rebuild */
     ps_gaps_t gaps;
@@ -160,21 +166,21 @@ struct ps_image {
     int64_t reserved_position;
     int64_t kept_position; /* answer to PS_RCMD_RELEASE_TERMS: terms [kept, released_to) */
     int64_t released_to;   /* -1 nothing */
-    int64_t free_to;       /* no reader is below, so the receiver may overwrite up to three terms
-                            * above */
+    int64_t free_to;       /* no reader is below this position, so the receiver may write up to
+                            * three terms above it */
     int64_t lost_bytes;    /* not yet reported by PS_EV_LOSS */
-    int32_t lost_gaps;     /* gaps not yet reported; a gap that grew counts once */
+    int32_t lost_gaps;     /* number of gaps not yet reported; a gap that grew counts once */
     int64_t loss_due_ns;
     int64_t nak_due_ns;    /* earliest gap timer, INT64_MAX none */
     int64_t lost_due_ns;   /* earliest time at which an open gap becomes a loss, INT64_MAX none */
-    int64_t front_from;    /* start of the first gap when last checked */
+    int64_t front_from;    /* start of the first gap at the last check */
     int64_t loss_position; /* start of the newest gap that counts as lost */
     ps_nak_policy_t nak;
     ps_reordering_t reordering;
-    uint64_t refused; /* datagrams dropped because the gap list was full */
+    uint64_t refused; /* number of datagrams dropped because the gap list was full */
     int64_t ordinal;  /* number of messages below ordinal_position; -1 unknown */
     int64_t ordinal_position;
-    int64_t index_position; /* position of the newest index entry */
+    int64_t index_position; /* position of the newest entry in the index ring */
     int64_t index_ns;
 
     /* status */
@@ -186,13 +192,14 @@ struct ps_image {
     int64_t fastest;     /* fastest subscriber */
     int64_t sm_due_ns;
     int64_t last_sm_ns;
-    int64_t moved_ns;              /* when data or consumption last moved */
+    int64_t moved_ns;              /* time at which data or consumption last advanced */
     int64_t moved_position;        /* + consumption at moved_ns */
-    int64_t packet_ns;             /* when an accepted frame last arrived, for liveness */
-    int64_t next_due_ns;           /* earliest timer, without those of gaps */
+    int64_t packet_ns;             /* time of the last accepted frame, for liveness */
+    int64_t next_due_ns;           /* time of the earliest timer, except the timers of gaps */
     ps_pressure_signal_t pressure; /* under NAK-strength control */
     uint32_t pressure_random;
-    int64_t sent_seen;    /* the sender has sent up to here, whether accepted or not */
+    int64_t sent_seen;    /* position up to which the sender has sent; the receiver may not have
+                           * accepted all data below */
     int64_t beyond_end;   /* end of the last datagram that was not accepted */
     int32_t beyond_count; /* number of such datagrams in a row */
     ps_rtt_t rtt;
@@ -200,7 +207,7 @@ struct ps_image {
     int64_t drain_ns;      /* when draining began */
     int64_t end_position;  /* INT64_MAX until the end is known and all data up to it has arrived */
     int64_t error_due_ns;  /* time of the next ERR frame of a rejected image */
-    int64_t hold_since_ns; /* when the receiver first saw join_hold, 0 none */
+    int64_t hold_since_ns; /* time at which the receiver first saw join_hold, 0 none */
     ps_connection_t connections[PS_RECV_DESTINATIONS_MAX];
     ps_peer_t peer;
     int64_t born_ns;
@@ -214,22 +221,24 @@ struct ps_image {
     int32_t half_open;  /* handle in ps_half_open.h until established, 0 none */
     uint8_t hot;        /* in the hot list */
     uint8_t force_sm;
-    uint8_t established;       /* the receiver accepted a frame of the stream */
+    uint8_t established;       /* 1: the receiver accepted a frame of the stream */
     uint8_t established_taken; /* PS_EV_IMAGE_ESTABLISHED was emitted */
     uint8_t storage_binds;     /* reserved storage limits the window */
-    uint8_t sent_bound;        /* reserved storage limited the window of the last status message */
+    uint8_t sent_bound;        /* 1: reserved storage limited the window of the last status
+                                * message */
     uint8_t new_loss;
     uint8_t gating; /* a subscriber gates the window */
-    /* The slowest subscriber with unread data: slot of its client, and its own; -1 none. */
+    /* The slowest subscriber with unread data: the slot of its client, and the subscriber's slot;
+     * -1 none. */
     int32_t limiting_slot;
     int32_t limiting_subscriber;
-    uint8_t ending; /* a source stated an end and has not withdrawn it */
+    uint8_t ending; /* 1: a source stated an end and has not withdrawn it */
     uint8_t revoked;
     uint8_t rejected;
-    uint8_t event_taken;      /* the event INACTIVE or DRAINED of this state was emitted */
-    uint8_t term_event_taken; /* TERM_NEEDED was emitted for this reserved_position */
-    uint8_t release_pending;  /* TERMS_RELEASED did not fit into the ring yet */
-    uint8_t started;          /* the times of this image are set */
+    uint8_t event_taken;      /* 1: the event INACTIVE or DRAINED of this state was emitted */
+    uint8_t term_event_taken; /* 1: TERM_NEEDED was emitted for this reserved_position */
+    uint8_t release_pending;  /* 1: a TERMS_RELEASED waits for room in the ring */
+    uint8_t started;          /* 1: the times of this image are set */
     uint8_t wake;             /* wake the clients of this image in this cycle */
     char reject_text[128];
 
@@ -244,8 +253,8 @@ struct ps_image {
         _Atomic int64_t window, received, consumed, granted, losses, missing, rtt_ns, least_rtt_ns;
     } shown_congestion;
     /* line: conductor; the receiver reads join_hold */
-    alignas(PS_LINE) _Atomic int64_t join_hold; /* while it is set, no memory at or above is
-                                                 * released */
+    alignas(PS_LINE) _Atomic int64_t join_hold; /* while it is set, no memory at or above this
+                                                 * position is released */
     int32_t joined[PS_IMAGE_SUBSCRIBERS_MAX];   /* position counter ids */
     int32_t n_joined;
 };
@@ -260,23 +269,23 @@ static inline int64_t ps_image_contiguous(const ps_image_t *image)
 int ps_image_on_data(ps_image_t *image, const ps_recv_destination_t *destination,
                      const ps_data_t *first, const uint8_t *data, uint32_t length,
                      const ps_addr_t *from, int64_t rx_ns);
-/* Processes datagrams of one sender that the kernel joined. Takes the leading datagrams that
- * continue the stream, in one piece. Returns their bytes; 0: pass the first datagram to
+/* Processes datagrams of one sender that the kernel joined. Accepts the leading datagrams that
+ * continue the stream, as one piece, and returns their bytes; 0: pass the first datagram to
  * ps_image_on_data. */
 uint32_t ps_image_on_run(ps_image_t *image, const ps_recv_destination_t *destination,
                          const uint8_t *data, uint32_t length, uint32_t segment,
                          const ps_addr_t *from, int64_t rx_ns);
-/* Stores the memory into which the transport may receive the next bytes of the stream. False: the
- * stream does not allow it now. No reader reaches these bytes, because the word at the high-water
- * mark stays zero until the run is checked. */
+/* Stores the memory into which the transport may receive the next bytes of the stream. Returns
+ * false if the stream does not allow this now. No reader reads these bytes, because the word at the
+ * high-water mark stays zero until the run is checked. */
 bool ps_image_direct_range(const ps_image_t *image, ps_direct_range_t *out);
-/* Checks the received bytes; all but the first 8 are in place. Accepts leading whole datagrams and
- * returns their bytes. *next_word: the 8 bytes after them, which the zero word that stops readers
- * has replaced. */
+/* Checks the received bytes, of which all except the first 8 are in place. Accepts the leading
+ * whole datagrams and returns their bytes. *next_word: the 8 bytes after the accepted datagrams,
+ * because the zero word that stops readers has overwritten them. */
 uint32_t ps_image_on_direct(ps_image_t *image, const ps_recv_destination_t *destination,
                             const ps_direct_range_t *range, uint64_t first_word, uint32_t length,
                             uint32_t segment, const ps_addr_t *from, uint64_t *next_word);
-/* Makes a run visible that is already in the log at the high-water mark. */
+/* Makes a run visible to readers, which is already in the log at the high-water mark. */
 void ps_image_reveal(ps_image_t *image, uint64_t first_word, uint32_t length, int32_t messages);
 /* ps_image_source.c */
 
@@ -291,8 +300,8 @@ void ps_image_on_rttm(ps_image_t *image, const ps_recv_destination_t *destinatio
 bool ps_image_admits(const ps_image_t *image, int32_t index, const ps_addr_t *from);
 /* Counts a datagram of another source. */
 void ps_image_count_foreign(ps_image_t *image, int32_t index, const ps_addr_t *from);
-/* Notes an accepted data frame or heartbeat within the window, which states that the stream reaches
- * up to `end`. The receiver follows its source from now on. */
+/* Records an accepted data frame or heartbeat within the window, which states that the stream
+ * reaches up to `end`. From now on the receiver follows the source of the frame. */
 void ps_image_touch(ps_image_t *image, const ps_recv_destination_t *destination,
                     const ps_addr_t *from, int64_t end);
 /* Returns true if the connection is established and its source was heard within the connection
@@ -306,12 +315,12 @@ void ps_image_source_tick(ps_image_t *image, int64_t now_ns);
 /* Processes a heartbeat with the EOS flag, which states the end of the stream. */
 void ps_image_on_eos(ps_image_t *image, const ps_recv_destination_t *destination, int64_t position,
                      uint8_t flags);
-/* Withdraws the stated end, because the source sends beyond it. */
+/* Withdraws the stated end, because the source sends data beyond it. */
 void ps_image_withdraw_end(ps_image_t *image, ps_connection_t *connection);
-/* Processes a heartbeat below the high-water mark. The second in a row lowers a mark that a false
- * heartbeat raised. */
+/* Processes a heartbeat below the high-water mark. The second such heartbeat in a row lowers a mark
+ * that a false heartbeat raised. */
 void ps_image_on_low_heartbeat(ps_image_t *image, ps_connection_t *connection, int64_t position);
-/* Ends the image if all sources stated an end, repeated it, and the stream is complete. */
+/* Ends the image if all sources have stated and repeated an end, and the stream is complete. */
 void ps_image_check_end(ps_image_t *image);
 void ps_image_end(ps_image_t *image, int32_t reason);
 /* Returns the number of messages below the position of an ended image, -1 unknown. */
@@ -325,7 +334,8 @@ bool ps_image_insert(ps_image_t *image, const uint8_t *data, uint32_t length, in
                      int32_t span, int32_t messages, int64_t rx_ns);
 /* Lowers the high-water mark to position, inside the last gap, which ends at the mark. */
 void ps_image_lower_hwm(ps_image_t *image, int64_t position);
-/* Raises the high-water mark to position and notes the gap; false: the gap list is full. */
+/* Raises the high-water mark to position and records the gap; returns false if the gap list is
+ * full. */
 bool ps_image_raise_hwm(ps_image_t *image, int64_t position);
 /* Counts [from, to) as lost, for the loss report and for congestion control. */
 void ps_image_count_loss(ps_image_t *image, int64_t from, int64_t to);
@@ -336,33 +346,33 @@ void ps_image_count_messages(ps_image_t *image);
 int32_t ps_image_cycle(ps_image_t *image, int64_t now_ns, bool *stay);
 /* Runs the timers. */
 void ps_image_tick(ps_image_t *image, int64_t now_ns);
-/* Notes a datagram [position, end) that lies beyond the log's room, or so far ahead that the sender
- * cannot retransmit the missing data before it. When further such datagrams follow in a row, they
- * count in the fill. The image then ends (PS_END_OUTRUN) if the first missing byte is too old to be
- * retransmitted. */
+/* Records a datagram [position, end) for which the log has no room, or before which too much data
+ * is missing for a retransmit. Several such datagrams in a row count as fill. If the first missing
+ * byte is then too old to be retransmitted, the image ends (PS_END_OUTRUN). */
 void ps_image_on_beyond(ps_image_t *image, int64_t position, int64_t end);
-/* Notes a heartbeat of a sender under NAK-strength control: the sender has sent everything up to
+/* Records a heartbeat of a sender under NAK-strength control: the sender has sent all data up to
  * position. */
 void ps_image_on_stated(ps_image_t *image, int64_t position);
-/* Requests data that was not accepted, as far as there is room now. */
+/* Requests data that the receiver did not accept, as far as the log has room now. */
 void ps_image_catch_up(ps_image_t *image);
 /* Stores how the image's readers consume, for the next image of the session. */
 void ps_image_remember(const ps_image_t *image);
 ps_pressure_learned_t ps_image_recall(const ps_image_t *image);
-/* Returns the reader whose queue is signalled: the slowest gating reader that is not paused; NULL:
- * none. */
+/* Returns the reader whose queue the signals describe: the slowest gating reader that is not
+ * paused; NULL: none. */
 const ps_pressure_reader_t *ps_image_signalled_reader(const ps_image_t *image, int64_t now_ns);
-/* Returns true if subscribers released enough to make a status message due. */
+/* Returns true if subscribers have released enough data for a new status message. */
 bool ps_image_release_due(const ps_image_t *image);
-/* Requests due gaps (or pads over them, if unreliable); sets nak_due_ns. */
+/* Requests gaps that are due, or with reliable=false writes padding over them. Sets nak_due_ns. */
 int32_t ps_image_request(ps_image_t *image, int64_t now_ns);
 void ps_image_consumption(ps_image_t *image);
 /* Returns a subscriber's consumed position from its counter, limited to the possible range. */
 int64_t ps_image_position_of(const ps_image_t *image, const ps_image_subscriber_t *subscriber);
 void ps_image_send_sm(ps_image_t *image, int64_t now_ns);
-/* Cuts image->window to the reserved storage; sets storage_binds. */
+/* Reduces image->window to the reserved storage; sets storage_binds. */
 void ps_image_bound_window(ps_image_t *image);
-/* Computes the window with the congestion control; true: a status message must leave now. */
+/* Computes the window with the congestion control; returns true if a status message must leave
+ * now. */
 bool ps_image_update_window(ps_image_t *image, int64_t now_ns);
 void ps_image_send_rttm(ps_image_t *image, int64_t now_ns);
 /* Sends a PRESSURE frame with the fill of the queue, if one is due (NAK-strength control). */
@@ -384,8 +394,8 @@ static inline bool ps_image_is_silent(const ps_image_t *image)
            image->params.congestion_control == PS_CC_STATIC;
 }
 /* Returns the position up to which datagrams are accepted. Under NAK-strength control the sender
- * does not wait for windows, so the receiver keeps half a term more; a signal then has time to
- * act. */
+ * does not wait for windows, so the receiver accepts half a term more, until a signal has had an
+ * effect. */
 static inline int64_t ps_image_edge(const ps_image_t *image)
 {
     return ps_image_under_nak(image) ? image->consumption + image->log.term_length
@@ -394,8 +404,8 @@ static inline int64_t ps_image_edge(const ps_image_t *image)
 /* Releases memory that no reader needs. */
 void ps_image_reclaim(ps_image_t *image);
 /* Returns the position at which writing must end: the end of storage, or three terms above the
- * slowest reader. The word at the end of the written data is zeroed too, so that word is kept
- * free. */
+ * slowest reader. One word is kept free, because the word at the end of the written data is
+ * zeroed. */
 static inline int64_t ps_image_room(const ps_image_t *image)
 {
     int64_t room = image->free_to + INT64_C(3) * image->log.term_length - PS_FRAME_ALIGNMENT;
@@ -403,16 +413,16 @@ static inline int64_t ps_image_room(const ps_image_t *image)
     return room < image->reserved_position ? room : image->reserved_position;
 }
 /* Zeroes the first word at position, where data is missing, so that readers stop there. Call it
- * before the data up to position becomes visible, and after the gap list or the high-water mark was
- * updated. */
+ * after the gap list or the high-water mark was updated, and before the data up to position becomes
+ * visible. */
 void ps_image_seal(ps_image_t *image, int64_t position);
-/* Requests storage ahead of what was received, once for each reserved_position. */
+/* Requests storage beyond the received data, once for each reserved_position. */
 void ps_image_check_storage(ps_image_t *image);
 /* Marks the image as established: a frame of its stream was accepted. */
 void ps_image_establish(ps_image_t *image);
-/* Emits PS_EV_IMAGE_ESTABLISHED; false: the ring is full. */
+/* Emits PS_EV_IMAGE_ESTABLISHED; returns false if the ring is full. */
 bool ps_image_report_established(ps_image_t *image);
-/* Releases the terms that are not in use, if possible, and reports the result in any case. */
+/* Releases the unused terms, if possible, and always reports the result. */
 void ps_image_on_release_terms(ps_image_t *image, int32_t least_terms);
 void ps_image_report_released(ps_image_t *image, int64_t now_ns);
 void ps_image_report_loss(ps_image_t *image, int64_t now_ns);
@@ -423,25 +433,25 @@ void ps_image_send_error(ps_image_t *image, int64_t now_ns);
 void ps_image_tether(ps_image_t *image, int64_t now_ns);
 /* ps_image_credit.c */
 
-/* A reader joined; it grants if its params state credits. */
+/* Adds a reader, which grants credits if its params state them. */
 void ps_image_credit_join(ps_image_t *image, ps_image_subscriber_t *subscriber,
                           const ps_subscriber_params_t *params);
 void ps_image_credit_leave(ps_image_t *image);
 void ps_image_credit_change(ps_image_t *image, const ps_credit_change_t *change);
-/* Returns false if a step of credits has nothing to do. */
+/* Returns false if no reader grants credits, so that the other calls have nothing to do. */
 static inline bool ps_image_has_credits(const ps_image_t *image)
 {
     const ps_image_credits_t *credits = &image->credits;
     return credits->readers > 0 || credits->limit != 0 || image->params.credits > 0 ||
            credits->known || credits->outstanding;
 }
-/* Reads what readers returned. True: a status message must leave now. Bound: the readers, and
- * PS_CREDIT_SCAN frames for each that has just joined. */
+/* Reads what readers returned. Returns true if a status message must leave now. Bound: the readers,
+ * and PS_CREDIT_SCAN frames for each that has just joined. */
 bool ps_image_credit_step(ps_image_t *image, int64_t now_ns);
 void ps_image_credit_fill(const ps_image_t *image, ps_trailer_t *trailer);
-/* Timer of statements that are repeated. */
+/* Timer: repeats statements of credits. */
 void ps_image_credit_tick(ps_image_t *image, int64_t now_ns);
-/* Returns true if a reader has returned enough to make a status message due. */
+/* Returns true if a reader has returned enough credits for a new status message. */
 bool ps_image_credit_is_due(const ps_image_t *image);
 /* Returns true if the sender obeys credits and the messages of the stream are counted. */
 bool ps_image_obeys_credits(const ps_image_t *image);
@@ -450,7 +460,7 @@ void ps_image_on_credit(ps_image_t *image, const ps_recv_destination_t *destinat
                         const ps_credit_frame_t *frame, const ps_addr_t *from);
 
 bool ps_image_emit(ps_image_t *image, ps_event_t *event);
-/* Executes a command for an image; false: the command belongs to another file. */
+/* Executes a command for an image; returns false if another file executes this command. */
 bool ps_image_on_command(ps_receiver_t *receiver, const ps_command_t *command);
 void ps_image_free(ps_image_t *image);
 

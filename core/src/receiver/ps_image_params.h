@@ -16,7 +16,7 @@ typedef struct ps_image ps_image_t;
 typedef struct ps_recv_destination_params {
     int64_t id; /* unique per endpoint */
     ps_socket_params_t socket;
-    /* explicit control address (MDC), to which S-flag SMs go; family 0 none */
+    /* explicit control address (MDC), to which SMs with the S flag are sent; family 0 none */
     ps_addr_t control;
     ps_addr_t group_control; /* multicast: G+1; family 0 none */
     uint8_t multicast;
@@ -61,14 +61,14 @@ typedef struct ps_image_params {
     int64_t untethered_window_limit_timeout_ns;
     int64_t untethered_linger_timeout_ns;
     int64_t untethered_resting_timeout_ns;
-    /* Credits of the image until its first reader joins; 0: it grants none. */
+    /* Credits that the image grants until its first reader joins; 0: none. */
     int64_t credits;
     int64_t credit_burst;
     uint8_t frozen; /* they are withheld */
     uint8_t group;  /* NAK back-off as in a multicast group */
     uint8_t reliable;
     uint8_t rejoin;
-    uint8_t cubic_only; /* cubic: without the Reno-friendly region of RFC 9438, section 4.3 */
+    uint8_t cubic_only; /* cubic: 1 disables the Reno-friendly region of RFC 9438, section 4.3 */
     /* 1: continues a dead daemon's image at the contiguous end of its log; data above is dropped
      * and requested again. PS_E_CORRUPT if log and counters contradict each other */
     uint8_t adopted;
@@ -83,11 +83,12 @@ typedef struct ps_image_status {
     int32_t gaps;
     int32_t subscribers;
     int64_t pressure_signals;  /* PRESSURE frames sent */
-    int64_t foreign_datagrams; /* dropped datagrams of sources that the image does not follow */
+    int64_t foreign_datagrams; /* number of dropped datagrams of sources that the image does not
+                                * follow */
 } ps_image_status_t;
 
-/* The input of a congestion control in the control plane. Each value is the receiver's newest; two
- * values may be of neighbouring passes. */
+/* The input of a congestion control in the control plane. Each value is the newest one; two values
+ * may come from two successive passes of the receiver. */
 typedef struct ps_congestion_view {
     int64_t window;      /* bytes that may be in flight; 0: no window is in force, because the class
                           * is silent */
@@ -95,7 +96,7 @@ typedef struct ps_congestion_view {
     int64_t received;    /* bytes of the stream that arrived since the image began */
     int64_t consumed;    /* bytes that the slowest subscriber has read since then */
     int64_t granted;     /* bytes that the sender may have sent since then */
-    int64_t losses;      /* passes of the receiver that found new loss */
+    int64_t losses;      /* number of the receiver's passes that found new loss */
     int64_t missing;     /* bytes of open gaps */
     int64_t rtt_ns;      /* smoothed, 0 unknown */
     int64_t least_rtt_ns; /* smallest sample, 0 unknown */

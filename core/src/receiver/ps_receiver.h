@@ -18,7 +18,7 @@
 enum { PS_RECEIVER_ENDPOINTS_MAX = 1024, PS_RECEIVER_RECV_LIMIT = 256, PS_OUTBOX_SLOTS = 32 };
 #define PS_TICK_NS INT64_C(1000000)
 
-/* Control frames for one socket and address, queued to leave in one call. */
+/* Control frames for one socket and address, which are sent in one call. */
 typedef struct ps_outbox {
     const ps_recv_destination_t *destination;
     ps_addr_t to;
@@ -27,7 +27,7 @@ typedef struct ps_outbox {
     uint8_t frames[PS_OUTBOX_SLOTS][PS_CONTROL_MAX];
 } ps_outbox_t;
 
-/* A PS_EV_RELEASED that did not fit into the event ring yet. */
+/* A PS_EV_RELEASED that waits for room in the event ring. */
 typedef struct ps_pending_release {
     int64_t id;
     int64_t destination; /* RECV_DESTINATION only */
@@ -42,7 +42,7 @@ struct ps_receiver {
     ps_shared_t *shared;
     ps_random_t random;
     int64_t now_ns;       /* of the current duty cycle */
-    int64_t timer_due_ns; /* earliest timer of any object, INT64_MAX none */
+    int64_t timer_due_ns; /* time of the earliest timer of any object, INT64_MAX none */
     int64_t last_tick_ns;
     int64_t nak_due_ns; /* earliest gap timer of any hot image */
     uint64_t cycle;
@@ -57,8 +57,8 @@ struct ps_receiver {
     ps_half_open_t half_open;
     ps_pending_release_t *releases; /* releases_limit */
     int32_t n_releases;
-    int32_t releases_limit; /* room for each image, endpoint and destination once */
-    int64_t bytes_received; /* bytes of this cycle, not yet in the counter */
+    int32_t releases_limit; /* has room for one entry of each image, endpoint and destination */
+    int64_t bytes_received; /* bytes of this cycle that are not yet in the counter */
     int64_t sm_sent;
     int64_t naks_sent;
     _Atomic uint64_t faults[PS_WIRE_FAULTS]; /* written by the receiver, read by any thread */
@@ -66,10 +66,10 @@ struct ps_receiver {
     /* conductor */
     int32_t opened_endpoints;
     int32_t opened_images;
-    int32_t most_images; /* most images at once since memory was last released */
+    int32_t most_images; /* largest number of images since memory was last released */
 };
 
-/* Copies the numbers of dropped datagrams by ps_wire_fault. Any thread. */
+/* Copies the number of dropped datagrams for each ps_wire_fault. Any thread. */
 void ps_receiver_faults(const ps_receiver_t *receiver, uint64_t out[PS_WIRE_FAULTS]);
 
 /* ---- receiver thread ------------------------------------------------------------------------- */
@@ -81,7 +81,7 @@ uint8_t *ps_receiver_outbox(ps_receiver_t *receiver, const ps_recv_destination_t
                             const ps_addr_t *to);
 void ps_receiver_outbox_commit(ps_receiver_t *receiver, uint32_t length);
 void ps_receiver_flush(ps_receiver_t *receiver);
-/* Notes that a timer is due at due_ns. */
+/* Records that a timer is due at due_ns. */
 static inline void ps_receiver_timer(ps_receiver_t *receiver, int64_t due_ns)
 {
     if (due_ns < receiver->timer_due_ns) {

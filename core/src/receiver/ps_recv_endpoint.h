@@ -23,13 +23,13 @@ typedef struct ps_recv_destination {
     ps_socket_t *socket;
     ps_addr_t control; /* explicit control address; family 0 none */
     ps_addr_t group_control;
-    int64_t elicit_due_ns; /* when the next S-flag SM to `control` is due */
+    int64_t elicit_due_ns; /* time of the next S-flag SM to `control` */
     int64_t heard_ns;      /* last datagram */
     int64_t silent_due_ns; /* when PS_EV_SILENT is due */
     int64_t error_due_ns;  /* earliest time of the next PS_EV_ENDPOINT_ERROR */
     int32_t index;         /* in the endpoint's list */
     int32_t ttl;           /* configured multicast TTL, 0 unknown */
-    uint32_t idle_polls;   /* reads in a row without a datagram */
+    uint32_t idle_polls;   /* number of reads in a row without a datagram */
     uint8_t multicast;
 } ps_recv_destination_t;
 
@@ -39,9 +39,10 @@ typedef struct ps_recv_destination {
 enum ps_session_state {
     PS_SESSION_FREE = 0,          /* entry unused */
     PS_SESSION_PENDING_SETUP = 1, /* a SETUP was requested; the entry is removed at deadline_ns */
-    PS_SESSION_INIT = 2,          /* reported to the conductor, waiting for its answer */
+    PS_SESSION_INIT = 2,          /* reported to the conductor, whose answer is awaited */
     PS_SESSION_ACTIVE = 3,        /* has an image */
-    /* Both are kept while interest stays, at most half of the table; the oldest gives way. */
+    /* The next two states last as long as a subscription reads the stream. They take at most half
+     * of the table; beyond it the oldest entry is removed. */
     PS_SESSION_COOL_DOWN = 4,   /* its image has ended; ignored */
     PS_SESSION_NO_INTEREST = 5, /* refused by the conductor; ignored */
     PS_SESSION_REFUSED = 6      /* its SETUP was refused with an ERR frame; ignored until
@@ -56,7 +57,7 @@ typedef struct ps_session {
     int64_t deadline_ns;
     int64_t kept_ns;   /* COOL_DOWN, NO_INTEREST: since when */
     ps_image_t *image; /* ACTIVE only */
-    /* INIT: daemon id of the SETUP that was reported; 0: not from a penstock sender */
+    /* INIT: daemon id in the reported SETUP; 0: the sender is not penstock */
     uint64_t peer_daemon_id;
     uint64_t peer_daemon_epoch;
     int32_t half_open; /* handle while INIT, else 0 (ps_half_open.h) */
@@ -71,7 +72,7 @@ enum ps_destination_use {
 
 enum { PS_RECV_LEARNED = 16 };
 
-/* Learned values of a session's readers, kept when they were outrun. */
+/* Learned values of a session's readers, kept after the readers were outrun. */
 typedef struct ps_recv_learned {
     int32_t stream_id, session_id;
     ps_pressure_learned_t learned;
@@ -83,10 +84,11 @@ struct ps_recv_endpoint {
     ps_recv_endpoint_params_t params;
     ps_recv_destination_t *destinations[PS_RECV_DESTINATIONS_MAX];
     int64_t destination_ids[PS_RECV_DESTINATIONS_MAX];  /* conductor's copy; destination_used[]
-                                                         * states which are valid */
+                                                         * states which entries are valid */
     uint8_t destination_used[PS_RECV_DESTINATIONS_MAX]; /* conductor's: ps_destination_use */
-    ps_socket_t *sockets[PS_RECV_DESTINATIONS_MAX];     /* conductor's copy of those in use */
-    /* Destinations that the receiver has detached. The conductor closes each after its event. */
+    ps_socket_t *sockets[PS_RECV_DESTINATIONS_MAX];     /* conductor's copy of the entries in use */
+    /* Destinations that the receiver has detached. The conductor closes each destination after its
+     * event. */
     ps_recv_destination_t *left[PS_RECV_DESTINATIONS_MAX];
     ps_map_t any_interest;     /* stream -> number of subscriptions to all sessions */
     ps_map_t session_interest; /* (stream, session) -> number of subscriptions */
@@ -102,7 +104,8 @@ struct ps_recv_endpoint {
     uint64_t cached_key;                        /* key of the last session looked up, for runs of
                                                  * one stream */
     ps_session_t *cached;                       /* NULL: no cache */
-    int32_t streak;                             /* buffers in a row that one image accepted whole */
+    int32_t streak;                             /* number of buffers in a row that one image
+                                                 * accepted completely */
     ps_recv_learned_t learned[PS_RECV_LEARNED]; /* the newest entries; empty entries have cadence
                                                  * and rate 0 */
     int32_t next_learned;                       /* index */
@@ -120,8 +123,8 @@ ps_session_t *ps_recv_endpoint_insert(ps_recv_endpoint_t *endpoint, int32_t stre
 void ps_recv_endpoint_erase(ps_recv_endpoint_t *endpoint, ps_session_t *session);
 /* Moves a session to state, and maintains the count of pending sessions. */
 void ps_recv_endpoint_set_state(ps_recv_endpoint_t *endpoint, ps_session_t *session, int32_t state);
-/* Moves a session to COOL_DOWN or NO_INTEREST. The oldest of those gives way beyond half of the
- * table, so that sessions that strangers made never fill it. */
+/* Moves a session to COOL_DOWN or NO_INTEREST. If such sessions take more than half of the table,
+ * removes the oldest, so that forged sessions never fill the table. */
 void ps_recv_endpoint_keep(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint,
                            ps_session_t *session, int32_t state);
 bool ps_recv_endpoint_wants(const ps_recv_endpoint_t *endpoint, int32_t stream_id,
@@ -130,15 +133,15 @@ bool ps_recv_endpoint_has_interest(const ps_recv_endpoint_t *endpoint);
 /* Returns the address for status messages of a stream that arrived at destination from `from`. */
 const ps_addr_t *ps_recv_destination_reply_to(const ps_recv_destination_t *destination,
                                               const ps_addr_t *from);
-/* Runs the timers: requests for SETUPs, pending sessions, silence. Lowers *due_ns to the next
- * one. */
+/* Runs the timers: requests for SETUPs, pending sessions, silence. Lowers *due_ns to the time of
+ * the next timer. */
 void ps_recv_endpoint_tick(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint, int64_t now_ns,
                            int64_t *due_ns);
 /* Requests a SETUP with an S-flag status message. */
 void ps_recv_endpoint_elicit(ps_receiver_t *receiver, const ps_recv_destination_t *destination,
                              const ps_addr_t *to, int32_t stream_id, int32_t session_id,
                              int64_t now_ns);
-/* Executes a command of this file; false: the command belongs to another file. */
+/* Executes a command of this file; returns false if another file executes this command. */
 bool ps_recv_endpoint_on_command(ps_receiver_t *receiver, const ps_command_t *command);
 /* Closes an open destination. Conductor thread, after the agent stopped or released it. */
 void ps_recv_destination_close(ps_recv_endpoint_t *endpoint, ps_recv_destination_t *destination);

@@ -35,7 +35,7 @@ enum {
     PS_PUBLICATION_CLIENTS = 64,
     PS_PUBLICATION_QUARANTINE = 16,
     PS_PUBLICATION_RECEIVERS_UNICAST = 64,
-    PS_PUBLICATION_RECEIVERS_GROUP = 2048 /* as many as the places of a dynamic destination list */
+    PS_PUBLICATION_RECEIVERS_GROUP = 2048 /* as many as the places of a dynamic list */
 };
 
 enum ps_publication_state {
@@ -44,7 +44,7 @@ enum ps_publication_state {
     PS_PUBLICATION_DRAINED = 2
 };
 
-/* Events that did not fit into the ring yet, in the order of emission: releases before requests. */
+/* Events that wait for room in the ring, in the order of emission: releases before requests. */
 enum ps_publication_pending {
     PS_PEND_CONNECTED = 1,
     PS_PEND_DRAINED = 2,
@@ -66,14 +66,14 @@ typedef struct ps_publication_receiver {
     int64_t id;
     int64_t heard_ns;
     int64_t edge;          /* position + window of its last status message */
-    int64_t consumed;      /* the furthest position that it stated */
-    uint32_t capabilities; /* of its trailer; 0 a plain Aeron peer */
-    uint32_t reason;       /* ps_cause that the receiver states as its own */
+    int64_t consumed;      /* highest position that the receiver stated */
+    uint32_t capabilities; /* capabilities in its trailer; 0: a plain Aeron peer */
+    uint32_t reason;       /* ps_cause that limits the receiver, as it states */
     int64_t reason_client;
-    int64_t credit_limit; /* ordinals that it grants; PS_CREDIT_OPEN: it grants no credits */
+    int64_t credit_limit; /* highest granted ordinal; PS_CREDIT_OPEN: no credits */
     uint32_t credit_epoch;
     bool credit_frozen;
-    bool credit_answer;      /* it waits for a CREDIT frame */
+    bool credit_answer;      /* 1: the receiver waits for a CREDIT frame */
     ps_receiver_view_t view; /* its entry of the snapshot */
 } ps_publication_receiver_t;
 
@@ -84,30 +84,30 @@ typedef struct ps_publication_subscriber {
     int64_t position;      /* last valid value */
     ps_tether_t tether;
     ps_credit_reader_t credit;
-    bool tether_pending; /* its state change is not reported yet */
+    bool tether_pending; /* 1: its state change is not reported yet */
 } ps_publication_subscriber_t;
 
-/* Credits of a stream (ps_publication_credit.c). Ordinals are those of the stream; IPC begins to
- * count with the first reader that grants. */
+/* Credits of a stream (ps_publication_credit.c). Ordinals count the messages of the stream; on IPC
+ * the count begins with the first reader that grants credits. */
 typedef struct ps_publication_credits {
-    bool on;      /* a receiver or a local reader grants */
-    bool stale;   /* a receiver's statement changed: combine them again */
-    bool revoked; /* publishers may take none, because a granting reader is frozen */
-    bool settled; /* revoked, and each credit that was taken is sent or returned */
+    bool on;      /* a receiver or a local reader grants credits */
+    bool stale;   /* a receiver's statement has changed, so the statements must be combined again */
+    bool revoked; /* publishers may take no credits, because a granting reader is frozen */
+    bool settled; /* revoked, and each taken credit has been used by a sent message or returned */
     bool answer;  /* a receiver waits for a CREDIT frame */
     bool binds;   /* publishers have taken all */
     bool network_frozen;
     int32_t readers;       /* local readers that grant */
-    int64_t network;       /* least limit of the receivers; PS_CREDIT_OPEN: none grants */
+    int64_t network;       /* lowest limit of the receivers; PS_CREDIT_OPEN: no credits */
     int64_t network_who;   /* that receiver's id */
     int64_t limit;         /* ordinals that publishers may take */
-    int64_t send_limit;    /* ordinals that the sender may send: includes what was taken when an
-                            * epoch began */
-    int64_t base;          /* count of the spent word at ordinal 0 */
-    int64_t spent;         /* count of the spent word at the last read */
-    int64_t spent_on;      /* that count when the stream got credits */
-    int64_t epoch_ordinal; /* messages taken when the present epoch began */
-    int64_t culprit;       /* receiver, or client if culprit_slot >= 0, with the least limit */
+    int64_t send_limit;    /* ordinal up to which the sender may send, including the messages taken
+                            * when an epoch began */
+    int64_t base;          /* value of the count in the spent word for ordinal 0 */
+    int64_t spent;         /* value of this count at the last read */
+    int64_t spent_on;      /* value of this count when the stream got credits */
+    int64_t epoch_ordinal; /* number of messages taken when the present epoch began */
+    int64_t culprit;       /* receiver, or client if culprit_slot >= 0, with the lowest limit */
     int32_t culprit_slot;
     uint32_t local_epoch;
     ps_counted_t counted; /* IPC: messages of the log */
@@ -119,7 +119,7 @@ typedef struct ps_publication_quarantine {
     int32_t client_slot;
     int64_t client_id;
     uint64_t claims_lost; /* the memory is released when the client's count of lost claims reaches
-                           * this */
+                           * this value */
     int64_t from;
     int64_t to;
 } ps_publication_quarantine_t;
@@ -138,7 +138,7 @@ typedef struct ps_publication_episode {
 typedef struct ps_publication_pressure {
     int32_t state; /* ps_watermark */
     int32_t cause, client_slot;
-    int64_t culprit; /* with the cause: the last that bound in this episode */
+    int64_t culprit; /* culprit of the last cause in this episode */
     ps_addr_t source;
     int64_t since_ns;
     int64_t peak_bytes;
@@ -152,8 +152,8 @@ typedef struct ps_publication_pressure {
 } ps_publication_pressure_t;
 
 /* Two threads write a publication. Each group of fields begins a cache line of its own: a store of
- * one thread never takes a line from the other. The creating function allocates the struct
- * aligned. */
+ * one thread never invalidates a cache line of the other thread. The creating function allocates
+ * the struct aligned. */
 struct ps_publication {
     /* line: constant after the hand-over */
     int64_t id;
@@ -171,8 +171,8 @@ struct ps_publication {
     int32_t receiver_capacity;
     bool rated; /* the channel has a rate, so a token bucket may bind */
     bool nak;   /* NAK-strength control */
-    /* [receiver_capacity], for the conductor, then one entry for the last receiver with a join
-     * hold */
+    /* [receiver_capacity + 1] for the conductor; the last entry is for the last receiver with a
+     * join hold */
     ps_snapshot_entry_t *snapshot;
     ps_publication_receiver_t *receivers;
     /* line: conductor */
@@ -184,17 +184,20 @@ struct ps_publication {
     _Atomic int32_t status_connected;
     _Atomic int32_t status_receivers;
     /* line: sender, read by no other thread */
-    alignas(PS_LINE) _Atomic int64_t unused_cell; /* used in place of absent counters */
+    alignas(PS_LINE) _Atomic int64_t unused_cell; /* used for absent counters */
     /* sender: positions */
     int64_t sender_position;
     int64_t sender_limit;
     int64_t publisher_limit;
     int64_t producer_position; /* at the last read */
-    int64_t clean_position;    /* memory below is zeroed, back to the beginning of the history */
+    int64_t clean_position;    /* memory below this position is zeroed, back to the beginning of the
+                                * history */
     int64_t consumer_position; /* IPC: highest position of a reader so far */
     int64_t reserved_position; /* storage */
-    int64_t kept_position;     /* no memory below: the stream began here, or released it */
-    int64_t rests_at;          /* producer position when terms were released; -1: none were */
+    int64_t kept_position;     /* position below which the log has no memory, because the stream
+                                * began here or has released it */
+    int64_t rests_at;          /* producer position at the time when terms were released; -1: none
+                                * were released */
     int64_t released_to;       /* answer to PS_SC_RELEASE_TERMS; -1: none is due */
     int64_t end_position;      /* draining: final producer position */
     int64_t sent_ordinal;
@@ -208,32 +211,36 @@ struct ps_publication {
         storage_clamped, quarantine_clamped, limit_raised, removed;
     /* sender: policy (ps_publication_policy.c) */
     bool drops;            /* constant: drop_newest */
-    bool paused;           /* publishers reached the limit; it stays until low_watermark */
-    int64_t low_watermark; /* constant: bytes that publishers are ahead of the consumers */
-    int64_t dropped_sent;  /* of sent_ordinal, those that were dropped */
+    bool paused;           /* 1: publishers reached the limit, which does not rise until the log
+                            * drains to low_watermark */
+    int64_t low_watermark; /* constant: number of bytes by which publishers are ahead of the
+                            * consumers */
+    int64_t dropped_sent;  /* number of dropped messages in sent_ordinal */
     /* sender: watermarks (ps_publication_watermark.c) */
-    int64_t depth;      /* bytes that publishers are ahead of the consumers, at the last look */
+    int64_t depth;      /* bytes by which publishers were ahead of the consumers at the last
+                         * check */
     int64_t peak_depth; /* the most of it */
-    int64_t walked, walked_messages; /* IPC with a policy: messages read up to this position */
+    int64_t walked, walked_messages; /* IPC with a policy: messages have been counted up to this
+                                      * position */
     ps_publication_pressure_t pressure;
-    bool adopted_connection; /* adopted as connected, and no receiver was heard since */
+    bool adopted_connection; /* 1: adopted as connected, and no receiver has been heard since */
     int64_t adopted_until_ns;
     bool in_watch, hot;
     /* sender: how busy (ps_sender_hot.c) */
-    int64_t hot_ns;          /* when new data was last found while hot */
-    int64_t hot_tail;        /* readers were woken for the data below */
+    int64_t hot_ns;          /* time at which new data was last found while the stream was hot */
+    int64_t hot_tail;        /* readers have been woken for the data below this position */
     int64_t hot_tail_ns;     /* when that was checked */
-    int64_t counted_ordinal; /* published_ordinal when the publication was last taken from the
-                              * bitmap */
+    int64_t counted_ordinal; /* published_ordinal at the time when the publication was last taken
+                              * from the bitmap */
     int64_t counted_ns;
     int32_t busy_checks; /* number of checks in a row that found many messages */
     ps_publication_credits_t credits;
     /* sender: timers */
     int64_t setup_sent_ns; /* INT64_MIN/2: never */
     int64_t data_sent_ns;
-    int64_t heartbeat_sent_ns; /* when data or a heartbeat last left */
+    int64_t heartbeat_sent_ns; /* time at which data or a heartbeat was last sent */
     int64_t receivers_check_ns;
-    int64_t blocked_position; /* position of the consumer when it was found blocked */
+    int64_t blocked_position; /* position of the consumer when the stream was found blocked */
     int64_t blocked_since_ns;
     int64_t blocked_reported; /* position + 1 of the last PS_EV_PUB_BLOCKED */
     int64_t term_needed_ns;   /* last PS_EV_TERM_NEEDED */
@@ -243,13 +250,15 @@ struct ps_publication {
     bool timers_started;
     /* sender: receivers and flow control */
     ps_fc_t fc;
-    int32_t join_verdict; /* ps_join_verdict to report, of receiver join_id at join_from */
+    int32_t join_verdict; /* ps_join_verdict to report, about receiver join_id at join_from */
     int64_t join_id;
     ps_addr_t join_from;
-    int64_t join_refused;     /* refusals since the last report, with the present one */
-    int64_t join_notified_ns; /* when a refusal was last reported */
+    int64_t join_refused;     /* number of refusals since the last report, including the present
+                               * one */
+    int64_t join_notified_ns; /* time of the last reported refusal */
     ps_retransmit_t retransmit;
-    ps_pacer_t congestion_pace;         /* by the rate a congestion-controlled receiver states */
+    ps_pacer_t congestion_pace;         /* token bucket for new data, at the rate that a
+                                         * congestion-controlled receiver states */
     ps_pacer_t repair;                  /* budget of bytes that may be retransmitted */
     ps_pacer_t byte_rate, message_rate; /* ps-rate */
     ps_pacer_t pressure_pace;           /* the rate of pressure_control */
@@ -258,26 +267,27 @@ struct ps_publication {
                                         * receiver */
     ps_pressure_reader_t local_reader; /* the slowest local reader */
     int64_t
-        pressure_binds_until_ns; /* until when the NAK-strength rate counts as binding, 200 ms after
-                                  * it last held data back; 0: it does not bind */
-    int64_t rate_due_ns;         /* when one of these buckets has tokens again; INT64_MAX: none is
-                                  * empty */
-    int64_t rate_position;       /* IPC: the buckets have counted up to here */
+        pressure_binds_until_ns; /* time until which the NAK-strength rate counts as binding: 200 ms
+                                  * after it last blocked data; 0: it does not bind */
+    int64_t rate_due_ns;         /* time at which one of these buckets has tokens again; INT64_MAX:
+                                  * no bucket is empty */
+    int64_t rate_position;       /* IPC: position up to which the buckets have counted */
     int32_t rate_cause;          /* ps_cause of the bucket that binds, or none */
     /* sender: admission by ps-rate (ps_publication_admit.c) */
     ps_allowance_t byte_allowance, message_allowance;
-    int64_t padding_bytes;   /* bytes of padding that did not travel: only the header of a PAD
-                              * does */
-    int64_t spent;           /* messages admitted, at the last read */
-    int64_t spent_uncounted; /* of these, the excess over sent_ordinal when no message was in
-                              * flight */
-    int64_t admit_due_ns;    /* when a reached limit of a rate rises; INT64_MAX: none is reached */
+    int64_t padding_bytes;   /* bytes of padding that were not sent, because only the header of a
+                              * PAD is sent */
+    int64_t spent;           /* number of messages admitted, at the last read */
+    int64_t spent_uncounted; /* number of these messages in excess of sent_ordinal, when no message
+                              * was in flight */
+    int64_t admit_due_ns;    /* time at which a reached limit of a rate rises; INT64_MAX: no limit
+                              * is reached */
     bool bytes_bind, messages_bind;             /* the rate is exhausted */
-    bool bytes_lead_binds, messages_lead_binds; /* the unsent data has reached a tenth of a second
-                                                 * of the rate */
-    int64_t paced_until_ns;                     /* until when a pacing bucket is empty; INT64_MAX:
-                                                 * none is */
-    bool paced;                                 /* the pacing of a congestion-controlled receiver
+    bool bytes_lead_binds, messages_lead_binds; /* 1: the amount of unsent data has reached a tenth
+                                                 * of a second of the rate */
+    int64_t paced_until_ns;                     /* time until which a pacing bucket is empty;
+                                                 * INT64_MAX: no bucket is empty */
+    bool paced;                                 /* 1: the pacing of a congestion-controlled receiver
                                                  * ended the last turn */
     ps_map_t receiver_index;                    /* receiver id -> index + 1 */
     int32_t receiver_count;
@@ -294,17 +304,18 @@ struct ps_publication {
     /* sender: lists */
     ps_band_entry_t turn;   /* in the ready set */
     ps_band_entry_t resend; /* in the list of retransmits */
-    int8_t band;            /* of its priority, valid until priority_until_ns */
+    int8_t band;            /* band of its priority, valid until priority_until_ns */
     int64_t priority_until_ns;
     /* sender: governor (ps_sender_governor.c) */
     bool withheld;             /* new data waits until withheld_until_ns */
     int64_t withheld_until_ns; /* while withheld */
-    int64_t partial_since_ns;  /* when a partial datagram was first held back; -1: none is */
+    int64_t partial_since_ns;  /* time at which a partial datagram was first held back; -1: none is
+                                * held back */
     int64_t deferrals;
     ps_publication_t *next_watch, *prev_watch, *next_bucket, *next_released;
     int32_t index;     /* in the sender's dense arrays */
     int64_t *due_ns;   /* its entry in the array of due times */
-    int64_t no_due_ns; /* used in its place after removal */
+    int64_t no_due_ns; /* used in place of due_entry after removal */
 };
 
 static inline ps_sender_t *ps_publication_sender(const ps_publication_t *pub)
@@ -316,19 +327,19 @@ static inline int64_t ps_publication_term(const ps_publication_t *pub)
     return pub->log.term_length;
 }
 
-/* Returns false if a step of credits has nothing to do. */
+/* Returns false if the stream has no credits, so that the other calls have nothing to do. */
 static inline bool ps_publication_has_credits(const ps_publication_t *pub)
 {
     return pub->credits.on || pub->credits.stale || pub->credits.readers > 0;
 }
 
-/* Returns where publishers find their limit. */
+/* Returns the cell in which publishers find their limit. */
 static inline _Atomic int64_t *ps_publication_limit_cell(const ps_publication_t *pub)
 {
     return pub->credits.on ? &pub->slot->credited_limit : pub->limit_cell;
 }
 
-/* Returns the lowest position at which a receiver may miss sent data. */
+/* Returns the lowest position at which a receiver can miss sent data. */
 static inline int64_t ps_publication_sent_floor(const ps_publication_t *pub)
 {
     return pub->sender_position -
@@ -337,41 +348,40 @@ static inline int64_t ps_publication_sent_floor(const ps_publication_t *pub)
 
 /* ---- ps_publication_send.c ------------------------------------------------------------------- */
 
-/* Executes one turn: sends a slice of new data (network), moves the limit. *more: there is further
- * work that can be done now. Returns bytes sent. Bound: PS_TURN_DATAGRAMS, and the bytes of the
- * sender's turn. */
+/* Executes one turn: sends a slice of new data (network), moves the limit. *more: more work can be
+ * done now. Returns bytes sent. Bound: PS_TURN_DATAGRAMS, and the bytes of the sender's turn. */
 int32_t ps_publication_turn(ps_publication_t *pub, int64_t now_ns, bool *more);
 /* Executes one turn of retransmits, with the same bound. */
 int32_t ps_publication_repair_turn(ps_publication_t *pub, int64_t now_ns, bool *more);
 /* Builds the publication's SETUP in out, at most PS_CONTROL_MAX bytes; returns the length. */
 uint32_t ps_publication_build_setup(const ps_publication_t *pub, uint8_t *out);
-/* Send a SETUP or a heartbeat, if due. False: the socket did not accept it. */
+/* Send a SETUP or a heartbeat, if due. Return false if the socket did not accept the frame. */
 bool ps_publication_send_setup(ps_publication_t *pub, int64_t now_ns);
 bool ps_publication_send_heartbeat(ps_publication_t *pub, int64_t now_ns);
-/* Moves the sender position to `to` and counts the messages passed, for a publication with spies
- * and no receiver. Bound: 4096 frames; false: `to` is not reached yet. */
+/* For a publication with spies and no receiver: moves the sender position to `to` and counts the
+ * passed messages. Bound: 4096 frames; false: `to` is not reached yet. */
 bool ps_publication_skip_to(ps_publication_t *pub, int64_t to);
-/* Appends to the index ring if position or time moved far enough. ordinal -1: unknown. */
+/* Appends to the index ring if position or time have advanced far enough. ordinal -1: unknown. */
 void ps_publication_add_index(ps_publication_t *pub, int64_t position, int64_t ordinal,
                               int64_t now_ns);
 void ps_publication_move_sender(ps_publication_t *pub, int64_t position, int64_t messages,
                                 int64_t now_ns);
 
-/* Returns the lowest position that is retransmitted. */
+/* Returns the lowest position that the sender retransmits. */
 int64_t ps_publication_resend_floor(const ps_publication_t *pub);
 
 /* ---- ps_publication_pace.c ------------------------------------------------------------------- */
 
 void ps_publication_pace_init(ps_publication_t *pub);
-/* Takes the pacing rate of a status message (unicast). */
+/* Applies the pacing rate of a status message (unicast). */
 void ps_publication_on_congestion(ps_publication_t *pub, const ps_sm_t *sm, int64_t now_ns);
-/* Returns true if pacing forbids new data (retransmits) now. The publication becomes ready when it
- * may send. */
+/* Returns true if pacing forbids new data (retransmits) now. In that case the publication becomes
+ * ready again when it may send. */
 bool ps_publication_pace_shut(ps_publication_t *pub, int64_t now_ns);
 bool ps_publication_repair_shut(ps_publication_t *pub, int64_t now_ns);
 /* Charges the buckets with the bytes of new data and of retransmits that left. */
 void ps_publication_paced(ps_publication_t *pub, int64_t fresh_bytes, int64_t repair_bytes);
-/* Timer of pacing; returns the time of its next call. */
+/* Timer of pacing; returns the time of the next call. */
 int64_t ps_publication_pace_timer(ps_publication_t *pub, int64_t now_ns);
 
 /* ---- ps_publication_cause.c ------------------------------------------------------------------ */
@@ -387,7 +397,7 @@ void ps_publication_account_restated(ps_publication_t *pub,
 
 /* Reads the positions of producer and local readers, moves pub-lmt, updates the account and
  * wake_position, and wakes clients that wait for room. sending: a further turn follows at once.
- * True: memory remains to be zeroed, call again soon. */
+ * Returns true if memory remains to be zeroed; call it again soon. */
 bool ps_publication_update(ps_publication_t *pub, bool sending, int64_t now_ns);
 /* Recomputes is_connected and reports a change. */
 void ps_publication_update_connected(ps_publication_t *pub, int64_t now_ns);
@@ -397,7 +407,7 @@ void ps_publication_clean_behind(ps_publication_t *pub);
 
 /* ---- ps_publication_idle.c ------------------------------------------------------------------- */
 
-/* Releases the terms that are not in use, if possible, and reports the result in any case. */
+/* Releases the unused terms, if possible, and always reports the result. */
 void ps_publication_on_release_terms(ps_publication_t *pub, int32_t least_terms);
 
 /* ---- ps_publication_subscribers.c ----------------------------------------------------------- */
@@ -405,10 +415,11 @@ void ps_publication_on_release_terms(ps_publication_t *pub, int32_t least_terms)
 /* Wakes parked local readers, because there may be new data (fences once). */
 void ps_publication_wake_subscribers(ps_publication_t *pub);
 void ps_publication_wake_clients(ps_publication_t *pub);
-/* Returns true if the dirty flag is set and the bit is not. A client was killed or stopped between
- * the two, or is just between them. While the flag is set, no other publisher sets the bit. */
+/* Returns true if the dirty flag is set and the bit is not. Then a client was killed or stopped
+ * between its two stores, or is about to execute the second. While the flag is set, no other
+ * publisher sets the bit. */
 bool ps_publication_is_forgotten(const ps_publication_t *pub);
-/* Sets flag and bit in place of a publisher that died before it did. */
+/* Sets flag and bit in place of a publisher that died before it could. */
 void ps_publication_check_again(ps_publication_t *pub);
 /* Reads the local readers' positions into slowest and fastest. True if one moved. */
 bool ps_publication_read_subscribers(ps_publication_t *pub);
@@ -423,7 +434,7 @@ bool ps_publication_wants_sender(const ps_publication_t *pub);
 
 /* ---- ps_publication_timer.c ------------------------------------------------------------------ */
 
-/* Runs all timers and sets the time of their next call. */
+/* Runs all timers of the publication and sets the time of the next call. */
 void ps_publication_on_timer(ps_publication_t *pub, int64_t now_ns);
 /* Ends draining if all data was sent and read. */
 void ps_publication_check_drained(ps_publication_t *pub);
@@ -434,11 +445,12 @@ void ps_publication_flush_events(ps_publication_t *pub, int64_t now_ns);
 
 /* ---- ps_publication_unblock.c ---------------------------------------------------------------- */
 
-/* Pads over the claims of the dead client in client_slot (-1: of any blocking claimer). */
+/* Turns the claims of the dead client in client_slot into padding (-1: any blocking claim). */
 void ps_publication_unblock_client(ps_publication_t *pub, int32_t client_slot, int64_t now_ns);
-/* Notes the start of a blocked claim, after a turn that found data. */
+/* Records the start of a blocked claim, after a turn that found data. */
 void ps_publication_note_blocked(ps_publication_t *pub, int64_t now_ns);
-/* Timer: pads over a claim that blocks for too long. Returns the time of the next check. */
+/* Timer: turns a claim that blocks for too long into padding. Returns the time of the next
+ * check. */
 int64_t ps_publication_check_blocked(ps_publication_t *pub, int64_t now_ns);
 /* Returns true if the producer is ahead of the consumer and the frame between them is not
  * committed. */
@@ -450,7 +462,7 @@ void ps_publication_on_sm(ps_publication_t *pub, const ps_sm_t *sm, int64_t posi
                           const ps_addr_t *from, int64_t now_ns);
 void ps_publication_on_nak(ps_publication_t *pub, const ps_nak_t *nak, int64_t now_ns);
 void ps_publication_on_nak_list(ps_publication_t *pub, const ps_nak_list_t *list, int64_t now_ns);
-/* A receiver rejected the stream: ignores the receiver until it sends a status message. */
+/* Processes a rejection by a receiver: ignores this receiver until it sends a status message. */
 void ps_publication_on_error(ps_publication_t *pub, const ps_err_t *err, const ps_addr_t *from,
                              int64_t now_ns);
 /* Stores the receiver of the present join hold, if there is one, for the conductor. */
@@ -474,49 +486,50 @@ void ps_snapshot_write(ps_snapshot_entry_t *snapshot, int32_t index,
 /* ---- ps_publication_rate.c ------------------------------------------------------------------- */
 
 void ps_publication_rate_init(ps_publication_t *pub);
-/* Return the bytes and messages that ps-rate and NAK-strength control allow now; INT64_MAX: no
- * limit. */
+/* Return the number of bytes and of messages that ps-rate and NAK-strength control allow now;
+ * INT64_MAX: no limit. */
 int64_t ps_publication_rate_room(ps_publication_t *pub, int64_t now_ns);
 int64_t ps_publication_message_room(ps_publication_t *pub, int64_t now_ns);
-/* Returns true if no data may leave; sets a timer for the time at which it may. */
+/* Returns true if no data may leave now; sets a timer for the time at which data may leave. */
 bool ps_publication_rate_shut(ps_publication_t *pub, int64_t now_ns);
 void ps_publication_rate_sent(ps_publication_t *pub, int64_t bytes, int64_t messages,
                               int64_t now_ns);
 int64_t ps_publication_rate_timer(ps_publication_t *pub, int64_t now_ns);
 /* Returns the publication window while the NAK-strength rate binds. */
 int64_t ps_publication_rate_window(const ps_publication_t *pub, int64_t window_bytes);
-/* Returns the publisher limit of an IPC publication under NAK-strength control, at most want. */
+/* Returns the publisher limit of an IPC publication under NAK-strength control, at most `want`. */
 int64_t ps_publication_rate_limit(ps_publication_t *pub, int64_t want, int64_t now_ns);
 void ps_publication_on_pressure(ps_publication_t *pub, const ps_pressure_t *pressure,
                                 int64_t now_ns);
 
 /* ---- ps_publication_policy.c ----------------------------------------------------------------- */
 
-/* Conductor: before a client may open the publication. */
+/* Conductor thread, before a client may open the publication. */
 void ps_publication_policy_init(ps_publication_t *pub);
-/* Publishers reached the limit and are still above the low watermark: it must not rise.  Only of
- * streams with a policy. */
+/* Returns true if publishers reached the limit and are still above the low watermark, so that the
+ * limit must not rise. Only for streams with a policy. */
 bool ps_publication_stays_paused(ps_publication_t *pub);
-/* Publishers dropped what the log does not state yet. */
+/* Returns true if publishers have dropped messages that the log does not state yet. */
 bool ps_publication_owes_gap(const ps_publication_t *pub);
-/* States in the log what was dropped, and opens the stream, if there is room.  True: it did. */
+/* If there is room, states the number of dropped messages in the log, and opens the stream. True:
+ * it did. */
 bool ps_publication_state_drops(ps_publication_t *pub);
-/* Draining: the log ends where it ends now. */
+/* Call when draining begins: the log ends at its present end. */
 void ps_publication_close_end(ps_publication_t *pub);
 
 /* ---- ps_publication_watermark.c -------------------------------------------------------------- */
 
 void ps_publication_watermark_init(ps_publication_t *pub);
-/* Moves the state of the watermarks after the account was written. held: publishers are at the
+/* Updates the state of the watermarks, after the account was written. held: publishers are at the
  * limit. Bound: 4096 frames. */
 void ps_publication_step_watermark(ps_publication_t *pub, bool held, int64_t now_ns);
-/* Timer: reports an episode that began too soon after the last report. Returns the time of the next
- * call. */
+/* Timer: reports an episode whose report was delayed, because it began too soon after the last
+ * report. Returns the time of the next call. */
 int64_t ps_publication_watermark_timer(ps_publication_t *pub, int64_t now_ns);
-/* Fills the event of a reached depth, or of a drained log. */
+/* Fills in the event for a reached depth, or for a drained log. */
 void ps_publication_describe_pressure(const ps_publication_t *pub, bool relieved,
                                       ps_event_t *event);
-/* Notes the depth; ends no episode. */
+/* Records the depth, without ending an episode. */
 static inline void ps_publication_note_depth(ps_publication_t *pub, int64_t depth)
 {
     pub->depth = depth;
@@ -536,37 +549,40 @@ static inline bool ps_publication_is_rated(const ps_publication_t *pub)
 {
     return pub->message_allowance.rate > 0 || pub->byte_allowance.rate > 0;
 }
-/* Returns the publisher limit under ps-rate, at most want; stores the ordinal limit. */
+/* Returns the publisher limit under ps-rate, at most `want`; stores the ordinal limit. */
 int64_t ps_publication_admit(ps_publication_t *pub, int64_t want, int64_t now_ns);
-/* Returns true if producers had taken every admitted ordinal at the last check. */
+/* Returns true if publishers had taken every admitted ordinal at the last check. */
 bool ps_publication_admits_no_message(const ps_publication_t *pub);
 
 /* ---- ps_publication_credit.c ----------------------------------------------------------------- */
 
 /* Conductor thread, before a client can open the publication. */
 void ps_publication_credit_init(ps_publication_t *pub);
-/* Combines what receivers and local readers grant, and moves the ordinal limit. True: messages
- * remain to be counted (IPC), call again soon. Bound: PS_CREDIT_SCAN frames, the receivers. */
+/* Combines the grants of receivers and local readers, and moves the ordinal limit. Returns true if
+ * messages remain to be counted (IPC); call it again soon. Bound: PS_CREDIT_SCAN frames, the
+ * receivers. */
 bool ps_publication_credit_step(ps_publication_t *pub, int64_t now_ns);
-/* Takes the credits of a status message. */
+/* Processes the credits of a status message. */
 void ps_publication_credit_heard(ps_publication_t *pub, ps_publication_receiver_t *receiver,
                                  const ps_sm_t *sm);
-/* A local reader joined, or what it grants was changed. */
+/* Call when a local reader joined, or when its grant was changed. */
 void ps_publication_credit_add(ps_publication_t *pub, ps_publication_subscriber_t *subscriber,
                                const ps_subscriber_params_t *params);
 void ps_publication_credit_change(ps_publication_t *pub, const ps_credit_change_t *change);
 /* Returns the messages that the sender may send; INT64_MAX: no limit. */
 int64_t ps_publication_credit_room(const ps_publication_t *pub);
-/* Returns the bytes of the datagram at position that end at most `messages` messages. */
+/* Returns the length of the part of the datagram at position that has the ends of at most
+ * `messages` messages. */
 int32_t ps_publication_credit_bytes(const ps_publication_t *pub, int64_t position, int32_t bytes,
                                     int64_t messages);
-/* Returns the limit's counterpart for publishers: below it they take ordinals. */
+/* Returns the ordinal limit in the units of the publishers' count: publishers take ordinals below
+ * it. */
 int64_t ps_publication_credit_ordinals(const ps_publication_t *pub);
 
 void ps_publication_free(ps_publication_t *pub);
 
-/* Returns a frame's aligned length if that length is possible at offset, else -1. Another process
- * wrote the length. */
+/* Returns the aligned length of a frame if this length is possible at offset, else -1. Another
+ * process wrote the length. */
 static inline int32_t ps_publication_checked_span(const ps_publication_t *pub,
                                                   const ps_frame_t *frame, int32_t length,
                                                   int32_t offset)

@@ -16,7 +16,7 @@ typedef struct ps_publication ps_publication_t;
 enum ps_mdc { PS_MDC_NONE = 0, PS_MDC_DYNAMIC = 1, PS_MDC_MANUAL = 2 };
 
 typedef struct ps_send_endpoint_params {
-    int64_t id;                      /* of the conductor's choosing, unique */
+    int64_t id;                      /* unique id that the conductor chooses */
     ps_socket_params_t data;         /* sends data; for unicast and MDC also receives control
                                       * frames */
     ps_socket_params_t control;      /* multicast: joined on G+1; bind.family 0 = none */
@@ -47,14 +47,17 @@ typedef struct ps_publication_params {
     int64_t rate_bytes_per_s;           /* 0: no limit */
     int64_t rate_messages_per_s;        /* 0: no limit */
     int32_t priority;                   /* -1000..1000, PS_PRIORITY_AUTO or PS_PRIORITY_NONE */
-    int32_t never_throttle;             /* 1: the governor neither withholds nor throttles */
+    int32_t never_throttle;             /* 1: the governor neither withholds data nor throttles
+                                         * publishers */
     int32_t policy;                     /* ps_policy */
-    int64_t low_watermark_bytes;        /* with a policy; 0: half the window */
-    int32_t retransmit_window_multiple; /* 0: by media (16 unicast, 4 group) */
+    int64_t low_watermark_bytes;        /* low watermark of a stream with a policy; 0: half the
+                                         * window */
+    int32_t retransmit_window_multiple; /* 0: depends on the medium (16 for unicast, 4 for
+                                         * groups) */
     int32_t window_bytes;               /* publication window in effect */
     int32_t max_resend;                 /* group semantics: 1..256 */
     int32_t ttl;                        /* stated in SETUP */
-    const char *strategy;               /* flow control for people, cut off in the slot */
+    const char *strategy;               /* flow control as text for people, shortened in the slot */
     int64_t reserved_position;          /* storage is reserved below this position */
     int64_t untethered_window_limit_timeout_ns;
     int64_t untethered_linger_timeout_ns;
@@ -65,8 +68,8 @@ typedef struct ps_publication_params {
     uint8_t signal_eos;
     uint8_t channel_timestamp;        /* 1: write send time into reserved_value */
     int32_t channel_timestamp_offset; /* payload offset, or -8 = reserved value */
-    /* 1: continues a dead daemon's publication at the positions of its log and counters;
-     * PS_E_CORRUPT if these contradict each other */
+    /* 1: continues a dead daemon's publication at the positions of its log and counters. If these
+     * contradict each other: PS_E_CORRUPT */
     uint8_t adopted;
     int64_t start_position;     /* adopted: first position of the stream */
     ps_relay_path_t relay_path; /* stated in SETUP; count 0: no relay publishes it */
@@ -81,7 +84,7 @@ typedef struct ps_publication_status {
     int32_t is_connected;
     int32_t receivers;        /* live receivers (network) or subscribers (IPC) */
     int64_t rate_bytes_per_s; /* the lower of ps-rate and the NAK-strength rate; 0: none */
-    int64_t pressure_signals; /* PRESSURE frames heard */
+    int64_t pressure_signals; /* number of PRESSURE frames received */
 } ps_publication_status_t;
 
 /* The last status message of a live receiver. */

@@ -14,9 +14,10 @@
 
 enum {
     PS_SEND_OUTBOX = 64,
-    PS_JOIN_ANSWERS = 64, /* joining receivers that are answered in one poll */
+    PS_JOIN_ANSWERS = 64, /* number of joining receivers that are answered in one poll */
     PS_JOIN_SETUPS = 32,  /* SETUPs for one joining receiver */
-    PS_JOIN_BUDGET = 512  /* SETUPs for all joining receivers together; each gets at least one */
+    PS_JOIN_BUDGET = 512  /* number of SETUPs for all joining receivers together; each gets at least
+                           * one */
 };
 
 /* Values of the channel status counter. */
@@ -49,7 +50,8 @@ struct ps_send_endpoint {
     int64_t heard_ns;              /* last status message */
     int64_t silence_reported_ns;
     int64_t error_reported_ns;
-    int64_t full_reported_ns; /* when an event last reported that all places were taken; 0 never */
+    int64_t full_reported_ns; /* time at which an event last reported that all places were taken; 0:
+                               * never */
     int64_t due_ns;
     ps_send_outbox_t outbox;
     ps_addr_t joins[PS_JOIN_ANSWERS]; /* addresses waiting for an answer, at most until the poll
@@ -58,8 +60,8 @@ struct ps_send_endpoint {
     int32_t join_cursor; /* publication with which the next answer begins */
     ps_send_endpoint_t *next;
     bool poll_now;
-    bool grew;   /* a destination was added in this poll */
-    bool failed; /* the last send failed with an error other than a full socket */
+    bool grew;   /* 1: a destination was added in this poll */
+    bool failed; /* 1: the last send failed with an error other than a full socket */
     bool removed;
 };
 
@@ -70,12 +72,12 @@ void ps_send_endpoint_set_status(ps_send_endpoint_t *endpoint, int64_t status);
 void ps_send_endpoint_store_count(ps_send_endpoint_t *endpoint);
 /* Counts a socket's error and reports it, at most once a second. */
 void ps_send_endpoint_report_error(ps_send_endpoint_t *endpoint, int32_t code, int64_t now_ns);
-/* Sends to all destinations (MDC) or the peer. Returns the number of datagrams accepted (0..count);
- * counts short sends, errors and bytes. Sender thread. */
+/* Sends datagrams to all destinations (MDC) or to the peer. Returns the number of datagrams
+ * accepted (0..count); counts short sends, errors and bytes. Sender thread. */
 int32_t ps_send_endpoint_send(ps_send_endpoint_t *endpoint, const ps_dgram_t *dgrams, int32_t count,
                               int64_t now_ns);
-/* Queues the heartbeat of a publication (PS_HEARTBEAT_BYTES). It leaves with the next flush, at the
- * latest at the end of this cycle. */
+/* Queues the heartbeat of a publication (PS_HEARTBEAT_BYTES). The heartbeat leaves with the next
+ * flush, at the latest at the end of this cycle. */
 void ps_send_endpoint_queue(ps_send_endpoint_t *endpoint, ps_publication_t *pub,
                             const uint8_t *frame, int64_t now_ns);
 /* Sends the queued heartbeats. A heartbeat that the socket does not accept is due again an interval
@@ -93,9 +95,10 @@ int32_t ps_send_endpoint_poll(ps_send_endpoint_t *endpoint, ps_on_datagram_fn on
 int64_t ps_send_endpoint_on_timer(ps_send_endpoint_t *endpoint, int64_t now_ns);
 /* Kinds of valid status messages. */
 enum ps_heard {
-    PS_HEARD_OTHER = 0, /* names no publication of this endpoint, or states that the receiver
-                         * leaves */
-    PS_HEARD_NAMES = 1, /* names a publication: `from` is a receiver of it */
+    PS_HEARD_OTHER = 0, /* the message names no publication of this endpoint, or states that the
+                         * receiver leaves */
+    PS_HEARD_NAMES = 1, /* names a publication: the message names a publication, and `from` is a
+                         * receiver of it */
     PS_HEARD_JOIN = 2   /* session 0, stream 0, S flag: requests the SETUPs of all publications */
 };
 void ps_send_endpoint_heard(ps_send_endpoint_t *endpoint, const ps_sm_t *sm, int32_t heard,

@@ -6,9 +6,9 @@
  * The unit of work is a dirty publication.  Publishers set a bit; the sender takes the bits, puts
  * each publication into the ready set at most once, and serves the set by bands (ps_bands.h). A
  * publication whose window is closed leaves the set, and returns when a status message opens the
- * window. A publication with due retransmits is in the set of retransmits in addition.
- * Publications with local readers (IPC, spies) are watched while a reader is behind. A scan finds
- * due timers. It runs at most once a millisecond, and only when the earliest timer is due. */
+ * window. A publication with due retransmits is also in the set of retransmits. Publications with
+ * local readers (IPC, spies) are watched while a reader is behind. A scan finds due timers. The
+ * scan runs at most once a millisecond, and only when the earliest timer is due. */
 #ifndef PS_SENDER_H
 #define PS_SENDER_H
 
@@ -21,17 +21,19 @@ enum {
     PS_TURN_DATAGRAMS = 64,     /* per send call */
     PS_TURN_BYTES = 128 * 1024, /* per turn of one publication, if no other waits */
     PS_TURNS_PER_CYCLE = 32,
-    PS_SLOW_CYCLE_NS = 500 * 1000, /* a thread that runs this seldom serves all in a cycle */
+    PS_SLOW_CYCLE_NS = 500 * 1000, /* a thread whose cycles are this far apart serves all
+                                    * publications in each cycle */
     PS_POLL_RATIO = 6,             /* cycles between polls while sending */
     PS_POLL_BYTES = 64 * 1024,     /* or after this many bytes sent */
     PS_POLL_LIMIT = 64,            /* datagrams per socket and poll */
     PS_POLL_SLICE = 32,            /* endpoints per poll in addition to those that sent */
     PS_SCAN_SLICE = 512,           /* publications per cycle of the timer scan */
-    PS_HOT_LIMIT = 128             /* most publications that the sender checks in every cycle */
+    PS_HOT_LIMIT = 128             /* largest number of publications that the sender checks in every
+                                    * cycle */
 };
 #define PS_TICK_NS INT64_C(1000000)
 
-/* A publication that had its turn, and since when it waits. */
+/* A publication that had its turn, and the time since which it waits. */
 typedef struct ps_sender_again {
     ps_publication_t *pub;
     int64_t since_ns;
@@ -54,20 +56,22 @@ struct ps_sender {
     ps_bands_t bands;
     int64_t turn_bytes; /* bound of the running turn */
     int64_t cycle_ns;   /* when the cycle began */
-    bool slow;          /* the cycle before left data and began PS_SLOW_CYCLE_NS earlier */
+    bool slow;          /* 1: the previous cycle did not send all data and began PS_SLOW_CYCLE_NS
+                         * earlier */
     int32_t again_count;
-    ps_sender_again_t again[PS_TURNS_PER_CYCLE]; /* slow: they had a turn and have more data */
+    ps_sender_again_t again[PS_TURNS_PER_CYCLE]; /* slow cycles: publications that had a turn and
+                                                  * have more data */
     ps_governor_t governor;
-    int64_t idle_since_ns;    /* no publication is ready since; -1: one is */
+    int64_t idle_since_ns;    /* time since which no publication is ready; -1: one is ready */
     int64_t idle_ns;          /* since the governor's last sample */
     int64_t thread_ns;        /* processor time of the thread at the last sample */
     int64_t busy_bytes;       /* sent in cycles that followed a cycle that sent */
     int64_t busy_ns;          /* the time of these cycles */
-    int64_t busy_since_ns;    /* when the last cycle began, if it sent; else -1 */
+    int64_t busy_since_ns;    /* time at which the last cycle began, if it sent data; else -1 */
     int64_t largest_datagram; /* of all publications */
     ps_publication_t *watch_head;
-    ps_publication_t *released_publications; /* publications whose PS_EV_RELEASED did not fit into
-                                              * the ring yet */
+    ps_publication_t *released_publications; /* publications whose PS_EV_RELEASED waits for room in
+                                              * the ring */
     ps_send_endpoint_t *endpoints;           /* list */
     ps_send_endpoint_t *poll_cursor;
     ps_send_endpoint_t *released_endpoints;
@@ -76,28 +80,28 @@ struct ps_sender {
     int64_t bytes_since_poll;
     int64_t polled_ns;
     int64_t poll_gap_ns; /* time between polls while no publication waits for a receiver */
-    bool awaits_window;  /* a publication waits for a window since the last poll that found a
-                          * datagram */
+    bool awaits_window;  /* 1: a publication has waited for a window since the last poll that found
+                          * a datagram */
     int64_t scan_started_ns;
     int64_t min_due_ns;   /* no timer before this */
-    int64_t scan_min_ns;  /* minimum found by the running scan */
+    int64_t scan_min_ns;  /* earliest time that the running scan has found */
     int32_t scan_index;   /* -1: no scan running */
     bool urgent;          /* scan now, without waiting for the tick */
     int32_t paused_count; /* publications whose state is PS_WATERMARK_PAUSED */
-    bool barriers;        /* streams may be hot: ps_barrier_run works */
+    bool barriers;        /* 1: streams may be hot, because ps_barrier_run works */
     ps_publication_t *hot[PS_HOT_LIMIT];
     int32_t hot_count;
 };
 
 /* ---- ps_sender_hot.c ------------------------------------------------------------------------- */
 
-/* Call when a publication was found in the bitmap and its flag cleared: makes the stream hot if it
- * is busy enough. */
+/* Call after a publication was found in the bitmap and its flag was cleared. Makes the stream hot
+ * if it is busy enough. */
 void ps_sender_note_dirty(ps_sender_t *sender, ps_publication_t *publication);
-/* Checks the hot publications for new data, and cools those without. Returns the number with new
- * data. */
+/* Checks the hot publications for new data; those without data are no longer hot. Returns the
+ * number with new data. */
 int32_t ps_sender_check_hot(ps_sender_t *sender);
-/* Removes a publication from the hot ones, before its release. */
+/* Removes a publication from the set of hot publications, before its release. */
 void ps_sender_leave_hot(ps_sender_t *sender, ps_publication_t *publication);
 
 /* ---- ps_sender_governor.c -------------------------------------------------------------------- */
@@ -106,9 +110,9 @@ void ps_sender_leave_hot(ps_sender_t *sender, ps_publication_t *publication);
  * the publications, when a step of the governor begins or ends. */
 void ps_sender_govern(ps_sender_t *sender);
 /* Returns true if the governor withholds the publication's new data, and sets a timer for the time
- * at which some may leave. */
+ * at which data may leave. */
 bool ps_sender_defers(ps_sender_t *sender, ps_publication_t *publication);
-/* The same for one partial datagram. */
+/* Like ps_sender_withheld, for one partial datagram. */
 bool ps_sender_coalesces(ps_sender_t *sender, ps_publication_t *publication);
 
 /* ---- ps_sender_schedule.c -------------------------------------------------------------------- */
@@ -125,7 +129,7 @@ void ps_sender_emit_released(ps_sender_t *sender);
 void ps_sender_watch(ps_sender_t *sender, ps_publication_t *publication);
 /* Ends the watch of a publication. */
 void ps_sender_leave_watch(ps_sender_t *sender, ps_publication_t *publication);
-/* Notes that a timer of a publication or an endpoint is due at due_ns. */
+/* Records that a timer of a publication or an endpoint is due at due_ns. */
 void ps_sender_due(ps_sender_t *sender, int64_t due_ns);
 /* Makes all publications of endpoint ready, because they may be able to send now. */
 void ps_sender_ready_endpoint(ps_sender_t *sender, const ps_send_endpoint_t *endpoint);

@@ -29,30 +29,33 @@ typedef void (*ps_on_run_fn)(void *context, const uint8_t *data, uint32_t length
                              const ps_addr_t *from, int64_t rx_ns);
 
 /* Memory of a log into which the transport may receive the next bytes of a stream directly. No
- * reader reaches it. The transport must not change its first 8 bytes; all others may be
- * overwritten. */
+ * reader reads this memory. The transport must not change its first 8 bytes, and may overwrite all
+ * others. */
 typedef struct ps_direct_range {
     uint8_t *at;
     uint32_t length; /* PS_DIRECT_LEAST to PS_DIRECT_MOST */
 } ps_direct_range_t;
 enum { PS_DIRECT_LEAST = 4096, PS_DIRECT_MOST = 64 * 1024 };
 typedef struct ps_direct {
-    /* Called before each receive. False: receive into a buffer of the transport. */
+    /* Called before each receive. If it returns false, the transport receives into its own
+     * buffer. */
     bool (*prepare)(void *context, ps_direct_range_t *out);
-    /* Called when datagrams are in the range, except their first 8 bytes, which are first_word.
-     * Returns the bytes of the leading datagrams that stay in the log; the transport passes the
-     * other datagrams to fn. The 8 bytes after those that stay may be overwritten; if the data
-     * continues there, *next_word holds them. */
+    /* Called when datagrams are in the range, except that their first 8 bytes are in first_word.
+     * Returns the length of the leading datagrams that stay in the log; the transport passes the
+     * other datagrams to fn. The callback may overwrite the 8 bytes after the datagrams that stay;
+     * if data follows there, the callback stores these bytes in *next_word. */
     uint32_t (*received)(void *context, const ps_direct_range_t *range, uint64_t first_word,
                          uint32_t length, uint32_t segment, const ps_addr_t *from, int64_t rx_ns,
                          uint64_t *next_word);
 } ps_direct_t;
 
 typedef struct ps_net_ops {
-    /* Opens and binds (and connects, joins) as params say.  PS_E_ADDRESS_IN_USE, PS_E_NO_INTERFACE,
-     * PS_E_NO_BUFFER, PS_E_PERMISSION, PS_E_SYSTEM, PS_E_NO_MEMORY.  Conductor thread. */
+    /* Opens and binds a socket as params state; connects it or joins a group if they require that.
+     * PS_E_ADDRESS_IN_USE, PS_E_NO_INTERFACE, PS_E_NO_BUFFER, PS_E_PERMISSION, PS_E_SYSTEM,
+     * PS_E_NO_MEMORY. Conductor thread. */
     int (*open)(void *net, const ps_socket_params_t *params, ps_socket_t **out);
-    /* Owner thread; after the owner has released the socket, the conductor thread. */
+    /* Closes the socket. Owner thread, or the conductor thread after the owner has released the
+     * socket. */
     void (*close)(ps_socket_t *socket);
     /* Sends up to count datagrams in order to `to` (NULL: the connected peer). Returns the number
      * that the kernel accepted (0..count; fewer: send the rest later), or a negative ps_error_code
@@ -64,20 +67,21 @@ typedef struct ps_net_ops {
      * (>= 0) or a negative ps_error_code. Never blocks. */
     int (*recv)(ps_socket_t *socket, int32_t limit, ps_on_datagram_fn fn, void *context,
                 int64_t now_ns);
-    /* Descriptor for epoll, or -1 (simulator). */
+    /* Returns the descriptor for epoll, or -1 (simulator). */
     int (*fd)(const ps_socket_t *socket);
     /* Stores the bound address, with the port that the kernel chose. */
     void (*local)(const ps_socket_t *socket, ps_addr_t *out);
     /* Replaces the peer of a connected socket (name re-resolution). The conductor must own the
      * socket. */
     int (*reconnect)(ps_socket_t *socket, const ps_addr_t *remote);
-    /* As recv, but passes datagrams that the kernel joined (GRO) in one piece, and may receive into
-     * a log (direct NULL: never). NULL: the implementation has only recv. */
+    /* Like recv, but passes datagrams that the kernel joined (GRO) in one piece, and may receive
+     * into a log (direct NULL: never). The entry is NULL if the implementation has only recv. */
     int (*recv_runs)(ps_socket_t *socket, int32_t limit, ps_on_run_fn fn, const ps_direct_t *direct,
                      void *context, int64_t now_ns);
     /* Enlarges the receive buffer to `bytes` (1..PS_RECV_BUFFER_MAX) as far as the kernel allows;
-     * never shrinks it. *got: the size afterwards, in the unit of SO_RCVBUF; less than `bytes` is
-     * no error. PS_E_SYSTEM. Any thread while the socket is open. NULL: the size is fixed. */
+     * never shrinks it. *got: the new size, in the unit of SO_RCVBUF; a size below `bytes` is no
+     * error. PS_E_SYSTEM. Any thread may call it while the socket is open. The entry is NULL if the
+     * size is fixed. */
     int (*fit_recv_buffer)(ps_socket_t *socket, int32_t bytes, int32_t *got);
 } ps_net_ops_t;
 enum { PS_RECV_BUFFER_MAX = 1 << 30 };

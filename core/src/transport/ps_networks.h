@@ -18,7 +18,7 @@ typedef struct ps_impair_params {
     uint32_t send_loss_ppm;
     uint32_t recv_loss_ppm;
     uint32_t duplicate_ppm; /* on receive */
-    uint32_t reorder_ppm;   /* on receive: delivered after the next datagram */
+    uint32_t reorder_ppm;   /* on receive: the datagram is delivered after the next one */
     uint32_t corrupt_ppm;   /* on receive: one bit flipped */
     int64_t delay_ns;       /* on receive, fixed */
     int64_t jitter_ns;      /* on receive, uniform in [0, jitter_ns] */

@@ -74,7 +74,7 @@ static inline int32_t ps_wrap_add(int32_t a, int32_t b)
 }
 static inline int64_t ps_position(int32_t term_id, int32_t offset, int32_t shift, int32_t initial)
 {
-    /* Unsigned shift: a hostile term id may lie before the initial one. */
+    /* The shift is unsigned, because a hostile term id may be before the initial one. */
     return (int64_t)((uint64_t)(int64_t)ps_wrap_sub(term_id, initial) << shift) + offset;
 }
 static inline int32_t ps_term_count(int64_t position, int32_t shift)
@@ -90,15 +90,16 @@ static inline int32_t ps_term_id_at(int64_t position, int32_t shift, int32_t ini
     return ps_wrap_add(initial, (int32_t)(position >> shift));
 }
 
-/* The last position of a stream: the term count has no higher value. No frame begins there. */
+/* The maximum position of a stream, at which the term count has its highest value. No frame begins
+ * there. */
 static inline int64_t ps_max_position(int32_t shift)
 {
     return INT64_C(1) << (31 + shift);
 }
 
-/* A position as heartbeats and status messages state it. The maximum position is the offset T of
- * the last term. The next term id would wrap before the initial one, and a receiver would drop
- * it. */
+/* A position in the form in which heartbeats and status messages state it. The maximum position is
+ * the offset T of the last term. The id of the next term would wrap to a value before the initial
+ * one, and a receiver would drop the frame. */
 typedef struct ps_place {
     int32_t term_id;
     int32_t term_offset; /* 0..T; T only at the maximum position */
@@ -112,7 +113,7 @@ static inline ps_place_t ps_place_of(int64_t position, int32_t shift, int32_t in
 }
 
 /* Returns the position that a peer states. Aeron states the maximum position by the wrapped term
- * id, which has no other meaning. Negative: before the initial term. */
+ * id, which occurs in no other case. Negative: before the initial term. */
 static inline int64_t ps_position_stated(int32_t term_id, int32_t offset, int32_t shift,
                                          int32_t initial)
 {
@@ -160,7 +161,8 @@ static inline int ps_is_gap_mark(int64_t reserved_value)
     return reserved_value >> 32 == PS_GAP_MAGIC;
 }
 
-/* Messages that a frame with these fields stands for: whole ones, or those that were dropped. */
+/* Returns the number of messages that end with a frame with these fields, or that its padding
+ * replaces. */
 static inline int32_t ps_marked_messages(int64_t reserved_value)
 {
     const int32_t count = (int32_t)reserved_value;
@@ -176,7 +178,7 @@ static inline uint64_t ps_pair(int32_t low, int32_t high)
     return (uint64_t)(uint32_t)low | ((uint64_t)(uint32_t)high << 32);
 }
 
-/* Everything but the first word and the reserved value. */
+/* Writes all fields except the first word and the reserved value. */
 static inline void ps_frame_fields(ps_frame_t *frame, int32_t term_offset, int32_t session_id,
                                    int32_t stream_id, int32_t term_id)
 {
@@ -191,14 +193,16 @@ static inline void ps_frame_reserved(ps_frame_t *frame, int64_t reserved_value)
     __atomic_store_n(words + 3, (uint64_t)reserved_value, __ATOMIC_RELAXED);
 }
 
-/* Returns value, which is most likely *guess. Without the guess, the address of the next frame
- * waits for the load of this frame's length. With a branch on the guess, the processor continues
- * before the length has arrived. */
+/* Returns value, which is usually *guess. Without the guess, the processor would have to load this
+ * frame's length before it could compute the address of the next frame. With a branch on the guess,
+ * it continues before the length has arrived. */
 static inline int32_t ps_frame_guess(int32_t *guess, int32_t value)
 {
     if (__builtin_expect(value != *guess, 0)) {
         *guess = value;
-        __asm__ volatile("" : "+r"(*guess)); /* otherwise the compiler removes the branch */
+        __asm__ volatile(""
+                         : "+r"(*guess)); /* without this statement the compiler would remove the
+                                              * branch */
     }
     return *guess;
 }
@@ -222,7 +226,8 @@ static inline int64_t ps_frame_reserved_value(const ps_frame_t *frame)
     return (int64_t)__atomic_load_n(words + 3, __ATOMIC_RELAXED);
 }
 
-/* Messages that end with a frame: its own, or, of padding, those that were dropped. */
+/* Returns the number of messages that end with a frame, or that were dropped if the frame is
+ * padding. */
 static inline int32_t ps_frame_messages(const ps_frame_t *frame)
 {
     return frame->type == PS_TYPE_PAD ? ps_marked_messages(ps_frame_reserved_value(frame))
@@ -242,15 +247,15 @@ static inline int64_t ps_log_longest_pad(int64_t term_length, int32_t mtu)
 
     return longest < term_length / 2 ? longest : term_length / 2;
 }
-/* Returns the bytes by which a sender may be ahead of a receiver's consumption: at most one window.
- * Under NAK-strength control the sender does not wait for receivers, and allows half a window more,
- * because a receiver keeps a whole term. */
+/* Returns the number of bytes by which a sender may be ahead of a receiver's consumption: one
+ * window. Under NAK-strength control the sender does not wait for receivers, and allows half a
+ * window more, because a receiver keeps a whole term. */
 static inline int64_t ps_log_ahead(int64_t term_length, int nak)
 {
     return nak ? term_length / 2 + term_length / 4 : term_length / 2;
 }
-/* Returns the bytes behind its position that a sender retransmits. A receiver can miss at most this
- * much. The sender's log keeps a whole term behind its position. */
+/* Returns the number of bytes behind its position that a sender retransmits, which is also the most
+ * that a receiver can recover. The sender's log keeps a whole term behind its position. */
 static inline int64_t ps_log_repair_reach(int64_t term_length, int32_t mtu, int nak)
 {
     const int64_t reach = ps_log_ahead(term_length, nak) + ps_log_longest_pad(term_length, mtu);

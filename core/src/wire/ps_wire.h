@@ -39,7 +39,7 @@ enum {
     PS_NAME_MAX = 32
 };
 
-/* Reasons to drop a datagram; the metrics have a counter for each. */
+/* Reasons for which a datagram is dropped; the metrics have a counter for each. */
 enum ps_wire_fault {
     PS_WIRE_OK = 0,
     PS_WIRE_SHORT,
@@ -61,10 +61,11 @@ enum {
     PS_CAP_PRESSURE = 4,
     /* SETUP: the sender accepts NAK_LIST frames (ps_wire_nak_list.h) */
     PS_CAP_NAK_LIST = 8,
-    /* SM: under NAK-strength control the receiver keeps up to a term of data beyond consumption. */
+    /* SM: under NAK-strength control the receiver keeps up to a term of data beyond the consumed
+     * position. */
     PS_CAP_KEEPS_TERM = 16,
-    /* SETUP: the sender obeys credits and answers CREDIT; SM: the receiver grants credits on
-     * request of its applications */
+    /* SETUP: the sender obeys credits and answers with CREDIT frames; SM: the receiver grants
+     * credits if its applications request this */
     PS_CAP_CREDITS = 32
 };
 
@@ -83,12 +84,12 @@ typedef struct ps_trailer {
     uint64_t daemon_id;
     uint64_t daemon_epoch;
     int64_t ordinal;          /* SETUP: messages before the stated position; -1 absent */
-    int32_t flow_control;     /* SETUP: the sender's flow control; PS_WIRE_FC_UNKNOWN absent */
+    int32_t flow_control;     /* SETUP: the sender's flow control; PS_WIRE_FC_UNKNOWN: absent */
     int64_t group_tag;        /* SETUP: tag of the receivers that the sender follows, if TAGGED */
     int64_t credit_limit;     /* SM; -1 absent */
     int64_t released_ordinal; /* SM; -1 absent */
     uint32_t credit_epoch;    /* SM: valid if credit_messages > 0 */
-    uint32_t credit_messages; /* SM: N, the most messages that are outstanding; 0 absent */
+    uint32_t credit_messages; /* SM: N, largest number of outstanding messages; 0: absent */
     uint32_t credit_flags;    /* SM: PS_CREDIT_FLAG_... */
     uint32_t fill_ppm;        /* SM */
     uint32_t reason;          /* SM: ps_cause that limits the receiver, 0 none */
@@ -144,12 +145,13 @@ typedef struct ps_data {
 } ps_data_t;
 
 /* First check of every datagram (docs/spec/wire-format.md section 4, items 1 and 2). *type gets the
- * frame type. Returns ps_wire_fault. EXT frames with penstock's magic pass; others are
- * PS_WIRE_UNKNOWN_TYPE. */
+ * frame type. Returns ps_wire_fault. EXT frames with penstock's magic pass; for others the function
+ * returns PS_WIRE_UNKNOWN_TYPE. */
 int ps_wire_check(const uint8_t *data, uint32_t length, uint16_t *type);
 
-/* Call a decoder only after ps_wire_check returned PS_WIRE_OK and its type. Returns ps_wire_fault
- * after the checks of docs/spec/wire-format.md section 4, item 3, that need no stream state. */
+/* Call a decoder only after ps_wire_check has returned PS_WIRE_OK and the decoder's frame type.
+ * Returns ps_wire_fault after the checks of docs/spec/wire-format.md section 4, item 3, that need
+ * no stream state. */
 int ps_wire_setup(const uint8_t *data, uint32_t length, ps_setup_t *out);
 int ps_wire_sm(const uint8_t *data, uint32_t length, ps_sm_t *out);
 int ps_wire_nak(const uint8_t *data, uint32_t length, ps_nak_t *out);
@@ -157,29 +159,29 @@ int ps_wire_rttm(const uint8_t *data, uint32_t length, ps_rttm_t *out);
 int ps_wire_err(const uint8_t *data, uint32_t length, ps_err_t *out);
 int ps_wire_rsp_setup(const uint8_t *data, uint32_t length, ps_rsp_setup_t *out);
 int ps_wire_data(const uint8_t *data, uint32_t length, ps_data_t *out);
-/* Walks the chain of a DATA/PAD datagram (not a heartbeat) against term_length.  *span gets the
- * bytes of stream it covers (a final PAD counts whole), *messages the frames with the END flag
- * (type DATA). PS_WIRE_BAD_CHAIN or BAD_FIELD if a rule of item 3 is broken. Bound: length / 32
- * frames. */
+/* Walks the chain of a DATA/PAD datagram (not a heartbeat) against term_length. *span: the bytes of
+ * stream that the chain covers, with the whole length of a final PAD. *messages: the number of DATA
+ * frames with the END flag. Returns PS_WIRE_BAD_CHAIN or BAD_FIELD if a rule of item 3 is violated.
+ * Bound: length / 32 frames. */
 int ps_wire_chain(const uint8_t *data, uint32_t length, int32_t term_length, int32_t *span,
                   int32_t *messages);
 
-/* data holds datagrams of `segment` bytes back to back; the last may be shorter. Returns the bytes
- * of the leading datagrams that contain whole DATA frames, contiguous in one term of one session.
- * They cover as many bytes of the stream. *messages: as above, for these datagrams. 0: the first
- * datagram is something else, for example valid padding; call ps_wire_chain. Bound: length / 32
- * frames. */
+/* data holds datagrams of `segment` bytes back to back; the last may be shorter. Returns the length
+ * of the leading datagrams that contain whole DATA frames, contiguous in one term of one session;
+ * they cover the same number of bytes of the stream. *messages: as above, for these datagrams.
+ * Returns 0 if the first datagram is different, for example valid padding; then call ps_wire_chain.
+ * Bound: length / 32 frames. */
 uint32_t ps_wire_run(const uint8_t *data, uint32_t length, uint32_t segment, int32_t term_length,
                      int32_t *messages);
-/* As ps_wire_run, but the first 8 bytes are in first_word. */
+/* Like ps_wire_run, but the first 8 bytes are in first_word. */
 uint32_t ps_wire_run_from(uint64_t first_word, const uint8_t *data, uint32_t length,
                           uint32_t segment, int32_t term_length, int32_t *messages);
 
-/* Copies a text, cut between UTF-8 characters, into a field of PS_NAME_MAX + 1 bytes. `from` needs
- * no NUL: at most PS_NAME_MAX bytes are read. */
+/* Copies a text into a field of PS_NAME_MAX + 1 bytes, and cuts it between UTF-8 characters if it
+ * is longer. `from` needs no NUL: at most PS_NAME_MAX bytes are read. */
 void ps_name_copy(char *out, const char *from);
-/* Builders write into out (PS_CONTROL_MAX bytes), return the datagram length.  trailer NULL:
- * none. */
+/* Builders write a frame into out (PS_CONTROL_MAX bytes) and return the length of the datagram.
+ * trailer NULL: no trailer. */
 uint32_t ps_wire_build_setup(uint8_t *out, const ps_setup_t *setup, const ps_trailer_t *trailer);
 uint32_t ps_wire_build_sm(uint8_t *out, const ps_sm_t *sm, const ps_trailer_t *trailer);
 uint32_t ps_wire_build_nak(uint8_t *out, const ps_nak_t *nak);

@@ -15,13 +15,13 @@ typedef struct ps_wire_credit {
     int32_t session_id, stream_id;
     int64_t receiver_id;
     uint32_t epoch;
-    uint32_t flags;  /* PS_CREDIT_ANSWER_SETTLED: each message below ordinal was sent, and none
-                      * follows in this epoch */
-    int64_t ordinal; /* messages that publishers have taken when the epoch began, or have
-                      * published when settled */
+    uint32_t flags;  /* PS_CREDIT_ANSWER_SETTLED: each message below ordinal was sent, and no
+                      * further message follows in this epoch */
+    int64_t ordinal; /* number of messages that publishers had taken when the epoch began; when
+                      * settled, that they have published */
 } ps_credit_frame_t;
 
-/* Reads a CREDIT after ps_wire_check. A longer frame is read from its first bytes. Returns
+/* Reads a CREDIT after ps_wire_check. Reads only the first bytes of a longer frame. Returns
  * ps_wire_fault. */
 int ps_wire_credit(const uint8_t *data, uint32_t length, ps_credit_frame_t *out);
 /* Writes a CREDIT into out (PS_CONTROL_MAX bytes). Returns the datagram's length. */

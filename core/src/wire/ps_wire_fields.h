@@ -98,11 +98,11 @@ static inline void ps_put_i64(uint8_t *at, int64_t value)
 
 /* Sets `out` to "no trailer": capabilities 0, all fields unknown. */
 void ps_trailer_clear(ps_trailer_t *out);
-/* Reads the length bytes after a frame. A malformed or foreign trailer gives the cleared trailer.
- * Bound: length / 4 TLVs. */
+/* Reads the length bytes after a frame. If the trailer is malformed or foreign, `out` is set to "no
+ * trailer". Bound: length / 4 TLVs. */
 void ps_trailer_read(const uint8_t *data, uint32_t length, ps_trailer_t *out);
-/* Write the TLVs that belong to the frame type; return bytes, 0 when trailer is NULL or states no
- * capabilities.  At most PS_TRAILER_MAX. */
+/* Write the TLVs that belong to the frame type. Return the number of bytes, 0 if trailer is NULL or
+ * states no capabilities. At most PS_TRAILER_MAX. */
 uint32_t ps_trailer_write_setup(uint8_t *out, const ps_trailer_t *trailer);
 uint32_t ps_trailer_write_sm(uint8_t *out, const ps_trailer_t *trailer);
 

@@ -11,7 +11,7 @@
  *                    reader in ns, i64 bytes unread after its last batch, i64 bytes sent beyond
  *                    half a term (each 0 unknown)
  *
- * Older receivers send only the first part, and older senders read only the first part. */
+ * Older receivers send only the first part of the frame, and older senders read only this part. */
 #ifndef PS_WIRE_PRESSURE_H
 #define PS_WIRE_PRESSURE_H
 
@@ -30,7 +30,7 @@ typedef struct ps_wire_pressure {
     int64_t rate, cadence_ns, residue, overrun; /* 0 unknown */
 } ps_pressure_t;
 
-/* Reads a PRESSURE after ps_wire_check.  A longer frame is read from its first bytes.  Returns
+/* Reads a PRESSURE after ps_wire_check. Reads only the first bytes of a longer frame. Returns
  * ps_wire_fault. */
 int ps_wire_pressure(const uint8_t *data, uint32_t length, ps_pressure_t *out);
 /* Writes a PRESSURE into out (PS_CONTROL_MAX bytes). Returns the datagram's length. */

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Actions that the conductor requests from its shell.
 
-Every action is a frozen value.  An :class:`Operation` carries one; when its ``operation_id`` is not
-0 the conductor waits for ``on_result`` with that id.  The type after "Result:" is the value of a
-successful :class:`Outcome`; without it the value is None.
+Every action is a frozen value. An :class:`Operation` contains one action. If its ``operation_id``
+is not 0, the conductor waits for a call of ``on_result`` with this id. The type after "Result:" is
+the value of a successful :class:`Outcome`; without it the value is None.
 """
 
 from penstock.daemon.conductor.actions.base import (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An action is a frozen value; an operation carries it, and an outcome answers it."""
+"""An action is a frozen value. An operation contains an action, and an outcome has its result."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ActionError:
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """Result of an action: ``error`` is None when it succeeded."""
+    """Result of an action: Result of an operation; ``error`` is None if the action succeeded."""
 
     value: Any = None
     error: ActionError | None = None

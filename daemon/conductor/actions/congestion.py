@@ -11,7 +11,7 @@ from penstock.daemon.conductor.actions.base import Action
 
 @attrs.frozen(kw_only=True)
 class ReadCongestion(Action):
-    """Result: CongestionView, with the values of this action in it."""
+    """Result: CongestionView, which includes the values of this action."""
 
     image_id: int
     session_id: int

@@ -10,8 +10,8 @@ from penstock.daemon.conductor.actions.base import Action
 
 @attrs.frozen(kw_only=True)
 class SetImageCredits(Action):
-    """Change the grant of a reader of an image.  A lower number, and a freeze or its end, begin a
-    new epoch."""
+    """Change the grant of a reader of an image. A lower number, a freeze and the end of a freeze
+    each begin a new epoch."""
 
     image_id: int
     position_counter_id: int
@@ -22,7 +22,7 @@ class SetImageCredits(Action):
 
 @attrs.frozen(kw_only=True)
 class SetPublicationCredits(Action):
-    """As :class:`SetImageCredits`, of a reader of a local publication."""
+    """Like :class:`SetImageCredits`, for a reader of a local publication."""
 
     publication_id: int
     position_counter_id: int

@@ -22,7 +22,7 @@ class OpenRecvEndpoint(Action):
 
 @attrs.frozen(kw_only=True)
 class AddRecvDestination(Action):
-    """Result: Address, what it is bound to."""
+    """Result: Address to which the socket is bound."""
 
     endpoint_id: int
     params: RecvDestinationParams

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actions that ask the system for addresses."""
+"""Actions that request addresses from the operating system."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class ReadReceivers(Action):
 
 @attrs.frozen(kw_only=True)
 class MakeStrategy(Action):
-    """Find a user's class and make an object of it. Result: the object."""
+    """Find a user's class and create an object of it. Result: the object."""
 
     kind: StrategyKind
     name: str
@@ -27,7 +27,7 @@ class MakeStrategy(Action):
 
 @attrs.frozen(kw_only=True)
 class StrategyAnswer:
-    """Answer of a user's class. Without a limit the built-in rule applies."""
+    """Answer of a user's class. If there is no limit, the built-in rule applies."""
 
     limit: int | None = None            # a position (FLOW) or a window in bytes (CONGESTION)
     complaint: str = ""                 # for the error log: the first failure of its kind

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading the times of a log's positions."""
+"""Actions that read the times of a log's positions."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from penstock.daemon.conductor.actions import Action
 
 @attrs.frozen(kw_only=True)
 class ViewTimes(Action):
-    """Result: tuple of (position, epoch ns), ascending: when a log reached the positions of
-    [start, end). The last position is ``end`` or above."""
+    """Result: tuple of (position, epoch ns), ascending: the times at which a log reached the
+    positions of [start, end). The last position is ``end`` or above."""
 
     kind: SlotKind
     slot: int

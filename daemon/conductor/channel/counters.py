@@ -83,7 +83,8 @@ def stream_counter(
 def channel_counter(
     type_id: CounterType, *, name: str, registration_id: int, channel: str
 ) -> AllocateCounter:
-    """Channel status (6, 7), number of destinations (18) and of those refused (1018)."""
+    """Counters of the channel status (6, 7), of the destinations (18) and of the refused ones
+    (1018)."""
     cut = _cut(channel, _CHANNEL_BYTES)
     return AllocateCounter(
         type_id=int(type_id),

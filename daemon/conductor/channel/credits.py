@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan the credits of a subscription: their number, and the window that has room for them."""
+"""Plan the credits of a subscription: their number, and a window that is large enough for them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find the socket addresses of a channel, and the key that identifies its endpoint.
 
-Two channels share sockets when their *key* is equal: the resolved addresses and the mode.  Port 0,
-and an endpoint without any address, are never shared except by tag.
+Two channels share sockets when their *key* is equal: the resolved addresses and the mode. A channel
+with port 0, or without any address, shares its sockets only by tag.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ def _check_interface(spec: uri.Interface | None, family: int) -> Saga[None]:
 
 
 def check_interface(plan: EndpointPlan) -> Saga[None]:
-    """Refuse an interface that this host does not have, of a channel that opens no socket itself:
-    its tag names another, or its destinations come later."""
+    """Refuse an interface that this host does not have. Call it for a channel that opens no socket
+    itself: its tag names another channel, or its destinations are added later."""
     spec = plan.interface
     yield from _check_interface(spec, 6 if spec is not None and spec.ipv6 else 4)
 

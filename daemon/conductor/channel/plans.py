@@ -130,7 +130,7 @@ class SubscriptionPlan:
 
 
 def parse(channel: str) -> uri.ChannelUri:
-    """The URI, or the refusal that names what is wrong with it."""
+    """Return the parsed URI; the refusal names the mistake."""
     try:
         return uri.parse(channel)
     except uri.ChannelError as error:
@@ -234,9 +234,9 @@ def subscription_plan(
 def group_subscription_plan(
     parsed: uri.ChannelUri, channel: str, settings: ConductorSettings
 ) -> SubscriptionPlan:
-    """Plan a consumer group's subscription on this channel. The sender waits for it, and it
-    requests the largest window that the log allows unless the channel states one. It grants no
-    credits: its acknowledgements move the window."""
+    """Plan a consumer group's subscription on this channel. The sender waits for the group. The
+    group requests the largest window that the log allows, unless the channel states one. It grants
+    no credits, because its acknowledgements move the window."""
     parsed = attrs.evolve(
         parsed, ps_credits=None, ps_credit_burst=None, ps_max_message=None, ps_credit_policy=None,
         ps_credits_required=None,

@@ -50,7 +50,7 @@ def matches(rule: StreamRule, parsed: uri.ChannelUri, stream_id: int, default_te
 def apply(
     parsed: uri.ChannelUri, stream_id: int, settings: ConductorSettings, *, publication: bool
 ) -> uri.ChannelUri:
-    """The channel with the first matching rule's values where it has none of its own.
+    """Return the channel, completed with the values of the first matching rule.
 
     Settings that do not apply to this medium are ignored: a rule can match many channels. A setting
     that contradicts the channel's own parameters is refused, and the rule is named.
@@ -72,7 +72,7 @@ def on_late(
     """Return the rule for a late strategy in Python: from a ``[[stream]]`` rule, its class, or
     ``hold``.
 
-    :param strategy: the object; its class was checked when it was made.
+    :param strategy: the object; its class was checked when the object was created.
     """
     default_term = settings.ipc_term_length if parsed.is_ipc else settings.term_length
     for rule in settings.rules:
@@ -171,7 +171,8 @@ def _kind_of(given: uri.FlowControl) -> FlowControl:
 
 
 def custom_names(given: uri.FlowControl | None, settings: ConductorSettings) -> tuple[str, ...]:
-    """Return the Python strategies that a network publication may get: its own, or the defaults."""
+    """Return the Python strategies that a network publication may get: the one of its channel, or
+    the defaults."""
     choices = [given] if given is not None else [
         _read_flow_control(text)
         for text in (settings.multicast_flow_control, settings.unicast_flow_control)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work of the conductor by object: each request and event, step by step."""
+"""The steps by which the conductor executes each request and event, grouped by object."""

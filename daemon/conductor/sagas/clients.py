@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients: leases, their commands one after the other, and what happens when they die."""
+"""Clients: grant leases, execute a client's commands one after the other, and clean up after a
+death."""
 
 from __future__ import annotations
 
@@ -134,7 +135,8 @@ def _take_back(state: State, connection_id: int, client: Client, peer: LeasePeer
 
 
 def await_return(state: State, client: Client) -> None:
-    """Keep the objects of a client whose process has ended until another process takes it back."""
+    """Keep the objects of a client whose process has ended, until another process continues the
+    client."""
     client.attached = False
     client.lost += 1
     lost = client.lost
@@ -176,7 +178,7 @@ def lose_client(state: State, client: Client) -> Saga[None]:
 
 
 def enqueue(state: State, client: Client, correlation_id: int, message: Message) -> None:
-    """Queue a command; the client's earlier commands are answered first."""
+    """Queue a command, which is executed after the client's earlier commands."""
     if len(client.commands) >= state.settings.max_queued_commands:
         refusal = Failure(
             code="limit",

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Choose the congestion control of an image, and call it if it is a Python class.
 
-The channel decides; else the first ``[[stream]]`` rule that matches the arriving stream with its
-session and term length; else the configuration.
+The channel chooses the congestion control. If it states none, the first ``[[stream]]`` rule that
+matches the arriving stream, its session and its term length chooses; otherwise the configuration.
 
-The conductor calls a class once in max(``STEP_NS``, round trip), at most ``LONGEST_NS``. Its answer
-is valid until the next one. A class that needs longer than ``DEADLINE_NS`` is late: the conductor
-counts this and logs it once. If a class gives no answer for ``SILENT_NS``, the receiver falls back
-to the receiver window alone until it answers. The log and the event feed report it."""
+The conductor calls a class once in max(``STEP_NS``, round trip), at most ``LONGEST_NS``. An answer
+is valid until the next answer. A class that needs longer than ``DEADLINE_NS`` is late: the
+conductor counts this and logs it once. If a class gives no answer for ``SILENT_NS``, the receiver
+falls back to the receiver window alone until it answers. The daemon reports the fallback in its log
+and in the event feed."""
 
 from __future__ import annotations
 
@@ -66,7 +67,7 @@ def _of_rule(text: str) -> uri.CongestionControl | None:
 def names(
     plan: SubscriptionPlan, stream_id: int, settings: ConductorSettings
 ) -> tuple[str, ...]:
-    """Return the Python classes that an image of this subscription may get."""
+    """Return the Python classes that images of this subscription may use."""
     stated = parse(plan.channel)
     if stated.cc is not None:
         choices = [stated.cc]
@@ -80,9 +81,9 @@ def names(
 
 
 def check(plan: SubscriptionPlan, stream_id: int, settings: ConductorSettings) -> Saga[None]:
-    """Make an object of each class that an image may get, as a check, and drop it.
+    """Check each class that an image may use: create an object of it and drop the object.
 
-    The user's code may hang, so this happens before the saga requests the exclusive right.
+    The user's code may hang, so the check runs before the saga requests the exclusive right.
 
     :raises Refused: a class cannot be found or made.
     """

@@ -20,10 +20,10 @@ from penstock.daemon.conductor.state.state import State
 
 
 def set_withheld(state: State, subscription: Subscription, *, withheld: bool) -> Saga[None]:
-    """Withhold the credits of a subscription, or grant them again.  Images that join later start
-    withheld too.
+    """Withhold the credits of a subscription, or grant them again. Images that join later start
+    with their credits withheld too.
 
-    :raises Refused: it grants no credits.
+    :raises Refused: the subscription grants no credits.
     """
     if not subscription.plan.credits:
         raise Refused(
@@ -61,7 +61,7 @@ def _without_reader(subscription: Subscription) -> list[Image]:
 
 
 def set_credits(link: SubscriberLink) -> SetImageCredits | SetPublicationCredits:
-    """Return the action that tells a reader's grant to its agent."""
+    """Return the action that passes a reader's grant to the reader's agent."""
     plan = link.subscription.plan
     share = link.credit.share
     if isinstance(link.source, Image):

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Call flow-control strategies in Python, and handle late answers.
 
-Every ``STEP_NS`` a publication's strategy gets the last status messages of its receivers. Its limit
-is valid for ``VALID_NS`` from the call on; afterwards the rule ``on_late`` applies
-(docs/decisions/0096). A strategy that needs longer than ``DEADLINE_NS`` is late. The conductor
-counts this when the time is over and logs it once. A late answer is used: an older limit is safer
-than none. If a strategy gives no answer for ``SILENT_NS``, the
-sender falls back to ``max`` until it answers. The log and the event feed report it."""
+Every ``STEP_NS`` a publication's strategy gets the last status messages of its receivers. The limit
+that the strategy returns is valid for ``VALID_NS``, counted from the call; afterwards the rule
+``on_late`` applies (docs/decisions/0096). A strategy that needs longer than ``DEADLINE_NS`` is
+late. When the time is over, the conductor counts the late answer and logs it once. The conductor
+uses a late answer, because an older limit is safer than no limit. If a strategy gives no answer for
+``SILENT_NS``, the sender falls back to ``max`` until it answers. The daemon reports the fallback in
+its log and in the event feed."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def _again(state: State, publication: Publication) -> None:
 
 def make(plan: PublicationPlan, settings: ConductorSettings) -> Saga[dict[str, Any]]:
     """Make the Python strategies that a publication may get, by name. The user's code may be slow
-    or hang, so this happens before the saga requests the exclusive right."""
+    or hang, so it runs before the saga requests the exclusive right."""
     made: dict[str, Any] = {}
     if plan.is_ipc:
         return made
@@ -130,7 +131,7 @@ def _watch_silence(state: State, publication: Publication) -> None:
 
 
 class Watch:
-    """Watch of one call of a Python class. It logs the first late answer of its owner."""
+    """Watches one call of a Python class, and logs the first late answer of its owner."""
 
     def __init__(
         self, state: State, owner: Publication | Image, channel: str, text: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The common half of an end: release counters and slots, and close endpoints."""
+"""Common steps at the end of an object: release counters and slots, and close endpoints."""
 
 from __future__ import annotations
 

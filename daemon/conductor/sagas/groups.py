@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Consumer groups: subscriptions that outlive their readers.
 
-A group is a client without a process. It has subscriptions, and publications that it blocks show
-its name and id. Only acknowledgements move its positions. A sender's window, the limit of a local
-publication and the status messages therefore follow the acknowledged positions, by the rules for
-any subscriber.
+A group is a client without a process. A group has subscriptions, and a publication that it blocks
+shows the name and id of the group. Only acknowledgements move its positions. A sender's window, the
+limit of a local publication and the status messages therefore follow the acknowledged positions, by
+the rules for any subscriber.
 """
 
 from __future__ import annotations
@@ -131,8 +131,8 @@ def _serve(state: State, message: Message | Locate) -> Saga[Message | Located]:
 
 
 def check_owner(state: State, group: Group, owner: str, *, instead_of: str = "") -> None:
-    """Refuse a reader if another reader has the group or had it a moment ago. A request without an
-    owner is not refused."""
+    """Refuse a reader if another reader uses the group, or used it within the last seconds. A
+    request without an owner is not refused."""
     if not owner or owner == group.owner or not group.owner or group.owner == instead_of:
         return
     silent_ns = state.now_ns - group.owner_heard_ns
@@ -482,7 +482,7 @@ def _touch(state: State, group: Group) -> None:
 
 
 def watch(state: State, group: Group) -> None:
-    """End the group when no request named it for its expiry time."""
+    """End the group if no request has named it for its expiry time."""
 
     group.watches += 1
     number = group.watches
@@ -506,7 +506,7 @@ def watch(state: State, group: Group) -> None:
 
 
 def close(state: State, group: Group, reason: str) -> None:
-    """End a group: release its data, so that the senders continue."""
+    """End a group, and release its data, so that the senders continue."""
     state.groups.pop(group.id, None)
     erase(state, "group", group.id)
     for retained in list(group.retained.values()):

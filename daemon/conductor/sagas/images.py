@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images: a stream that arrives from a sender.  The conductor makes one on a SETUP and shows it to
-subscribers with its first frame.  An image is drained when the sender ends or falls silent, kept
-for slow subscribers for the linger time, then deleted."""
+"""Images: a stream that arrives from a sender. The conductor makes an image when a SETUP arrives,
+and shows it to subscribers when its first frame arrives. When the sender ends or falls silent, the
+image drains. The daemon keeps it for the linger time, for slow subscribers, and then deletes it."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ _REASONS: Final[dict[int, str]] = {
 
 
 def on_setup(state: State, event: Setup) -> Saga[None]:
-    """Make an image for an unknown session of a subscribed stream, or report the reason against
-    it."""
+    """Make an image for an unknown session of a subscribed stream, or report the reason for a
+    refusal."""
     yield EXCLUSIVE_LAST
     endpoint = state.recv_endpoints.get(event.id)
     if endpoint is None or endpoint.state is not EndpointState.OPEN:
@@ -462,7 +462,7 @@ def on_second_source(state: State, event: SecondSource) -> None:
 
 
 def on_inactive(state: State, event: ImageInactive) -> None:
-    """The receiver reports that the stream ended, fell silent or was revoked."""
+    """Process the receiver's report that the stream ended, fell silent or was revoked."""
     image = state.images.get(event.id)
     if image is None:
         return
@@ -504,7 +504,7 @@ def _report_outrun(state: State, image: Image) -> None:
 
 
 def on_drained(state: State, event: ImageDrained) -> None:
-    """All readers have read the image to its end."""
+    """Process the report that all readers have read the image to its end."""
     image = state.images.get(event.id)
     if image is not None:
         image.end_position, image.end_ordinal = event.position, event.messages
@@ -571,7 +571,7 @@ def _finish(state: State, image: Image) -> None:
 
 
 def on_released(state: State, image_id: int) -> None:
-    """The receiver has released the image."""
+    """Free an image that the receiver has released."""
     state.emit(DestroyObject(kind=ObjectKind.IMAGE, object_id=image_id))
     image = state.images.get(image_id)
     if image is None:

@@ -3,8 +3,8 @@
 both sides.
 
 The sender holds a group whose slowest receiver sets the pace (``min``, ``tagged``) while a receiver
-joins, and rations these holds (docs/decisions/0095).  A line is logged at most once in
-``LOG_EVERY_NS`` for each publication and reason; events are as frequent as the sender reports."""
+joins, and rations these holds (docs/decisions/0095). For each publication and reason, the daemon
+logs at most one line in ``LOG_EVERY_NS``. It publishes an event for each report of the sender."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def report_no_image(state: State, endpoint: RecvEndpoint, event: Setup, refused:
                     ) -> None:
     """Log that this receiver cannot join a stream, at most once in LOG_EVERY_NS for a session.
 
-    Its sender repeats the SETUP, and a group may be waiting for this receiver.
+    The sender repeats the SETUP, and the other receivers of a group may be waiting for this one.
     """
     key = (event.stream_id, event.session_id)
     last_ns = endpoint.refusals.get(key)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Subscribers: a subscription on an image, or on a local publication (IPC and spies).
 
-Each link has a position counter and a slot. When a link ends while the client lives, both are kept
-for the image linger time. The client may still write to them before it reads the notice.
+Each link has a position counter and a slot. If a link ends and its client is alive, the daemon
+keeps counter and slot for the image linger time. The client may still write to them before it reads
+the notice.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Publications: shared or made new, drained and lingering after their last client, deleted."""
+"""Publications: share an open one or make a new one; drain it after its last client has left, keep
+it for the linger time, then delete it."""
 
 from __future__ import annotations
 

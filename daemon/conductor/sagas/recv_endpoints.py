@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sockets of subscriptions: one for a plain channel, one for each destination of a manual
-multi-destination subscription. Interest in streams and sessions is counted per endpoint."""
+multi-destination subscription. Each endpoint counts the subscriptions of each stream and
+session."""
 
 from __future__ import annotations
 
@@ -46,8 +47,8 @@ from penstock.daemon.conductor.state.state import State
 def acquire(
     state: State, plan: SubscriptionPlan, addressing: RecvAddressing | None
 ) -> Saga[RecvEndpoint]:
-    """Return the endpoint of a channel: an open one, or a new one. ``addressing`` None: the channel
-    names a tag, or its destinations come later. The caller holds EXCLUSIVE."""
+    """Return the endpoint of a channel: an open one, or a new one. ``addressing`` is None if the
+    channel names a tag, or if its destinations are added later. The caller holds EXCLUSIVE."""
     address = plan.address
     manual = address.control_mode == "manual"
     tag = address.channel_tag
@@ -260,7 +261,8 @@ def add_destination(state: State, endpoint: RecvEndpoint, channel: str) -> Saga[
 
 
 def remove_destination(state: State, endpoint: RecvEndpoint, destination_id: int) -> Saga[None]:
-    """Remove a socket. It is closed when this saga ends, so that its address can be bound again."""
+    """Remove a socket. The socket is closed when this saga ends, so that its address can be bound
+    again."""
     yield RemoveRecvDestination(endpoint_id=endpoint.id, destination_id=destination_id)
     destination = endpoint.destinations.pop(destination_id)
     endpoint.buffer_sizes.pop(destination_id, None)
@@ -273,7 +275,7 @@ def remove_destination(state: State, endpoint: RecvEndpoint, destination_id: int
 
 
 def on_destination_released(state: State, endpoint_id: int, destination_id: int) -> None:
-    """The receiver has stopped reading the socket."""
+    """Close a socket that the receiver has stopped reading."""
     state.emit(DestroyRecvDestination(endpoint_id=endpoint_id, destination_id=destination_id))
     endpoint = state.recv_endpoints.get(endpoint_id)
     if endpoint is not None:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logs that consumer groups keep.
 
-While a stream lives, the group's subscriber position retains its log, as for any subscriber. When
-the stream ends, the image or publication leaves the data plane. The file stays, with its own
-record, until the group has acknowledged all data, is closed or expires.
+While a stream is alive, the position of the group's subscriber retains the log, as the position of
+any subscriber does. When the stream ends, the image or publication leaves the data plane. The log
+file stays, with a record of its own, until the group has acknowledged all data, is closed or
+expires.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from penstock.daemon.conductor.state.state import State
 
 @attrs.frozen(kw_only=True)
 class Locate:
-    """Request of the fetch service for the place of a log that a group keeps."""
+    """A request of the fetch service: where is the log that a group keeps?"""
 
     log_id: int
     session_id: int
@@ -47,7 +48,7 @@ class Locate:
 
 @attrs.frozen(kw_only=True)
 class Located:
-    """The answer: [lowest, end) can be read."""
+    """The answer to a :class:`LogRequest`: the range [lowest, end) can be read."""
 
     path: str
     lowest: int
@@ -68,7 +69,7 @@ def view_of(source: Image | Publication, counter_id: int) -> ViewLog:
 
 
 def window_of(source: Image | Publication) -> int:
-    """Return the most bytes that can be unacknowledged before the sender waits."""
+    """Return the number of unacknowledged bytes at which the sender waits."""
     if isinstance(source, Image):
         return source.params.window_bytes
     return source.plan.window_bytes
@@ -86,7 +87,7 @@ def group_of(state: State, link: SubscriberLink) -> Group | None:
 
 
 def detach_groups(state: State, source: Image | Publication) -> None:
-    """Move unacknowledged data of an ended stream to records of its own."""
+    """Keep the unacknowledged data of an ended stream in records of its own."""
     for link in list(source.subscribers.values()):
         group = group_of(state, link)
         if group is not None:
@@ -121,8 +122,8 @@ def _detach(state: State, group: Group, link: SubscriberLink) -> None:
 
 
 def settle(state: State, source: Image | Publication) -> None:
-    """Settle a log that the data plane has released, so that its end is final. Call it while its
-    counters and slot exist."""
+    """Record the end of a log that the data plane has released, which does not change any more.
+    Call this while the log's counters and slot exist."""
     for group in state.groups.values():
         retained = group.retained.get(source.id)
         if retained is not None:
@@ -133,7 +134,7 @@ def settle(state: State, source: Image | Publication) -> None:
 
 
 def settle_orphan(state: State, group: Group, retained: Retained) -> Saga[None]:
-    """As settle, for a log whose image or publication was not adopted."""
+    """Like settle, for a log whose image or publication was not adopted."""
     yield from _settle(
         state, group, retained,
         ViewLog(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sockets of publications: opened at the first use, shared by key or tag, closed after the last
-publication."""
+"""Sockets of publications. The conductor opens a socket for the first publication of a channel,
+shares it by key or tag, and closes it after the last publication."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def on_released(state: State, endpoint_id: int) -> None:
 
 
 def on_destination(state: State, event: DestinationChanged) -> None:
-    """A receiver of a dynamic multi-destination channel joined, left or got no place."""
+    """Report that a receiver of a dynamic multi-destination channel joined, left or was refused."""
     endpoint = state.send_endpoints.get(event.id)
     if event.change >= 0 or endpoint is None:
         state.event(

@@ -5,9 +5,9 @@ them while a stream is idle (docs/decisions/0033).
 If a term cannot be allocated, the request is repeated; meanwhile the stream is blocked with cause
 ``storage``, and no data is lost. The daemon releases terms in steps. An agent states the terms that
 it does not need. The registry records the remaining terms. The daemon returns the memory of the
-others to the file system, then adjusts the budget. After a death between two steps, the registry
-never lists a term without memory: a term is recorded after its allocation, and removed from the
-record before its release.
+other terms to the file system, then adjusts the budget. After a death between two steps, the
+registry never lists a term without memory: a term is recorded after its allocation, and removed
+from the record before its release.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _owner(state: State, kind: ObjectKind, object_id: int) -> Image | Publicatio
 def on_term_needed(
     state: State, kind: ObjectKind, object_id: int, wanted: int = 0
 ) -> Saga[None]:
-    """Allocate the next part and notify the agent; after a failure try again later.
+    """Allocate the next part and notify the agent; if that fails, repeat it later.
 
     :param wanted: position to allocate up to; 0: to the end of the next term.
     """
@@ -210,7 +210,7 @@ def _request(state: State, owner: Image | Publication) -> None:
 
 
 def on_terms_released(state: State, event: TermsReleased) -> None:
-    """An agent keeps the terms from b to a; all terms if a is -1."""
+    """Process an agent's answer: it keeps the terms from b to a; all terms if a is -1."""
     owner = _owner(state, event.kind, event.id)
     if owner is None:
         return

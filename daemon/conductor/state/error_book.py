@@ -3,9 +3,9 @@
 
 The log keeps one entry for each text permanently, so an attacker who can vary a text could fill it.
 An error is therefore recorded by kind and source: the first text represents all later ones of the
-same kind and source. Sources are bounded: beyond the bound, one entry of the kind stands
-for all others. Errors that datagrams cause have their own bound, so that they never take the room
-of local errors.
+same kind and source. The number of sources is bounded: beyond the bound, one entry of the kind
+represents all further sources. Errors caused by datagrams have a bound of their own, so that they
+never use the room of local errors.
 """
 
 from __future__ import annotations

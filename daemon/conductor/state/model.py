@@ -125,13 +125,13 @@ class LogFile:
 
     @property
     def last_end(self) -> int:
-        """End of the last term that is reserved, or begun."""
+        """End of the last term that is reserved or in use."""
         return -(-self.reserved_position // self.term_length) * self.term_length
 
     @property
     def notified_position(self) -> int:
-        """Position up to which an agent may write. The agent also zeroes the word at that position;
-        only a term's first page has memory without a reservation."""
+        """Position up to which an agent may write. The agent also zeroes the word at this position,
+        for which only the first page of a term has memory without a reservation."""
         if self.is_whole:
             return ALL_TERMS
         whole = self.reserved_position == self.last_end
@@ -146,7 +146,7 @@ class LogFile:
         )
 
     def settle(self) -> None:
-        """Forget operations in progress, because the daemon died."""
+        """Forget the operations that were in progress when the daemon died."""
         self.reserving = self.giving_up = self.punching = self.wanted = False
 
     @property
@@ -236,7 +236,7 @@ class RecvEndpoint:
 
     @property
     def buffer_bytes(self) -> int:
-        """The smallest known receive buffer of its sockets, in the unit of SO_RCVBUF."""
+        """The smallest known receive buffer of the endpoint's sockets, in the unit of SO_RCVBUF."""
         sizes = [self.buffer_sizes.get(id_, self.buffers[1]) for id_ in self.destinations]
         return min(sizes, default=self.buffers[1])
 

@@ -32,9 +32,9 @@ PAGE = 4096
 
 
 def first_terms(term_length: int, position: int) -> int:
-    """Return the number of terms of a new log that starts at position: the one in use, and the next
-    one if terms are small or it is needed soon. Further terms are allocated half a term ahead of
-    use."""
+    """Return the number of terms of a new log that starts at position: the term in use, and the
+    next term if terms are small or if it is needed soon. Further terms are allocated half a term
+    ahead of use."""
     soon = position % term_length > term_length // 2
     return 2 if soon or term_length <= _SMALL_TERM else 1
 
@@ -48,7 +48,7 @@ class Storage:
         self.used_bytes = 0
 
     def take(self, amount: int, what: str) -> None:
-        """Take bytes; refused if the budget does not allow it."""
+        """Take bytes from the budget; refuse if the budget is too small."""
         left = self.budget_bytes - self.used_bytes
         if amount > left:
             raise Refused(
@@ -108,11 +108,11 @@ class State:
             self.emit(Notify(client_id=client.id, notice=notice))
 
     def event(self, name: str, /, **fields: Any) -> None:
-        """Publish an event; names are stable."""
+        """Publish an event; the names of events are stable."""
         self.emit(PublishEvent(name=name, fields=fields))
 
     def error(self, kind: str, source: Address | str, text: str) -> None:
-        """Record an error, in one entry for each kind and source.
+        """Record an error; each kind and source has one entry.
 
         :param source: an address if a datagram caused it, else the name of an object of this
             daemon.
@@ -124,12 +124,12 @@ class State:
         self.emit(LogError(text=entry, stranger=isinstance(source, Address)))
 
     def hold(self, log_id: int, group_id: int, position: int) -> None:
-        """Note that a group holds a log from the position on; the position never decreases."""
+        """Record that a group holds a log from the position on; the position never decreases."""
         held = self.holdings.setdefault(log_id, {})
         held[group_id] = max(position, held.get(group_id, 0))
 
     def let_go(self, log_id: int, group_id: int) -> None:
-        """Note that a group no longer holds the log."""
+        """Record that a group no longer holds the log."""
         held = self.holdings.get(log_id)
         if held is not None:
             held.pop(group_id, None)
@@ -163,8 +163,8 @@ class State:
     def new_image_log(
         self, path: str, term_length: int, position: int, window_bytes: int
     ) -> LogFile:
-        """Return the record of an image's log with one allocated window, at most 256 KiB, because
-        any host can send a SETUP."""
+        """Return the record of an image's log. One window is allocated, but at most 256 KiB,
+        because any host can send a SETUP."""
         first = position - position % term_length
         low = position - position % PAGE
         end = position + min(window_bytes, _FIRST_IMAGE_BYTES) + 1      # and the word at its end
@@ -179,5 +179,5 @@ class State:
         )
 
     def log_bytes(self, term_length: int, position: int) -> int:
-        """Return the bytes that a new log takes from the storage at once."""
+        """Return the number of bytes that a new log needs at first."""
         return self.new_log("", term_length, position).reserved_bytes

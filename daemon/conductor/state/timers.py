@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deadlines of the conductor: a heap of callbacks, ordered by time, then by the order in which they
-were set."""
+"""Deadlines of the conductor: a heap of callbacks, ordered by time; callbacks of the same time run
+in the order in which they were added."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Timers:
         self._order = itertools.count()
 
     def at(self, deadline_ns: int, callback: Callable[[], None]) -> None:
-        """Call back once, at or after the deadline; the callback checks whether it still
-        applies."""
+        """Add a callback that runs once, at or after the deadline; the callback checks whether it
+        is still needed."""
         heapq.heappush(self._heap, (deadline_ns, next(self._order), callback))
 
     def __len__(self) -> int:
@@ -28,7 +28,8 @@ class Timers:
         return self._heap[0][0] if self._heap else NEVER_NS
 
     def run(self, now_ns: int) -> None:
-        """Run due callbacks; a deadline that a callback sets for now waits for the next run."""
+        """Run the callbacks that are due. If a callback adds a deadline for the present time, it
+        runs in the next call."""
         due = []
         while self._heap and self._heap[0][0] <= now_ns:
             due.append(heapq.heappop(self._heap)[2])

@@ -19,21 +19,21 @@ typedef struct ps_bench_result {
     int64_t messages;
     int64_t bytes;        /* payload */
     int64_t refusals;     /* offers that were refused */
-    int64_t out_of_order; /* messages whose number was not the expected one */
+    int64_t out_of_order; /* number of messages with an unexpected number */
     uint64_t hash;
-    int64_t first_ns; /* monotonic: first and last message of this call */
+    int64_t first_ns; /* monotonic times of the first and the last message of this call */
     int64_t last_ns;
 } ps_bench_result_t;
 
-/* Call it first: sets the core whose functions the loops call. PS_E_VERSION: it is of another
- * build. */
+/* Call it first: sets the core whose functions the loops call. PS_E_VERSION: the core is from
+ * another build. */
 int ps_bench_connect(const ps_fast_table_t *core);
 
 /* Offers messages of size >= 16 bytes until until_ns (monotonic) or max_messages; numbers continue
  * at out->messages, so that calls add up.  Waits by yielding, then by parking.  0 or a code. */
 int ps_bench_publish(ps_client_t *client, ps_pub_t *pub, int32_t size, int64_t until_ns,
                      int64_t max_messages, ps_bench_result_t *out);
-/* Polls until until_ns or out->messages == max_messages; adds up in out. */
+/* Polls until until_ns or out->messages == max_messages; adds the result to out. */
 int ps_bench_receive(ps_client_t *client, ps_sub_t *sub, int64_t until_ns, int64_t max_messages,
                      ps_bench_result_t *out);
 /* Round trips: offers size bytes, waits for the echo; times_ns[count] gets each.  spin_ns: how long
@@ -46,21 +46,22 @@ int ps_bench_ping(ps_client_t *client, ps_pub_t *pub, ps_sub_t *sub, int32_t siz
 int ps_bench_pong(ps_client_t *client, ps_pub_t *pub, ps_sub_t *sub, int64_t until_ns,
                   int64_t spin_ns);
 
-/* The same messages for loops written in Python: count of them from number first, back to back. */
+/* Writes the same messages for loops written in Python: count messages, beginning with number
+ * first, without space between them. */
 void ps_bench_fill(uint8_t *base, int32_t size, int64_t first, int32_t count);
 /* Folds count received messages, back to back, into out. */
 void ps_bench_fold(const uint8_t *base, int32_t size, int64_t count, ps_bench_result_t *out);
-/* The same for what a poll gave. */
+/* Like ps_bench_fold, for the messages that a poll returned. */
 void ps_bench_fold_messages(const ps_message_t *messages, int32_t count, ps_bench_result_t *out);
-/* The hash that a receiver of the first count messages ends with. */
+/* Returns the hash of a receiver after the first count messages. */
 uint64_t ps_bench_expected(int64_t count);
 
-/* Offers per_tick messages to each of count publications every tick_ns, until until_ns; what does
- * not fit into a window is left out of that tick.  outs[count] add up. */
+/* Offers per_tick messages to each of count publications every tick_ns, until until_ns; messages
+ * that do not fit into a window are skipped in this tick. Adds the results to outs[count]. */
 int ps_bench_publish_paced(ps_client_t *client, ps_pub_t **pubs, int32_t count, int32_t size,
                            int32_t per_tick, int64_t tick_ns, int64_t until_ns,
                            ps_bench_result_t *outs);
-/* Polls count subscriptions in turn until until_ns; outs[count] add up. */
+/* Polls count subscriptions in turn until until_ns; adds the results to outs[count]. */
 int ps_bench_receive_many(ps_client_t *client, ps_sub_t **subs, int32_t count, int64_t until_ns,
                           ps_bench_result_t *outs);
 
