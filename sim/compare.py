@@ -34,7 +34,7 @@ _ENDPOINT: Final = re.compile(r"(aeron:udp\?).*?endpoint=[^|]*:(\d+)(?:\|interfa
 
 @attrs.frozen(kw_only=True)
 class Series:
-    """One run in bins of ``BIN_NS``; by reader, in the scenario's order."""
+    """Measurements of one run in intervals of ``BIN_NS``, by reader in the scenario's order."""
 
     strategy: str
     names: tuple[str, ...]                      # hosts of the readers
@@ -65,7 +65,7 @@ class Series:
 
 
 def at_cadence(scenario: Scenario, batch: int, interval_ns: int) -> Scenario:
-    """Return the scenario with another cadence of its slow readers."""
+    """Return the scenario with another read interval of its slow readers."""
     subscribers = tuple(
         attrs.evolve(s, poll_limit=batch, interval_ns=interval_ns) if s.interval_ns else s
         for s in scenario.subscribers
@@ -74,8 +74,9 @@ def at_cadence(scenario: Scenario, batch: int, interval_ns: int) -> Scenario:
 
 
 def under(scenario: Scenario, strategy: str) -> Scenario:
-    """The scenario with another strategy for every publisher.  ``unicast``: each publisher of a
-    group becomes one for each reader.  ConfigurationError: a channel has no endpoint."""
+    """The scenario with another strategy for every publisher. With ``unicast``, each publisher of a
+    group is replaced by one publisher for each reader. ConfigurationError: a channel has no
+    endpoint."""
     if strategy == "unicast":
         return _apart(scenario)
     publishers = tuple(
@@ -136,8 +137,8 @@ class _Clock:
                 self._bin[i].append(now_ns - self._times[of][at])
 
     def take(self, reader: int) -> int:
-        """Return the median since the last call, at least the resolution; 0: no message was
-        read."""
+        """Return the median of the latencies since the last call, at least the resolution; 0 if no
+        message was read."""
         found, self._bin[reader] = self._bin[reader], []
         return max(STEP_NS, int(statistics.median(found))) if found else 0
 

@@ -28,8 +28,8 @@ class Halver:
 
 
 class MoodyWindow:
-    """:class:`Halver` with faults. Now and then it raises, answers what is no window, or answers a
-    window far out of bounds."""
+    """:class:`Halver` with faults. Sometimes it raises, returns a value that is not a window, or
+    returns a window far out of bounds."""
 
     def __init__(self) -> None:
         self.raised = 0
@@ -38,7 +38,7 @@ class MoodyWindow:
         self._calm = Halver()
 
     def on_interval(self, view: CongestionView, now_ns: int) -> Any:
-        """Bytes that may be in flight, or not."""
+        """Return the bytes that may be in flight, or a faulty value."""
         mood, rest = divmod(self._calls, _PATIENCE + 1)
         self._calls += 1
         if rest < _PATIENCE:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulator's core ``penstock._core_sim``, and what it has beside the product's:
-hosts, links, datagrams and applications in virtual time.
+"""The simulator's core ``penstock._core_sim``, and its parts that the product does not have: hosts,
+links, datagrams and applications in virtual time.
 
-``SIM`` is that core as a :class:`penstock.core.library.Library`.  Everything in a simulated world
-is made with it: drivers, clients, files.
+``SIM`` is that core as a :class:`penstock.core.library.Library`. All objects of a simulated world
+are created with this library: drivers, clients, files.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def _read(kind: type[_T], native: Any) -> _T:
 
 
 class SimNetwork(NativeObject):
-    """A simulated network: its behaviour is a function of the seed and of the calls."""
+    """A simulated network: its behaviour depends only on the seed and on the calls."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(None, SIM)
@@ -187,7 +187,7 @@ class SimNetwork(NativeObject):
         return Net(net, self.library)
 
     def next_event_ns(self) -> int:
-        """When the next datagram arrives; NEVER_NS: none is in flight."""
+        """Return the arrival time of the next datagram; NEVER_NS: none is in flight."""
         return int(self._lib.ps_simnet_next_event_ns(self._handle))
 
     def advance(self, now_ns: int) -> int:
@@ -204,7 +204,7 @@ class SimNetwork(NativeObject):
         return _read(NetworkStatistics, native)
 
     def drop(self, sender: int, receiver: int, number: int) -> None:
-        """Lose the datagram with this number (0, 1, ...) on the link."""
+        """Drop the datagram with this number (0, 1, ...) on the link."""
         self._check(self._lib.ps_simnet_drop(self._handle, sender, receiver, number), "list a loss")
 
     def stuff(self, host: int, *, until_ns: int, short_ppm: int) -> None:
@@ -258,7 +258,7 @@ class SimWorld(NativeObject):
             self._handle = None
 
     def set_driver(self, host: int, driver: Driver | None, cycle_ns: int) -> None:
-        """The driver that runs on a host; None: none does."""
+        """Set the driver of a host; None: the host has no driver."""
         native = self._ffi.NULL
         if driver is not None:
             self.library.refuse_others(driver=driver)

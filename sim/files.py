@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read and write scenarios as TOML; errors name file, key and reason.
 
-Hosts have names; ``{name}`` in a channel is that host's address.  A ``[[group]]`` gives its members
-a subscription each and its address to publishers that name it.  Seconds, milliseconds, shares of
-one and Mbit/s may have a fraction. They stay exact decimals until they are converted to whole
-nanoseconds, parts per million and bytes.
+Hosts have names; ``{name}`` in a channel is that host's address. Each member of a ``[[group]]``
+gets a subscription; publishers that name the group send to its address. Seconds, milliseconds,
+shares of one and Mbit/s may have a fraction. The reader keeps fractions as exact decimals until it
+converts them to whole nanoseconds, parts per million and bytes.
 """
 
 from __future__ import annotations

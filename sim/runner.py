@@ -30,7 +30,7 @@ class Result:
 
 @attrs.frozen(kw_only=True)
 class Summary:
-    """Results of a range of seeds."""
+    """Results of the runs of a range of seeds."""
 
     seeds: int
     failed: tuple[int, ...]
@@ -41,7 +41,7 @@ class Summary:
 
 
 def attempt(scenario: Scenario, seed: int) -> Result:
-    """Run one seed; an exception is a violation."""
+    """Run one seed; an exception counts as a violation."""
     started_s = time.perf_counter()
     try:
         report = run(scenario, seed)
@@ -94,8 +94,8 @@ def shrink(
     tries: int = 200,
     within_s: float = 60,
 ) -> Scenario:
-    """Find a simpler scenario that fails in the same way: the best after this many tries or
-    seconds. ``fails`` names the way, "" when it does not."""
+    """Find a simpler scenario that fails in the same way: the simplest one found within a number of
+    attempts or seconds. ``fails`` returns the kind of the failure, "" if there is none."""
     began_s = time.monotonic()
     name = fails if fails is not None else lambda s: kind_of(attempt(s, seed).violations)
     wanted = name(scenario)

@@ -27,7 +27,7 @@ def host_ip(host: int) -> str:
 
 @attrs.frozen(kw_only=True)
 class HostScript:
-    """Special properties of a host; None: the daemon's default."""
+    """Special properties of a host; a value of None means the daemon's default."""
 
     host: int
     cycle_ns: int = CYCLE_NS            # a slow machine takes longer from step to step
@@ -64,7 +64,7 @@ class LinkRule:
 
 @attrs.frozen(kw_only=True)
 class Drop:
-    """Lost datagrams of a link, by number from the start."""
+    """Datagrams that a link drops, by number from the start."""
 
     sender: int
     receiver: int
@@ -92,9 +92,9 @@ class PublisherScript:
 
 @attrs.frozen(kw_only=True)
 class SubscriberScript:
-    """An application that receives, from ``start_ns`` on, what the publishers of the same stream
-    send: all of it, in order; or, as one that ``may_join_late``, all of it from some message on;
-    or, as one that ``may_miss``, what it gets, with explicit gaps."""
+    """An application that receives the messages of the same stream's publishers from ``start_ns``
+    on: all messages, in order. With ``may_join_late`` it receives all messages after some first
+    one; with ``may_miss`` it may miss messages, which gaps report."""
 
     host: int
     channel: str
@@ -122,7 +122,7 @@ GROUP_RECEIVERS: Final = (*MISFITS, "plain")
 
 @attrs.frozen(kw_only=True)
 class MisfitScript:
-    """A receiver on a host that misbehaves towards a stream, once in each interval."""
+    """A receiver on a host that violates the rules of a stream, once in each interval."""
 
     host: int
     stream_id: int = 1001
@@ -223,7 +223,8 @@ def multicast(*, receivers: int = 2, count: int = 1000, loss_ppm: int = 20_000) 
 
 
 def reference(*, count: int = 100_000) -> Scenario:
-    """The scenario of the simulator's speed: two hosts, 1 Gb/s, 1 % loss, 1344-byte messages."""
+    """The scenario that measures the simulator's speed: two hosts, 1 Gb/s, 1 % loss, 1344-byte
+    messages."""
     channel = f"aeron:udp?endpoint={host_ip(1)}:40456"
     return Scenario(
         name="reference",

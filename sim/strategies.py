@@ -26,7 +26,7 @@ class Slowest:
 
 
 class Moody:
-    """:class:`Slowest` with faults. Now and then it raises, answers an invalid position, lifts the
+    """:class:`Slowest` with faults. Sometimes it raises, returns an invalid position, removes the
     limit, or stops the sender for a step."""
 
     def __init__(self) -> None:
@@ -51,19 +51,20 @@ class Moody:
 
 
 class SlowestElseMax(Slowest):
-    """As :class:`Slowest`; while it is late, the furthest edge applies."""
+    """Like :class:`Slowest`; while it is late, the highest limit of a receiver applies."""
 
     on_late = "max"
 
 
 class SlowestElseMin(Slowest):
-    """As :class:`Slowest`; while it is late, the slowest receiver sets the pace."""
+    """Like :class:`Slowest`; while it is late, the limit of the slowest receiver applies."""
 
     on_late = "min"
 
 
 class FurthestElseMin:
-    """Strategy that follows the fastest receiver; while it is late, the slowest sets the pace."""
+    """Strategy that follows the fastest receiver; while it is late, the limit of the slowest
+    receiver applies."""
 
     on_late = "min"
 

@@ -2,8 +2,8 @@
 """Trace of a run over time, as JSON lines: one object an event.
 
 The form is that of ``penstock daemon --trace`` (:mod:`penstock.daemon.observe.trace`): the events
-of each daemon, and its ``sample`` every 10 ms.  ``world`` events belong to no host: they hold facts
-that only the simulator knows.
+of each daemon, and its ``sample`` every 10 ms. ``world`` events belong to no host: they contain
+facts that only the simulator knows.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Sample:
 
 
 def lines(world: World) -> Iterator[str]:
-    """The events of a recorded run, in order of time."""
+    """Return the events of a recorded run, in the order of time."""
     found: list[tuple[int, int, str]] = []
     for host in world.hosts:
         for at_ns, name, fields in host.events:

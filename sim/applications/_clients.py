@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client's classes for simulated applications: waits hand over to the simulation, and calls
-that find nothing cost virtual time, so that a loop that spins gets on."""
+"""The client's classes for simulated applications. A wait lets the simulation continue. A call
+without a result takes virtual time, so that a polling loop advances the time."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class SimParking(Parking):
 
 
 class SimPublication(Publication):
-    """A publication whose refusals cost virtual time."""
+    """A publication whose refused offers take virtual time."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -100,7 +100,7 @@ def _counting(poll: Callable[[Any, Any, int, int], int]) -> Callable[[Any, Any, 
 
 
 class SimSubscription(Subscription):
-    """A subscription whose messages cost virtual time."""
+    """A subscription whose messages take virtual time."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -108,7 +108,7 @@ class SimSubscription(Subscription):
 
 
 class SimImage(Image):
-    """An image whose messages cost virtual time."""
+    """An image whose messages take virtual time."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""While a simulation exists: in threads of its applications, clocks show virtual time, penstock
-connects to the simulated daemon, and calls that have no virtual form are reported.
+"""Replace functions while a simulation exists. In threads of its applications, clocks then show
+virtual time, penstock connects to the simulated daemon, and calls without a virtual form are
+reported.
 
-Other threads notice nothing.  Names that a module took from ``time`` before (``from time import
-sleep``) are replaced too, and restored at the end.
+Other threads notice nothing. Names that a module has imported from ``time`` (``from time import
+sleep``) are replaced too. All names are restored at the end.
 """
 
 from __future__ import annotations
@@ -165,7 +166,7 @@ class Guard:
     def install(self, seed: int) -> None:
         """Replace the functions in every loaded module that has them.
 
-        trio shuffles its tasks; its generator for that, which test tools replace, is seeded.
+        The random generator with which trio shuffles its tasks is replaced by a seeded one.
         """
         _Audit.add()
         replaced: dict[int, tuple[Any, Any]] = {}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loops of events of simulated applications: they wait in virtual time.
+"""Event loops of simulated applications, which wait in virtual time.
 
-asyncio waits in its selector, trio asks its clock how long it may wait.  Both places hand over to
-the simulation and then look at the descriptors without waiting.
+asyncio waits in its selector, and trio asks its clock for the time that it may wait. Both are
+replaced: they let the simulation continue, and then check the descriptors without waiting.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class LoopClock(trio.abc.Clock):
         return self._app.now_ns / 1e9
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """Wait in virtual time; then trio looks at its descriptors at once."""
+        """Wait in virtual time; afterwards trio checks its descriptors at once."""
         left = deadline - self._app.now_ns / 1e9
         if left <= 0 or self._app.is_signalled():
             return 0.0

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One application in the simulator: a thread that runs only while the simulation lets it.
 
-The simulation's thread and the threads of applications pass one baton: at each moment exactly one
-of them runs, so that a run depends only on the seed and on the applications.  An application hands
-over when it waits; virtual time passes only then.
+At each moment exactly one thread runs, either the simulation's thread or that of an application. A
+run therefore depends only on the seed and on the applications. When an application waits, the
+simulation's thread continues; virtual time passes only then.
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ _local = threading.local()
 
 
 class SimulationError(AssertionError):
-    """An application did something that the simulator cannot run, or did not end."""
+    """An application made a call that the simulator does not support, or did not end."""
 
 
 class Killed(BaseException):
-    """Ends the thread of a killed application.  Not an Exception: applications do not catch it."""
+    """Ends the thread of a killed application. It is not an Exception, so that applications do not
+    catch it."""
 
 
 def current() -> App | None:
@@ -105,13 +106,13 @@ class App:
 
     @property
     def error(self) -> BaseException | None:
-        """Exception that ended the function; None: none did."""
+        """Exception that ended the function; None if no exception did."""
         return self._error
 
     def result(self) -> Any:
         """Return what the function returned.  Raise what it raised.
 
-        :raises SimulationError: it has not returned, or was killed.
+        :raises SimulationError: the function has not returned, or was killed.
         """
         if self._error is not None:
             raise self._error
@@ -134,7 +135,7 @@ class App:
 
     @property
     def due_ns(self) -> int:
-        """When the application continues if nothing wakes it."""
+        """Time at which the application continues if no event wakes it earlier."""
         return NEVER_NS if self.is_finished or self.is_paused else self._due_ns
 
     @property
@@ -154,7 +155,7 @@ class App:
     def turn(self, hang_s: float) -> None:
         """Let the application run until it waits or ends.  Simulation's thread.
 
-        :raises SimulationError: it did not come back within ``hang_s`` real seconds.
+        :raises SimulationError: the application did not wait or end within ``hang_s`` real seconds.
         """
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
@@ -190,8 +191,8 @@ class App:
             self._back.release()
 
     def kill(self) -> None:
-        """End the application as SIGKILL does: its daemon learns it at once, and its function
-        gets no further turn, except that ``with`` and ``finally`` are left."""
+        """End the application like SIGKILL: its daemon notices this at once, and its function does
+        not continue, except that its ``with`` and ``finally`` blocks run."""
         if self.is_finished:
             return
         self.is_killed = True
@@ -204,7 +205,7 @@ class App:
     def hand_over(
         self, waits: list[tuple[core.ClientHandle, int]], due_ns: int = NEVER_NS
     ) -> None:
-        """Wait until a ticket moves or until a time.  Application's thread.
+        """Wait until the word of a ticket changes, or until a time.  Application's thread.
 
         :raises Killed: the application was killed meanwhile.
         """
@@ -235,7 +236,7 @@ class App:
             self.hand_over([], self.now_ns + ns)
 
     def hand_over_to_loop(self, timeout_s: float | None) -> None:
-        """Wait for a wake-up of any client of this application, for its loop of events."""
+        """Wait for a wake-up of any client of this application; its event loop calls this."""
         due_ns = self.now_ns + _SLICE_NS     # other threads' calls into the loop wake no client
         if timeout_s is not None and timeout_s * 1e9 < _SLICE_NS:
             due_ns = self.now_ns + max(1, int(timeout_s * 1e9))
@@ -256,7 +257,7 @@ class App:
         return bool(poller.poll(0))
 
     def report(self, what: str, remedy: str) -> SimulationError:
-        """Note a call that the simulator cannot run, and return its error."""
+        """Record a call that the simulator does not support, and return the error for it."""
         place = place_of(inspect.currentframe())
         error = SimulationError(
             f"{self.name} calls {what} at {place}, which does not exist in virtual time: {remedy}"

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plugin of pytest: the fixture ``penstock_simulation``.
 
-pytest loads this module in every run in which penstock is installed, so it imports nothing of it.
+If penstock is installed, pytest loads this module in every run, so this module does not import
+penstock.
 """
 
 from __future__ import annotations

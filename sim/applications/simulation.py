@@ -56,17 +56,18 @@ def _link(
 
 
 class Simulation:
-    """Hosts with daemons, and the applications on them.  A context manager; one at a time.
+    """Hosts with daemons, and the applications on them. Use it in a ``with`` statement; only one
+    simulation can exist at a time.
 
-    :param seed: draws every loss, delay and id; the same seed, the same run.
+    :param seed: seed of every loss, delay and id; the same seed gives the same run.
     :param loss: share of datagrams that each link loses, 0 to 1.
     :param delay_ms: one-way delay of each link.
-    :param jitter_ms: up to this much more, drawn for each datagram.
-    :param bandwidth_mbit: of each link; 0: unlimited.
+    :param jitter_ms: largest additional delay, drawn for each datagram.
+    :param bandwidth_mbit: bandwidth of each link; 0: unlimited.
     :param duplicate: share of datagrams that arrive twice.
-    :param reorder: share of datagrams that later ones overtake.
+    :param reorder: share of datagrams that arrive after later datagrams.
     :param virtual_sleep: let ``time.sleep`` wait in virtual time instead of reporting it.
-    :param hang_s: real seconds after which a function that does not come back is reported.
+    :param hang_s: real seconds after which a function that neither waits nor returns is reported.
     """
 
     def __init__(
@@ -157,14 +158,14 @@ class Simulation:
     ) -> App:
         """Run a function as an application of its own on a host; the host is added if missing.
 
-        The function is called as it stands: ``penstock.connect()`` and ``penstock.open_client()``
-        give it a client of the host's simulated daemon.
+        The function is called unchanged: in it, ``penstock.connect()`` and
+        ``penstock.open_client()`` connect to the simulated daemon of the host.
 
         :param backend: the loop that runs a coroutine function; a plain function may start its own.
         :param message_us: virtual microseconds that the application needs for each received
             message: a slow reader.
         :param at_s: start at this virtual time; None: now.
-        :param background: :meth:`run` does not wait for its end.
+        :param background: whether :meth:`run` does not wait for the end of the function.
         """
         if host not in self._hosts:
             self.host(host)
@@ -202,7 +203,8 @@ class Simulation:
         jitter_ms: float = 0.0, bandwidth_mbit: float = 0.0, duplicate: float = 0.0,
         reorder: float = 0.0,
     ) -> None:
-        """Change the link from one host to another from now on; no name: all hosts."""
+        """Change the link from one host to another from now on; without a name the change applies
+        to all hosts."""
         rule = (
             sender, receiver,
             _link(loss, delay_ms, jitter_ms, bandwidth_mbit, duplicate, reorder),
@@ -217,12 +219,12 @@ class Simulation:
         self._network.set_link(link, sender=number(sender), receiver=number(receiver))
 
     def kill(self, app: App) -> None:
-        """End an application as SIGKILL does."""
+        """End an application like SIGKILL."""
         app.kill()
         self._native.touch(app.host.index)
 
     def pause(self, app: App) -> None:
-        """Stop an application as SIGSTOP does."""
+        """Stop an application like SIGSTOP."""
         app.is_paused = True
 
     def resume(self, app: App) -> None:
@@ -250,7 +252,7 @@ class Simulation:
         found.close()
 
     def restart(self, host: str) -> None:
-        """A crashed host comes back with a new daemon and no files."""
+        """A crashed host returns, with a new daemon and no files."""
         found = self._host(host)
         found.wipe()
         found.start()
@@ -269,7 +271,7 @@ class Simulation:
     def run(self, timeout_s: float = 60.0) -> None:
         """Run until every application has ended, except those in the background.
 
-        Raises what a function raised, and reports calls that have no virtual form.
+        Raise the first exception of a function, and report calls without a virtual form.
 
         :param timeout_s: virtual seconds after which applications that still run are an error.
         :raises SimulationError: one has not ended in time, or called something that the simulator
@@ -288,7 +290,7 @@ class Simulation:
             self._advance(end_ns)
 
     def run_for(self, seconds: float) -> None:
-        """Let virtual time pass, whether applications end or not.  Raises as :meth:`run`."""
+        """Let virtual time pass, even if applications end.  Raises as :meth:`run`."""
         end_ns = self.now_ns + int(seconds * _S_NS)
         while self.now_ns < end_ns:
             self._advance(end_ns)
@@ -351,17 +353,18 @@ class Simulation:
     # ---- for applications ------------------------------------------------------------------------
 
     def note(self, fault: SimulationError) -> None:
-        """Report a fault at the end of the turn, even if the application catches it."""
+        """Report a fault at the end of the turn, even if the application catches the exception."""
         self._faults.append(fault)
 
     def set_clock(self, publication: core.PublicationHandle) -> None:
-        """Make a publication's account use virtual time."""
+        """Make the account of a publication use virtual time."""
         self._native.set_clock(publication)
 
     def connect(self, app: App, name: str, watch: bool, began_s: float, timeout_s: float) -> (
         Client | None
     ):
-        """Connect an application to the daemon of its host; None: it must try again.
+        """Connect an application to the daemon of its host; return None if the application must try
+        again.
 
         :raises DaemonNotRunning: no daemon runs, and the time is over.
         """

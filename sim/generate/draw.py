@@ -16,7 +16,7 @@ CERTAIN_PPM: Final = 1_000_000
 class Draw:
     """A random generator and the record of its results.
 
-    :param weight: How likely each chance is, 0 to 1.
+    :param weight: Probabilities of the random features, 0 to 1.
     """
 
     def __init__(self, rng: random.Random, weight: float, classes: set[str]) -> None:

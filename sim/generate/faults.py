@@ -158,7 +158,7 @@ class _Faults(Draw):
 
     def witness(self) -> None:
         """Add an undisturbed stream, with its own link, between machines whose other streams have
-        faults. The faults must not affect it."""
+        faults. The faults must not affect the undisturbed stream."""
         readers = [host for host in range(1, self.scenario.hosts) if self._is_steady(host)]
         if not readers or not self._is_steady(0):
             return
@@ -187,7 +187,7 @@ class _Faults(Draw):
 
 
 def add(scenario: Scenario, seed: int) -> Scenario:
-    """Return the scenario with the further faults of the seed."""
+    """Return the scenario, with the further faults of the seed."""
     faults = _Faults(scenario, seed)
     faults.fill_sockets()
     faults.split()

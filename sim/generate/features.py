@@ -131,7 +131,7 @@ class _Features(Draw):
     # ---- conductors ------------------------------------------------------------------------------
 
     def conductors(self) -> None:
-        """Make some conductors slow, and give some little room for events."""
+        """Make some conductors slow, and some event rings small."""
         rng = self.rng
         machines = {machine.host: machine for machine in self.scenario.machines}
         for host in range(self.scenario.hosts):
@@ -334,7 +334,7 @@ def _address(channel: str) -> str:
 
 
 def add(scenario: Scenario, seed: int) -> Scenario:
-    """The scenario with the features of the seed."""
+    """Return the scenario, with the features of the seed."""
     features = _Features(scenario, seed)
     features.timestamps()
     features.moods()

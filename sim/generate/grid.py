@@ -2,9 +2,10 @@
 """A sample of conditions under ``fc=nak``, with the required result of each (``penstock sim grid
 nak``).
 
-A cell is one publisher, a group of readers, and among them slow ones that take whole batches at a
-fixed cadence.  The sample is a Sobol sequence over six axes (:mod:`penstock.sim.generate.sobol`);
-its seed is by default the first eight hexadecimal digits of the hash of the judged commit.
+A cell has one publisher and a group of readers. Some of the readers are slow, and consume whole
+batches at a fixed interval. The sample is a Sobol sequence over six axes
+(:mod:`penstock.sim.generate.sobol`); its seed is by default the first eight hexadecimal digits of
+the hash of the judged commit.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _ENDPOINT: Final = "aeron:udp?endpoint=239.20.0.1:40456|interface=10.0.0.0/24"
 
 @attrs.frozen(kw_only=True)
 class Cell:
-    """One combination; rates in bytes of log a second, headers included."""
+    """One combination of conditions; rates are in bytes of log a second, including headers."""
 
     number: int
     cadence_ns: int
@@ -80,7 +81,7 @@ class Cell:
 
     @property
     def warm_ns(self) -> int:
-        """Return the time from the first message until no message may be missed."""
+        """Return the time after the first message from which on the reader may miss no message."""
         return max(SECOND_NS, 5 * self.cadence_ns, 10 * self.rtt_ns)
 
     @property
@@ -249,7 +250,8 @@ class _Readers:
         self.late = [0] * cell.group        # sent after the warm-up
 
     def check(self, *, warm: bool) -> list[int]:
-        """Messages that each reader has; what it missed since the last look is dated."""
+        """Record the messages of each reader, and the time of messages missed since the last
+        call."""
         publisher = self._world.publishers[0]
         ledger = publisher.ledgers[0]
         found: list[int] = []
@@ -266,7 +268,7 @@ class _Readers:
 
 
 def run_cell(cell: Cell, seed: int) -> Outcome:
-    """Run a cell once; an exception is its cause of failure."""
+    """Run a cell once; if an exception is raised, it is the cause of the failure."""
     began_s = time.process_time()
     try:
         return _run(cell, seed, began_s)
@@ -348,7 +350,7 @@ def judge(cells: Iterable[Cell], seeds: int, workers: int) -> Iterator[Outcome]:
 
 @attrs.frozen(kw_only=True)
 class Verdict:
-    """Verdict of all runs. A cell passes if all its seeds pass; its share is that of the worst
+    """Verdict of all runs. A cell passes if all its seeds pass; its share is the share of the worst
     seed."""
 
     cells: int

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A further stream that meets rules of flow and congestion control which other streams seldom meet.
-``penstock sim fuzz --histogram`` counts the rules that runs have met.
+"""A further stream, which uses rules of flow and congestion control that other streams use rarely.
+``penstock sim fuzz --histogram`` counts the runs that used each rule.
 
 The stream has its own random generator, so that the rest of a seed's scenario does not change.
 """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory stays bounded. A daemon's files match what its objects account for. Its objects are those
-that the scenario's applications may have. No entry waits for an object that does not exist. Resting
+"""Memory stays bounded. A daemon's files match what its objects account for. The objects are those
+that the scenario's applications may have. No entry waits for an object that does not exist. Idle
 streams have released the memory that they do not need."""
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Memory:
         self._stands: dict[tuple[int, int], _Stand] = {}    # by conductor and stream
 
     def check(self) -> Iterator[str]:
-        """Return the violations at this moment: checked each second, later more seldom."""
+        """Return the violations at this moment. The check runs each second, later less often."""
         world = self._world
         second, rest = divmod(world.now_ns, SECOND_NS)
         if rest == 0 and (world.now_ns <= _OFTEN_NS or second % _SELDOM == 0):

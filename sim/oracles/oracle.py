@@ -2,7 +2,7 @@
 """Conditions that a run must meet.
 
 C code checks order, content and unreported gaps message by message during the run. This module
-checks the end of a run: all data arrived, and the costs were within the budget.
+checks the end of a run: all data has arrived, and the costs are within the budget.
 """
 
 from __future__ import annotations

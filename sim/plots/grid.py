@@ -51,8 +51,9 @@ _INCHES: Final = (13.0, 8.2)
 
 
 def heat_maps(outcomes: Sequence[Outcome], path: Path) -> None:
-    """Write one picture; the suffix chooses the format.  Colour: the least share of r* that a cell
-    in the bin read, in its worst run.  Numbers: cells, in bold how many of them failed.
+    """Write one picture; the suffix chooses the format. The colour is the lowest share of r* that a
+    cell in the bin read, in its worst run. The numbers are the numbers of cells, and in bold of
+    failed cells.
 
     :raises PenstockError: without matplotlib, or when the file cannot be written.
     """

@@ -25,7 +25,7 @@ _REPAIRS: Final = {
 
 @attrs.define
 class Series:
-    """Values over time; both lists have one length."""
+    """Values over time; both lists have the same length."""
 
     times: list[float] = attrs.Factory(list)        # seconds
     values: list[dict[str, Any]] = attrs.Factory(list)
@@ -66,7 +66,7 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def collect(paths: Sequence[Path]) -> Picture:
-    """Lays traces side by side, by their clocks.
+    """Aligns traces by their clocks.
 
     :raises InvalidArgument: the events contain no samples.
     """

@@ -103,7 +103,7 @@ class SimPort:
             listener.on_notice()
 
     def take_absence(self) -> None:
-        """The daemon died; the client waits for a new one."""
+        """Record the daemon's death; the client waits for a new daemon."""
         if self._state is PortState.OPEN:
             self._state = PortState.AWAY
             listener = self._listener() if self._listener is not None else None
@@ -111,7 +111,7 @@ class SimPort:
                 listener.on_away()
 
     def take_return(self, lease: Lease) -> None:
-        """A daemon that adopted the client is there."""
+        """Record that a daemon has adopted the client."""
         if self._state is not PortState.AWAY:
             return
         self._state = PortState.OPEN

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scripted applications: the production client opens and closes, C publishes, polls and checks
-every message (``sim/native/world/ps_sim_app.c``)."""
+"""Scripted applications. The production client opens and closes streams; C code publishes, polls
+and checks every message (``sim/native/world/ps_sim_app.c``)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from penstock.sim.world.host import Host
 
 
 def parse_credits(channel: str) -> tuple[int, int]:
-    """The credits and the burst of a subscription; 0: it grants none."""
+    """The credits and the burst of a subscription; 0 if it grants none."""
     parsed = uri.parse(channel)
     return parsed.ps_credits or 0, parsed.ps_credit_burst or 0
 
 
 class Publisher:
-    """A publishing application; after a crash, its successive replacements."""
+    """A publishing application, and after a crash the applications that replace it."""
 
     def __init__(
         self, script: PublisherScript, host: Host, native: SimWorld, rng: random.Random
@@ -51,7 +51,7 @@ class Publisher:
 
     @property
     def sent(self) -> int:
-        """Number of accepted messages in all sessions."""
+        """Number of messages accepted in all sessions."""
         return sum(self._native.publisher(app).messages for app in self._apps)
 
     @property
@@ -70,7 +70,7 @@ class Publisher:
 
     @property
     def limit(self) -> int:
-        """Position up to which it may publish now."""
+        """Position up to which the application may publish now."""
         return 0 if self._publication is None else self._publication.position_limit
 
     @property
@@ -118,7 +118,7 @@ class Publisher:
             self._native.pause_publisher(self._apps[-1], False)
 
     def crash(self) -> None:
-        """Dies: the kernel hangs up for it."""
+        """Die: the kernel closes the connection."""
         self._crashed = True
         self.close()
 
@@ -178,7 +178,8 @@ class Subscriber:
         return "reliable=false" in channel or "ps-policy=drop" in channel
 
     def is_at_end(self, session_id: int, ledger: int) -> bool:
-        """Return whether it joined the session and has reached the end of the sent data."""
+        """Return whether the application has joined the session and reached the end of the sent
+        data."""
         if self._subscription is None:
             return False
         end = self._native.ledger_position(ledger)
@@ -232,8 +233,8 @@ class Subscriber:
             self._native.pause_subscriber(self._apps[-1], paused)
 
     def withhold(self, frozen: bool) -> None:
-        """Withhold the credits of all images, or grant them again. The driver is called directly:
-        how the control plane does it is no matter of the simulator."""
+        """Withhold the credits of all images, or grant them again. The driver is called directly,
+        because the simulator does not test the control plane's part."""
         if self._subscription is None or self._dead or not self._host.running:
             return
         for image in self._subscription.images:
@@ -252,7 +253,7 @@ class Subscriber:
         self.refresh()
 
     def crash(self) -> None:
-        """Die: the kernel hangs up for the application, unless the host delays the notice."""
+        """Die: the kernel closes the connection, unless the host delays the notice."""
         if self._host.script.hangup_ns == 0:
             self.close()
         elif self._subscription is not None:
@@ -260,7 +261,7 @@ class Subscriber:
             self._native.pause_subscriber(self._apps[-1], True)
 
     def close(self) -> None:
-        """Also what a crash looks like once it is noticed."""
+        """A crash has the same effect when it is noticed."""
         if self._subscription is None or self._client is None:
             return
         self._native.detach_subscriber(self._apps[-1])

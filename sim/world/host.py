@@ -61,7 +61,8 @@ class LivelockError(AssertionError):
 
 
 class Host:
-    """A simulated host. It has a directory with real files, and gets the time from the caller."""
+    """A simulated host. The host has a directory with real files, and gets the time from the
+    caller."""
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class Host:
         self.start()
 
     def start(self) -> None:
-        """A daemon on an empty directory."""
+        """Start a daemon on an empty directory."""
         self._epoch += 1
         self._ports: dict[int, SimPort] = {}
         self._granted: dict[int, Lease] = {}
@@ -112,7 +113,7 @@ class Host:
     def set_credits(
         self, notice: ImageAvailable, numbers: tuple[int, int], *, frozen: bool
     ) -> None:
-        """Change what a reader of this host grants."""
+        """Change the credits that a reader of this host grants."""
         network = notice.image_slot >= 0
         self.driver.call(
             "ps_image_set_credits" if network else "ps_publication_set_credits",
@@ -178,7 +179,7 @@ class Host:
         return fields
 
     def images(self) -> list[ImageView]:
-        """Path figures of the image slots."""
+        """Loss, round trip and fill from the image slots."""
         return [self._shared.read_image(i.slot) for i in self.conductor.snapshot().images]
 
     def publications(self) -> tuple[PublicationSnapshot, ...]:
@@ -292,7 +293,7 @@ class Host:
         port.take_return(lease)
 
     def close(self) -> None:
-        """The daemon ends without a word; files stay."""
+        """The daemon ends without a notice; its files stay."""
         if not self.running:
             return
         self.running = False
@@ -320,7 +321,7 @@ class Host:
 
     def untold(self) -> list[str]:
         """Publications whose connected state differs from the last event. A new daemon adopts
-        connections without a message."""
+        connections without an event."""
         self.settle()
         notified: dict[int, bool] = {}
         for _, name, fields in self.events:
@@ -338,7 +339,8 @@ class Host:
     # ---- applications ----------------------------------------------------------------------------
 
     def connect(self, name: str) -> Client:
-        """A client of this host's daemon: the production class on a port in this process."""
+        """Return a client of this host's daemon: the production class with a port in this
+        process."""
         return Client(self.attach(name), library=SIM)
 
     def watch(self, port: SimPort, fd: int) -> None:
@@ -361,7 +363,7 @@ class Host:
         return port
 
     def command(self, client_id: int, correlation_id: int, message: Message) -> None:
-        """A request of a client; its reply comes during the call."""
+        """Execute a request of a client; the reply is sent during the call."""
         self._perform(
             self.conductor.on_command(client_id, correlation_id, message, self.now_ns)
         )
@@ -378,7 +380,7 @@ class Host:
     # ---- time ------------------------------------------------------------------------------------
 
     def control(self) -> None:
-        """The conductor's turn: events, then its timers.  The driver is stepped by the world."""
+        """Run the conductor: first events, then timers. The world steps the driver."""
         for _ in range(_MAX_ROUNDS):
             worked = False
             while (event := self.driver.poll_event()) is not None:
@@ -477,7 +479,7 @@ class Host:
         """Simulated daemons serve no groups."""
 
     def record(self, action: a.Record) -> None:
-        """The journal, in memory: what was written before a crash is there after it."""
+        """The journal, in memory: records written before a crash are still there after it."""
         key = (action.kind, action.key)
         if action.fields is None:
             self._records.pop(key, None)

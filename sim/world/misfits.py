@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Receivers that misbehave in a group: the datagrams that they send.
+"""Receivers that violate the rules of a group, and the datagrams that they send.
 
 Like a real receiver, they know the position of a stream from the datagrams they receive; they store
 no data and send no other requests.  They must not stop a sender that follows its slowest receiver.
@@ -45,7 +45,7 @@ class Misfit:
         self._stuck = -1                # the position that it states for ever
 
     def act(self) -> None:
-        """Says the next thing, if the stream is there."""
+        """Send the next datagram, if the stream exists."""
         for publisher in self._world.publishers:
             running = publisher.host.running and publisher.is_open
             if running and publisher.script.stream_id == self._script.stream_id:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The virtual world: one clock, one network, hosts and their applications.
 
-A run is a function of (scenario, seed). All ids and all chance come from generators seeded by it.
-All time comes from the clock of the world. Events of one moment happen in a fixed order. C runs
-from event to event (``sim/native/world/ps_sim_world.c``); Python is entered where a conductor has
-to act, where the script says so, and to take samples.
+A run is a function of (scenario, seed). All ids and all random values come from generators that the
+seed initialises. All time comes from the clock of the world. Events of one moment happen in a fixed
+order. C code runs from event to event (``sim/native/world/ps_sim_world.c``). Python runs when a
+conductor must act, at the times of the script, and to take samples.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def _memory() -> str | None:
 
 @attrs.frozen(kw_only=True)
 class Report:
-    """How a run went.  ``trace`` is the same whenever scenario and seed are; ``rules`` names the
-    rules that the run met, as far as the probe looks for them."""
+    """How a run went. ``trace`` is the same for the same scenario and seed; ``rules`` names the
+    rules that the run used, as far as the probe checks them."""
 
     scenario: str
     seed: int
@@ -68,7 +68,7 @@ class Report:
 
 
 class World:
-    """A context manager: the files of its hosts go with it."""
+    """At the end of a ``with`` block, the files of its hosts are removed."""
 
     def __init__(self, scenario: Scenario, seed: int, *, record: bool = False) -> None:
         self.scenario = scenario
@@ -139,7 +139,7 @@ class World:
     # ---- the script ------------------------------------------------------------------------------
 
     def at(self, time_ns: int, action: Callable[[], None]) -> None:
-        """Does something at a time; what is planned first happens first."""
+        """Plan an action for a time; actions of the same time happen in the order of planning."""
         self._plans += 1
         heapq.heappush(self._agenda, (time_ns, self._plans, action))
 
@@ -158,7 +158,7 @@ class World:
                 self.at(rule.until_ns, self.lay_links)
 
     def lay_links(self) -> None:
-        """Sets every link to what it is to be now."""
+        """Set every link to its present properties."""
         self.network.set_link(self.scenario.link)
         for rule in self.scenario.links:
             if rule.from_ns <= self.now_ns and (
@@ -228,7 +228,7 @@ class World:
         )
 
     def crash(self, host: Host) -> None:
-        """The machine goes down, with all that runs on it; or the daemon alone."""
+        """Stop the machine with all its applications, or only the daemon."""
         if host.script.adopt:
             host.die()
             return
@@ -238,7 +238,8 @@ class World:
                 app.close()
 
     def restart(self, host: Host) -> None:
-        """It comes back with an empty directory; so do its applications. Or a new daemon starts."""
+        """Restart the machine with an empty directory, and its applications. Or a new daemon
+        starts."""
         if host.script.adopt:
             host.adopt()
             for app in self.apps:
@@ -257,7 +258,7 @@ class World:
     # ---- time ------------------------------------------------------------------------------------
 
     def run_until(self, time_ns: int) -> None:
-        """Lets everything happen that happens before a time, and the script's part of it."""
+        """Run all events and script actions before a time."""
         controls = 0
         while True:
             next_ns = min(time_ns, self._agenda[0][0] if self._agenda else NEVER_NS)
@@ -296,8 +297,8 @@ class World:
             subscriber.refresh()
 
     def run(self) -> Report:
-        """Runs until everything is delivered, and the applications have closed and the daemons
-        have put everything away; or to the scenario's limit."""
+        """Run until all messages are delivered, the applications have closed and the daemons have
+        released everything, or to the scenario's limit."""
         complaints: list[str] = []
         swollen: list[str] = []
         try:

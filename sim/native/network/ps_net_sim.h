@@ -28,7 +28,7 @@ enum ps_sim_verdict {
 };
 
 typedef struct ps_sim_packet {
-    int32_t references; /* number of events and socket queues that refer to it */
+    int32_t references; /* number of events and socket queues that refer to the datagram */
     uint32_t length;
     ps_addr_t from;
     ps_addr_t to;
@@ -50,7 +50,7 @@ typedef struct ps_sim_queued {
 
 typedef struct ps_sim_host ps_sim_host_t;
 
-/* An observer of the network.  role: of the socket; PS_SOCKET_ANY: not a socket of a driver. */
+/* An observer of the network. role: role of the socket; PS_SOCKET_ANY: not a socket of a driver. */
 typedef struct ps_sim_observer {
     /* sent: a datagram left a host. refused: the socket did not accept these datagrams. */
     void (*sent)(void *context, int32_t host, enum ps_socket_role role,
@@ -68,7 +68,7 @@ typedef struct ps_sim_observer {
 } ps_sim_observer_t;
 
 struct ps_socket {
-    ps_socket_t *next; /* of the host, in order of opening */
+    ps_socket_t *next; /* sockets of the host, in the order of opening */
     ps_sim_host_t *host;
     ps_socket_params_t params;
     ps_addr_t local;
@@ -85,16 +85,17 @@ struct ps_sim_host {
     int32_t address_count;
     ps_addr_t addresses[PS_SIM_MAX_ADDRESSES];
     uint16_t next_port;
-    bool touched;          /* a datagram arrived since the world's last check */
-    int64_t full_until_ns; /* until when its sockets accept no datagram */
-    uint32_t short_ppm;    /* share of calls that accept only a part, in ppm */
+    bool touched;          /* true: a datagram arrived since the world's last check */
+    int64_t full_until_ns; /* time until which the host's sockets accept no datagram */
+    uint32_t short_ppm;    /* share of send calls that accept only a part of the datagrams, in
+                            * ppm */
 };
 
 typedef struct ps_sim_link_state {
     ps_simnet_link_t params;
     int64_t busy_until_ns;
     uint64_t datagrams; /* put on it so far */
-    uint64_t *drops;    /* numbers of the datagrams to lose, in any order */
+    uint64_t *drops;    /* numbers of the datagrams to drop, in any order */
     int32_t drop_count;
     bool bad; /* Gilbert-Elliott */
     int64_t bad_since_ns;
@@ -118,7 +119,7 @@ struct ps_simnet {
     void *observer_context;
 };
 
-/* Returns a forged copy of a datagram for a receiver; NULL: none (ps_net_sim_forge.c). */
+/* Returns a forged copy of a datagram for a receiver, or NULL (ps_net_sim_forge.c). */
 ps_sim_packet_t *ps_sim_forge(ps_simnet_t *simnet, const ps_sim_packet_t *packet);
 bool ps_sim_is_forged(const ps_sim_packet_t *packet);
 /* Returns true for an address that only forged datagrams have. */
@@ -165,12 +166,12 @@ static inline bool ps_sim_host_has(const ps_sim_host_t *host, const ps_addr_t *a
     return false;
 }
 
-/* Adds a verdict on a datagram to the trace hash; SENT adds its bytes too. */
+/* Adds the fate of a datagram to the trace hash; with SENT also the datagram's bytes. */
 void ps_sim_trace(ps_simnet_t *simnet, int64_t time_ns, const ps_sim_packet_t *packet, int32_t host,
                   enum ps_sim_verdict verdict);
 /* Drops one reference. */
 void ps_sim_release(ps_sim_packet_t *packet);
-/* Routes a datagram to every host that it is for. PS_E_NO_MEMORY. */
+/* Sends a datagram to every host to which it is addressed. PS_E_NO_MEMORY. */
 int ps_sim_route(ps_sim_host_t *from, ps_sim_packet_t *packet, int64_t now_ns);
 /* Puts a datagram on the link to one host, which may lose, delay, repeat or damage it.
  * PS_E_NO_MEMORY. */
@@ -178,7 +179,8 @@ int ps_sim_put_on_link(ps_sim_host_t *from, ps_sim_host_t *to, ps_sim_packet_t *
                        int64_t now_ns);
 /* Adds an arrival.  Takes a reference.  PS_E_NO_MEMORY. */
 int ps_sim_schedule(ps_simnet_t *simnet, int64_t time_ns, int32_t host, ps_sim_packet_t *packet);
-/* Takes the next arrival from the heap, which is not empty; its reference is the caller's. */
+/* Takes the next arrival from the heap, which must not be empty; the caller then owns its
+ * reference. */
 ps_sim_arrival_t ps_sim_next_arrival(ps_simnet_t *simnet);
 /* Delivers an arrived datagram to the sockets of its host. */
 void ps_sim_arrive(ps_sim_host_t *host, ps_sim_packet_t *packet, int64_t time_ns);

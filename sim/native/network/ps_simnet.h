@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_simnet.h: a simulated network in virtual time.  Hosts with addresses, one directed link
- * between every two of them (delay, jitter, bandwidth, loss), unicast and multicast.  Each host has
- * a ps_net that a driver in INVOKER mode uses as it would use the kernel's UDP.  Everything is a
- * function of the seed and of the calls made: no clock, no system randomness, one thread.
- * This header is also the cffi declaration (plain types and enums only).
+ * between every two of them (delay, jitter, bandwidth, loss), unicast and multicast. Each host has
+ * a ps_net, which a driver in INVOKER mode uses in place of kernel UDP. The behaviour depends only
+ * on the seed and on the calls: no clock, no system randomness, one thread. This header is also the
+ * cffi declaration (plain types and enums only).
  */
 #ifndef PS_SIMNET_H
 #define PS_SIMNET_H
@@ -19,36 +19,42 @@ typedef struct ps_simnet ps_simnet_t;
 /* One direction between two hosts.  All zero: instant and lossless. */
 typedef struct ps_simnet_link {
     int64_t delay_ns;              /* fixed */
-    int64_t jitter_ns;             /* added, uniform in [0, jitter_ns]: reorders */
+    int64_t jitter_ns;             /* additional delay, uniform in [0, jitter_ns]; reorders
+                                    * datagrams */
     int64_t bandwidth_bytes_per_s; /* 0: unlimited */
-    int64_t queue_bytes;           /* waiting for the link, 0: unlimited */
-    uint32_t loss_ppm;             /* per datagram and receiving host; 1000000: link down */
-    /* Gilbert-Elliott, per datagram: from good to bad and back, and back after 2 s in any case;
-     * burst_loss_ppm applies while bad */
+    int64_t queue_bytes;           /* bytes that may wait for the link, 0: unlimited */
+    uint32_t loss_ppm;             /* probability for each datagram and receiving host; 1000000: the
+                                    * link is down */
+    /* Gilbert-Elliott model: probabilities for each datagram to change from the good state to the
+     * bad state and back. The bad state ends after 2 s at the latest; burst_loss_ppm applies in
+     * it */
     uint32_t burst_enter_ppm;
     uint32_t burst_leave_ppm;
     uint32_t burst_loss_ppm;
-    uint32_t duplicate_ppm; /* arrives twice, each with its own jitter */
+    uint32_t duplicate_ppm; /* probability that a datagram arrives twice, each copy with its own
+                             * jitter */
     uint32_t reorder_ppm;   /* delayed by further reorder_ns */
     int64_t reorder_ns;
     uint32_t corrupt_ppm;  /* one bit flipped */
-    uint32_t stranger_ppm; /* repeated with changed content from another address, within 50 ms */
+    uint32_t stranger_ppm; /* probability that a datagram is repeated with changed content from
+                            * another address, within 50 ms */
     uint8_t no_checksum;   /* 1: the flipped bit arrives; 0: UDP's checksum drops it */
 } ps_simnet_link_t;
 
 typedef struct ps_simnet_stats {
     uint64_t sent;        /* datagrams given to send */
-    uint64_t delivered;   /* put into a socket's receive queue (multicast: once a socket) */
+    uint64_t delivered;   /* number of datagrams put into receive queues (multicast: counted for
+                           * each socket) */
     uint64_t lost;        /* by the link */
     uint64_t queue_full;  /* at the link */
     uint64_t buffer_full; /* at the socket */
-    uint64_t unreachable; /* no such host, or no socket there */
+    uint64_t unreachable; /* number of datagrams to an unknown host or to a port without a socket */
     uint64_t bytes_sent;  /* UDP payload */
     uint64_t duplicated;
     uint64_t reordered;
     uint64_t corrupted;
     uint64_t forged;
-    uint64_t refused; /* datagrams that the socket refused; not counted as sent */
+    uint64_t refused; /* number of datagrams that the socket refused, which do not count as sent */
 } ps_simnet_stats_t;
 
 /* PS_E_NO_MEMORY. */
@@ -57,12 +63,13 @@ int ps_simnet_create(uint64_t seed, ps_simnet_t **out);
 void ps_simnet_destroy(ps_simnet_t *simnet);
 /* Returns the host's index, 0, 1, ..., or PS_E_NO_SPACE (64 hosts). */
 int32_t ps_simnet_add_host(ps_simnet_t *simnet);
-/* Gives a host an address (port ignored): 8 each, PS_E_NO_SPACE; PS_E_ADDRESS_IN_USE. */
+/* Adds an address to a host (the port is ignored). At most 8 addresses a host: PS_E_NO_SPACE;
+ * PS_E_ADDRESS_IN_USE. */
 int ps_simnet_add_address(ps_simnet_t *simnet, int32_t host, const ps_addr_t *address);
 /* Sets the link from host to host; -1: all hosts. Datagrams in flight keep their properties.
  * PS_E_INVALID. */
 int ps_simnet_set_link(ps_simnet_t *simnet, int32_t from, int32_t to, const ps_simnet_link_t *link);
-/* Loses the number-th datagram (0, 1, ...) put on the link from host to host.  PS_E_INVALID,
+/* Drops the datagram with this number (0, 1, ...) on the link between two hosts. PS_E_INVALID,
  * PS_E_NO_MEMORY. */
 int ps_simnet_drop(ps_simnet_t *simnet, int32_t from, int32_t to, uint64_t number);
 /* Until until_ns the host's sockets accept no datagram. With a probability of short_ppm, a call
@@ -75,10 +82,10 @@ int ps_simnet_inject(ps_simnet_t *simnet, int32_t host, const ps_addr_t *from, c
 /* Datagrams to or from this port pass every link in delay_ns without faults; 0: no such port.
  * PS_E_INVALID. */
 int ps_simnet_calm(ps_simnet_t *simnet, int32_t port, int64_t delay_ns);
-/* Returns a network for a driver on the host, which takes it over; the simnet must outlive it.
- * NULL: no memory or no such host. */
+/* Returns a network for a driver on the host. The driver owns the network, and the simnet must
+ * outlive it. NULL: no memory or no such host. */
 ps_net_t *ps_simnet_host_net(ps_simnet_t *simnet, int32_t host);
-/* Time of the next arrival, INT64_MAX if no datagram is in flight. */
+/* Returns the time of the next arrival, INT64_MAX if no datagram is in flight. */
 int64_t ps_simnet_next_event_ns(const ps_simnet_t *simnet);
 /* Moves datagrams that arrive at or before now_ns to the sockets' queues. Returns their number. */
 int32_t ps_simnet_advance(ps_simnet_t *simnet, int64_t now_ns);

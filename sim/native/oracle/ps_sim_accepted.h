@@ -19,13 +19,14 @@ int64_t ps_sim_framed_bytes(const ps_publication_t *pub, int32_t size);
 /* Checks that the rate allows the latest accepted message of a ledger. */
 void ps_sim_lead_check(ps_simworld_t *world, const ps_sim_publisher_t *publisher,
                        const ps_publication_t *pub, int64_t start);
-/* Checks that the readers of the latest accepted message granted it. */
+/* Checks that readers granted a credit for the latest accepted message. */
 void ps_sim_credit_check(ps_simworld_t *world, const ps_sim_publisher_t *publisher);
-/* Checks the settled withholds after a duty cycle of the host. Bound: its subscribers. */
+/* After a duty cycle of the host, checks the subscriptions whose credits are withheld and settled.
+ * Bound: its subscribers. */
 void ps_sim_credit_watch(ps_simworld_t *world, int32_t host);
 /* Returns true if a status message may leave because of its credits. Changed credits leave at
- * once. A limit that rose from nothing is stated twice more, and a new epoch until it is
- * answered. */
+ * once. A limit that rose from 0 is stated twice more, and a new epoch is stated until the sender
+ * answers. */
 bool ps_sim_states_credits(ps_sim_stated_t *stated, const ps_trailer_t *trailer, int64_t now_ns);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_sim_oracle.h: what observes a simulated network and its world.  This header is also the cffi
+ * ps_sim_oracle.h: the observers of a simulated network and its world. This header is also the cffi
  * declaration (plain types and enums only).
  */
 #ifndef PS_SIM_ORACLE_H
@@ -12,7 +12,7 @@
 
 /* Datagrams by type, as sent; multicast once. */
 typedef struct ps_sim_wire {
-    uint64_t data;       /* with bytes of the stream that were not sent before */
+    uint64_t data;       /* data frames whose bytes were not sent before */
     uint64_t data_bytes; /* of the stream */
     uint64_t resent;
     uint64_t resent_bytes;
@@ -24,8 +24,8 @@ typedef struct ps_sim_wire {
     uint64_t errors;
     uint64_t ext; /* frames of penstock's extensions, such as PRESSURE */
     uint64_t malformed;
-    uint64_t overruns; /* data beyond every window that a receiver had stated */
-    uint64_t broken;   /* data that breaks a rule of its SETUP: term, MTU, chain */
+    uint64_t overruns; /* number of data frames beyond all windows that receivers had stated */
+    uint64_t broken;   /* number of data frames that contradict their SETUP: term, MTU, chain */
 } ps_sim_wire_t;
 
 /* Checks all datagrams from now on. half_term_stream_id: a stream whose strategy always allows half

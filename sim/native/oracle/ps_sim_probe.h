@@ -2,9 +2,9 @@
  *
  * ps_sim_probe.h: oracles that check a driver after each duty cycle. The probe sees every datagram
  * that a driver reads and sends, at the virtual time of that call. It checks publications and
- * images after each duty cycle. From the datagrams it maintains its own model of each publication
- * and image. The model is written from the protocol's description, not from the tested code, and is
- * compared with the driver's state.
+ * images after each duty cycle. From the datagrams the probe maintains its own model of each
+ * publication and image. The model is written from the protocol's description, not from the tested
+ * code, and is compared with the driver's state.
  *
  *   ps_sim_probe.c        hands datagrams and duty cycles to the files below
  *   ps_sim_probe_model.c  models by object; promises that must be kept within a time
@@ -67,12 +67,12 @@ typedef struct ps_probe_tether {
     bool known;
     int32_t id, state;
     int64_t since_ns,
-        near_ns; /* start of this state; last time it was near the other subscriptions */
-    int64_t surely_ns, far_ns; /* when a check certainly saw it near; last time it was behind */
+        near_ns; /* start of this state; last time at which it was near the other subscriptions */
+    int64_t surely_ns, far_ns; /* last time certainly near; last time behind */
 } ps_probe_tether_t;
 
-/* Data that arrived after one request. If it arrives a second time, the first copy was late, not
- * lost. */
+/* Data that arrived after one request. If the data arrives a second time, the first copy was late,
+ * not lost. */
 typedef struct ps_probe_suspect {
     int64_t from, to, late_ns;
 } ps_probe_suspect_t;
@@ -80,7 +80,7 @@ typedef struct ps_probe_suspect {
 /* The index of positions and ordinals: one entry for each 256th of a term, or each millisecond. */
 typedef struct ps_probe_index {
     uint64_t count;
-    int64_t position, at_ns, end; /* of the newest entry; the position counted up to */
+    int64_t position, at_ns, end; /* of the newest entry; end of the count */
 } ps_probe_index_t;
 
 /* Rounds of cubic, and HyStart++ (RFC 9406). */
@@ -91,7 +91,7 @@ typedef struct ps_probe_round {
     int32_t samples, conservative, phase;
 } ps_probe_round_t;
 
-/* NAK-strength control in the sender. Rates are in bytes a second. */
+/* Model of NAK-strength control in the sender. Rates are in bytes a second. */
 typedef struct ps_probe_strength {
     double limit, floor, base, wall, wall_dev;
     double unsure;             /* bound of the rounding errors since the last check */
@@ -101,7 +101,7 @@ typedef struct ps_probe_strength {
     int32_t level, quiet, beyond;
     uint64_t signals;
     int64_t eighths[9], bytes[9]; /* bytes sent, by eighths of 50 ms */
-    bool open; /* a signal near the bound of a rule: the driver's result is accepted */
+    bool open; /* a signal is near the bound of a rule: the driver's result is accepted */
 } ps_probe_strength_t;
 
 /* NAK-strength control in the receiver. */
@@ -114,28 +114,27 @@ typedef struct ps_probe_queue {
 
 typedef struct ps_probe_receiver {
     int64_t id, edge, position, heard_ns;
-    int64_t fc_heard_ns,
-        left_ns;     /* when the strategy last heard it; when it stated that it leaves */
-    int64_t open_ns; /* when it last stated a window of at least a datagram */
+    int64_t fc_heard_ns, left_ns; /* times: the strategy last heard it; it stated that it leaves */
+    int64_t open_ns;              /* time of the last stated window of at least a datagram */
     uint32_t reason;
     bool live;              /* it counts for the connection */
     bool followed, leaving; /* by fc=min and fc=tagged */
-    bool within;            /* the sender was within its window at some time */
+    bool within;            /* true: the sender was within the receiver's window at some time */
 } ps_probe_receiver_t;
 
-/* State that a client may wait for, before a cycle. limit: for an image, its position. */
+/* State before a cycle, for whose change a client may wait. limit: for an image, its position. */
 typedef struct ps_probe_shown {
     bool marked, connected;
     int32_t state;
     int64_t limit;
 } ps_probe_shown_t;
 
-/* Events that the conductor got. tether_ids: counter ids + 1, 0 free. */
+/* Events that the conductor received. tether_ids: counter ids + 1, 0 free. */
 typedef struct ps_probe_notified {
     int32_t connected; /* -1: no event yet */
     bool drained, ended;
-    int64_t term, term_ns; /* storage requested, and when; term_ns 0: never */
-    int64_t released_at;   /* a publication's end when its terms were released, + 1; 0 never */
+    int64_t term, term_ns; /* requested storage, and time of the request; 0: never */
+    int64_t released_at;   /* end at the release of terms, + 1; 0: never */
     int64_t lost, lost_before, loss_ns, lost_gaps;
     int64_t tether_ids[PS_PROBE_TETHERS];
     int32_t tether_states[PS_PROBE_TETHERS];
@@ -143,11 +142,12 @@ typedef struct ps_probe_notified {
     int64_t triggered_ns, messages_before, drained_least, drained_most;
 } ps_probe_notified_t;
 
-/* A requested range: data up to `to` may be retransmitted, data up to `need` must be. */
+/* A requested range: the sender may retransmit data up to `to`, and must retransmit data up to
+ * `need`. */
 typedef struct ps_probe_request {
     int64_t from, to, need, cursor, requested_ns, done_ns; /* done -1: open */
-    bool optional; /* it was requested so often that the sender may abandon it */
-    bool cut;      /* the range is longer than one answer of a sender */
+    bool optional; /* requested so often that the sender may abandon it */
+    bool cut;      /* true: the range is longer than one answer of a sender */
 } ps_probe_request_t;
 
 /* A receiver that had a join hold. */
@@ -162,9 +162,9 @@ typedef struct ps_probe_join {
     ps_probe_joiner_t joiners[PS_PROBE_JOINERS];
     int32_t next_joiner, next_hold;
     int64_t from_ns[PS_PROBE_HOLDS],
-        to_ns[PS_PROBE_HOLDS]; /* intervals in which a hold was the limit */
-    bool held, known;          /* at the last check: a hold was the limit; a hold existed */
-    bool fresh, owed;          /* its first request arrived; a SETUP for it was sent */
+        to_ns[PS_PROBE_HOLDS]; /* time intervals in which a hold was the limit */
+    bool held, known;          /* state at the last check: a hold was the limit; a hold existed */
+    bool fresh, owed;          /* its first request arrived; a SETUP was sent for it */
     bool began;                /* a SETUP was sent in this cycle */
     int64_t fresh_id;
     ps_addr_t fresh_from;
@@ -175,13 +175,13 @@ typedef struct ps_probe_pub {
     const ps_publication_t *pub;
     int64_t id;
     bool seen;    /* in this sweep */
-    bool settled; /* a duty cycle ended with it */
+    bool settled; /* true: the object existed at the end of a duty cycle */
     ps_probe_promise_t promises[PS_PROBE_PUB_PROMISES];
     /* datagrams */
     int64_t high, last_high; /* end of the sent data, now and at the last check */
     int64_t messages;        /* number of messages sent, counted by END flags */
     int64_t setup_ns, beat_ns, data_ns;
-    int64_t idle_ns; /* when it last had no destination for heartbeats */
+    int64_t idle_ns; /* time at which it last had no destination for heartbeats */
     bool requested_setup, ever_heard, ever_connected;
     uint64_t naks;
     int32_t request_count, requested_now;
@@ -190,25 +190,23 @@ typedef struct ps_probe_pub {
     int32_t receiver_count;
     ps_probe_receiver_t receivers[PS_PROBE_RECEIVERS];
     int64_t watch_ns,
-        watch_edge;      /* since when receivers advertise less than the limit; 0: no receiver
-                                   * does */
+        watch_edge;      /* since this time receivers advertise less than the limit; 0: no */
     int64_t limit;       /* by the strategy */
     int64_t stated_edge; /* the highest position that a receiver has stated */
     ps_probe_join_t join;
-    int32_t answers; /* number of ranges that may be requested at once, 0 unknown */
+    int32_t answers; /* number of ranges that one frame may request, 0 unknown */
     int64_t plain_ns, plain_edge;
     /* memory and account */
-    int64_t zero_to;           /* memory below is known to be zeroed */
+    int64_t zero_to;           /* memory below this position is known to be zeroed */
     int64_t reach;             /* upper bound of all publisher limits so far */
     int64_t limit_most, began; /* highest publisher limit; approximate start of the stream */
     int64_t held_ns, checked_ns;
     int32_t cause;
     ps_probe_bucket_t repair, pace, bytes, message_rate, nak;
-    int64_t stated_rate; /* by a congestion-controlled receiver, 0 none */
+    int64_t stated_rate; /* stated by a congestion-controlled receiver, 0 none */
     int64_t fresh_bytes, repair_bytes, fresh_messages; /* since the last check */
-    int64_t paced_bytes;                               /* part sent before a new pace was
-                                                        * read */
-    int64_t signal_bytes; /* new data before PRESSURE was read, sent at the old rate */
+    int64_t paced_bytes;                               /* bytes sent before a new pace was read */
+    int64_t signal_bytes; /* new data sent at the old rate, before PRESSURE was read */
     ps_probe_index_t index;
     ps_probe_strength_t strength;
     ps_probe_tether_t tethers[PS_PROBE_TETHERS];
@@ -221,17 +219,17 @@ typedef struct ps_probe_pub {
     int64_t held_count;
     int64_t turn_datagrams, turn_bytes, turn_limit; /* new data; the limit before */
     int64_t consumed_sum, consumed_ns;              /* as last shown */
-    int64_t paused_at; /* limit that publishers met above the low watermark; 0: none */
+    int64_t paused_at; /* limit that publishers reached above the low watermark; 0: none */
     int64_t consumed_by;
     bool forgot;       /* a receiver left the table since the last check */
-    int64_t published; /* on IPC: the rate is charged up to here */
+    int64_t published; /* on IPC: position up to which the rate is charged */
 } ps_probe_pub_t;
 
 typedef struct ps_probe_gap {
     int64_t from, to, opened_ns, requested_ns, first_ns;
     int32_t requested;
-    bool placed;           /* the first due time was checked */
-    bool lost, fresh_loss; /* the gap counts as a loss; it does since the last cycle */
+    bool placed;           /* true: the first due time was checked */
+    bool lost, fresh_loss; /* the gap counts as a loss; it has since the last cycle */
 } ps_probe_gap_t;
 
 typedef struct ps_probe_image {
@@ -242,29 +240,29 @@ typedef struct ps_probe_image {
     ps_probe_promise_t promises[PS_PROBE_IMAGE_PROMISES];
     int64_t made_ns;
     int64_t edge;     /* end of the highest accepted data or heartbeat */
-    int64_t heard_ns; /* last datagram that counts for liveness */
+    int64_t heard_ns; /* time of the last datagram that counts for liveness */
     int64_t data_ns;
     int64_t eos;          /* position of an EOS heartbeat, -1 none */
-    int64_t eos_since_ns; /* when the first EOS heartbeat with this position arrived */
+    int64_t eos_since_ns; /* time at which the first EOS heartbeat with this position arrived */
     ps_sim_stated_t credits;
     int64_t sm_ns, sm_position;
-    int64_t sm_forced_ns;                    /* when a frame was read that forces a status
-                                              * message */
+    int64_t sm_forced_ns;                    /* time at which a frame was read that requires a
+                                              * status message */
     int64_t rtt_ns, rtt_due_ns, rtt_late_ns; /* last request of a round trip; earliest and
                                               * latest time of the next request */
     int64_t last_position;
-    int64_t quiet_ns; /* when it last had no frame from its sender */
+    int64_t quiet_ns; /* last time without any frame from its sender */
     int64_t seen_consumption, consumed_ns, drain_ns;
     int64_t moved_ns, surely_moved_ns, moved_sum;
     int64_t pressure_ns;
-    bool was_empty; /* no unread data at the last check */
+    bool was_empty; /* true: there was no unread data at the last check */
     int64_t least_rtt, most_rtt, smoothed_rtt, rtt_variation;
     int32_t last_phase; /* phase of cubic */
-    bool counted;       /* the ordinals of its messages are known */
+    bool counted;       /* true: the ordinals of its messages are known */
     ps_probe_index_t index;
     int64_t cubic_received;
-    int64_t cubic_grown_ns;    /* when data last arrived, or a new epoch began */
-    double cubic_credit;       /* bytes that arrived in avoidance and did not yet grow the window */
+    int64_t cubic_grown_ns;    /* time at which data last arrived, or a new epoch began */
+    double cubic_credit;       /* bytes that arrived in avoidance and have not raised the window */
     int64_t requested_rtt[16]; /* open requests, the oldest first */
     int32_t n_requested_rtt;
     int64_t consumption;
@@ -272,12 +270,12 @@ typedef struct ps_probe_image {
     int64_t naks_shown;
     bool was_revoked, was_rejected;
     int32_t readers, last_state;   /* at the last check */
-    int64_t lost_bytes, lost_gaps; /* lost gaps since the model began, not yet reported */
+    int64_t lost_bytes, lost_gaps; /* lost since the model began, not yet reported */
     int32_t gap_count;
     ps_probe_gap_t gaps[PS_PROBE_GAPS];
     ps_probe_queue_t queue;
-    int64_t beyond; /* how far the sender was when it last was ahead of what is kept; 0 never */
-    int64_t kept;   /* end of what is kept under nak, at the last check */
+    int64_t beyond; /* position of the sender when it was last beyond the kept range; 0: never */
+    int64_t kept;   /* end of the range that the receiver keeps under nak, at the last check */
     int64_t joined_bytes; /* missing bytes of gaps that already count as lost */
     int64_t late_ns;      /* learned reordering */
     int64_t late_start_ns,
@@ -285,14 +283,14 @@ typedef struct ps_probe_image {
     int64_t late_least_ns, late_most_ns; /* bounds of late_ns in the last cycle */
     ps_probe_suspect_t suspects[PS_PROBE_SUSPECTS];
     uint32_t suspect_next;
-    int64_t path_ns; /* when its sender was last heard, -1: unknown */
+    int64_t path_ns; /* time at which its sender was last heard, -1: unknown */
     ps_probe_tether_t tethers[PS_PROBE_TETHERS];
     ps_cubic_t cubic;
     ps_probe_round_t round;
     bool cubic_known;
     bool sm_bound;             /* the last status message stated less than the configured window */
-    bool sm_idle, sm_may_idle; /* the stream was (may have been) quiet when the last status message
-                                * left */
+    bool sm_idle, sm_may_idle; /* the stream was (may have been) silent at the last status
+                                * message */
     bool ended;
     /* datagrams read in this cycle, which must be in the log afterwards */
     int32_t took;
@@ -303,15 +301,15 @@ typedef struct ps_probe_image {
 
 /* A duty cycle of a driver: its start, and the datagrams read and sent. */
 typedef struct ps_probe_cycle {
-    bool commanded, notified; /* commands waited; a client had marked a stream */
-    bool turns;               /* the sender had streams to check in any case */
+    bool commanded, notified; /* true: commands waited; true: a client had marked a stream */
+    bool turns;               /* true: the sender had streams to check in each cycle */
     bool timed;               /* a timer was due */
     int64_t tick_ns, readers;
     uint64_t positions, reported;
     uint64_t events[2]; /* number of events of each kind that an agent reported */
     uint32_t woken[PS_PROBE_CLIENTS];
     int64_t sent;                /* datagrams sent or refused, of any kind */
-    int64_t read, data, answers; /* datagrams: read; sent, with data; sent, by the receiver */
+    int64_t read, data, answers; /* datagrams: read; sent with data; sent by the receiver */
 } ps_probe_cycle_t;
 
 /* Datagrams that a send endpoint sent to one destination in a cycle. */
@@ -324,7 +322,7 @@ typedef struct ps_probe_tally {
 /* Expected values of the driver's counters, by id. */
 typedef struct ps_probe_counts {
     bool known;
-    bool unsure; /* the values of this cycle are unknown */
+    bool unsure; /* true: the values of this cycle are unknown */
     int64_t of[PS_PROBE_COUNTERS];
     int32_t tally_count;
     ps_probe_tally_t tallies[PS_PROBE_TALLIES];
@@ -345,13 +343,13 @@ typedef struct ps_probe {
     int32_t image_count;
     uint64_t checks;
     ps_probe_backoff_t backoff;
-    int64_t refused_ns[PS_SIM_MAX_HOSTS]; /* when a socket of the host last accepted only a part */
-    int64_t vain_ns[PS_SIM_MAX_HOSTS];    /* when busy and vain were last reset to 0 */
+    int64_t refused_ns[PS_SIM_MAX_HOSTS]; /* time at which a socket last accepted only a part */
+    int64_t vain_ns[PS_SIM_MAX_HOSTS];    /* time at which busy and vain were last reset to 0 */
     int32_t busy[PS_SIM_MAX_HOSTS];       /* datagrams, commands and wake-ups since vain_ns */
     int32_t vain[PS_SIM_MAX_HOSTS];       /* cycles without work since vain_ns */
     ps_probe_promise_t releases[PS_SIM_MAX_HOSTS];
-    int64_t crowded_ns[PS_SIM_MAX_HOSTS]; /* when a ring of events was last full */
-    int64_t read_ns[PS_SIM_MAX_HOSTS];    /* when the host last read a datagram */
+    int64_t crowded_ns[PS_SIM_MAX_HOSTS]; /* time at which a ring of events was last full */
+    int64_t read_ns[PS_SIM_MAX_HOSTS];    /* time at which the host last read a datagram */
     ps_probe_cycle_t cycles[PS_SIM_MAX_HOSTS];
     ps_probe_counts_t counts[PS_SIM_MAX_HOSTS];
     ps_probe_gap_t next_gaps[PS_PROBE_GAPS]; /* gaps of the checked image */
@@ -359,9 +357,9 @@ typedef struct ps_probe {
 
 /* ---- acceptance: ps_sim_bound.c, ps_sim_lead.c ----------------------------------------------- */
 
-/* Notes at the end of a host's duty cycle how far its receivers have room. */
+/* At the end of a host's duty cycle, records the position up to which its receivers have room. */
 void ps_sim_bound_watch(ps_simworld_t *world, int32_t host);
-/* Checks that an accepted message, by its length and end position, begins within the windows. */
+/* Checks from its length and end position that an accepted message begins within the windows. */
 void ps_sim_bound_check(ps_probe_t *probe, const ps_sim_publisher_t *publisher, int64_t end,
                         int32_t size);
 
@@ -371,20 +369,20 @@ ps_probe_t *ps_probe_create(ps_simworld_t *world);
 void ps_probe_destroy(ps_probe_t *probe);
 /* Removes the models of a host's objects, because it has another driver or none. */
 void ps_probe_forget_host(ps_probe_t *probe, int32_t host);
-/* Notes that the host's driver is about to read a datagram, or has just sent one. by_sender: a
- * socket of its sender; kind: ps_sim_kind from the watch. */
+/* Records that the host's driver is about to read a datagram, or has just sent one. by_sender: the
+ * socket belongs to the sender; kind: ps_sim_kind from the watch. */
 void ps_probe_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet, bool by_sender,
                    int64_t now_ns);
 void ps_probe_sent(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
                    enum ps_sim_kind kind, int64_t now_ns);
-/* Notes that the host's socket did not accept a datagram. Receivers count it as sent, and their
- * timers repeat it; senders do not. */
+/* Records that the host's socket did not accept a datagram. Receivers count such a datagram as
+ * sent, and repeat it by a timer; senders do not. */
 void ps_probe_refused(ps_probe_t *probe, int32_t host, const uint8_t *data, uint32_t length,
                       int64_t now_ns);
-/* Returns true if the datagram begins at its image's end without a gap, so that following datagrams
- * may be read at once. */
+/* Returns true if the datagram begins exactly at the end of the image's data, so that following
+ * datagrams may be read at the same time. */
 bool ps_probe_is_next(const ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet);
-/* Note the beginning of a duty cycle, and its end with the reported work. */
+/* Record the beginning of a duty cycle, and its end with the reported work. */
 void ps_probe_before(ps_probe_t *probe, int32_t host, int64_t now_ns);
 void ps_probe_step(ps_probe_t *probe, int32_t host, int32_t work, int64_t now_ns);
 
@@ -393,7 +391,7 @@ void ps_probe_step(ps_probe_t *probe, int32_t host, int32_t work, int64_t now_ns
 /* Returns the allowed delay of a timer: two ticks of a millisecond, and two duty cycles of the
  * host. */
 int64_t ps_probe_slack_ns(const ps_probe_t *probe, int32_t host);
-/* Checks that `holds`, once false, becomes true within grace_ns. name: of the promise. */
+/* Checks that `holds` becomes true within grace_ns after it was false. name: of the promise. */
 void ps_probe_promise(ps_probe_t *probe, ps_probe_promise_t *promise, bool holds, int64_t now_ns,
                       int64_t grace_ns, const char *name, int32_t host, int32_t session_id);
 void ps_probe_fail(ps_probe_t *probe, int32_t host, int32_t session_id, const char *format, ...)
@@ -408,7 +406,8 @@ ps_probe_pub_t *ps_probe_pub(ps_probe_t *probe, int32_t host, int32_t session_id
                              int32_t stream_id);
 ps_probe_image_t *ps_probe_image(ps_probe_t *probe, int32_t host, int32_t session_id,
                                  int32_t stream_id, int64_t now_ns);
-/* Return the model of an object, and create it if it is absent. NULL: no memory, or too many. */
+/* Return the model of an object, and create it if it is absent. NULL: no memory, or too many
+ * models. */
 ps_probe_pub_t *ps_probe_pub_of(ps_probe_t *probe, int32_t host, const ps_publication_t *pub,
                                 int64_t now_ns);
 ps_probe_image_t *ps_probe_image_of(ps_probe_t *probe, int32_t host, const ps_image_t *image,
@@ -417,18 +416,19 @@ const ps_sim_ledger_t *ps_probe_ledger(const ps_probe_t *probe, int32_t session_
                                        int32_t stream_id);
 /* Returns the number of messages of a ledger that end at or below position; -1: unknown. */
 int64_t ps_probe_ordinal(const ps_sim_ledger_t *ledger, int64_t position);
-/* Returns the error of an index that has counted up to end, NULL: none. */
+/* Returns the error of an index that has counted messages up to end; NULL: no error. */
 const char *ps_probe_index_check(ps_probe_index_t *model, const ps_index_ring_t *ring, int64_t end,
                                  int32_t term_length, int64_t epoch_offset_ns, int64_t now_ns);
-/* Both assume data sent up to high. The first returns the lowest position that a receiver may miss.
- * The second returns true if a status message may state the position: it may be behind by T/2
- * (fc=nak: T) and, at a term's end, also by the longest padding. */
+/* Both functions assume that data up to high was sent. The first returns the lowest position that a
+ * receiver can miss. The second returns true if a status message may state the position. The
+ * position may be behind by T/2 (fc=nak: T), and at the end of a term also by the longest
+ * padding. */
 int64_t ps_probe_sent_floor(const ps_publication_t *pub, int64_t high);
 bool ps_probe_may_grant(const ps_publication_t *pub, int64_t high, int64_t position);
 
 /* ps_sim_probe_begin.c */
-#define PS_PROBE_PLENTY   1e18            /* the level of a bucket without a limit */
-#define PS_PROBE_NO_LIMIT 1099511627776.0 /* bytes a second: no publisher is held by NAK strength */
+#define PS_PROBE_PLENTY   1e18            /* level of a token bucket without a limit */
+#define PS_PROBE_NO_LIMIT 1099511627776.0 /* bytes a second: no NAK-strength limit */
 void ps_probe_pub_begin(ps_probe_pub_t *model, int64_t now_ns);
 void ps_probe_image_begin(ps_probe_image_t *model, int64_t now_ns);
 /* A rate of 0 or less sets no limit. */
@@ -439,15 +439,15 @@ int64_t ps_probe_blocked_total(const ps_publication_t *pub);
 /* ps_sim_probe_fc.c */
 void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
                     const ps_addr_t *from, int64_t now_ns);
-/* ps_sim_probe_join.c.  A request for a SETUP; a SETUP; a receiver that the group follows was heard
- * (returns since when it was waited for, else now_ns); after a cycle. */
+/* ps_sim_probe_join.c. A request for a SETUP; a SETUP; a receiver that the group follows was heard
+ * (returns the time since which the group waited for it, else now_ns); after a cycle. */
 void ps_probe_join_requested(ps_probe_pub_t *model, int64_t id, const ps_addr_t *from,
                              int64_t now_ns);
 void ps_probe_join_setup(ps_probe_pub_t *model);
 int64_t ps_probe_join_came(ps_probe_pub_t *model, int64_t id, const ps_addr_t *from,
                            int64_t now_ns);
 void ps_probe_join_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
-/* Returns the hold that binds the strategy, INT64_MAX: none. */
+/* Returns the limit of the hold in force, INT64_MAX: none. */
 static inline int64_t ps_probe_hold(const ps_probe_pub_t *model)
 {
     return model->pub->fc.join != NULL ? model->pub->fc.join->limit : INT64_MAX;
@@ -483,7 +483,7 @@ void ps_probe_rttm_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_rtt
                         int64_t now_ns);
 void ps_probe_pressure_sent(ps_probe_t *probe, ps_probe_image_t *model,
                             const ps_pressure_t *pressure, int64_t now_ns);
-/* Returns true if one of the image's ways to the sender is alive. */
+/* Returns true if one of the image's connections to the sender is alive. */
 bool ps_probe_is_heard(const ps_image_t *image, int64_t now_ns);
 void ps_probe_recv_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
 
@@ -500,8 +500,9 @@ void ps_probe_cubic_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
 /* ps_sim_probe_path.c */
 /* Returns true if the high-water mark may rise to position: the new gap needs room in the list. */
 bool ps_probe_path_has_room(const ps_image_t *image, int64_t position);
-/* [from, to) was read, a chain of frames, and there is room; false: some had no place in the list
- * of gaps.  The other: it begins below what was consumed. */
+/* The first records that [from, to), a chain of frames with room in the log, was read; it returns
+ * false if the gap list was too full for a part. The other records a chain that begins below the
+ * consumed position. */
 bool ps_probe_path_data(ps_probe_image_t *model, const ps_sim_packet_t *packet, int64_t from,
                         int64_t to, int64_t now_ns);
 void ps_probe_path_stale(ps_probe_image_t *model, int64_t from, int64_t to, int64_t now_ns);
@@ -510,7 +511,7 @@ void ps_probe_path_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
 void ps_probe_pub_tethers(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 
 /* ps_sim_probe_spy.c */
-/* Notes in the model the positions that the sender passed without sending. */
+/* Records in the model the positions that the sender passed without sending data. */
 void ps_probe_spies_passed(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 void ps_probe_spies_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 
@@ -523,14 +524,15 @@ void ps_probe_backoff(ps_probe_t *probe, const ps_probe_image_t *model, int64_t 
 
 /* ps_sim_probe_count.c */
 void ps_probe_count_begin(ps_probe_t *probe, int32_t host);
-/* Notes that the counter `id` must rise by delta. */
+/* Records that the counter `id` must rise by delta. */
 void ps_probe_count(ps_probe_t *probe, int32_t host, int32_t id, int64_t delta);
 void ps_probe_count_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
                          bool by_sender);
-/* model: of the publication that sent the datagram; NULL: a receiver sent it. */
+/* model: the publication that sent the datagram; NULL: a receiver sent the datagram. */
 void ps_probe_count_sent(ps_probe_t *probe, int32_t host, const ps_probe_pub_t *model,
                          const ps_sim_packet_t *packet, bool beat, bool again);
-/* Notes that a call did not send all its datagrams; data: the first one that was not sent. */
+/* Records that a call did not send all its datagrams; data: the first datagram that was not
+ * sent. */
 void ps_probe_count_short(ps_probe_t *probe, int32_t host, const uint8_t *data, uint32_t length);
 void ps_probe_count_check(ps_probe_t *probe, int32_t host);
 
@@ -548,7 +550,7 @@ void ps_probe_image_shown(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
 /* ps_sim_probe_work.c */
 void ps_probe_work_check(ps_probe_t *probe, int32_t host, int32_t work, int64_t now_ns);
 
-/* ps_sim_probe_rule.c: notes the rules that a run meets, for its histogram: by a signal that was
+/* ps_sim_probe_rule.c: records the rules that a run uses, for the histogram: after a signal was
  * read, and after a duty cycle. */
 void ps_probe_rule_signal(ps_probe_t *probe, const ps_probe_pub_t *model,
                           const ps_pressure_t *pressure);

@@ -70,7 +70,7 @@ enum ps_probe_image_promise {
     PS_PROBE_IMAGE_PROMISES
 };
 
-/* since: when the condition was first seen not to hold, + 1; 0: it holds. */
+/* since: time at which the condition was first found false, + 1; 0: it is true. */
 typedef struct ps_probe_promise {
     int64_t since_ns;
     bool broken;

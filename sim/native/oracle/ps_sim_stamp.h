@@ -7,16 +7,16 @@
 
 #include "ps_sim_probe.h"
 
-/* Notes a sent datagram of a stream whose channel writes the time of sending. */
+/* Records a sent datagram of a stream whose channel writes the time of sending. */
 void ps_sim_stamp_sent(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
                        enum ps_sim_kind kind, int64_t now_ns);
-/* Notes that a socket did not accept a datagram: a spy may read it with the time of this
+/* Records that a socket did not accept a datagram, which a spy may read with the time of this
  * attempt. */
 void ps_sim_stamp_refused(ps_probe_t *probe, int32_t host, const uint8_t *bytes, uint32_t length,
                           int64_t now_ns);
-/* Notes that the sender passed [from, to) because spies had read it. */
+/* Records that the sender passed [from, to) because spies had read it. */
 void ps_sim_stamp_passed(ps_probe_t *probe, const ps_probe_pub_t *model, int64_t from, int64_t to);
-/* Notes that a driver is about to read a datagram that arrived at rx_ns. */
+/* Records that a driver is about to read a datagram that arrived at rx_ns. */
 void ps_sim_stamp_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
                        int64_t rx_ns, int64_t now_ns);
 /* Changes a published message to the form that the host must deliver: copies its valid timestamps

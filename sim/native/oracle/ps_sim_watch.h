@@ -9,13 +9,13 @@
 
 typedef struct ps_sim_watch ps_sim_watch_t;
 
-/* Kind of a datagram as the watch sees it: data sent for the first time on this path, or
- * retransmitted. */
+/* Kind of a datagram: data sent for the first time on this path, or retransmitted data. */
 enum ps_sim_kind { PS_SIM_OTHER = 0, PS_SIM_FRESH = 1, PS_SIM_AGAIN = 2 };
 
 /* NULL: no memory.  free() releases it. */
 ps_sim_watch_t *ps_sim_watch_create(void);
-/* The strategy of the stream opens half a term whatever receivers state; 0: no stream. */
+/* The strategy of this stream always allows half a term, even if receivers state less; 0: no
+ * stream. */
 void ps_sim_watch_half_term(ps_sim_watch_t *watch, int32_t stream_id);
 void ps_sim_watch_wire(const ps_sim_watch_t *watch, ps_sim_wire_t *out);
 enum ps_sim_kind ps_sim_watch_sent(ps_sim_watch_t *watch, int32_t from,

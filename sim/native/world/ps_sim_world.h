@@ -21,7 +21,8 @@ enum {
 /* Content of a session. */
 typedef struct ps_log ps_log_t;
 
-/* Padding that states dropped messages: where it ends, and how many are stated up to there. */
+/* Padding that states dropped messages: its end, and the number of dropped messages stated up to
+ * there. */
 typedef struct ps_sim_mark {
     int64_t end, total;
 } ps_sim_mark_t;
@@ -36,15 +37,16 @@ typedef struct ps_sim_ledger {
     int64_t capacity;
     int32_t *sizes; /* of message i */
     int64_t edge;   /* highest position for which a receiver had room */
-    /* ps_sim_drop.c: messages that a policy dropped */
+    /* ps_sim_drop.c: number of messages that a policy dropped */
     int64_t dropped; /* number that the publishers reported */
     ps_sim_mark_t *marks;
     int64_t mark_count, mark_capacity;
-    int64_t walked; /* from the first drop on: the log was searched for marks up to here */
-    /* ps_sim_lead.c: the publication whose rates limit the messages from lead_since on; their last
-     * second */
-    int64_t lead_life; /* ps_sim_slot_t.lives then; 0: nothing was accepted yet */
-    int64_t lead_id;   /* of the publication; an address may come twice */
+    int64_t walked; /* after the first drop: position up to which the log was searched for marks */
+    /* ps_sim_lead.c: the publication whose rates limit the messages since lead_since; the last
+     * second of these messages */
+    int64_t lead_life; /* value of ps_sim_slot_t.lives at that time; 0: no message was accepted
+                        * yet */
+    int64_t lead_id;   /* address of the publication, which may occur twice */
     int64_t lead_since, second_from, second_bytes;
 } ps_sim_ledger_t;
 
@@ -52,9 +54,9 @@ typedef struct ps_sim_ledger {
  * there is none. */
 int64_t ps_sim_first_beyond(const ps_sim_ledger_t *ledger, int64_t position);
 
-/* ps_sim_drop.c: counts a message that the session's log had no room for. */
+/* ps_sim_drop.c: counts a message for which the session's log had no room. */
 void ps_sim_note_drop(ps_sim_ledger_t *ledger, const ps_log_t *log);
-/* Notes the marks in [walked, to) of the session's log. Call it only after a drop. */
+/* Records the marks in [walked, to) of the session's log. Call it only after a drop. */
 void ps_sim_note_marks(ps_sim_ledger_t *ledger, const ps_log_t *log, int64_t to);
 /* Returns the number of dropped messages that marks up to the position state. */
 int64_t ps_sim_marked(const ps_sim_ledger_t *ledger, int64_t position);
@@ -66,7 +68,7 @@ typedef struct ps_sim_publisher {
     ps_sim_publisher_stats_t stats;
     int64_t due_ns;
     int64_t blocked_since_ns; /* -1: not */
-    int64_t refused_limit;    /* limit at a refused offer; before it changes, another offer is
+    int64_t refused_limit;    /* limit at a refused offer; until it changes, a further offer is
                                * useless */
     int64_t refused_ordinals;
     int32_t refused_connected;
@@ -84,7 +86,7 @@ typedef struct ps_sim_gap {
 typedef struct ps_sim_reader {
     int32_t ledger;
     bool may_jump;
-    ps_sim_gap_t *gaps; /* reported since the last message, in order */
+    ps_sim_gap_t *gaps; /* gaps reported since the last message, in order */
     int32_t gap_count;
     int32_t gap_capacity;
     int64_t released; /* number of the message after the last one that a poll released */
@@ -116,25 +118,26 @@ typedef struct ps_sim_slot {
     int64_t ready_ns;    /* earliest time of the next step */
     int64_t deadline_ns; /* deadline of the driver */
     int64_t control_ns;
-    int64_t control_from_ns; /* until when its conductor is busy */
-    int32_t idle_steps;      /* steps in a row without a touch */
+    int64_t control_from_ns; /* time until which its conductor is busy */
+    int32_t idle_steps;      /* number of steps in a row without an external event */
     bool touched;
     bool stepped; /* at this moment */
 } ps_sim_slot_t;
 
 /* An observer of the world. */
 typedef struct ps_sim_world_observer {
-    /* The host has another driver, or none. */
+    /* Called when the host gets another driver, or has none. */
     void (*driver_set)(void *context, int32_t host);
-    /* A duty cycle of the host's driver begins / ended, and reported so much work. */
+    /* Called when a duty cycle of the host's driver begins, and when it has ended with the reported
+     * work. */
     void (*step_begins)(void *context, int32_t host, int64_t now_ns);
     void (*stepped)(void *context, int32_t host, int32_t work, int64_t now_ns);
-    /* A message of `size` bytes that ends there was accepted. */
+    /* Called when a message of `size` bytes was accepted that ends at the position. */
     void (*accepted)(void *context, const ps_sim_publisher_t *publisher, int64_t end, int32_t size);
-    /* Whether messages may be delivered with timestamps. */
+    /* Returns true if messages may be delivered with timestamps. */
     bool (*has_stamps)(const void *context);
-    /* The message as it was published becomes the message as that host must get it.  NULL, or what
-     * is wrong. */
+    /* Changes a published message to the form that the host must receive. NULL, or what is
+     * wrong. */
     const char *(*expected)(void *context, int32_t host, const ps_message_t *message,
                             uint8_t *published);
     void (*free)(void *context);
@@ -145,7 +148,7 @@ struct ps_simworld {
     const ps_sim_world_observer_t *observer; /* NULL: none */
     void *observer_context;
     uint64_t steps;
-    uint64_t rules; /* met so far: bits of ps_sim_rule */
+    uint64_t rules; /* rules used so far: bits of ps_sim_rule */
     int64_t now_ns;
     ps_sim_slot_t slots[PS_SIM_MAX_HOSTS];
     ps_sim_publisher_t publishers[PS_SIM_MAX_APPS];
@@ -158,8 +161,8 @@ struct ps_simworld {
     int32_t ledger_count;
     int32_t violation_count;
     char violations[PS_SIM_MAX_VIOLATIONS][PS_SIM_VIOLATION_BYTES];
-    uint8_t offered[PS_SIM_MESSAGE_MAX];  /* the message that a publisher writes now */
-    uint8_t expected[PS_SIM_MESSAGE_MAX]; /* the message that a subscriber compares now */
+    uint8_t offered[PS_SIM_MESSAGE_MAX];  /* message that a publisher is writing */
+    uint8_t expected[PS_SIM_MESSAGE_MAX]; /* message with which a subscriber compares */
 };
 
 /* Runs one turn of an application at now_ns. Returns true if it did work. */
@@ -169,12 +172,13 @@ bool ps_sim_subscriber_act(ps_simworld_t *world, int32_t index, int64_t now_ns);
 int64_t ps_sim_publisher_due_ns(const ps_simworld_t *world, const ps_sim_publisher_t *publisher);
 int64_t ps_sim_subscriber_due_ns(const ps_sim_subscriber_t *subscriber);
 void ps_sim_apps_free(ps_simworld_t *world);
-/* Returns the reader's state for a session, made if missing. NULL: the session has no publisher. */
+/* Returns the reader's state for a session, and creates it if it is missing. NULL: the session has
+ * no publisher. */
 ps_sim_reader_t *ps_sim_reader_of(ps_simworld_t *world, int32_t subscriber, int32_t session_id,
                                   int32_t stream_id);
 /* Takes the gaps that the subscriber's images have reached. Returns true if there was one. */
 bool ps_sim_take_gaps(ps_simworld_t *world, int32_t subscriber);
-/* Returns the number of messages in [first, end) that no reported gap explains. */
+/* Returns the number of missing messages in [first, end) that are not in a reported gap. */
 int64_t ps_sim_untold(const ps_sim_ledger_t *ledger, const ps_sim_reader_t *reader, int64_t first,
                       int64_t end);
 /* Forgets the gaps up to the reader's position. */

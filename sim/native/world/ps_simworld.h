@@ -18,12 +18,13 @@ typedef struct ps_simworld ps_simworld_t;
 
 enum ps_simworld_stop {
     PS_SIMWORLD_TIME = 0,    /* until_ns */
-    PS_SIMWORLD_CONTROL = 1, /* a conductor must run: an event waits or its deadline is due */
-    PS_SIMWORLD_STUCK = 2,   /* a host requests call after call without doing work */
-    PS_SIMWORLD_WOKEN = 3    /* a client of ps_simworld_await was woken */
+    PS_SIMWORLD_CONTROL = 1, /* a conductor must run, because an event waits or its deadline is
+                              * due */
+    PS_SIMWORLD_STUCK = 2,   /* a host requests one call after the other without doing work */
+    PS_SIMWORLD_WOKEN = 3    /* a client for which ps_simworld_await waits was woken */
 };
 
-/* Rules that a run may meet: bits of ps_simworld_rules. */
+/* Rules that a run may use: bits of ps_simworld_rules. */
 enum ps_sim_rule {
     PS_SIM_RULE_OVERRUN_REPAIRED,
     PS_SIM_RULE_OUTRUN,
@@ -69,9 +70,9 @@ typedef struct ps_sim_subscriber_params {
     int32_t host;
     int32_t stream_id;
     int32_t poll_limit;       /* messages a turn */
-    int64_t poll_interval_ns; /* from a turn with messages to the next */
+    int64_t poll_interval_ns; /* time from one turn with messages to the next */
     int32_t batch;   /* > 0: messages taken and released at each multiple of the interval */
-    int64_t credits; /* most messages that are outstanding, 0: no such limit */
+    int64_t credits; /* largest number of outstanding messages, 0: no limit */
 } ps_sim_subscriber_params_t;
 
 typedef struct ps_sim_publisher_stats {
@@ -79,13 +80,13 @@ typedef struct ps_sim_publisher_stats {
     int64_t bytes;
     int64_t position; /* after the last one */
     int64_t refusals;
-    int64_t blocked_ns; /* from a refusal to the next acceptance */
+    int64_t blocked_ns; /* time from a refusal to the next acceptance */
     int64_t last_ns;    /* of the last acceptance */
     int32_t at_end;     /* the stream is at the maximum position: no further message fits */
 } ps_sim_publisher_stats_t;
 
 typedef struct ps_sim_reader_stats {
-    int64_t messages; /* of the ledger, delivered in order */
+    int64_t messages; /* number of the ledger's messages that were delivered, in order */
     int64_t bytes;
     int64_t missed; /* messages in explicit gaps */
     int64_t gaps;
@@ -94,14 +95,17 @@ typedef struct ps_sim_reader_stats {
     int64_t position; /* delivered */
     int64_t last_ns;
     int64_t latency_ns; /* longest from acceptance to delivery */
-    int64_t untold;     /* messages after the last one that no reported gap explains */
-    int64_t dropped;    /* messages that the publication's policy dropped, as gaps reported */
+    int64_t untold;     /* number of missing messages after the last one that are not in a reported
+                         * gap */
+    int64_t dropped;    /* number of messages that the publication's policy dropped, as reported in
+                         * gaps */
 } ps_sim_reader_stats_t;
 
 /* PS_E_NO_MEMORY.  The simnet must outlive it. */
 int ps_simworld_create(ps_simnet_t *simnet, ps_simworld_t **out);
 void ps_simworld_destroy(ps_simworld_t *world);
-/* The driver of a host; NULL: none (crashed).  cycle_ns >= 1: shortest time from step to step. */
+/* Sets the driver of a host; NULL: none (crashed). cycle_ns >= 1: shortest time between two
+ * steps. */
 int ps_simworld_set_driver(ps_simworld_t *world, int32_t host, ps_driver_t *driver,
                            int64_t cycle_ns);
 /* Sets the time at which the host's conductor must be called. */
@@ -112,8 +116,8 @@ int32_t ps_simworld_step(ps_simworld_t *world, int32_t host, int64_t now_ns);
 /* Marks a host whose driver must be stepped. */
 void ps_simworld_touch(ps_simworld_t *world, int32_t host);
 
-/* Content of a session: its messages are made from seed and number, so that every receiver can
- * check them. Returns its index. PS_E_NO_MEMORY. */
+/* Defines the content of a session: its messages are computed from seed and number, so that every
+ * receiver can check them. Returns its index. PS_E_NO_MEMORY. */
 int32_t ps_simworld_add_ledger(ps_simworld_t *world, int32_t session_id, int32_t stream_id,
                                uint64_t seed);
 int64_t ps_simworld_ledger_messages(const ps_simworld_t *world, int32_t ledger);
@@ -128,7 +132,7 @@ void ps_simworld_detach_subscriber(ps_simworld_t *world, int32_t subscriber);
 /* Pauses or continues an application. */
 void ps_simworld_pause_publisher(ps_simworld_t *world, int32_t publisher, int32_t paused);
 void ps_simworld_pause_subscriber(ps_simworld_t *world, int32_t subscriber, int32_t paused);
-/* Notes that the subscriber was notified of an image, so that a gap before its first message is
+/* Records that the subscriber was notified of an image, so that a gap before its first message is
  * allowed. */
 void ps_simworld_expect_gap(ps_simworld_t *world, int32_t subscriber, int32_t session_id,
                             int32_t stream_id);
@@ -154,7 +158,7 @@ void ps_simworld_await_nobody(ps_simworld_t *world);
 void ps_simworld_set_clock(ps_simworld_t *world, ps_pub_t *pub);
 
 /* Runs until until_ns or until Python is needed. *now_ns: start of the run, then its end. Returns
- * ps_simworld_stop. Bound: one step of a host per cycle of it. */
+ * ps_simworld_stop. Bound: one step of a host in each of its cycles. */
 int32_t ps_simworld_run(ps_simworld_t *world, int64_t until_ns, int64_t *now_ns);
 /* The host's conductor is busy until until_ns and processes no event. */
 void ps_simworld_hold_control(ps_simworld_t *world, int32_t host, int64_t until_ns);
@@ -163,7 +167,8 @@ int32_t ps_simworld_wants_control(const ps_simworld_t *world, int32_t host, int6
 uint64_t ps_simworld_steps(const ps_simworld_t *world);
 /* Returns a violation by index, "" beyond the last. The first 16 are kept. */
 const char *ps_simworld_violation(const ps_simworld_t *world, int32_t index);
-/* Returns the rules that the probe saw met, a bit for each ps_sim_rule. */
+/* Returns the rules that the run used, as far as the probe checks them: a bit for each
+ * ps_sim_rule. */
 uint64_t ps_simworld_rules(const ps_simworld_t *world);
 
 #endif
