@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Spark reads and writes streams: the data source ``penstock``.
 
-Needs the extra ``spark``.  Installing the distribution is enough for
-``spark.readStream.format("penstock")``; :func:`register` does it for a session by hand.
+Needs the extra ``spark``. If the distribution is installed, ``spark.readStream.format("penstock")``
+works; :func:`register` registers the source for a session by hand.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ Place: TypeAlias = tuple[int, bytes]
 
 
 class RepeatDiffers(PenstockError):
-    """Spark repeated a batch and split it among its tasks in another way, so that repeats cannot be
-    distinguished from new rows. Reading can continue; the present part was dropped."""
+    """Spark repeated a batch and split it among the tasks in another way, so that repeats cannot be
+    distinguished from new rows. The present part was dropped; the reader can continue."""
 
     def __init__(self, message: str, *, part: Part) -> None:
         super().__init__(message)
@@ -148,11 +148,11 @@ class _Job:
 class Assembler:
     """Assembler of all sessions of a stream; a hashable value identifies a session.
 
-    For a place (query, epoch, partition, key) the first attempt whose COMMIT matches its rows is
-    returned, others are dropped and counted. Parts of a job wait for its JOB_COMMIT and for each
-    other. Memory: the rows of open parts up to ``max_pending_bytes``, and for each of the last
-    ``remember`` epochs of a query a record of the returned parts; an older epoch counts as
-    returned.
+    For each query, epoch, partition and key, the assembler returns the first attempt whose COMMIT
+    matches its rows. It drops and counts the others. It keeps the parts of a job until all of them
+    and the JOB_COMMIT have arrived. Memory: the rows of open parts up to ``max_pending_bytes``, and
+    for each of the last ``remember`` epochs of a query a record of the returned parts; an older
+    epoch counts as returned.
     """
 
     def __init__(
@@ -260,8 +260,8 @@ class Assembler:
         """Return the parts that were yielded, as plain data. Store it with the results, and give it
         to the next reader after a restart.
 
-        :param waiting: complete parts that were not delivered yet: the next reader takes them
-        again.
+        :param waiting: complete parts that were not delivered yet, which the next reader will
+            assemble again.
         """
         without = {(part.query, part.epoch, part.partition, part.key) for part in waiting}
         return {

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stretches of a session between the markers of a penstock sink, and which parts a query has read.
+"""Ranges of a session between the markers of a penstock sink, and the record of the parts that a
+query has read.
 
-Reads no stream and no clock.  A session of a sink is a sequence of parts, BEGIN to COMMIT.  A part
-that is followed by another BEGIN is broken; the last one may be open.  Offsets hold what is known
-of each query (:class:`Done`), so that a repeat is recognised after a restart.
+This module reads no stream and no clock. A session of a sink is a sequence of parts, each from
+BEGIN to COMMIT. A part without COMMIT before the next BEGIN is broken; the last part may be open.
+Offsets contain the record of each query's parts (:class:`Done`), so that the source recognises a
+repeat after a restart.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ class Piece:
 
 
 def pieces(marks: Sequence[Mark], start: int, end: int) -> Iterator[Piece]:
-    """All of [start, end), by the markers in it."""
+    """The content of [start, end), found from the markers in it."""
     begun: Mark | None = None
     at = start
     for mark in marks:
@@ -114,7 +116,8 @@ class _Query:
         self.epochs[epoch] = {**self.places(epoch), place: text}
 
     def folded(self) -> _Query:
-        """The same with the last epochs only one by one; the oldest runs go when they are many."""
+        """Return a copy that lists only the last epochs individually, and drops the oldest runs if
+        there are many."""
         recent = sorted(self.epochs)[-_RECENT:]
         runs = list(self.runs)
         for epoch in sorted(self.epochs):
@@ -152,27 +155,27 @@ def _without(runs: list[tuple[int, int, str]], epoch: int) -> list[tuple[int, in
 
 @attrs.define
 class Done:
-    """Parts that batches have taken, of the queries and jobs that were heard of last."""
+    """Record of the parts that batches have read, for the most recent queries and jobs."""
 
     _queries: dict[UUID, _Query] = attrs.Factory(dict)
     _jobs: dict[tuple[UUID, int], None] = attrs.Factory(dict)
 
     def has_job(self, part: Part) -> bool:
-        """Whether the batch write that the part belongs to was taken whole."""
+        """Whether all parts of the part's batch write were read."""
         return (part.query, part.epoch) in self._jobs
 
     def knows(self, part: Part) -> bool:
-        """Whether the part's place was taken."""
+        """Whether a part with the same query, epoch, partition and key was read."""
         found = self._queries.get(part.query)
         return found is not None and place_of(part) in found.places(part.epoch)
 
     def is_forgotten(self, part: Part) -> bool:
-        """Whether the epoch is older than those that are remembered."""
+        """Whether the epoch is older than the recorded epochs."""
         found = self._queries.get(part.query)
         return found is not None and part.epoch < found.floor
 
     def differs(self, part: Part, content: Content) -> bool:
-        """Whether a part that repeats one has other rows, as far as is known."""
+        """Whether the part repeats a part that was read and is known to have other rows."""
         text = self._queries[part.query].places(part.epoch)[place_of(part)]
         return bool(text) and content.rows > 0 and text != _text(content)
 
@@ -189,7 +192,7 @@ class Done:
         return 0 if found is None else len(found.places(part.epoch))
 
     def add_job(self, part: Part) -> None:
-        """All parts of a batch write were taken: they need not be known one by one."""
+        """Record that all parts of a batch write were read, so that single parts need no record."""
         self._jobs[(part.query, part.epoch)] = None
         while len(self._jobs) > _MOST_JOBS:
             del self._jobs[next(iter(self._jobs))]
@@ -202,7 +205,7 @@ class Done:
     # ---- in an offset ----------------------------------------------------------------------------
 
     def to_plain(self) -> dict[str, Any]:
-        """As JSON; empty when nothing is known."""
+        """Return the record as plain data for JSON; empty if there is none."""
         latest = sorted(self._queries.items(), key=lambda item: -item[1].number)[:_MOST_QUERIES]
         plain: dict[str, Any] = {
             "queries": {str(query): _query_plain(known) for query, known in sorted(latest)},

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The end of a batch of committed rows: whole parts of a penstock sink, each once.
 
-The planner looks for markers in the daemons' logs.  A batch ends between parts.  Its offset names
-the stretches that it leaves out: broken parts, repeats, failed batch writes.  So a repeated batch
-leaves out the same.
+The planner looks for markers in the daemons' logs. A batch ends between parts. The offset lists the
+ranges that a batch skips: broken parts, repeats, failed batch writes. A repeated batch therefore
+skips the same ranges.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ Look: TypeAlias = Callable[[Want, int, int], LogMarks]
 
 
 class ForgottenPart(PenstockError):
-    """A part is so old that the offset does not say whether it was read."""
+    """The offset does not state whether a part was read, because the part is too old."""
 
 
 @attrs.frozen(kw_only=True)
 class Batch:
-    """The share of a batch that sessions with markers have."""
+    """The part of a batch that belongs to sessions with markers."""
 
     heard: frozenset[Session] = frozenset()         # those with markers
     ends: Mapping[Session, int] = attrs.Factory(dict)
@@ -55,7 +55,8 @@ class Batch:
     keys: Mapping[Session, bytes] = attrs.Factory(dict)
 
     def offset(self, begin: Offset, after: Offset) -> Offset:
-        """``after``, the batch's end, with what a repeat of it and the next batch must know."""
+        """Return ``after``, the end of the batch, with the entries that a repeat of the batch and
+        the next batch need."""
         marked = (self.heard | begin.skipped.keys()) & after.positions.keys()
         keys = {**begin.keys, **self.keys}
         return attrs.evolve(
@@ -95,8 +96,8 @@ class Commits:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """
-        :param required: option readCommitted=true: every session is one of a sink.
-        :param strict: fail where it is not known whether a part was read.
+        :param required: option readCommitted=true: every session comes from a sink.
+        :param strict: fail if it is unknown whether a part was read.
         """
         self._look = look
         self._required = required
@@ -111,7 +112,8 @@ class Commits:
         self, view: View, begin: Offset, found: Sequence[Want], *, max_messages: int = 0,
         target: Mapping[Session, int] | None = None,
     ) -> Batch:
-        """The batch of those of ``found`` that have markers; the others are not in its ends."""
+        """Return the batch of the sessions in ``found`` that have markers; its ends do not contain
+        the other sessions."""
         if self._old_daemon:
             return Batch(done=begin.done)
         heard = {}
@@ -163,11 +165,11 @@ class Commits:
         return one
 
     def overdue(self, key: object) -> bool:
-        """Whether something has been missing for long."""
+        """Return whether an item has been missing for long."""
         return self._clock() - self._since.setdefault(key, self._clock()) > GRACE_S
 
     def there(self, keys: Iterable[object]) -> None:
-        """Forgets all that is missing but ``keys``."""
+        """Forget all missing items except ``keys``."""
         kept = set(keys)
         self._since = {key: since for key, since in self._since.items() if key in kept}
 

@@ -52,7 +52,7 @@ class Committed(Iterator[CommittedPart]):
         return self._ready.popleft()
 
     def poll(self) -> bool:
-        """Read the available messages without waiting; False: there are none."""
+        """Read the available messages without waiting; return False if there are none."""
         strange = self._strange()
         with self._subscription.poll_batch(_BATCH) as batch:
             count = len(batch)
@@ -125,15 +125,15 @@ def committed(
 ) -> Committed:
     """Iterate over the complete parts of epochs that Spark's sink publishes on a stream, each once.
 
-    Repeats (another attempt of the same query, epoch and partition) are dropped and counted; parts
-    without a COMMIT are not returned; :attr:`Committed.partial` lists them. The parts of a batch
-    write are returned together, when the write has succeeded.
+    The iterator drops and counts repeats (further attempts of the same query, epoch and partition).
+    It does not return parts without a COMMIT, which :attr:`Committed.partial` lists. The parts of a
+    batch write are returned together, when the write has succeeded.
 
     :param timeout_s: the iteration ends if no part became complete for this time, in seconds, and
         no message is available; None: it never ends.
     :param remember: number of epochs of a query for which repeats are detected; older epochs count
         as returned.
-    :param max_pending_bytes: most bytes of rows kept for incomplete parts.
+    :param max_pending_bytes: largest number of bytes kept for the rows of incomplete parts.
     :param state: the result of :meth:`Committed.state` before a restart of this reader.
     :raises RepeatDiffers: from the iterator: a repeated part has other rows than before.
     :raises PendingTooLarge: from the iterator: a part was abandoned because of its size.

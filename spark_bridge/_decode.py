@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convert messages to the columns of a query.
 
-With ``payload=binary`` a message is a row: its bytes in ``value`` beside what is known of it. With
-``payload=arrow`` each message is an Arrow IPC record batch of the declared schema, alone or as a
-whole IPC stream. The decoder returns its rows. Markers of a sink are hidden, unless the query reads
-all messages.
+With ``payload=binary`` a message is a row: its bytes are in the column ``value``, and the other
+columns describe the message. With ``payload=arrow`` each message is an Arrow IPC record batch of
+the declared schema, alone or as a whole IPC stream. The decoder returns its rows. Markers of a sink
+are hidden, unless the query reads all messages.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ class PayloadError(PenstockError, ValueError):
 
 
 def metadata(options: SourceOptions) -> tuple[tuple[str, str, Any], ...]:
-    """The columns that are not the payload's, as (name, Spark's type, Arrow's type)."""
+    """The columns besides the payload, as (name, Spark's type, Arrow's type)."""
     return (*METADATA, HEADERS) if options.include_headers else METADATA
 
 
 def ddl(options: SourceOptions) -> str:
     """Return the schema of the query.
 
-    :raises InvalidArgument: the schema must be declared.
+    :raises InvalidArgument: the options do not declare the schema.
     """
     others = ", ".join(f"{name} {kind}" for name, kind, _ in metadata(options))
     if options.payload == "binary":
@@ -308,8 +308,9 @@ def _headers(messages: Messages) -> Any:
 
 @functools.cache
 def stamp_offset(channel: str) -> int | None:
-    """Places at which messages of a channel have a time: an offset in the payload, or that of the
-    reserved value; None: nowhere. The time of reception goes before that of sending."""
+    """Return where messages of a channel have a time stamp: an offset in the payload, or the
+    reserved value; None if they have none. A time of reception takes precedence over a time of
+    sending."""
     found = uri.parse(channel)
     for offset in (
         found.media_rcv_ts_offset, found.channel_rcv_ts_offset, found.channel_snd_ts_offset

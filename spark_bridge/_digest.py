@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The digest of rows, whatever their order and however they are split into Arrow batches."""
+"""The digest of rows, which does not depend on their order or on how they are split into Arrow
+batches."""
 
 from __future__ import annotations
 
@@ -15,14 +16,14 @@ _NULL: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 def of_messages(raw: memoryview, offsets: Any) -> int:
-    """The sum of the digests of messages: ``offsets`` (int64) says where each begins and ends."""
+    """Return the sum of the digests of messages, which ``offsets`` (int64) divide."""
     sums = np.zeros(len(offsets) - 1, np.uint64)
     digest.add_column(sums, raw, offsets)
     return _sum(sums)
 
 
 def of_batch(batch: pa.RecordBatch) -> int:
-    """The sum of the digests of the rows of a batch."""
+    """Return the sum of the digests of the rows of a batch."""
     sums = np.zeros(batch.num_rows, np.uint64)
     for column in batch.columns:
         _add(sums, column)

@@ -2,8 +2,9 @@
 """Find the frames of a range for a task: in a log mapped on its own host, or fetched from a daemon
 that holds them.
 
-A worker process lives beyond a task, and keeps mapped logs and connections for its next task.
-Mapping a log again faults in every page, and a connection with keys takes several round trips.
+A worker process runs several tasks, and keeps mapped logs and connections for its next task.
+A new mapping of a log would cause a page fault for every page, and a new connection with keys takes
+several round trips.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ class FrameSource(Protocol):
     host: str
 
     def frames(self, position: int) -> gather.Frames:
-        """Return the available frames from ``position`` on, within its term."""
+        """Return the available frames from ``position`` to the end of its term."""
 
     def more(self, position: int) -> bool:
-        """Get further frames; keep only those from ``position`` on. False: the range has no further
-        frames."""
+        """Get further frames; keep only the frames from ``position`` on. Return False if the range
+        has no further frames."""
 
     def check(self, position: int) -> None:
         """Check that the bytes copied from ``position`` on were not overwritten.
@@ -58,7 +59,7 @@ class FrameSource(Protocol):
         """
 
     def finish(self) -> None:
-        """As ``check``, for the whole range after it was read."""
+        """Like ``check``, for the whole range after it was read."""
 
 
 class Worker:
@@ -81,7 +82,7 @@ class Worker:
             return found
 
     def log(self, path: str) -> gather.MappedLog:
-        """Return a mapped log; map it again if another file has its name.
+        """Return a mapped log; map the log again if another file has its name now.
 
         :raises OSError, PenstockError: the file is missing, or no log.
         """
@@ -161,8 +162,8 @@ class _Mapped:
             )
 
     def finish(self) -> None:
-        """The daemon confirms that it retains the range, so no writer changed it. If the daemon
-        does not answer, it does not write either."""
+        """The daemon confirms that it retains the range, so no writer changed it. A daemon that
+        does not answer is not running, so it does not write either."""
         session = self._range.session
         try:
             state = worker.control(Daemon(directory=self._directory), None).state(

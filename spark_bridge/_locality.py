@@ -2,9 +2,10 @@
 """Read each range on a host that holds it.
 
 Spark does not let a Python source state preferred locations. In a barrier stage each task knows the
-hosts of all tasks, so all tasks compute the same table. A range goes to a
-task on a host that holds it, in turn among several. If no task runs on such a host, it goes to any.
-The driver decides which names a host has, so that all tasks compare the same texts.
+hosts of all tasks, so all tasks compute the same table. A range is assigned to a task on a host
+that holds the range; several such tasks get ranges in turn. If no task runs on such a host, any
+task gets the range. The driver chooses the names of each host, so that all tasks compare the same
+texts.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ if TYPE_CHECKING:
 
 
 def read_local(df: DataFrame) -> DataFrame:
-    """``df``, read where its data is: a stream of one host by a task on that host, without the
-    network.
+    """Return ``df`` so that each range is read where its data is: a task on the same host reads a
+    stream without the network.
 
     ``df`` comes from ``format("penstock")`` with the options ``locality=barrier`` and
-    ``minPartitions`` = the number of task slots of the cluster, or fewer: a barrier stage starts
-    when all its tasks can run at once, and waits in silence where there are too few slots.  When
-    one task fails, all are repeated.  Not with dynamic allocation.
+    ``minPartitions`` = the number of task slots of the cluster, or fewer. A barrier stage starts
+    when all its tasks can run at once, and waits without a message if there are too few slots. If
+    one task fails, all tasks are repeated. Not with dynamic allocation.
     """
     return df.mapInArrow(_same, df.schema, barrier=True)
 
@@ -40,8 +41,8 @@ def _same(batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def own_ranges(table: Sequence[Range], own: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the ranges that the calling task reads: in a barrier stage by the hosts of all tasks,
-    else as planned."""
+    """Return the ranges that the calling task reads: in a barrier stage chosen by the hosts of all
+    tasks, otherwise as planned."""
     from pyspark import BarrierTaskContext, TaskContext
 
     context = TaskContext.get()

@@ -6,29 +6,31 @@ Spark compares offsets as text, so the keys are sorted, and no entry changes wit
     {"aeron:ipc|1001|-77|12": 40960}
 
 is channel, stream, session, initial term id, and the position between two messages up to which the
-query has planned. Session and initial term id identify a log. A publisher that starts again has
-others, so positions of the two are never confused. Further entries make transitions explicit, so
-that a range can be planned again from the two offsets alone, after a restart too:
+query has planned. Session and initial term id identify a log. A publisher that restarts gets
+another session, so positions of the two logs are never confused. Further entries make transitions
+explicit, so that a range can be planned again from the two offsets alone, after a restart too:
 
-- ``from|KEY``: the session appears for the first time in this offset, and is read from here;
-- ``end|KEY`` stands in place of ``KEY``: the stream ends there; once that is acknowledged, the
-  next offset leaves it out;
-- ``group|CHANNEL|STREAM``: which groups of which daemons hold the stream; what those held that are
-  not there any more may be lost;
-- ``held|KEY``, where a stream has several groups: those that could read the session on from here;
-- ``left|KEY``: where a session was that is over, and its number in the order of leaving. If the
+- ``from|KEY``: this offset is the first with the session, which is read from this position on;
+- ``end|KEY`` stands in place of ``KEY``: the stream ends at this position; when the end is
+  acknowledged, the next offset has no entry for the session;
+- ``group|CHANNEL|STREAM``: the groups and daemons that hold the stream; data of groups that no
+  longer exist may be lost;
+- ``held|KEY``, if a stream has several groups: the groups that can continue the session from this
+  position;
+- ``left|KEY``: last position of an ended session, and its number in the order of the ends. If the
   session returns at a later position, the range in between is missing.
-- ``times|KEY``: when the messages of the batch that ends here arrived (:mod:`._times`). A repeated
-  batch has the same times, wherever it is read.
-- ``skip|KEY``: the session has markers of a penstock sink; a list of [start, end) that the batch
-  that ends here leaves out, since they are not committed, or repeats.
+- ``times|KEY``: times at which the messages of the batch that ends here arrived (:mod:`._times`). A
+  repeated batch has the same times, wherever it is read.
+- ``skip|KEY``: the session has markers of a penstock sink; a list of ranges [start, end) that this
+  batch skips, because they are not committed or are repeats.
 - ``key|KEY``: the sink's key of the session, in hexadecimal digits.
-- ``parts``: which parts of which queries were read (:mod:`._brackets`).
-- ``records``: the most messages of a part, where option maxRecordsPerPartition was given.
+- ``parts``: the parts of queries that were read (:mod:`._brackets`).
+- ``records``: largest number of messages in a part, if the option maxRecordsPerPartition was given.
 - ``tasks``: number of parts of the batch that ends here. A driver with more cores or another
-  minPartitions splits a repeated batch in the same way, since a sink knows its rows by their part.
+  minPartitions must split a repeated batch in the same way, because a sink identifies rows by their
+  part.
 
-Entries of a kind that older versions did not write are not needed to read an offset.
+The source can read offsets of older versions, which lack the newer entries.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Show a user's error in one line: the reason on the first line of Spark's exception, without a
-traceback. Spark puts a worker's traceback before the reason, unless an environment variable
+"""Show an error of a user in one line: the first line of Spark's exception has the reason, without
+a traceback. Spark puts a worker's traceback before the reason, unless an environment variable
 disables it."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 def one_line(call: Callable[_Q, _T]) -> Callable[_Q, _T]:
     """Wrap a function that Spark calls. An error of penstock ends its worker process, so the
-    environment is changed only for that exception."""
+    changed environment affects only this exception."""
 
     @functools.wraps(call)
     def wrapped(*arguments: _Q.args, **words: _Q.kwargs) -> _T:

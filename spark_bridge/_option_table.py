@@ -239,7 +239,7 @@ SINK: Final = (
 
 
 def names(rows: tuple[tuple[str, str, str], ...]) -> set[str]:
-    """Return the options that a table explains."""
+    """Return the options that have an entry in a table."""
     return {name for row in rows for name in re.findall(r"`(\w+)`", row[0])}
 
 

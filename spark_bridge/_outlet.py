@@ -41,7 +41,7 @@ def _is_drained(row: Mapping[str, Any], position: int, how: str) -> bool:
 
 
 class SinkError(PenstockError):
-    """A task could not publish; names stream, cause and culprit."""
+    """A task could not publish; the text names stream, cause and culprit."""
 
 
 @attrs.frozen(kw_only=True)
@@ -154,7 +154,7 @@ class Outlet:
         self._publications: OrderedDict[_Where, Publication] = OrderedDict()
 
     def pipe(self, options: SinkOptions, key: bytes) -> Pipe:
-        """Return the publication of a key, new or from an earlier task."""
+        """Return the publication of a key, which may be from an earlier task."""
         where = _Where(channel=options.channel, stream_id=options.stream_id, key=key)
         found = self._publications.get(where)
         if found is None or found.is_closed:

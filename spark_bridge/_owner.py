@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The name under which a query reads its groups. From the name another process of the same host can
-find out whether the query still lives."""
+"""The name under which a query reads its groups. Another process of the same host can find out from
+the name whether the query is still alive."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def token(number: int = 0) -> str:
 
 
 def is_dead(owner: str) -> bool:
-    """Whether the reader was a process of this host that has ended; False: it lives, or no one can
-    tell from here."""
+    """Whether the reader was a process of this host that has ended; False if it is alive, or if
+    this process cannot find out."""
     match = _FORM.fullmatch(owner)
     if match is None or match[4].partition(".")[0] != process_place():
         return False

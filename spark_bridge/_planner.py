@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plan a batch and its tasks from known states, without requests.
 
-A session's log may be held by several daemons (multicast), or twice by one (an image that was lost
-and joined again): a *holding* is one such log. A position can be read from any holding that retains
-it, because the frames at one position of a session are equal in all holdings.
+Several daemons may hold a session's log (multicast), or one daemon may hold it twice (an image that
+was lost and joined again). A *holding* is one such log. A position can be read from any holding
+that retains it, because the frames at one position of a session are equal in all holdings.
 
-Admission: from each session at most half of its window, so that the sender fills the other half
-while the batch runs. All sessions together take no more than the query's limits, shared so that a
-small session never waits for a large one (max-min fairness).
+A batch takes at most half of a session's window, so that the sender can fill the other half
+meanwhile. All sessions together take at most the query's limits, which are shared so that a small
+session never waits for a large one (max-min fairness).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _K = TypeVar("_K")
 
 @attrs.frozen(kw_only=True)
 class Holding:
-    """One log on one daemon, which is named by its number in the options."""
+    """One log on one daemon; the daemon is given by its number in the options."""
 
     daemon: int
     daemon_id: int
@@ -48,7 +48,7 @@ class Holding:
         )
 
     def readable(self, position: int) -> bool:
-        """Return whether ``position`` can be read."""
+        """Return whether data at ``position`` can be read."""
         return self.log.retained_from <= position < self.log.end_position
 
 
@@ -80,7 +80,7 @@ class View:
         )
 
     def first(self, session: Session) -> int:
-        """Return the position at which a session begins that is new to the query."""
+        """Return the position at which the query begins a session that is new to it."""
         return min(holding.log.committed for holding in self.holdings[session])
 
     def end(self, session: Session) -> int:
@@ -88,8 +88,8 @@ class View:
         return max((h.log.end_position for h in self.holdings.get(session, ())), default=0)
 
     def source(self, session: Session, position: int) -> Holding | None:
-        """Return the log to plan from: the shortest of those that can be read at ``position``, so
-        that every daemon can serve the batch."""
+        """Return the log from which to plan: of the logs that can be read at ``position``, the
+        shortest, so that every daemon can serve the batch."""
         found = [h for h in self.holdings.get(session, ()) if h.readable(position)]
         return min(found, key=lambda h: (h.log.end_position, h.daemon), default=None)
 
@@ -106,7 +106,7 @@ class View:
         return found
 
     def ended_at(self, session: Session, position: int) -> bool:
-        """Return whether the stream has ended at that position, as far as known; a lost session may
+        """Return whether the stream is known to have ended at that position; a lost session may
         return."""
         held = self.holdings.get(session, ())
         return self.end(session) == position and any(
@@ -191,7 +191,8 @@ def outlived(view: View, start: Offset, end: Offset) -> list[StreamName]:
 
 
 def skip(start: Offset, lost: Sequence[Loss]) -> Offset:
-    """Return ``start`` moved beyond the losses: to the retained data, or without the session."""
+    """Return ``start`` moved beyond the losses: at the retained data, or without the lost
+    session."""
     positions = dict(start.positions)
     for loss in lost:
         if loss.end is None:
@@ -247,7 +248,7 @@ def wants(
     max_bytes: int | None,
     target: Mapping[Session, int] | None = None,
 ) -> list[Want]:
-    """Plan the next batch. ``target``: not beyond these positions (AvailableNow)."""
+    """Plan the next batch. ``target``: positions that the batch must not exceed (AvailableNow)."""
     found: dict[Session, tuple[Holding, int, int]] = {}
     for session in view.holdings:
         position = start.positions.get(session)     # also of an ended session, which may return
@@ -334,8 +335,8 @@ class Range:
 
 
 def ranges(view: View, start: Offset, end: Offset) -> list[Range]:
-    """Ranges between two offsets, without what a batch leaves out. A range that no daemon holds has
-    no holders."""
+    """Return the ranges between two offsets, without the ranges that a batch skips. If no daemon
+    holds a range, it has no holders."""
     found = []
     for session, stop in sorted(end.positions.items()):
         begin = start.positions.get(session, end.begun.get(session, stop))
@@ -380,7 +381,8 @@ def _range(view: View, session: Session, start: int, end: int, times: str | None
 
 
 def partition_count(total_bytes: int, *, wanted: int | None, cores: int) -> int:
-    """Return the number of tasks: as requested, else one for each core that has enough work."""
+    """Return the number of tasks: the requested number, else one for each core that has enough
+    work."""
     if wanted is not None:
         return wanted
     return max(1, min(cores, -(-total_bytes // SMALLEST_PART)))

@@ -300,8 +300,8 @@ class Planning:
         return ends, max_messages - left
 
     def prepare(self) -> None:
-        """Fix the end of an AvailableNow query at the first look. (At this point it is unknown
-        whether the query is new.)"""
+        """Fix the end of an AvailableNow query when the end is first requested, because it is not
+        known here whether the query is new."""
         self._available_now = True
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:

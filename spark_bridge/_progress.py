@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of a query for its progress: how far it is behind, and for how long it held its senders.
+"""Figures for the progress of a query: how far the query is behind, and how long it blocked its
+senders.
 
 Spark shows them as the source's ``latestOffset``: a Python source has no metrics of its own there.
 """
@@ -35,7 +36,8 @@ class Progress:
         self._messages = 0
 
     def look(self, view: View) -> None:
-        """Take the daemons' state into account, as often as the planner has it."""
+        """Update the figures from the daemons' state; the planner calls this each time it has read
+        the state."""
         now = self._clock()
         for session in self._held_now:
             self._held_s[session] = self._held_s.get(session, 0.0) + now - self._looked_s
@@ -50,7 +52,7 @@ class Progress:
     def report(
         self, view: View, planned: Mapping[Session, int], counters: Mapping[str, int]
     ) -> dict[str, Any]:
-        """The end of each session, and the figures; ``counters`` are added to them.  Keys are
+        """Return the end of each session, and the figures together with ``counters``. Keys are
         sorted, as Spark wants them."""
         behind = {
             session: max(0, view.end(session) - planned.get(session, view.first(session)))

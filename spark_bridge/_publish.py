@@ -24,13 +24,15 @@ def publish(
 ) -> DataFrame:
     """Publish the rows of ``df`` in the tasks that compute its partitions, as the sink does.
 
-    Return a row for each task: host, partition, attempt, messages, bytes, seconds. It is lazy like
-    all of Spark: the rows are published when the result is computed, and again each time it is
-    computed again. In a streaming query it saves the sink's step on the driver.
+    Return a row for each task: host, partition, attempt, messages, bytes, seconds. The function is
+    lazy, like all functions of Spark: Spark publishes the rows when it computes the result, and
+    publishes them again each time it computes the result again. In a streaming query it replaces
+    the step of the sink on the driver.
 
     :param options: options of the sink, in its spelling or in Python's: ``timeout="30s"``,
         ``key_column="symbol"``, ``payload="arrow"``.
-    :raises InvalidArgument: an option or the schema is wrong; the text names it and the fix.
+    :raises InvalidArgument: an option or the schema is wrong; the text names the mistake and the
+        fix.
     """
     words = {_spelling(name): _text(value) for name, value in options.items() if value is not None}
     read = read_options({"channel": channel, "streamId": str(stream_id), **words})

@@ -48,7 +48,8 @@ def read_ranges(
     """Return the messages of ranges as record batches of ``schema``, in the order of the ranges.
 
     :raises DataLoss: a range is gone, and option failOnDataLoss is true.
-    :raises Unreadable: no daemon returned a range, but one that may hold it did not answer.
+    :raises Unreadable: no daemon returned a range, but a daemon that may hold the range did not
+        answer.
     :raises PayloadError: a message does not match the option payload.
     """
     decoder = Decoder(options, schema)
@@ -169,9 +170,9 @@ class _RangeReader:
         self._lost(reasons, lowest, gone=gone, right=right)
 
     def confirm(self) -> None:
-        """Wait until it is known that what was read is right.
+        """Wait until the daemons have confirmed the data that was read.
 
-        :raises DataLoss: it may have been overwritten while it was read.
+        :raises DataLoss: the data may have been overwritten while it was read.
         """
         if self._confirmation is None:
             return

@@ -29,10 +29,11 @@ def tuned_settings(*, local_checkpoints: bool = True) -> dict[str, str]:
     - UNIX sockets between Spark and its Python workers: over TCP each wave of tasks waits some
       40 ms for a delayed acknowledgement.
     - No checksum files beside the checkpoint's, and larger buffers towards Python.
-    - Ten minutes instead of 15 s for the handshake of a Python worker that has connected.  The 10 s
-      that Spark gives one to connect have no setting (PythonWorkerFactory of Spark 4).
-    - ``local_checkpoints``: checkpoint files written as plain files and renamed, half the time of
-      the default; for a local or a POSIX file system, not for object stores.
+    - Ten minutes instead of 15 s for the handshake of a Python worker that has connected. No
+      setting changes the 10 s in which a worker must connect (PythonWorkerFactory of Spark 4).
+    - ``local_checkpoints``: checkpoint files are written as plain files and renamed, which takes
+      half the time of the default. Use it with a local or a POSIX file system, not with object
+      stores.
     """
     settings = {
         "spark.python.unix.domain.socket.enabled": "true",

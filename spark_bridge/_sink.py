@@ -2,8 +2,8 @@
 """The sink: each task of a query publishes its rows between two markers (:mod:`.markers`).
 
 A receiver can therefore distinguish a complete part from the rows of a failed attempt.
-Back-pressure delays the task, and so the batch and the source's acknowledgement: it reaches the
-publishers of the query's input.
+Back-pressure delays the task, and thereby the batch and the source's acknowledgement, so that the
+publishers of the query's input slow down too.
 """
 
 from __future__ import annotations
@@ -254,8 +254,8 @@ def publish_task(
 ) -> Published:
     """Publish the rows of a task.
 
-    :param job: query and run of a batch write, which has none of Spark's.
-    :param whole: the parts of all tasks count together, once the driver says so.
+    :param job: query and run of a batch write, because Spark gives a batch write no ids.
+    :param whole: whether the parts of all tasks count together, after the driver's JOB_COMMIT.
     """
     context = TaskContext.get()
     if context is None:
@@ -318,11 +318,11 @@ class StreamSink(DataSourceStreamArrowWriter):
         """Do nothing: each part has its own COMMIT."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """The sent rows stay without a COMMIT, or are repeated."""
+        """Do nothing: the rows that were sent stay without a COMMIT, or Spark repeats them."""
 
 
 class BatchSink(DataSourceArrowWriter):
-    """``df.write.format("penstock")``: a job, whose parts count once all of them are there."""
+    """``df.write.format("penstock")``: a job, whose parts count when all parts have arrived."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -345,7 +345,7 @@ class BatchSink(DataSourceArrowWriter):
             self._end(Kind.JOB_COMMIT, done[0].job, sum(len(one.sessions) for one in done))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Says that the job failed, so that readers need not keep its parts."""
+        """Publish that the job failed, so that readers need not keep its parts."""
         for one in messages:
             if isinstance(one, Published) and one.job is not None:
                 # Without it the parts stay uncommitted just as well.
@@ -368,7 +368,8 @@ class BatchSink(DataSourceArrowWriter):
 def stream_writer(options: Any, schema: StructType, overwrite: bool = False) -> StreamSink:
     """The writer of a streaming query.
 
-    :raises InvalidArgument: an option or the schema is wrong: names it, and the fix.
+    :raises InvalidArgument: an option or the schema is wrong: the text names the mistake and the
+        fix.
     """
     del overwrite       # outputMode complete: each part is a batch's whole result
     return StreamSink(_checked(options, schema))
@@ -377,7 +378,8 @@ def stream_writer(options: Any, schema: StructType, overwrite: bool = False) -> 
 def batch_writer(options: Any, schema: StructType, overwrite: bool) -> BatchSink:
     """The writer of a batch.
 
-    :raises InvalidArgument: an option or the schema is wrong: names it, and the fix.
+    :raises InvalidArgument: an option or the schema is wrong: the text names the mistake and the
+        fix.
     """
     if overwrite:
         raise InvalidArgument(

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The data source ``penstock``: the methods that Spark calls, in several processes.
 
-Options and schema are checked in a planner process before a query starts.  The stream reader's
-offset methods run in one process beside the driver, as long as the query; ``read`` runs in the
-executors, on an unpickled copy that knows options and schema only. A reader therefore opens
-connections only when it uses them, and a partition contains all that its task needs.
+Options and schema are checked in a planner process before a query starts. The stream reader's
+offset methods run in one process on the driver's host, which lives as long as the query. ``read``
+runs in the executors, on an unpickled copy that has only options and schema. A reader therefore
+opens connections only when it uses them, and a partition contains all that its task needs.
 
 Spark calls ``latestOffset(start)`` when everything before ``start`` is in the sink and in the
-commit log; that is the acknowledgement, and ``commit`` the second, redundant one, except with
-``ackOn=commit`` (for asynchronous progress tracking), where it is the only one.
+commit log; this call is the acknowledgement. ``commit`` is a second, redundant acknowledgement;
+with ``ackOn=commit`` (for asynchronous progress tracking) it is the only one.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class DefaultSource(DataSource):
 
     @one_line
     def schema(self) -> str:
-        """Return the schema. Spark calls it when a reader is loaded, so that errors appear before a
-        query starts."""
+        """Return the schema. Spark calls this method when a reader is loaded, so that errors appear
+        before a query starts."""
         options = read_options(self.options, streaming=_streams(self.options))
         check_reachable(options)
         return ddl(options)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The driver's side of a subscription: it keeps its groups on every daemon alive, reads their state
-and acknowledges. It waits for a daemon that is away for a moment."""
+and acknowledges. If a daemon is away for a short time, the subscription waits."""
 
 from __future__ import annotations
 
@@ -136,8 +136,9 @@ class SubscriptionInUse(PenstockError):
 
 
 class Subscription:
-    """The groups of one query.  Made, and used, in the process that plans; the keep-alive threads
-    start with the first group, one for each daemon, so that a slow one holds up none."""
+    """The groups of one query. The planning process creates and uses it. The keep-alive threads
+    start with the first group: one for each daemon, so that a slow daemon does not delay the
+    others."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -158,9 +159,9 @@ class Subscription:
     def open(self, resumed: Container[StreamName] = (), *, keep: bool = False) -> None:
         """Open the groups.
 
-        A new query joins a live stream as option startingOffsets says; a query that was in the
-        stream before joins at the oldest retained position. ``keep``: an existing group keeps its
-        expiry time.
+        A new query joins a live stream as the option startingOffsets states; a query that was in
+        the stream before joins at the oldest retained position. ``keep``: whether an existing group
+        keeps its expiry time.
         :raises InvalidArgument: no daemon accepts a channel.
         :raises SubscriptionInUse: another query reads the subscription.
         """
@@ -329,8 +330,8 @@ class Subscription:
             return self._open_group(daemon, stream, "earliest")
 
     def others(self, marks: Mapping[StreamName, str]) -> list[str]:
-        """Names of groups with these marks (``daemon.group``, as offsets have them) that belong to
-        another subscription: groups that a query with another name left."""
+        """Return the names of those groups, given as ``daemon.group`` as in offsets, that belong to
+        another subscription: a query with another name has left them."""
         wanted = {mark for text in marks.values() for mark in text.split()}
         found: set[str] = set()
         for control in self._controls:
@@ -352,7 +353,7 @@ class Subscription:
     def cut_places(
         self, want: Want, *, max_bytes: int, max_messages: int, pieces: int
     ) -> tuple[list[int], int]:
-        """Return places between messages, as :meth:`penstock.client.GroupControl.cut`."""
+        """Return positions between messages, like :meth:`penstock.client.GroupControl.cut`."""
         log = want.holding.log
         cuts = self._patiently(lambda: self._controls[want.holding.daemon].cut(
             log_id=log.log_id, session_id=log.session_id, initial_term_id=log.initial_term_id,
@@ -361,9 +362,10 @@ class Subscription:
         return cuts.positions, cuts.messages
 
     def find(self, want: Want, start: int, max_bytes: int, reserved_value: int) -> LogMarks:
-        """Messages of a session with a reserved value, from ``start`` on, ``max_bytes`` at most.
+        """Return the messages of a session with a reserved value, in at most ``max_bytes`` from
+        ``start`` on.
 
-        :raises RangeNotRetained: the log is gone.
+        :raises RangeNotRetained: no daemon retains the log any more.
         """
         log = want.holding.log
         return self._patiently(lambda: self._controls[want.holding.daemon].find(
@@ -394,7 +396,7 @@ class Subscription:
 
     def stop(self) -> None:
         """End the keep-alive. The groups stay until they expire, and a restarted query finds them.
-        They have no reader then, so it need not wait."""
+        The groups then have no reader, so the restarted query need not wait."""
         self._stopping.set()
         if self._reads:
             # otherwise the daemon notices it later

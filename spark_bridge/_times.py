@@ -6,9 +6,10 @@ batch's offset. A batch therefore has the same times each time it is read, on ev
 (position, time) says that everything before the position had arrived by the time; a message has the
 time of the first entry that is not before it.
 
-As text: base64 of numbers of seven bits a byte, least first, the top bit set but in the last. Two
-for each entry: position in units of 32 bytes and microseconds since the epoch, each as the
-difference from the entry before. Differences of times are folded, for clocks may be set back.
+The text is base64 of numbers with seven bits in each byte, the lowest bits first; the top bit is
+set in all bytes except the last. Each entry has two numbers: the position in units of 32 bytes and
+the microseconds since the epoch, both as the difference from the previous entry. Differences of
+times are zigzag-coded, because clocks may be set back.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _UNIT: Final = 32
 
 
 def entries_each(sessions: int) -> int:
-    """Return how many entries each session of a batch may have."""
+    """Return the number of entries that each session of a batch may have."""
     return max(FEWEST_ENTRIES, MOST_ENTRIES // max(1, sessions))
 
 
@@ -68,8 +69,8 @@ def decode(text: str) -> tuple[list[int], list[int]]:
 
 
 def bounded(positions: Sequence[int], times: Sequence[int], start: int, end: int) -> str:
-    """Return the entries for the range [start, end): those in it, and the first at its end or
-    above."""
+    """Return the entries for the range [start, end): the entries in it, and the first entry at or
+    after its end."""
     entries: list[tuple[int, int]] = []
     for position, time_ns in zip(positions, times, strict=True):
         if position <= start or (entries and position <= entries[-1][0]):

@@ -25,7 +25,7 @@ Numbers are little-endian::
         96      8  sum of the digests of the rows, modulo 2^64 (only COMMIT)
        104      -  the key, when the sink has a publication per key
 
-Version 1 ends at 88, has kinds 1 and 2, and no flags; it is still read.
+Version 1 ends at byte 88, has the kinds 1 and 2, and no flags; readers still accept it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _JOB_FLAG: Final = 1
 
 
 class MarkerError(PenstockError, ValueError):
-    """Bytes that are no marker, or a marker of a later version; the text says which."""
+    """Bytes are no marker, or a marker of a later version; the text states which."""
 
 
 class Kind(enum.IntEnum):
@@ -103,11 +103,12 @@ class Content:
     """Of the rows in any order."""
 
     def arrived_as(self, other: Content) -> bool:
-        """Whether the messages that arrived are those that were sent."""
+        """Whether the messages that arrived are the messages that were sent."""
         return (self.messages, self.bytes, self.crc) == (other.messages, other.bytes, other.crc)
 
     def repeats(self, other: Content) -> bool:
-        """Whether the rows are the same, in any order; behind a shuffle Spark keeps none."""
+        """Whether the rows are the same, in any order, because Spark keeps no order after a
+        shuffle."""
         if self.arrived_as(other):
             return True
         known = self.rows > 0 and self.digest != 0

@@ -133,8 +133,8 @@ class _Faults(Draw):
         self.scenario = attrs.evolve(self.scenario, publishers=tuple(found))
 
     def companions(self) -> None:
-        """Add a second reader to an untethered one, because a single reader is never behind
-        another."""
+        """Add a second reader beside an untethered reader, because a single reader cannot be
+        behind."""
         more = []
         for subscriber in self.scenario.subscribers:
             if "tether=false" in subscriber.channel and self.rng.random() < 0.7:
