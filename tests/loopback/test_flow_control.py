@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flow control between real daemons: strategies by URI, rates, and who is told to be in the way."""
+"""Flow control between real daemons: strategies by URI, rates, and the reported culprit."""
 
 from __future__ import annotations
 

@@ -151,8 +151,8 @@ static inline void ps_pub_count(ps_pub_t *pub, int64_t messages)
     }
 }
 
-/* As ps_pub_count. Returns the word that counts the admitted messages: for a stream with credits
- * the spent word. */
+/* Like ps_pub_count, for a metered stream: with credits the spent word already counts the
+ * messages. */
 static inline void ps_pub_count_metered(ps_pub_t *pub, int64_t messages)
 {
     if ((ps_pub_metered(pub) & PS_METERED_CREDITS) == 0) {

@@ -112,7 +112,7 @@ void ps_sender_govern(ps_sender_t *sender);
 /* Returns true if the governor withholds the publication's new data, and sets a timer for the time
  * at which data may leave. */
 bool ps_sender_defers(ps_sender_t *sender, ps_publication_t *publication);
-/* Like ps_sender_withheld, for one partial datagram. */
+/* Like ps_sender_defers, for one partial datagram. */
 bool ps_sender_coalesces(ps_sender_t *sender, ps_publication_t *publication);
 
 /* ---- ps_sender_schedule.c -------------------------------------------------------------------- */

@@ -58,7 +58,7 @@ static void report_sent(const ps_socket_t *socket, const ps_sim_packet_t *packet
     }
 }
 
-/* How many of count datagrams the kernel has room for. */
+/* Returns the number of datagrams, of count, for which the kernel has room. */
 static int32_t room_for(ps_socket_t *socket, int32_t count, int64_t now_ns)
 {
     ps_sim_host_t *host = socket->host;
@@ -266,7 +266,7 @@ static int sim_recv(ps_socket_t *socket, int32_t limit, ps_on_datagram_fn fn, vo
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-/* Where in its stream the datagram begins, false: it is no data. */
+/* Stores the position at which the datagram begins; returns false if it has no data. */
 static bool is_data(const ps_sim_packet_t *packet, ps_data_t *data)
 {
     uint16_t type = 0;
@@ -322,8 +322,8 @@ static int32_t take_run(ps_socket_t *socket, int32_t limit, uint8_t *joined, uin
     return count;
 }
 
-/* As a kernel that receives into the range: all but the first eight bytes is there before anybody
- * knows whose they are.  Returns the bytes that stay. */
+/* Acts like a kernel that receives into the range: all bytes except the first eight are stored
+ * before their stream is known. Returns the number of bytes that stay. */
 static uint32_t settle(const ps_direct_t *direct, void *context, const ps_direct_range_t *range,
                        uint8_t *data, uint32_t length, const ps_sim_queued_t *first)
 {

@@ -27,7 +27,7 @@ static void on_connected(ps_probe_t *probe, ps_probe_pub_t *model, const ps_even
                          int64_t now_ns)
 {
     ps_probe_notified_t *notified = &model->notified;
-    /* Cut off and back in one cycle is told once more, in the next. */
+    /* If the connection is lost and returns in one cycle, the next cycle reports it once more. */
     const bool quiet = !ps_probe_is_crowded(probe, model->host, now_ns) &&
                        now_ns - probe->read_ns[model->host] > ps_probe_slack_ns(probe, model->host);
     if (event->connection.connected != model->pub->connected && quiet) {
@@ -64,7 +64,7 @@ static void on_pub_term(ps_probe_t *probe, ps_probe_pub_t *model, const ps_event
     notified->term_ns = now_ns;
 }
 
-/* What both agents may give up: whole terms, and not all they have got to. */
+/* Checks the terms that an agent released: whole terms, but not all terms that it has reached. */
 static void on_terms_released(ps_probe_t *probe, ps_probe_notified_t *notified, int32_t host,
                               const ps_log_t *log, const ps_event_t *event, int64_t reserved)
 {
@@ -309,7 +309,7 @@ static void promise_image(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
         complain(probe, model->host, image->params.session_id, "more is told to be lost than was",
                  notified->lost, lost);
     }
-    /* Gaps of an unreliable image are padded over before anybody sees them. */
+    /* Gaps of an unreliable image are padded over before the probe can see them. */
     const bool counted = notified->lost_gaps == model->lost_gaps || !image->params.reliable;
     ps_probe_promise(probe, &model->promises[P_IMAGE_LOSS_EVENT],
                      (notified->lost == lost && counted) || !active, now_ns,

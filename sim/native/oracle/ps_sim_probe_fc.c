@@ -93,7 +93,8 @@ static bool is_tracked(const ps_publication_t *pub, int64_t receiver_id)
     return false;
 }
 
-/* Who left goes with the next timer tick, which may have been just before this cycle read. */
+/* A receiver that has left is removed at the next timer tick, which may have been just before this
+ * cycle read. */
 static void forget_leaving(ps_probe_pub_t *model)
 {
     for (int32_t i = 0; i < model->receiver_count; i++) {
@@ -228,7 +229,7 @@ void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
         return;
     }
     const int64_t silent_ns = pub->context->params.connection_timeout_ns;
-    /* One that is forgotten and comes back in one cycle is new to the table. */
+    /* If a receiver is removed and returns in the same cycle, it is a new entry of the table. */
     model->forgot =
         model->forgot || (sm->flags & PS_SM_EOS) != 0 || now_ns - receiver->heard_ns >= silent_ns;
     if ((sm->flags & PS_SM_EOS) != 0) {
@@ -255,7 +256,8 @@ void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
         raise(model, sm, position, now_ns);
         receiver->edge = position + sm->window;
     }
-    /* One that came may have left before the cycle is checked: nothing is adopted after it. */
+    /* A receiver that joined may have left before the cycle is checked; the adopted state no longer
+     * counts then. */
     model->ever_connected = model->ever_connected || has_receivers(model, live_count(model));
 }
 
@@ -276,11 +278,11 @@ void ps_probe_fc_setup_sent(ps_probe_pub_t *model)
     if (follows(model->pub) && followed_count(model) > 0) {
         ps_probe_join_setup(model);
     } else {
-        model->join.fresh = false; /* nobody has to wait for it */
+        model->join.fresh = false; /* the group need not wait for it */
     }
 }
 
-/* Until that tick it counts, also for who comes. */
+/* Until that tick the receiver counts, also for receivers that join. */
 static bool is_leaving_yet(const ps_publication_t *pub, const ps_probe_receiver_t *receiver,
                            int64_t now_ns)
 {
@@ -288,7 +290,7 @@ static bool is_leaving_yet(const ps_publication_t *pub, const ps_probe_receiver_
            is_tracked(pub, receiver->id);
 }
 
-/* Who was silent for too long is gone; who left, too. */
+/* Removes receivers that were silent for too long or have left. */
 static int32_t expire(ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
@@ -351,7 +353,7 @@ static void check_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
                      "the sender's limit is the strategy's", model->host, driver_side(model));
 }
 
-/* What the conductor is shown of the receivers. */
+/* Checks the snapshot of the receivers for the conductor. */
 static void check_snapshot(ps_probe_t *probe, ps_probe_pub_t *model)
 {
     ps_receiver_view_t views[PS_PROBE_RECEIVERS];
@@ -378,7 +380,8 @@ void ps_probe_fc_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
     const int32_t live = expire(model, now_ns);
     const bool spied = pub->params.spies_simulate_connection && pub->gating_count > 0;
     const bool connected = has_receivers(model, live) || (spied && !pub->revoked);
-    /* What an old daemon had connected stays so as long as a receiver may be silent. */
+    /* A publication that was connected at the old daemon stays connected as long as a receiver may
+     * be silent. */
     const int64_t until_ns = pub->adopted_until_ns;
     model->ever_connected = model->ever_connected || connected;
     const bool adopts =

@@ -74,7 +74,8 @@ void ps_probe_image_data(ps_probe_t *probe, ps_probe_image_t *model, const ps_da
     const int64_t position =
         (int64_t)ps_wrap_sub(data->term_id, image->log.initial_term_id) * term + data->term_offset;
     if (!ps_probe_is_heard(image, now_ns)) {
-        model->sm_forced_ns = now_ns; /* a new way to the sender: it is told at once */
+        model->sm_forced_ns = now_ns; /* a new connection to the sender, which gets a status message
+                                       * at once */
     }
     if (data->is_heartbeat) {
         take_heartbeat(probe, model, data, position, now_ns);
@@ -107,8 +108,8 @@ void ps_probe_image_data(ps_probe_t *probe, ps_probe_image_t *model, const ps_da
 
 /* ---- gaps ------------------------------------------------------------------------------------ */
 
-/* The gap that this one is left of.  When more is missing right behind the last one, it grows, and
- * its timer goes on as it was: what is left of it may lie beyond where it ended. */
+/* Returns the gap of which this one is the rest. If more data is missing directly after the last
+ * gap, that gap grows and keeps its timer. Its rest may therefore lie beyond its old end. */
 static const ps_probe_gap_t *gap_before(const ps_probe_image_t *model, const ps_gap_t *gap)
 {
     for (int32_t i = 0; i < model->gap_count; i++) {
@@ -214,7 +215,7 @@ static void check_log(ps_probe_t *probe, ps_probe_image_t *model)
             complain(probe, model, "what was taken is not in the log", from, model->took_to[i]);
         }
     }
-    /* What was sent beyond what could be kept is missing from when there is room. */
+    /* Data that was sent beyond the kept range counts as missing as soon as there is room. */
     const bool caught_up = image->sent_seen > model->edge && image->hwm > model->edge &&
                            image->hwm <= image->sent_seen;
     if (active && image->hwm != model->edge && !caught_up) {
@@ -351,7 +352,7 @@ static void check_ordinals(ps_probe_t *probe, ps_probe_image_t *model, int64_t n
     }
 }
 
-/* Who reads it: with the last one it ends, and no sooner for that reason. */
+/* Checks the readers: the image ends with its last reader, and not earlier for that reason. */
 static void check_life(ps_probe_t *probe, ps_probe_image_t *model)
 {
     const ps_image_t *image = model->image;

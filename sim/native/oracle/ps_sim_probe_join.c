@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ps_sim_probe_join.c: no receiver holds a group for longer than its time-out T, in whatever state
- * it misbehaves (docs/decisions/0095).
+ * ps_sim_probe_join.c: no receiver can hold a group for longer than its time-out T
+ * (docs/decisions/0095). These rules are checked:
  *
- *   - a hold for joining receivers is the limit for at most T in any 4 T;
- *   - a receiver is waited for at most once in T, an address that has not joined only once;
- *   - the first request after a quiet time is waited for;
- *   - the limit is the edge of a receiver that is heard and has room, or was within T.
+ *   - A hold for joining receivers is the limit for at most T in any 4 T.
+ *   - The group waits for a receiver at most once in T, and only once for an address that has not
+ *     joined.
+ *   - The group waits for the first request after a quiet time.
+ *   - The limit is the edge of a receiver that is heard and has room, or had room within T.
  */
 #include "ps_sim_probe.h"
 
@@ -164,7 +165,7 @@ static void check_holder(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
         if (receiver->fc_heard_ns == 0) {
             continue;
         }
-        if (now_ns - heard_ns > most_ns) { /* nobody has to wait for it */
+        if (now_ns - heard_ns > most_ns) { /* the group need not wait for it */
             holder = receiver->edge == pub->sender_limit && receiver->live ? receiver : holder;
         } else if (receiver->followed && receiver->edge < others) {
             others = receiver->edge;
@@ -186,8 +187,8 @@ void ps_probe_join_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
     ps_probe_join_t *join = &model->join;
     const ps_join_t *shown = pub->fc.join;
     const int64_t hold = ps_probe_hold(model);
-    /* It may have ended in this cycle, then the limit moves in the next; it bound nobody while no
-     * receiver was followed. */
+    /* The hold may have ended in this cycle; the limit then moves in the next. A hold has no effect
+     * while no receiver is followed. */
     const bool was_held = join->held || join->known;
     int64_t least = INT64_MAX;
     for (int32_t i = 0; i < PS_JOIN_RECORDS && hold != INT64_MAX; i++) {
@@ -199,7 +200,7 @@ void ps_probe_join_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
         const ps_probe_receiver_t *receiver = &model->receivers[i];
         least = receiver->followed && receiver->edge < least ? receiver->edge : least;
     }
-    /* Some destinations may have taken a SETUP that others refused: it is sent again. */
+    /* If some destinations accepted a SETUP that others refused, the sender repeats the SETUP. */
     if (join->owed && hold == INT64_MAX && pub->fc.tracked > 0 &&
         pub->setup_sent_ns == model->setup_ns) {
         complain(probe, model, "nobody waits for a receiver that joins", join->fresh_id, 0);
@@ -212,7 +213,7 @@ void ps_probe_join_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
     }
     join->limit = hold;
     join->known = hold != INT64_MAX;
-    for (int32_t i = 0; i < PS_PROBE_JOINERS; i++) { /* what has ended waits for nobody */
+    for (int32_t i = 0; i < PS_PROBE_JOINERS; i++) { /* an ended hold waits for no receiver */
         join->joiners[i].waited = join->joiners[i].waited && hold != INT64_MAX;
     }
     check_budget(probe, model, hold < least && least != INT64_MAX && pub->sender_limit <= hold,

@@ -66,7 +66,7 @@ static double measured(const ps_probe_strength_t *strength, int64_t now_ns)
                  : (double)sum * 20;
 }
 
-/* What a quiet window adds. */
+/* Returns the step of a window without a signal. */
 static double step_of(ps_probe_strength_t *strength)
 {
     const double limit = strength->limit;
@@ -155,7 +155,8 @@ static double wanted(const ps_probe_strength_t *strength, const ps_pressure_t *p
     return most(rate, strength->floor);
 }
 
-/* What the culprit takes: the mean of a quarter each, and how far single ones are from it. */
+/* Updates the culprit's rate: a mean to which each value adds a quarter, and the deviation from
+ * it. */
 static void note_wall(ps_probe_strength_t *strength, const ps_pressure_t *pressure, double sent)
 {
     const double wall = most(pressure->rate > 0 ? (double)pressure->rate : sent, strength->floor);
@@ -220,7 +221,7 @@ void ps_probe_strength_signal(ps_probe_pub_t *model, const ps_pressure_t *pressu
         note_wall(strength, pressure, sent);
     }
     strength->unsure += ROUNDED + rate / 1e4 + sent / 1e3; /* times in microseconds */
-    /* What leaves in the cycle that reads the signal may count, or not. */
+    /* Data sent in the cycle that reads the signal may count, or may not. */
     strength->unsure += now_ns - strength->began_ns < PS_PRESSURE_WINDOW_NS ? PS_PROBE_NO_LIMIT : 0;
     strength->limit = rate;
     strength->culprit = pressure->receiver_id;
@@ -330,7 +331,7 @@ int32_t ps_probe_queue_level(const ps_image_t *image, int64_t fill)
     return (share >= 0.5) + (share >= 0.75) + (share >= 0.87) + (share >= 1);
 }
 
-/* What was sent to the slowest reader and not taken by it. */
+/* Returns the bytes that were sent to the slowest reader and not consumed by it. */
 int64_t ps_probe_queue_fill(const ps_image_t *image, int64_t now_ns)
 {
     int64_t slowest = INT64_MAX;

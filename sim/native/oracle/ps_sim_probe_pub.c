@@ -65,7 +65,8 @@ static bool is_zero(const ps_log_t *log, int64_t from, int64_t to)
     return true;
 }
 
-/* Whoever may start a message below the limit may write in all of the term that it lies in. */
+/* A publisher that may start a message below the limit may write in the whole term of that
+ * position. */
 static void check_memory(ps_probe_t *probe, ps_probe_pub_t *model, int64_t producer)
 {
     const ps_publication_t *pub = model->pub;
@@ -90,7 +91,8 @@ static void check_memory(ps_probe_t *probe, ps_probe_pub_t *model, int64_t produ
     model->zero_to = end;
 }
 
-/* Where a policy is stated, publishers that met the limit wait until they are so far ahead. */
+/* If a policy is stated, publishers that reached the limit wait until they are ahead by no more
+ * than this. */
 static bool is_above_watermark(const ps_publication_t *pub, int64_t ahead)
 {
     const int64_t stated = pub->params.low_watermark_bytes;
@@ -251,8 +253,8 @@ static bool is_possible(const ps_probe_t *probe, const ps_probe_pub_t *model, in
     }
 }
 
-/* Of those that are followed one may be behind the others: then the strategy holds the stream, else
- * the window of all of them.  0: several causes may be. */
+/* If one followed receiver is behind the others, the cause is the strategy; otherwise it is the
+ * window of all receivers. 0: several causes are possible. */
 static int32_t group_cause(const ps_probe_pub_t *model)
 {
     const ps_publication_t *pub = model->pub;
@@ -341,7 +343,7 @@ static void check_account(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
         (pub->producer_position >= pub->publisher_limit || has_no_credit(pub) ||
          (pub->params.rate_messages_per_s > 0 && load(&pub->slot->ordinal_limit) <= pub->spent));
     const int32_t plain = held ? plain_cause(model) : 0;
-    /* Of one receiver it is known who holds the stream. */
+    /* If there is only one receiver, the culprit is known. */
     const bool named = plain != PS_CAUSE_RECEIVER_WINDOW || pub->receiver_count != 1 ||
                        load(&pub->slot->cause_culprit) == pub->receivers[0].id;
     /* A receiver's window, in its own words. */

@@ -54,7 +54,7 @@ static void follow_controllers(ps_probe_pub_t *model, int64_t now_ns)
     }
 }
 
-/* The driver's bucket fills as fast and holds as much as it should; rate 0: it holds nobody. */
+/* Checks the rate and the capacity of the driver's bucket; rate 0: the bucket sets no limit. */
 static void compare(ps_probe_t *probe, const ps_probe_pub_t *model, const char *name,
                     const ps_pacer_t *pacer, const ps_probe_bucket_t *bucket)
 {
@@ -82,8 +82,8 @@ static void compare_all(ps_probe_t *probe, const ps_probe_pub_t *model)
     }
 }
 
-/* On IPC what was published is spent, and producers may go as far as the bucket lets them; those
- * that wait go on once a datagram's worth is there. */
+/* On IPC published data is charged, and publishers may go as far as the bucket allows; waiting
+ * publishers continue when the bucket has enough for a datagram. */
 static void check_local(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
@@ -219,9 +219,9 @@ static void check_growth(ps_probe_t *probe, ps_probe_image_t *model, double arri
     const double before = (double)old->window_q / 65536;
     const double grown = (double)(cubic->window_q - old->window_q) / 65536;
     const bool open = before + arrived < (double)cubic->most;
-    /* Where Reno would be further on, the window is set to its estimate, which may have run
-     * ahead of one that followed the cubic (RFC 9438, 4.3).  No window grows by more than arrived
-     * since it was cut. */
+    /* If Reno's window would be larger, the window is set to Reno's estimate (RFC 9438, 4.3). This
+     * estimate may be ahead of a window that followed the cubic curve. A window never grows by more
+     * than the bytes that arrived since it was reduced. */
     const bool reno =
         cubic->friendly && cubic->window_q == cubic->reno_q && old->reno_q > old->window_q;
     const bool avoids = old->phase == PS_CUBIC_AVOIDANCE && cubic->phase == PS_CUBIC_AVOIDANCE;
@@ -440,7 +440,8 @@ bool ps_probe_rtt_wanted(const ps_probe_image_t *model, int64_t now_ns)
            (now_ns - model->requested_rtt[n - 1]) >= (now_ns - model->requested_rtt[0]) / 16;
 }
 
-/* Returns the sample, 0: no such request is open.  Those open for twice as long are given up. */
+/* Returns the sample, 0: no such request is open. Requests that were open for twice as long are
+ * dropped. */
 int64_t ps_probe_rtt_answer(ps_probe_image_t *model, int64_t stamp_ns, int64_t now_ns)
 {
     const int64_t sample = now_ns > stamp_ns ? now_ns - stamp_ns : 1;

@@ -115,7 +115,8 @@ void ps_probe_heartbeat_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_
     const int64_t quiet_ns = params->idle_heartbeat_interval_ns;
     const int64_t least_ns =
         is_quiet(model, now_ns) ? quiet_ns - quiet_ns / BEATS : params->heartbeat_interval_ns;
-    /* One that the socket did not take is tried again sooner; the last refusal may be another's. */
+    /* A heartbeat that the socket did not accept is repeated sooner; the last refusal may belong to
+     * another frame. */
     const bool again = probe->refused_ns[model->host] >= model->beat_ns &&
                        now_ns - model->beat_ns >= params->heartbeat_interval_ns;
     if (model->beat_ns > 0 && now_ns - model->beat_ns < least_ns && !pub->revoked &&
@@ -126,7 +127,7 @@ void ps_probe_heartbeat_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_
         now_ns - model->beat_ns < params->heartbeat_interval_ns) {
         complain(probe, model, "an EOS heartbeat too soon", now_ns - model->beat_ns, 0);
     }
-    /* Those of quiet streams leave together. */
+    /* The heartbeats of quiet streams leave together. */
     const int64_t grid_ns = quiet_ns / BEATS;
     if (is_quiet(model, now_ns) && now_ns - model->beat_ns < quiet_ns && model->beat_ns > 0 &&
         !again && grid_ns > MS && now_ns % grid_ns > ps_probe_slack_ns(probe, model->host)) {
@@ -181,7 +182,7 @@ static bool sent_again(ps_probe_pub_t *model, int64_t from, int64_t to, int64_t 
             continue;
         }
         request->cursor = to;
-        /* One that was cut short ends with the last whole frame. */
+        /* A retransmit that was cut short ends with the last whole frame. */
         const int64_t spare = request->cut ? model->pub->log.mtu - 1 : 0;
         if (to + spare >= (request->need < model->high ? request->need : model->high)) {
             request->done_ns = now_ns;
@@ -311,15 +312,17 @@ void ps_probe_on_nak(ps_probe_pub_t *model, const ps_nak_t *nak, int64_t now_ns)
         const bool over =
             request->done_ns >= 0 && now_ns - request->done_ns >= params->retransmit_linger_ns;
         if (over) {
-            /* Of what was cut short a small frame may be left, and wait for the budget. */
+            /* After a retransmit was cut short, a small frame may remain, and wait for the
+             * budget. */
             free = request->cut && now_ns - request->done_ns < SECOND ? free : i;
         } else if (from >= request->from && from < request->to) {
-            /* Under way, or just answered.  Whoever requests more than the first has to request
-             * again, but a full pool may have forgotten an answer, and then sends all of it. */
-            const bool beyond = from >= request->need; /* that is now: nobody was to send it yet */
+            /* The range is in flight, or was just answered. A receiver that requests more than the
+             * first range must repeat its request. A full pool may have dropped the answer, and
+             * then sends the whole range. */
+            const bool beyond = from >= request->need; /* this cycle: no answer was due before */
             request->to = pub->params.group && to > request->to ? to : request->to;
             if (!beyond && (request->done_ns < 0 || !full)) {
-                /* One that was given up may have been forgotten: now it takes a place. */
+                /* The sender may have dropped this request earlier, so it takes a place now. */
                 model->requested_now += request->done_ns < 0 && request->optional;
                 return;
             }
@@ -346,7 +349,8 @@ void ps_probe_on_nak(ps_probe_pub_t *model, const ps_nak_t *nak, int64_t now_ns)
     }
 }
 
-/* What waits while the budget is spent may wait; of very many questions some may be given up. */
+/* Requests may wait while the budget is used up; if there are too many, the sender may drop
+ * some. */
 static void check_requests(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
@@ -366,7 +370,7 @@ static void check_requests(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now
             continue;
         }
         request->requested_ns = shut ? now_ns : request->requested_ns;
-        /* Nobody to send to, as after a restart: the answer went nowhere. */
+        /* There is no destination, as after a restart, so the answer was not sent. */
         request->optional = request->optional || !ps_send_endpoint_reachable(pub->endpoint);
         if (request->cursor < ps_probe_sent_floor(pub, pub->sender_position) ||
             pub->state == PS_PUBLICATION_DRAINED) {

@@ -26,7 +26,7 @@ static uint64_t mix(uint64_t sum, int64_t value)
     return (sum ^ (uint64_t)value) * UINT64_C(0x9E3779B97F4A7C15);
 }
 
-/* Where everything stands. */
+/* Returns a hash over all positions. */
 static uint64_t positions(const ps_driver_t *driver)
 {
     /* An answer counts even when it has nowhere to go. */
@@ -40,7 +40,7 @@ static uint64_t positions(const ps_driver_t *driver)
     }
     for (int32_t i = 0; i < driver->receiver->n_images; i++) {
         const ps_image_t *image = driver->receiver->images[i];
-        /* A question counts even when nobody is there to hear it. */
+        /* A request counts as work even if there is no receiver for it. */
         sum = mix(mix(mix(mix(sum, image->position), image->consumption), image->ordinal_position),
                   atomic_load_explicit(image->naks_cell, memory_order_relaxed));
     }
@@ -148,7 +148,7 @@ static uint32_t word_of(const ps_shared_t *shared, int32_t slot)
     return atomic_load_explicit(&shared->clients[slot].futex_word, memory_order_relaxed);
 }
 
-/* What anybody may sleep for, but for positions. */
+/* Returns a hash over all states that a thread may wait for, except positions. */
 static uint64_t reported(const ps_driver_t *driver)
 {
     uint64_t sum = 0;
@@ -172,7 +172,7 @@ static void note_sleepers(ps_probe_t *probe, int32_t host)
         if (model->host != host) {
             continue;
         }
-        /* Somebody whose offer was refused sleeps until there is room. */
+        /* A publisher whose offer was refused sleeps until there is room. */
         if (pub->state == PS_PUBLICATION_ACTIVE && !pub->revoked && pub->client_count > 0 &&
             ps_log_producer_position(&pub->log) >= pub->publisher_limit) {
             atomic_store_explicit(&pub->slot->want_room, 1, memory_order_relaxed);
@@ -214,7 +214,8 @@ static void check_publishers(ps_probe_t *probe, ps_probe_pub_t *model, int64_t n
     for (int32_t i = 0; i < pub->client_count; i++) {
         clients_woken = clients_woken && is_woken(probe, model->host, pub->clients[i]);
     }
-    /* The end is told when it is known; that all have come there is news for the conductor. */
+    /* Readers are woken when the end becomes known. When all readers have reached it, only the
+     * conductor is notified. */
     const bool ends = pub->state != model->shown.state && pub->state != PS_PUBLICATION_DRAINED;
     if (!readers_woken && (model->shown.marked || ends)) {
         complain(probe, model->host, "readers are not told of what was published",
@@ -322,9 +323,9 @@ static void check_work(ps_probe_t *probe, int32_t host, int32_t work)
     }
 }
 
-/* Timers wake a thread, most of them for something.  Of a host with little to do each stream may
- * look about it now and then: a timer that comes again and again is none that was moved on.  What
- * else steps a host, such as a datagram that finds no socket, would not wake a thread. */
+/* Timers wake a thread, most of them for something. On a host with little work each stream may run
+ * a check from time to time; a timer that is due in each cycle was not moved. Other events that
+ * step a host, such as a datagram without a socket, would not wake a thread. */
 static void check_vain(ps_probe_t *probe, int32_t host, int64_t now_ns)
 {
     const ps_driver_t *driver = ps_probe_driver(probe, host);

@@ -108,7 +108,7 @@ static bool fits(int32_t place, int64_t payload)
     return place >= 0 && payload - STAMP_BYTES >= place;
 }
 
-/* What left for the first time has the time of now, and only where it should. */
+/* Data sent for the first time has the present time, and only at the stated offset. */
 static const char *check_frames(const stamped_t *stream, const ps_sim_packet_t *packet,
                                 int64_t now_ns)
 {
@@ -181,7 +181,7 @@ void ps_sim_stamp_sent(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *p
         return;
     }
     keep(stream, from, to - from, now_ns, now_ns);
-    /* What is new to one destination may have left to another before. */
+    /* Data that is new for one destination may have been sent to another destination before. */
     const bool first = kind == PS_SIM_FRESH && to > stream->high;
     const char *wrong = first ? check_frames(stream, packet, now_ns) : NULL;
     stream->high = to > stream->high ? to : stream->high;
@@ -197,7 +197,7 @@ void ps_sim_stamp_refused(ps_probe_t *probe, int32_t host, const uint8_t *bytes,
     int64_t to = 0;
     stamped_t *stream = outgoing(probe, host, bytes, length, &from, &to);
     if (stream == NULL || from < stream->high) {
-        return; /* what is sent again keeps its time */
+        return; /* a retransmit keeps its time */
     }
     const seen_t tried = { .from = from, .to = to, .times_ns = { now_ns, now_ns } };
     for (uint64_t i = 0; i < TRIED && i < stream->tried_count; i++) {
@@ -209,8 +209,8 @@ void ps_sim_stamp_refused(ps_probe_t *probe, int32_t host, const uint8_t *bytes,
     stream->tried[stream->tried_count++ % TRIED] = tried;
 }
 
-/* Nobody on the network is there: what the sender passes over goes as it was published when it is
- * requested later on. */
+/* There is no receiver on the network. If data that the sender passed is requested later, it is
+ * sent as it was published. */
 void ps_sim_stamp_passed(ps_probe_t *probe, const ps_probe_pub_t *model, int64_t from, int64_t to)
 {
     const ps_publication_t *pub = model->pub;
@@ -344,7 +344,8 @@ const char *ps_sim_stamp_expected(const ps_probe_t *probe, int32_t host,
         return NULL; /* a spy may be ahead of the sender */
     }
     const bool passed = out != NULL && was_passed(out, message->start_position, message->position);
-    /* What a receiver writes in the reserved value says nothing of a place in the payload. */
+    /* A time that a receiver writes into the reserved value does not concern an offset in the
+     * payload. */
     const bool plain = passed && (zero || out->places[0] != RESERVED);
     if (out != NULL && !writes_over(in, out->places[0]) &&
         !take_over(out, message, spy || passed, published, &reserved) && !plain) {

@@ -191,8 +191,8 @@ static void check_stated(ps_simworld_t *world, ps_sim_ledger_t *ledger, const ps
     }
 }
 
-/* Offers the next message.  What refused an offer must change before the next one: a refusal stirs
- * the sender, and so would keep it from coming to rest. */
+/* Offers the next message. After a refusal, the limit must change before the next offer: a refusal
+ * wakes the sender, which would otherwise never become idle. */
 static bool offer(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t now_ns)
 {
     uint8_t *message = world->offered;
@@ -518,7 +518,8 @@ static int32_t take(ps_simworld_t *world, int32_t index, int32_t limit, bool *ga
     return *gap ? 0 : count;
 }
 
-/* One batch at each multiple of the interval: takes up to so many messages, releases them. */
+/* One batch at each multiple of the interval: polls up to the stated number of messages and
+ * releases them. */
 static bool act_in_batches(ps_simworld_t *world, int32_t index, int64_t now_ns)
 {
     ps_sim_subscriber_t *subscriber = &world->subscribers[index];
@@ -553,7 +554,8 @@ bool ps_sim_subscriber_act(ps_simworld_t *world, int32_t index, int64_t now_ns)
         return act_in_batches(world, index, now_ns);
     }
     bool gap = false;
-    /* A gap is behind what was handed out before it, and before what the next poll gives. */
+    /* A gap is after the messages that were delivered before it, and before those of the next
+     * poll. */
     const bool notified = subscriber->gaps_allowed && ps_sim_take_gaps(world, index);
     const int32_t count = take(world, index, subscriber->params.poll_limit, &gap, now_ns);
     if (count < 0) {

@@ -267,7 +267,7 @@ static void losses_add_up_by_stream_and_source(void)
     directory_remove(directory);
 }
 
-/* What the report states of a source: entries, bytes and observations; NULL: of all. */
+/* Entries, bytes and observations that the report has for one source, or for all sources (NULL). */
 typedef struct losses {
     int64_t entries, bytes, observations;
 } losses_t;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the sender withholds under pressure, and what it never withholds. Virtual time; the test
- * sets the pressure.
+ * Under pressure the sender withholds the data of some streams, and never that of others. Virtual
+ * time; the test sets the pressure.
  */
 #include "many.h"
 
