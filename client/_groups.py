@@ -312,7 +312,7 @@ class GroupControl:
         reserved_value: int, max_bytes: int = 2**62,
     ) -> LogMarks:
         """Find messages by their reserved value, from ``start`` on. An answer may cover only a part
-        of the log. It states the end of this part; request the rest from there.
+        of the log. The answer states the end of this part; request the rest from there.
 
         :param start: a position between messages.
         :param max_bytes: length of the searched range; messages that begin after it are not

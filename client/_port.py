@@ -96,8 +96,8 @@ class DriverPort(Protocol):
     """One client's connection to one daemon.  All methods may be called from any thread.
 
     Requests block until the reply arrives. If the daemon refuses a request, they raise
-    ``ChannelRefused`` or ``StorageError``. They can also raise ``TimeoutExpired``, ``DaemonGone``
-    and ``ClosedError``.
+    ``ChannelRefused`` or ``StorageError``. Requests can also raise ``TimeoutExpired``,
+    ``DaemonGone`` and ``ClosedError``.
     """
 
     @property

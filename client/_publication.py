@@ -294,7 +294,7 @@ class Publication(Throttled):
         """Return the cause that holds this publication now, and the time held by cause and by
         culprit.
 
-        It reads shared memory and takes some microseconds, for any number of streams.
+        The call reads shared memory, and takes some microseconds for any number of streams.
         """
         handle = self._suspended or self._open()
         view = core.pub_pressure(handle)
@@ -413,7 +413,7 @@ class Publication(Throttled):
     def reset(self) -> bool:
         """Reopen a publication that has failed under ``ps-policy=error``.
 
-        It keeps session, positions, open claims and accepted messages.
+        The publication keeps session, positions, open claims and accepted messages.
 
         :returns: True if the publication had failed.
         :raises InvalidArgument: the publication has another policy.

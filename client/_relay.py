@@ -502,8 +502,8 @@ def relay(
 ) -> Relay:
     """Make a relay from one stream to another; :meth:`Relay.run` relays.
 
-    The relay keeps the boundaries of messages and the reserved values. It releases a message at the
-    source after the target's log has accepted it, so a slow target slows the source down.
+    The relay keeps the boundaries of messages and the reserved values. The relay releases a message
+    at the source after the target's log has accepted it, so a slow target slows the source down.
 
     :param source: channel to read; with ``ps-sub-policy`` the relay may miss messages.
     :param target: channel to publish on; each session of the source has a session there.

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The load loops of ``penstock bench``: each call runs a slice of the load in C.
 
-The loops are in a separate extension, ``penstock._core_bench``. It calls the core's functions
-through the table of ``ps_fast.h``, as the Python client's fast path does. The benchmark therefore
-measures the same core that applications use, and the core of applications does not contain the
-loops.
+The loops are in a separate extension, ``penstock._core_bench``. This extension calls the core's
+functions through the table of ``ps_fast.h``, as the Python client's fast path does. The benchmark
+therefore measures the same core that applications use, and the core of applications does not
+contain the loops.
 """
 
 from __future__ import annotations

@@ -284,8 +284,8 @@ def _payload(frames: Frames, prefix: int) -> bytes:
 
 @attrs.frozen(kw_only=True)
 class Cuts:
-    """Positions between messages, ascending; the last one is the end of the range. It is empty if
-    no message is complete yet."""
+    """Positions between messages, ascending; the last one is the end of the range. The list is
+    empty if no message is complete yet."""
 
     positions: list[int] = attrs.Factory(list)
     messages: int = 0

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Count the TCP connections, from the reports of ZeroMQ.
 
-ZeroMQ reports each accepted and closed descriptor, and the descriptor of each message. It reports a
-finished handshake without the descriptor. An authorised key is therefore counted at once; the
-descriptor is known from the first message on.
+ZeroMQ reports each accepted and closed descriptor, and the descriptor of each message. ZeroMQ
+reports a finished handshake without the descriptor. An authorised key is therefore counted at once;
+the descriptor is known from the first message on.
 """
 
 from __future__ import annotations

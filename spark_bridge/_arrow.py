@@ -4,8 +4,8 @@ its schema.
 
 A batch alone does not define the types of its bytes: eight bytes may be a bigint or a double. The
 sink sends the schema as the first message of each part, so the messages of a part are an Arrow IPC
-stream. It marks each batch with a fingerprint of the schema in its reserved value. A task that
-reads from the middle of a part checks the fingerprint.
+stream. The sink marks each batch with a fingerprint of the schema in its reserved value. A task
+that reads from the middle of a part checks the fingerprint.
 """
 
 from __future__ import annotations

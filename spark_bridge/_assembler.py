@@ -149,10 +149,10 @@ class Assembler:
     """Assembler of all sessions of a stream; a hashable value identifies a session.
 
     For each query, epoch, partition and key, the assembler returns the first attempt whose COMMIT
-    matches its rows. It drops and counts the others. It keeps the parts of a job until all of them
-    and the JOB_COMMIT have arrived. Memory: the rows of open parts up to ``max_pending_bytes``, and
-    for each of the last ``remember`` epochs of a query a record of the returned parts; an older
-    epoch counts as returned.
+    matches its rows. Other attempts are dropped and counted. It keeps the parts of a job until all
+    of them and the JOB_COMMIT have arrived. Memory: the rows of open parts up to
+    ``max_pending_bytes``, and for each of the last ``remember`` epochs of a query a record of the
+    returned parts; an older epoch counts as returned.
     """
 
     def __init__(

@@ -72,7 +72,7 @@ class Worker:
         self._identities: dict[str, tuple[tuple[int, int], int, float]] = {}
 
     def control(self, daemon: Daemon, key_file: str | None) -> GroupControl:
-        """Return a connection to a daemon of the options."""
+        """Return a connection to a daemon that the options name."""
         with self._lock:
             key = (daemon, key_file)
             found = self._controls.get(key)

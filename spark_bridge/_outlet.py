@@ -188,7 +188,7 @@ def _outlets() -> dict[tuple[int, str | None], Outlet]:
 
 
 def outlet(directory: str | None, timeout_s: float) -> Outlet:
-    """Return this process's outlet to a daemon; wait for a daemon that restarts.
+    """Return this process's publications to a daemon; wait if the daemon is restarting.
 
     :raises SinkError: no daemon answers in time.
     """

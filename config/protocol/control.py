@@ -318,9 +318,10 @@ class Fetch:
 
 @attrs.frozen(kw_only=True)
 class CutLog:
-    """Request for the end of a batch that begins at ``start``, a position between messages. It also
-    requests the positions that split it into ``pieces`` parts. The batch has at most ``max_bytes``
-    and ``max_messages`` (0: no limit), but at least one message. Reply: LogCuts, RangeGone."""
+    """Request for the end of a batch that begins at ``start``, a position between messages. The
+    positions that split it into ``pieces`` parts are requested too. The batch has at most
+    ``max_bytes`` and ``max_messages`` (0: no limit), but at least one message. Reply: LogCuts,
+    RangeGone."""
 
     log_id: int = attrs.field(validator=_ID)
     session_id: int = attrs.field(validator=_I32)
@@ -496,8 +497,8 @@ class LogCuts:
 
 @attrs.frozen(kw_only=True)
 class LogTimes:
-    """The log reached ``positions[i]`` at ``times_ns[i]`` (epoch) at the latest. Both are
-    ascending; the last position is at or after the end of the requested range."""
+    """The log reached ``positions[i]`` at ``times_ns[i]`` (epoch) at the latest. Times and
+    positions are ascending; the last position is at or after the end of the requested range."""
 
     positions: list[int]
     times_ns: list[int]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The conductor: its inputs are commands, events, results and the time, its outputs are operations.
 
-It reads no clock, file or socket, and calls no native code; randomness and ids are injected.  Every
-method returns the operations to perform, in order.  The result of an operation with an id goes back
-through :meth:`Conductor.on_result`, in any order.
+The conductor reads no clock, file or socket, and calls no native code; randomness and ids are
+injected. Every method returns the operations to perform, in order. The result of an operation with
+an id goes back through :meth:`Conductor.on_result`, in any order.
 """
 
 from __future__ import annotations

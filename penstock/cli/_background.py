@@ -95,7 +95,7 @@ class Files(NamedTuple):
 def answering(directory: Path) -> int | None:
     """Return the number of the process that serves the directory; None without one.
 
-    It is 0 when the process belongs to another PID namespace.
+    The number is 0 if the process belongs to another PID namespace.
 
     :raises ChannelRefused: this user may not access the daemon; code ``permission``.
     """

@@ -14,8 +14,8 @@ bool ps_barrier_join(void);
 /* True when ps_barrier_run works here.  Any thread. */
 bool ps_barrier_available(void);
 /* Executes a full barrier on every running thread of every registered process. The call interrupts
- * each CPU that runs such a thread. It takes some microseconds, or milliseconds if memory is short.
- * Call it only if ps_barrier_available(). Any thread. */
+ * each CPU that runs such a thread. The call takes some microseconds, or milliseconds if memory is
+ * short. Call it only if ps_barrier_available(). Any thread. */
 void ps_barrier_run(void);
 
 #endif

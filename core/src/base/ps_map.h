@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_map.h: a fixed-size hash map from a 64-bit key to a positive 32-bit value, open
- * addressing with linear probing and no tombstones. Its size is fixed at init, and it refuses
- * entries beyond its limit, so that session ids of forged datagrams cannot grow it. One owner
- * thread. */
+ * addressing with linear probing and no tombstones. The size of a map is fixed at init. The map
+ * refuses entries beyond its limit, so that session ids of forged datagrams cannot make it grow.
+ * One owner thread. */
 #ifndef PS_MAP_H
 #define PS_MAP_H
 

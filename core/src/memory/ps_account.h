@@ -11,8 +11,8 @@
 #include "ps_shared.h"
 #include "ps_types.h"
 
-/* The receiver or client that blocks a publication. Its first 32 bytes go into the sketch of
- * culprits. */
+/* The receiver or client that blocks a publication. The first 32 bytes of this structure go into
+ * the list of culprits. */
 typedef struct ps_holder {
     ps_addr_t address;     /* address of a receiver; family 0: a client of this host, or unknown */
     int32_t client_slot;   /* of that client; -1 none */

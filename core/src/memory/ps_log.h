@@ -13,11 +13,11 @@
  *
  * Claim protocol of penstock publishers (docs/spec/log-buffer.md section 4). The first 8 bytes of a
  * frame are one word. A shared publisher claims with a 64-bit compare-and-swap 0 -> {frame_length =
- * -(n), upper half = its client slot}. It commits with a compare-and-swap of that word to {+n,
- * version, flags, type}. The daemon can therefore find the client that holds a blocked frame, and a
- * message whose claim was padded over is never delivered. An exclusive publisher is the only writer
- * of its log. An exclusive publisher uses release stores, and zeroes the word at the end of its
- * data before this end becomes visible. */
+ * -(n), upper half = its client slot}. The publisher commits with a compare-and-swap of that word
+ * to {+n, version, flags, type}. The daemon can therefore find the client that holds a blocked
+ * frame, and a message whose claim was padded over is never delivered. An exclusive publisher is
+ * the only writer of its log. An exclusive publisher uses release stores, and zeroes the word at
+ * the end of its data before this end becomes visible. */
 #ifndef PS_LOG_H
 #define PS_LOG_H
 
@@ -110,12 +110,12 @@ int64_t ps_log_producer_position(const ps_log_t *log);
 /* Returns the bytes that a message of `length` bytes takes in the log, with headers and
  * alignment. */
 int64_t ps_log_message_space(int64_t length, int32_t max_payload);
-/* Zeroes [from, to) within one term: first all but the first 8 bytes, then these with release.
- * Owner: the agent that owns the log. */
+/* Zeroes [from, to) within one term. The first 8 bytes are zeroed last, by a store with release
+ * order. Owner: the agent that owns the log. */
 void ps_log_clean(const ps_log_t *log, int64_t from, int64_t to);
-/* Writes a complete PAD frame of length bytes at position from the default header. It replaces
- * word `expected` (0 or a claim word) by compare-and-swap. Returns 1 if the frame was written, 0 if
- * the word had another value. */
+/* Writes a complete PAD frame of length bytes at position from the default header. The frame
+ * replaces the word `expected` (0 or a claim word) by compare-and-swap. Returns 1 if the frame was
+ * written, 0 if the word had another value. */
 int ps_log_pad(const ps_log_t *log, int64_t position, int32_t length, uint64_t expected);
 
 /* Like ps_log_pad, with a reserved value. The range must contain no claim. */

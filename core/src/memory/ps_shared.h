@@ -92,8 +92,8 @@ typedef struct ps_client_slot {
     /* line: every waker (fetch_add) */
     alignas(PS_LINE) _Atomic uint32_t futex_word;
     /* line: client. Low half: number of threads asleep or about to sleep on futex_word. PS_WATCHED:
-     * the next waker clears the flag and writes the client's eventfd. Both are in one word, so that
-     * a waker needs one load (seq_cst pair with futex_word). */
+     * the next waker clears the flag and writes the client's eventfd. Number and flag are in one
+     * word, so that a waker needs one load (seq_cst pair with futex_word). */
     alignas(PS_LINE) _Atomic uint64_t waiting;
     _Atomic uint64_t claims_lost; /* number of commits that failed because the daemon had padded
                                    * over the claim */
@@ -276,8 +276,8 @@ typedef struct ps_index_ring {
     alignas(PS_LINE) ps_index_entry_t entries[PS_INDEX_ENTRIES];
 } ps_index_ring_t;
 
-/* The history of a stream, which its agent records. It takes whole pages, so that the memory of a
- * freed slot can be released without that of its neighbours. */
+/* The history of a stream, which its agent records. A history takes whole pages, so that the memory
+ * of a freed slot can be released without that of its neighbours. */
 enum { PS_HISTORY_PAGE = 4096 };
 #define PS_HISTORY_USED ((sizeof(ps_index_ring_t)) + (sizeof(ps_time_table_t)))
 typedef struct ps_history {

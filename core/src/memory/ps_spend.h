@@ -7,10 +7,10 @@
  *   revoked | epoch    | spent: messages admitted in all, modulo 2^48
  *
  * A publisher takes ordinals before it reserves space, and returns those that it did not commit.
- * The sender states the ordinal up to which it admits messages. Both sides compare modulo 2^48, so
- * the count may wrap. Epoch and `revoked` are used by credits (docs/decisions/0240): the sender
- * begins an epoch when it lowers the limit. While `revoked` is set, no publisher can take an
- * ordinal. */
+ * The sender states the ordinal up to which it admits messages. Publishers and sender compare
+ * ordinals modulo 2^48, so the count may wrap. Epoch and `revoked` are used by credits
+ * (docs/decisions/0240): the sender begins an epoch when it lowers the limit. While `revoked` is
+ * set, no publisher can take an ordinal. */
 #ifndef PS_SPEND_H
 #define PS_SPEND_H
 

@@ -11,9 +11,10 @@
  * time. While the stream moves within an entry's span, the writer extends the entry, so an idle
  * time always lies between entries.
  *
- * Error of a time: for data that arrived `age` ago, at most 1 ms or 1.1 % of the age. The error is
- * the span PS_TIMES_SPAN_NS << (2 * level) of the first level with age <= 384 * span. For older
- * data the error is the time in which a 256th of a term arrived. */
+ * Error of a time: for data that arrived `age` ago, at most 1 ms or 1.1 % of the age. The span of
+ * an entry in a level is PS_TIMES_SPAN_NS << (2 * level). The error is the span of the first level
+ * with age <= 384 * span. For older data the error is the time in which a 256th of a term
+ * arrived. */
 #ifndef PS_TIMES_H
 #define PS_TIMES_H
 

@@ -8,9 +8,9 @@
  * A dynamic list has two kinds of places (docs/decisions/0075). If a status message names a
  * publication of the channel, its sender gets a confirmed place. A confirmed place gets the stream,
  * and lasts while the receiver is heard. A join message (session 0, stream 0, S flag) names no
- * publication, and its 36 bytes are easily forged. Its sender therefore gets only a provisional
- * place: such a place gets only SETUPs and lasts for a short time. There are few provisional
- * places, and a new one replaces the oldest. */
+ * publication, and its 36 bytes are easily forged. The sender of a join message therefore gets only
+ * a provisional place: such a place gets only SETUPs and lasts for a short time. There are few
+ * provisional places, and a new one replaces the oldest. */
 #ifndef PS_DESTINATIONS_H
 #define PS_DESTINATIONS_H
 

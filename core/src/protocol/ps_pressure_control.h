@@ -4,9 +4,9 @@
  * a rate from signals.  A pure function on integers: no clock, no allocation, no randomness.
  *
  * At first the stream has no limit. A signal states its level, and its slowest reader's rate r,
- * cadence (the interval between batches) and residue (the bytes unread after the last batch). It
- * also states the overrun: the bytes beyond the receiver's capacity. The requested rate follows
- * from these values: docs/nak-strength.md ("Rates of the sender") has the factors.
+ * cadence (the interval between batches) and residue (the bytes unread after the last batch). A
+ * signal also states the overrun: the bytes beyond the receiver's capacity. The requested rate
+ * follows from these values: docs/nak-strength.md ("Rates of the sender") has the factors.
  *
  * The limit is the lowest requested rate. The receiver that requested the lowest rate is the
  * culprit. Signals of the culprit lower and raise the limit, signals of other receivers only lower

@@ -41,8 +41,8 @@ enum ps_session_state {
     PS_SESSION_PENDING_SETUP = 1, /* a SETUP was requested; the entry is removed at deadline_ns */
     PS_SESSION_INIT = 2,          /* reported to the conductor, whose answer is awaited */
     PS_SESSION_ACTIVE = 3,        /* has an image */
-    /* The next two states last as long as a subscription reads the stream. They take at most half
-     * of the table; beyond it the oldest entry is removed. */
+    /* The next two states last as long as a subscription reads the stream. Entries in these states
+     * take at most half of the table; beyond it the oldest entry is removed. */
     PS_SESSION_COOL_DOWN = 4,   /* its image has ended; ignored */
     PS_SESSION_NO_INTEREST = 5, /* refused by the conductor; ignored */
     PS_SESSION_REFUSED = 6      /* its SETUP was refused with an ERR frame; ignored until

@@ -3,8 +3,8 @@
  * fields.
  *
  * A publisher and the unblocking sender may both write the fields of one frame after its first
- * word. Both write the same values with relaxed 64-bit stores, so the result does not depend on the
- * order. */
+ * word. Publisher and sender write the same values with relaxed 64-bit stores, so the result does
+ * not depend on the order. */
 #ifndef PS_FRAME_H
 #define PS_FRAME_H
 

@@ -235,8 +235,8 @@ def group_subscription_plan(
     parsed: uri.ChannelUri, channel: str, settings: ConductorSettings
 ) -> SubscriptionPlan:
     """Plan a consumer group's subscription on this channel. The sender waits for the group. The
-    group requests the largest window that the log allows, unless the channel states one. It grants
-    no credits, because its acknowledgements move the window."""
+    group requests the largest window that the log allows, unless the channel states one. A group
+    grants no credits, because its acknowledgements move the window."""
     parsed = attrs.evolve(
         parsed, ps_credits=None, ps_credit_burst=None, ps_max_message=None, ps_credit_policy=None,
         ps_credits_required=None,

@@ -4,7 +4,8 @@ both sides.
 
 The sender holds a group whose slowest receiver sets the pace (``min``, ``tagged``) while a receiver
 joins, and rations these holds (docs/decisions/0095). For each publication and reason, the daemon
-logs at most one line in ``LOG_EVERY_NS``. It publishes an event for each report of the sender."""
+logs at most one line in ``LOG_EVERY_NS``. The daemon publishes an event for each report of the
+sender."""
 
 from __future__ import annotations
 
