@@ -5,10 +5,11 @@ Spark compares offsets as text, so the keys are sorted, and no entry changes wit
 
     {"aeron:ipc|1001|-77|12": 40960}
 
-is channel, stream, session, initial term id, and the position between two messages up to which the
-query has planned. Session and initial term id identify a log. A publisher that restarts gets
-another session, so positions of the two logs are never confused. Further entries make transitions
-explicit, so that a range can be planned again from the two offsets alone, after a restart too:
+The key has the channel, the stream, the session and the initial term id. The value is the position
+between two messages up to which the query has planned. Session and initial term id identify a log.
+A publisher that restarts gets another session, so positions of the two logs are never confused.
+Further entries make transitions explicit, so that a range can be planned again from the two offsets
+alone, after a restart too:
 
 - ``from|KEY``: this offset is the first with the session, which is read from this position on;
 - ``end|KEY`` stands in place of ``KEY``: the stream ends at this position; when the end is

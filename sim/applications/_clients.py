@@ -26,7 +26,7 @@ def _spin() -> None:
 
 
 class SimParking(Parking):
-    """The place where a simulated application waits."""
+    """The object through which a simulated application waits."""
 
     def until(self, happened: Callable[[], bool], timeout_s: float | None) -> bool:
         """See :meth:`Parking.until`; virtual time."""

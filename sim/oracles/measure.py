@@ -32,7 +32,7 @@ def jain_ppm(values: Sequence[int]) -> int:
 
 
 class Meter:
-    """Reads at the two moments of the scenario's budget, if it has them."""
+    """Reads the rates at the two moments that the scenario's budget states, if it states them."""
 
     def __init__(self, world: World) -> None:
         self._world = world

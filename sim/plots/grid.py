@@ -52,8 +52,8 @@ _INCHES: Final = (13.0, 8.2)
 
 def heat_maps(outcomes: Sequence[Outcome], path: Path) -> None:
     """Write one picture; the suffix chooses the format. The colour is the lowest share of r* that a
-    cell in the bin read, in its worst run. The numbers are the numbers of cells, and in bold of
-    failed cells.
+    cell in the bin read, in its worst run. Each bin shows the number of its cells, and in bold the
+    number of failed cells.
 
     :raises PenstockError: without matplotlib, or when the file cannot be written.
     """

@@ -11,9 +11,9 @@ int64_t ps_monotonic_ns(void);
 /* Returns the processor time of the calling thread in ns. A system call. */
 int64_t ps_thread_ns(void);
 int64_t ps_epoch_ns(void);
-/* Returns the distance in ns from CLOCK_MONOTONIC to the time of day. The result is never too
- * small. If the thread loses the processor between its two clock reads, the result is too large by
- * this time. The function therefore takes the closest of a few pairs. */
+/* Returns the distance in ns from CLOCK_MONOTONIC to the time of day. The returned distance is
+ * never too small. If the thread loses the processor between its two clock reads, the result is too
+ * large by this time. The function therefore takes the closest of a few pairs. */
 int64_t ps_epoch_offset_ns(void);
 
 #endif

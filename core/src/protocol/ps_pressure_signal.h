@@ -7,10 +7,11 @@
  * Reader. Each check reads the reader's position. The cadence is the longest time within a span in
  * which the reader left data unread. The cadence rises at once, and falls by a quarter of the
  * difference in each span. A span begins and ends at the start of a batch. A span lasts at least a
- * cadence and at least 25 ms. Bytes / time is therefore exact for batches of any size. If the queue
- * was never empty in a span, this quotient is the rate that the reader can consume; if the reader
- * emptied the queue, the quotient is a lower bound. A reader that leaves data unread for longer
- * than max(2 cadences, 250 ms), at most 2 s, is paused; a pause changes neither cadence nor rate.
+ * cadence and at least 25 ms. The bytes consumed in a span, divided by its length, are therefore
+ * the exact rate for batches of any size. If the queue was never empty in a span, this quotient is
+ * the rate that the reader can consume; if the reader emptied the queue, the quotient is a lower
+ * bound. A reader that leaves data unread for longer than max(2 cadences, 250 ms), at most 2 s, is
+ * paused; a pause changes neither cadence nor rate.
  *
  * Signal. Levels 1..4 begin at 50, 75, 87 and 100 % of the capacity. In a window of max(50 ms,
  * round trip, cadence) each level is signalled when it is first reached, so at most four times.

@@ -19,7 +19,8 @@ void ps_sender_destroy(ps_sender_t *sender);
 void ps_sender_set_now(ps_sender_t *sender, int64_t now_ns);
 void ps_sender_on_command(ps_sender_t *sender, const ps_command_t *command);
 int32_t ps_sender_do_work(ps_sender_t *sender, int64_t now_ns);
-/* Returns the time of the next timer, INT64_MAX if none; now_ns or earlier: work is due. */
+/* Returns the time of the next timer, INT64_MAX if there is none. A time that is not after now_ns
+ * means that work is due. */
 int64_t ps_sender_next_deadline_ns(ps_sender_t *sender, int64_t now_ns);
 /* Call before the thread announces that it parks. Cools hot streams. Returns true if streams were
  * hot; a duty cycle must then check them once more before the thread may sleep. */

@@ -195,7 +195,7 @@ static inline void ps_frame_reserved(ps_frame_t *frame, int64_t reserved_value)
 
 /* Returns value, which is usually *guess. Without the guess, the processor would have to load this
  * frame's length before it could compute the address of the next frame. With a branch on the guess,
- * it continues before the length has arrived. */
+ * the processor continues before the length has arrived. */
 static inline int32_t ps_frame_guess(int32_t *guess, int32_t value)
 {
     if (__builtin_expect(value != *guess, 0)) {

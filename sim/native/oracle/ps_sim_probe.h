@@ -421,8 +421,8 @@ const char *ps_probe_index_check(ps_probe_index_t *model, const ps_index_ring_t 
                                  int32_t term_length, int64_t epoch_offset_ns, int64_t now_ns);
 /* Both functions assume that data up to high was sent. The first returns the lowest position that a
  * receiver can miss. The second returns true if a status message may state the position. The
- * position may be behind by T/2 (fc=nak: T), and at the end of a term also by the longest
- * padding. */
+ * position may be behind by T/2, with fc=nak by T. At the end of a term it may also be behind by
+ * the longest padding. */
 int64_t ps_probe_sent_floor(const ps_publication_t *pub, int64_t high);
 bool ps_probe_may_grant(const ps_publication_t *pub, int64_t high, int64_t position);
 
