@@ -54,8 +54,8 @@ SOURCE: Final = (
     (
         "`maxBytesPerTrigger`",
         "none",
-        "bytes of log (with headers and padding) in a batch, such as `64m`; each session "
-        "can always give one message",
+        "bytes of log (with headers and padding) in a batch, such as `64m`; a batch can always "
+        "contain one message of each session",
     ),
     (
         "`maxOffsetsPerTrigger`",
@@ -82,19 +82,20 @@ SOURCE: Final = (
     (
         "`startingTimestamp`",
         "none",
-        "in place of `startingOffsets`: milliseconds since 1970. A new query begins with "
-        "the messages that arrived then or later",
+        "in place of `startingOffsets`: milliseconds since 1970. A new query begins with the "
+        "messages that arrived at this time or later",
     ),
     (
         "`endingTimestamp`",
         "none",
-        "batch only, in place of `endingOffsets`: the batch ends before the messages that"
-        " arrived then or later",
+        "batch only, in place of `endingOffsets`: the batch ends before the messages that arrived "
+        "at this time or later",
     ),
     (
         "`maxRecordsPerPartition`",
         "none",
-        "messages in a reading task; more messages make more tasks",
+        "largest number of messages in a reading task; the source makes more tasks for more "
+        "messages",
     ),
     (
         "`failOnDataLoss`",
@@ -111,7 +112,8 @@ SOURCE: Final = (
     (
         "`ackOn`",
         "`batch`",
-        "when the source acknowledges; `commit` is for queries with asynchronous progress tracking",
+        "the moment at which the source acknowledges; choose `commit` for queries with "
+        "asynchronous progress tracking",
     ),
     (
         "`groupExpiry`",
@@ -141,7 +143,7 @@ SOURCE: Final = (
     (
         "`batchBytes`",
         "`4m`",
-        "payload in one Arrow batch on its way to Spark, `64k` to `1g`",
+        "bytes of payload in one Arrow batch that the source passes to Spark, `64k` to `1g`",
     ),
     (
         "`daemonDir`",
@@ -199,36 +201,36 @@ SINK: Final = (
     (
         "`keyColumn`",
         "none",
-        "one publication, and so one order, for each value of this column (string, "
-        "binary, int, bigint)",
+        "the sink uses one publication for each value of this column, and keeps the order within "
+        "it (string, binary, int, bigint)",
     ),
     (
         "`maxKeys`",
         "64",
-        "keys in one task; more are an error, because each key has a log",
+        "largest number of keys in one task; more keys fail the task, because each key needs a log",
     ),
     (
         "`drain`",
         "`sent`",
-        "when a task is done. `sent`: the daemon has sent everything. `consumed`: the "
-        "readers of every receiver have it. `none`: it is in the log",
+        "when a task is done. `sent`: the daemon has sent everything. `consumed`: the readers of "
+        "every receiver have consumed the data. `none`: the data is in the log",
     ),
     (
         "`markers`",
         "`true`",
-        "BEGIN and COMMIT around each part, below",
+        "BEGIN and COMMIT around each part, see below",
     ),
     (
         "`jobId`",
         "made up",
-        "batch only: the identity of the write. If a write with the same id has succeeded, readers "
-        "drop its repeat",
+        "batch only: the identity of the write. If a write with the same id has succeeded, "
+        "readers drop its repeat",
     ),
     (
         "`jobCommit`",
         "`true`",
         "batch only: readers get the parts of a write together, when all tasks are done. `false`: "
-        "each part when its task is done",
+        "readers get each part when its task is done",
     ),
     (
         "`writeId`",
