@@ -597,5 +597,4 @@ def _codec(schema: Any) -> Codec | None:
     if schema is None:
         return None
     from penstock.client._schemas import codec_of
-
     return codec_of(schema)

@@ -6,8 +6,8 @@ Every message is a frozen attrs class.  On the wire it is one msgpack array
 socket, a SEQPACKET datagram on the lease socket. A request carries a correlation id > 0 that the
 client chooses; the reply repeats this id. Notices carry 0.
 
-Decoding is strict. Unknown types, unknown or missing fields, wrong types and values out
-of range raise :class:`ControlError`. The error names the message, the field and the expected value.
+Decoding is strict. Unknown types, unknown or missing fields, wrong types and values out of range
+raise :class:`ControlError`. The error names the message, the field and the expected value.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ class ControlError(ValueError):
 class LeaseRequest:
     """First datagram of a client on ``DIR/lease.sock``.
 
-    The open connection shows that the client lives. A client whose daemon died states its old id. A
-    daemon that adopted the client grants it again with its slot; any other grants a new one."""
+    The open connection shows that the client is alive. A client whose daemon died states its old id.
+    A daemon that adopted the client grants that id and slot again; others grant a new one."""
 
     client_id: int = attrs.field(default=0, validator=_I64)     # 0: new
     token: bytes = attrs.field(default=b"", validator=validators.max_len(64))
     name: str = attrs.field(default="", validator=validators.max_len(95))
     library_version: str = attrs.field(default="", validator=validators.max_len(40))
     watch: bool = False
-    """Ask for a third eventfd, which the daemon writes when something happens for the client while
-    it watches.  Left out of the message while it is False: older daemons do not know it."""
+    """Ask for a third eventfd. The daemon writes it when something happens for a watching client.
+    Left out of the message while it is False: older daemons do not know it."""
     linger_ns: int = attrs.field(default=0, validator=validators.and_(validators.ge(0), _SHORT))
     """How long the daemon keeps what the client has after its process has ended: another process
     that states id and token continues it.  Only for exclusive publications and subscriptions.
@@ -589,10 +589,8 @@ Message = (
     LeaseRequest | LeaseGrant | Drain | Drained | Hello | AddPublication | RemovePublication
     | AddSubscription | RemoveSubscription | AddDestination | RemoveDestination | AddCounter
     | RemoveCounter | RejectImage | WithholdCredits | Resume | GetStatus | Done | Failure
-    | PublicationReady | SubscriptionReady
-    | CounterReady | Resumed | Status | ImageAvailable | SubscriptionResumed | ImageUnavailable
-    | PublicationError
-    | DaemonStopping
+    | PublicationReady | SubscriptionReady | CounterReady | Resumed | Status | ImageAvailable
+    | SubscriptionResumed | ImageUnavailable | PublicationError | DaemonStopping
     | OpenGroup | GetGroup | AcknowledgeGroup | CloseGroup | ListGroups | Fetch | FetchCredit
     | CutLog | ReadTimes | FindMarks | GroupReply | GroupList | FetchPiece | LogCuts | LogTimes
     | LogMarks | RangeGone | WithholdStream | CreditReport

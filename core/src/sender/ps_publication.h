@@ -18,6 +18,7 @@
 #include "ps_credit.h"
 #include "ps_error.h"
 #include "ps_publication_params.h"
+#include "ps_publication_pressure.h"
 #include "ps_sender_agent.h"
 #include "ps_shared.h"
 #include "ps_wake.h"
@@ -123,33 +124,6 @@ typedef struct ps_publication_quarantine {
     int64_t from;
     int64_t to;
 } ps_publication_quarantine_t;
-
-/* An episode of pressure: from a reached depth to the low watermark. */
-/* The reported episode, kept until its relief is reported: the next episode may begin before. */
-typedef struct ps_publication_episode {
-    int32_t cause, client_slot;
-    int64_t culprit;
-    ps_addr_t source;
-    int64_t duration_ns;
-    int64_t peak_bytes;
-    int64_t drained; /* -1 unknown */
-} ps_publication_episode_t;
-
-typedef struct ps_publication_pressure {
-    int32_t state; /* ps_watermark */
-    int32_t cause, client_slot;
-    int64_t culprit; /* culprit of the last cause in this episode */
-    ps_addr_t source;
-    int64_t since_ns;
-    int64_t peak_bytes;
-    int64_t messages;    /* that consumers had taken when it began, -1 unknown */
-    int64_t tail;        /* of the log when it had drained to the low watermark */
-    int64_t reported_ns; /* when a trigger was last reported; INT64_MIN/2 never */
-    int32_t episodes;    /* not reported yet */
-    int32_t reported_episodes;
-    bool reported; /* the trigger of this episode is */
-    ps_publication_episode_t ended;
-} ps_publication_pressure_t;
 
 /* Two threads write a publication. Each group of fields begins a cache line of its own: a store of
  * one thread never invalidates a cache line of the other thread. The creating function allocates
