@@ -43,8 +43,8 @@ class ControlError(ValueError):
 class LeaseRequest:
     """First datagram of a client on ``DIR/lease.sock``.
 
-    The open connection shows that the client is alive. A client whose daemon died states its old id.
-    A daemon that adopted the client grants that id and slot again; others grant a new one."""
+    The open connection shows that the client is alive. A client whose daemon died states its old
+    id. A daemon that adopted the client grants that id and slot again; others grant a new one."""
 
     client_id: int = attrs.field(default=0, validator=_I64)     # 0: new
     token: bytes = attrs.field(default=b"", validator=validators.max_len(64))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_publication_pressure.h: the episodes of pressure of a publication (docs/decisions/0230). Owner:
- * the sender thread. */
+ * ps_publication_pressure.h: the episodes of pressure of a publication (docs/decisions/0230).
+ * Owner: the sender thread. */
 #ifndef PS_PUBLICATION_PRESSURE_H
 #define PS_PUBLICATION_PRESSURE_H
 
