@@ -96,12 +96,15 @@ static int take_over(ps_image_t *image)
     return PS_OK;
 }
 
-/* Counting continues at the newest index entry within the contiguous data. */
+/* Counting continues at the newest index entry within the contiguous data, or at the join of a
+ * stream that is too short for an entry. */
 static void adopt_ordinal(ps_image_t *image)
 {
     uint64_t count = atomic_load_explicit(&image->ring->count, memory_order_relaxed);
 
-    image->ordinal = -1;
+    if (count > 0 || image->position - image->join_position >= image->log.term_length / 2) {
+        image->ordinal = -1;
+    }
     for (uint64_t i = count; i > 0 && count - i < PS_INDEX_ENTRIES; i--) {
         ps_index_entry_t *entry = &image->ring->entries[(i - 1) % PS_INDEX_ENTRIES];
         int64_t at = atomic_load_explicit(&entry->position, memory_order_relaxed);
