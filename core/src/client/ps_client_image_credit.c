@@ -74,10 +74,13 @@ bool ps_img_credit_awaited(const ps_img_t *image)
            atomic_load_explicit(&image->subscriber->credit_wake, memory_order_seq_cst);
 }
 
-/* Takes credits from those that handles hold. */
-static int take(ps_img_t *image, int64_t credits, int64_t *left)
+/* Takes credits from those that handles hold. Returns how many they still hold, or an error. */
+static int64_t take(ps_img_t *image, int64_t credits)
 {
     int64_t held = atomic_load_explicit(&image->held, memory_order_relaxed);
+    if (ps_client_forked(image->client)) {
+        return ps_client_fail_forked();
+    }
     if (image->credit_mode != PS_CREDIT_HANDLES) {
         return ps_fail(PS_E_INVALID, "session %d: the image has no handles for credits",
                        image->log.session_id);
@@ -91,40 +94,34 @@ static int take(ps_img_t *image, int64_t credits, int64_t *left)
         }
     } while (!atomic_compare_exchange_weak_explicit(&image->held, &held, held - credits,
                                                     memory_order_relaxed, memory_order_relaxed));
-    *left = held - credits;
-    return PS_OK;
+    return held - credits;
 }
 
-int64_t ps_img_return_credits(ps_img_t *image, int64_t credits)
+static void give_back(ps_img_t *image, int64_t credits)
 {
-    int64_t left = 0;
-    if (ps_client_forked(image->client)) {
-        return ps_client_fail_forked();
-    }
-    const int code = take(image, credits, &left);
-    if (code != PS_OK) {
-        return code;
-    }
     /* Sequentially consistent: pairs with the agent, which stores credit_wake and then reads it. */
     atomic_fetch_add_explicit(&image->subscriber->credit_returned, credits, memory_order_seq_cst);
     if (ps_img_credit_awaited(image)) {
         ps_img_wake_agent(image);
+    }
+}
+
+int64_t ps_img_return_credits(ps_img_t *image, int64_t credits)
+{
+    const int64_t left = take(image, credits);
+    if (left >= 0) {
+        give_back(image, credits);
     }
     return left;
 }
 
 int64_t ps_img_leak_credits(ps_img_t *image, int64_t credits)
 {
-    int64_t left = 0;
-    if (ps_client_forked(image->client)) {
-        return ps_client_fail_forked();
+    const int64_t left = take(image, credits);
+    if (left >= 0) {
+        atomic_fetch_add_explicit(&image->leaked, credits, memory_order_relaxed);
+        atomic_fetch_add_explicit(&image->subscriber->credit_leaked, credits, memory_order_relaxed);
     }
-    const int code = take(image, credits, &left);
-    if (code != PS_OK) {
-        return code;
-    }
-    atomic_fetch_add_explicit(&image->leaked, credits, memory_order_relaxed);
-    atomic_fetch_add_explicit(&image->subscriber->credit_leaked, credits, memory_order_relaxed);
     return left;
 }
 
@@ -142,10 +139,7 @@ int64_t ps_img_reclaim_credits(ps_img_t *image, int64_t credits)
     } while (!atomic_compare_exchange_weak_explicit(&image->leaked, &leaked, leaked - credits,
                                                     memory_order_relaxed, memory_order_relaxed));
     atomic_fetch_sub_explicit(&image->subscriber->credit_leaked, credits, memory_order_relaxed);
-    atomic_fetch_add_explicit(&image->subscriber->credit_returned, credits, memory_order_seq_cst);
-    if (ps_img_credit_awaited(image)) {
-        ps_img_wake_agent(image);
-    }
+    give_back(image, credits);
     return leaked - credits;
 }
 

@@ -17,26 +17,12 @@ static uint32_t walk_random(uint32_t below)
 
 static ps_publication_params_t adopted_publication(const rig_t *rig)
 {
-    return (ps_publication_params_t){ .id = 1,
-                                      .log_path = rig->log_path,
-                                      .endpoint = rig->endpoint,
-                                      .slot = (int32_t)(rig->slot - rig->shared->publications),
-                                      .publisher_limit_counter_id = rig->limit,
-                                      .publisher_position_counter_id = rig->position,
-                                      .sender_position_counter_id = rig->sender_position,
-                                      .sender_limit_counter_id = rig->sender_limit,
-                                      .back_pressure_counter_id = rig->back_pressure,
-                                      .naks_counter_id = rig->naks,
-                                      .receivers_counter_id = rig->receivers,
-                                      .flow_control = PS_FC_UNICAST,
-                                      .window_bytes = RIG_TERM / 2,
-                                      .max_resend = 16,
-                                      .reserved_position = INT64_MAX,
-                                      .untethered_window_limit_timeout_ns = 5 * S,
-                                      .untethered_linger_timeout_ns = 5 * S,
-                                      .untethered_resting_timeout_ns = 10 * S,
-                                      .signal_eos = 1,
-                                      .adopted = 1 };
+    const int32_t slot = (int32_t)(rig->slot - rig->shared->publications);
+    ps_publication_params_t params = rig_publication_params(rig, 1, rig->log_path, slot);
+    params.window_bytes = RIG_TERM / 2;
+    params.signal_eos = 1;
+    params.adopted = 1;
+    return params;
 }
 
 static void succeed(rig_t *rig)

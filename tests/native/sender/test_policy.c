@@ -101,12 +101,7 @@ static void open_world(world_t *world, const row_t *row, int32_t policy, uint64_
     *world = (world_t){ .rig = rig_open(&options), .row = row, .random = seed };
     rig_step(world->rig, 0);
     if (row->kind == RIG_IPC) {
-        world->reader = rig_make_counter(world->rig, 0);
-        const ps_subscriber_params_t reader = {
-            .position_counter_id = world->reader, .slot = -1, .client_slot = -1, .tether = 1
-        };
-        CHECK_EQ(ps_publication_add_subscriber(world->rig->driver, world->rig->pub, &reader),
-                 PS_OK);
+        world->reader = rig_add_reader(world->rig, 0, -1, 1);
     } else if (row->kind == RIG_MANUAL) {
         CHECK_EQ(ps_send_endpoint_add_destination(world->rig->driver, world->rig->endpoint, 7,
                                                   &world->rig->peer),

@@ -60,12 +60,7 @@ static void open_world(world_t *world, const row_t *row)
     *world = (world_t){ .rig = rig_open(&options), .row = row };
     rig_step(world->rig, 0);
     if (row->kind == RIG_IPC) {
-        world->reader = rig_make_counter(world->rig, 0);
-        const ps_subscriber_params_t reader = {
-            .position_counter_id = world->reader, .slot = -1, .client_slot = -1, .tether = 1
-        };
-        CHECK_EQ(ps_publication_add_subscriber(world->rig->driver, world->rig->pub, &reader),
-                 PS_OK);
+        world->reader = rig_add_reader(world->rig, 0, -1, 1);
     }
     open_publishers(world);
     turn(world, 0);

@@ -24,16 +24,7 @@ static void set_pressure(const many_t *many, int32_t percent)
 
 static void half_frame(const many_t *many, ps_publication_t *pub)
 {
-    const ps_log_t *log = &pub->log;
-    const int64_t at = ps_log_producer_position(log);
-    ps_frame_t *frame = ps_frame_at(log, at);
-    frame->term_offset = (int32_t)at;
-    frame->session_id = log->session_id;
-    frame->stream_id = log->stream_id;
-    frame->term_id = 0;
-    atomic_store(ps_frame_word(frame),
-                 ps_frame_word_of(FRAME / 2, PS_FLAG_UNFRAGMENTED, PS_TYPE_DATA));
-    atomic_fetch_add(&log->meta->tail[0], FRAME / 2);
+    write_frame(pub, FRAME / 2);
     mark(many, pub);
 }
 

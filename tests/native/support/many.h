@@ -63,26 +63,9 @@ static inline ps_publication_t *add_stream(many_t *many, int32_t priority)
                                   .reserve_terms = 0 };
     CHECK_EQ(ps_log_create(&log), PS_OK);
     CHECK_EQ(ps_log_map(path, 0, &many->logs[many->count]), PS_OK);
-    const ps_publication_params_t params = {
-        .id = id,
-        .log_path = path,
-        .endpoint = rig->endpoint,
-        .slot = ps_slot_allocate(rig->shared, PS_SLOT_PUBLICATION, id),
-        .publisher_limit_counter_id = rig->limit,
-        .publisher_position_counter_id = rig->position,
-        .sender_position_counter_id = rig->sender_position,
-        .sender_limit_counter_id = rig->sender_limit,
-        .back_pressure_counter_id = rig->back_pressure,
-        .naks_counter_id = rig->naks,
-        .receivers_counter_id = rig->receivers,
-        .flow_control = PS_FC_UNICAST,
-        .priority = priority,
-        .max_resend = 16,
-        .reserved_position = INT64_MAX,
-        .untethered_window_limit_timeout_ns = 5 * S,
-        .untethered_linger_timeout_ns = 5 * S,
-        .untethered_resting_timeout_ns = 10 * S,
-    };
+    const int32_t slot = ps_slot_allocate(rig->shared, PS_SLOT_PUBLICATION, id);
+    ps_publication_params_t params = rig_publication_params(rig, id, path, slot);
+    params.priority = priority;
     ps_publication_t *pub = NULL;
     CHECK_EQ(ps_publication_add(rig->driver, &params, &pub), PS_OK);
     many->pubs[many->count++] = pub;
@@ -99,19 +82,26 @@ static inline void mark(const many_t *many, const ps_publication_t *pub)
     }
 }
 
-/* Writes frames of one datagram each up to `to`, in the first term. */
-static inline void publish(const many_t *many, ps_publication_t *pub, int64_t to)
+/* Writes a frame of a length behind the others, in the first term. */
+static inline void write_frame(const ps_publication_t *pub, int32_t length)
 {
     const ps_log_t *log = &pub->log;
-    for (int64_t at = ps_log_producer_position(log); at < to; at += FRAME) {
-        ps_frame_t *frame = ps_frame_at(log, at);
-        frame->term_offset = (int32_t)at;
-        frame->session_id = log->session_id;
-        frame->stream_id = log->stream_id;
-        frame->term_id = 0;
-        atomic_store(ps_frame_word(frame),
-                     ps_frame_word_of(FRAME, PS_FLAG_UNFRAGMENTED, PS_TYPE_DATA));
-        atomic_fetch_add(&log->meta->tail[0], FRAME);
+    const int64_t at = ps_log_producer_position(log);
+    ps_frame_t *frame = ps_frame_at(log, at);
+    frame->term_offset = (int32_t)at;
+    frame->session_id = log->session_id;
+    frame->stream_id = log->stream_id;
+    frame->term_id = 0;
+    atomic_store(ps_frame_word(frame),
+                 ps_frame_word_of(length, PS_FLAG_UNFRAGMENTED, PS_TYPE_DATA));
+    atomic_fetch_add(&log->meta->tail[0], length);
+}
+
+/* Writes frames of one datagram each up to `to`. */
+static inline void publish(const many_t *many, ps_publication_t *pub, int64_t to)
+{
+    while (ps_log_producer_position(&pub->log) < to) {
+        write_frame(pub, FRAME);
     }
     atomic_fetch_add(&pub->slot->published_ordinal, 8);
     mark(many, pub);

@@ -76,6 +76,28 @@ static void open_endpoint(rig_t *rig, int32_t kind)
     CHECK_EQ(ps_send_endpoint_open(rig->driver, &params, &rig->endpoint), PS_OK);
 }
 
+ps_publication_params_t rig_publication_params(const rig_t *rig, int64_t id, const char *log_path,
+                                               int32_t slot)
+{
+    return (ps_publication_params_t){ .id = id,
+                                      .log_path = log_path,
+                                      .endpoint = rig->endpoint,
+                                      .slot = slot,
+                                      .publisher_limit_counter_id = rig->limit,
+                                      .publisher_position_counter_id = rig->position,
+                                      .sender_position_counter_id = rig->sender_position,
+                                      .sender_limit_counter_id = rig->sender_limit,
+                                      .back_pressure_counter_id = rig->back_pressure,
+                                      .naks_counter_id = rig->naks,
+                                      .receivers_counter_id = rig->receivers,
+                                      .flow_control = PS_FC_UNICAST,
+                                      .max_resend = 16,
+                                      .reserved_position = INT64_MAX,
+                                      .untethered_window_limit_timeout_ns = 5 * S,
+                                      .untethered_linger_timeout_ns = 5 * S,
+                                      .untethered_resting_timeout_ns = 10 * S };
+}
+
 static void add_publication(rig_t *rig, const rig_options_t *options)
 {
     snprintf(rig->log_path, sizeof(rig->log_path), "%s/1.log", rig->directory);
@@ -99,44 +121,35 @@ static void add_publication(rig_t *rig, const rig_options_t *options)
     const int32_t slot = ps_slot_allocate(rig->shared, PS_SLOT_PUBLICATION, 1);
     CHECK(slot >= 0);
     rig->slot = &rig->shared->publications[slot];
-    const bool ipc = options->kind == RIG_IPC;
-    const bool group = !ipc && options->kind != RIG_UNICAST;
-    const ps_publication_params_t params = {
-        .id = 1,
-        .log_path = rig->log_path,
-        .endpoint = rig->endpoint,
-        .slot = slot,
-        .publisher_limit_counter_id = rig->limit,
-        .publisher_position_counter_id = rig->position,
-        .sender_position_counter_id = ipc ? -1 : rig->sender_position,
-        .sender_limit_counter_id = ipc ? -1 : rig->sender_limit,
-        .back_pressure_counter_id = ipc ? -1 : rig->back_pressure,
-        .naks_counter_id = ipc ? -1 : rig->naks,
-        .receivers_counter_id = rig->receivers,
-        .flow_control = options->flow_control != 0 ? options->flow_control
-                        : group                    ? PS_FC_MAX
-                                                   : PS_FC_UNICAST,
-        .fc_group_min_size = options->group_min_size,
-        .fc_group_tag = options->group_tag,
-        .fc_receiver_timeout_ns = options->fc_timeout_ns,
-        .rate_bytes_per_s = options->rate_bytes_per_s,
-        .rate_messages_per_s = options->rate_messages_per_s,
-        .policy = options->policy,
-        .low_watermark_bytes = options->low_watermark_bytes,
-        .window_bytes = options->window_bytes != 0 ? options->window_bytes : RIG_TERM / 2,
-        .max_resend = 16,
-        .reserved_position =
-            options->reserved_position != 0 ? options->reserved_position : INT64_MAX,
-        .untethered_window_limit_timeout_ns = 5 * S,
-        .untethered_linger_timeout_ns = 5 * S,
-        .untethered_resting_timeout_ns = 10 * S,
-        .exclusive = (uint8_t)options->exclusive,
-        .group = group,
-        .spies_simulate_connection = (uint8_t)options->ssc,
-        .signal_eos = 1,
-        .channel_timestamp = options->timestamp_offset != 0,
-        .channel_timestamp_offset = options->timestamp_offset
-    };
+    ps_publication_params_t params = rig_publication_params(rig, 1, rig->log_path, slot);
+    if (options->kind == RIG_IPC) {
+        params.sender_position_counter_id = -1;
+        params.sender_limit_counter_id = -1;
+        params.back_pressure_counter_id = -1;
+        params.naks_counter_id = -1;
+    }
+    params.group = options->kind != RIG_IPC && options->kind != RIG_UNICAST;
+    if (options->flow_control != 0) {
+        params.flow_control = options->flow_control;
+    } else if (params.group) {
+        params.flow_control = PS_FC_MAX;
+    }
+    params.fc_group_min_size = options->group_min_size;
+    params.fc_group_tag = options->group_tag;
+    params.fc_receiver_timeout_ns = options->fc_timeout_ns;
+    params.rate_bytes_per_s = options->rate_bytes_per_s;
+    params.rate_messages_per_s = options->rate_messages_per_s;
+    params.policy = options->policy;
+    params.low_watermark_bytes = options->low_watermark_bytes;
+    params.window_bytes = options->window_bytes != 0 ? options->window_bytes : RIG_TERM / 2;
+    if (options->reserved_position != 0) {
+        params.reserved_position = options->reserved_position;
+    }
+    params.exclusive = (uint8_t)options->exclusive;
+    params.spies_simulate_connection = (uint8_t)options->ssc;
+    params.signal_eos = 1;
+    params.channel_timestamp = options->timestamp_offset != 0;
+    params.channel_timestamp_offset = options->timestamp_offset;
     CHECK_EQ(ps_publication_add(rig->driver, &params, &rig->pub), PS_OK);
 }
 

@@ -104,6 +104,9 @@ const memnet_dgram_t *rig_take(rig_t *rig);
 /* Takes the next event of this type, skipping others; 0 when there is none. */
 int rig_event(rig_t *rig, int32_t type, ps_event_t *out);
 void rig_expect_golden(rig_t *rig, const char *name);
+/* Parameters of a publication with the rig's endpoint and counters. The whole log is reserved. */
+ps_publication_params_t rig_publication_params(const rig_t *rig, int64_t id, const char *log_path,
+                                               int32_t slot);
 /* A local reader at a position, of the client in client_slot (-1: none).  Returns its counter. */
 int32_t rig_add_reader(rig_t *rig, int64_t position, int32_t client_slot, int tether);
 /* A client that publishes.  Returns its slot. */
