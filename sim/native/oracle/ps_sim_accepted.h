@@ -27,6 +27,7 @@ void ps_sim_credit_watch(ps_simworld_t *world, int32_t host);
 /* Returns true if a status message may leave because of its credits. Changed credits leave at
  * once. A limit that rose from 0 is stated twice more, and a new epoch is stated until the sender
  * answers. */
-bool ps_sim_states_credits(ps_sim_stated_t *stated, const ps_trailer_t *trailer, int64_t now_ns);
+bool ps_sim_states_credits(ps_sim_stated_t *stated, const ps_trailer_t *trailer, int64_t now_ns,
+                           int64_t slack_ns);
 
 #endif

@@ -6,9 +6,11 @@
 #include "ps_client_internal.h"
 #include "ps_sim_probe.h"
 
-#define RESTATED_NS INT64_C(60000000)
+/* The image repeats a new limit after 10 ms and 40 ms more, at the end of a cycle each time. */
+#define RESTATED_NS INT64_C(50000000)
 
-bool ps_sim_states_credits(ps_sim_stated_t *stated, const ps_trailer_t *trailer, int64_t now_ns)
+bool ps_sim_states_credits(ps_sim_stated_t *stated, const ps_trailer_t *trailer, int64_t now_ns,
+                           int64_t slack_ns)
 {
     const bool news =
         trailer->credit_limit != stated->limit || trailer->credit_epoch != stated->epoch;
@@ -16,7 +18,8 @@ bool ps_sim_states_credits(ps_sim_stated_t *stated, const ps_trailer_t *trailer,
     stated->limit = trailer->credit_limit;
     stated->epoch = trailer->credit_epoch;
     return news || trailer->credit_flags != 0 ||
-           (trailer->credit_limit >= 0 && now_ns - stated->changed_ns <= RESTATED_NS);
+           (trailer->credit_limit >= 0 &&
+            now_ns - stated->changed_ns <= RESTATED_NS + 2 * slack_ns);
 }
 
 /* The image of a subscriber that reads this ledger; NULL: none. */
