@@ -165,6 +165,25 @@ static void take(uint16_t type, const uint8_t *value, uint32_t size, ps_trailer_
     }
 }
 
+/* Reads the TLVs into out; false: they do not fit. Bound: the length. */
+static bool take_all(const uint8_t *data, uint32_t end, ps_trailer_t *out)
+{
+    for (uint32_t at = PS_TRAILER_HEADER_BYTES; at < end;) {
+        if (end - at < PS_TLV_HEADER_BYTES) {
+            return false;
+        }
+        const uint16_t type = ps_get_u16(data + at);
+        const uint32_t size = ps_get_u16(data + at + 2);
+        at += PS_TLV_HEADER_BYTES;
+        if (size > end - at || size < needed(type)) {
+            return false;
+        }
+        take(type, data + at, size, out);
+        at += size;
+    }
+    return true;
+}
+
 void ps_trailer_read(const uint8_t *data, uint32_t length, ps_trailer_t *out)
 {
     PS_ASSERT(out != NULL);
@@ -177,23 +196,8 @@ void ps_trailer_read(const uint8_t *data, uint32_t length, ps_trailer_t *out)
     if (end < PS_TRAILER_HEADER_BYTES || end > length) {
         return;
     }
-    ps_trailer_t read;
-    ps_trailer_clear(&read);
-    for (uint32_t at = PS_TRAILER_HEADER_BYTES; at < end;) {
-        if (end - at < PS_TLV_HEADER_BYTES) {
-            return;
-        }
-        const uint16_t type = ps_get_u16(data + at);
-        const uint32_t size = ps_get_u16(data + at + 2);
-        at += PS_TLV_HEADER_BYTES;
-        if (size > end - at || size < needed(type)) {
-            return;
-        }
-        take(type, data + at, size, &read);
-        at += size;
-    }
-    if ((read.capabilities & PS_CAP_PENSTOCK) != 0) {
-        *out = read;
+    if (!take_all(data, end, out) || (out->capabilities & PS_CAP_PENSTOCK) == 0) {
+        ps_trailer_clear(out); /* nothing of it counts */
     }
 }
 
