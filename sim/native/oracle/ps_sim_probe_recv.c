@@ -7,8 +7,7 @@
  *                   random part of the back-off), the next when an answer should have come
  *   round trip      a request a second (cubic: some each round trip) while data moves
  *   PRESSURE        once a window while the queue is too full
- *   liveness        10 s without a word end an image, no less
- */
+ *   liveness        10 s without a word end an image, no less */
 #include "ps_sim_probe.h"
 
 enum { PATIENCE = 7 };
