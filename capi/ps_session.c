@@ -22,7 +22,7 @@
 
 #include "ps_error.h"
 
-enum { MAX_OBJECTS = 1024, LINE_BYTES = 8192, HELPER_FD = 3, NUMBERS = 8 };
+enum { MAX_OBJECTS = 1024, LINE_BYTES = 8192, HELPER_FD = 3, NUMBERS = 10 };
 
 typedef struct ps_session_object {
     char kind; /* 'P', 'S', 'I'; 0: free */
@@ -66,7 +66,9 @@ static int numbers_of(char kind)
     case 'h': return 2; /* client, slot, directory */
     case 'p': return 5; /* registration, slot, limit counter, longest message, exclusive, path */
     case 's': return 1; /* registration */
-    case 'i': return 6; /* subscription, image, counter, three slots, path */
+    case 'i':
+        return 10;      /* subscription, image, counter, three slots, isolation, depth, join
+                         * position and ordinal, path */
     case 'u': return 2; /* subscription, image */
     case 'd':
     case 'e':
@@ -189,7 +191,11 @@ static int add_image(ps_session_t *session, const ps_session_line_t *line)
                                      .position_counter_id = (int32_t)line->numbers[2],
                                      .subscriber_slot = (int32_t)line->numbers[3],
                                      .image_slot = (int32_t)line->numbers[4],
-                                     .publication_slot = (int32_t)line->numbers[5] };
+                                     .publication_slot = (int32_t)line->numbers[5],
+                                     .isolation = (int32_t)line->numbers[6],
+                                     .depth_bytes = line->numbers[7],
+                                     .join_position = line->numbers[8],
+                                     .join_ordinal = line->numbers[9] };
     ps_img_t *image = NULL;
     int code = ps_img_open(session->client, &params, &image);
     if (code < 0) {

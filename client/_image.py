@@ -38,6 +38,10 @@ class Image(Reader):
                 image_slot=notice.image_slot,
                 publication_slot=notice.publication_slot,
                 credit_mode=self._credit_mode or notice.credit_mode,
+                isolation=notice.isolation,
+                depth_bytes=notice.depth_bytes,
+                join_position=notice.join_position,
+                join_ordinal=notice.join_ordinal,
             ),
         )
         super().__init__(core.img_poll, handle)

@@ -414,6 +414,10 @@ class ImageParams:
     image_slot: int
     publication_slot: int
     credit_mode: int = 0        # CreditMode
+    isolation: int = 0          # ReaderIsolation
+    depth_bytes: int = 0
+    join_position: int = 0
+    join_ordinal: int = -1
 
 
 def img_open(client: ClientHandle, params: ImageParams) -> ImageHandle:
@@ -421,14 +425,8 @@ def img_open(client: ClientHandle, params: ImageParams) -> ImageHandle:
     ffi = client.library.ffi
     path = ffi.new("char[]", params.log_path.encode())
     native = ffi.new("ps_img_params_t *")
-    native.log_path = path
-    native.correlation_id = params.correlation_id
-    native.subscription_id = params.subscription_id
-    native.position_counter_id = params.position_counter_id
-    native.subscriber_slot = params.subscriber_slot
-    native.image_slot = params.image_slot
-    native.publication_slot = params.publication_slot
-    native.credit_mode = params.credit_mode
+    for name, value in attrs.asdict(params).items():
+        setattr(native, name, path if name == "log_path" else value)
     out = ffi.new("ps_img_t **")
     code = client.lib.ps_img_open(client.native, native, out)
     client.library.check(code, f"cannot map {params.log_path}")

@@ -311,6 +311,14 @@ class PublicationParams:
     relay_path: tuple[int, ...] = ()    # at most 8 ids; (): no relay publishes it
 
 
+class Isolation(enum.IntEnum):
+    """The behaviour of a stream towards a reader that is behind (ps_reader_isolation)."""
+
+    GATES = 0
+    INDEPENDENT = 1
+    DROP_OLDEST = 2
+
+
 @attrs.frozen(kw_only=True)
 class SubscriberParams:
     position_counter_id: int
@@ -322,6 +330,8 @@ class SubscriberParams:
     tether: bool = True
     rejoin: bool = True
     frozen: bool = False                # it joins with its credits withheld
+    isolated: bool = False              # the stream does not wait for it beyond its depth
+    depth_bytes: int = 0                # 0: a quarter of the window
 
 
 @attrs.frozen(kw_only=True)

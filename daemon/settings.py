@@ -106,7 +106,7 @@ def settings_from(
         mtu=pubs.mtu_bytes,
         ipc_mtu=pubs.ipc_mtu_bytes,
         publication_window=pubs.window_bytes,
-        default_policy=config.backpressure.default_policy,
+        default_policy=config.backpressure.default_policy.replace("-", "_"),
         default_depth=config.backpressure.default_queue_depth,
         low_watermark_ratio=config.backpressure.low_watermark_ratio,
         auto_priority=config.scheduler.auto_priority,

@@ -545,12 +545,13 @@ class ImageAvailable:
     join_ordinal: int = -1    # messages of the session below join_position, -1 unknown
     credit_mode: int = 0      # 1: the reader grants credits, which releases return
     relay_path: list[int] = attrs.field(factory=list)     # relays that the stream has passed
+    isolation: int = 0        # ps_reader_isolation
+    depth_bytes: int = 0      # of an isolated reader
 
 
 @attrs.frozen(kw_only=True)
 class SubscriptionResumed:
     """The images that a subscription still has; all others have ended."""
-
     subscription_id: int
     correlation_ids: list[int]
 

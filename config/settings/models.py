@@ -31,6 +31,7 @@ from penstock.config.settings._fields import (
     size,
     text,
 )
+from penstock.config.settings.backpressure import BackpressureConfig, check_policy
 from penstock.config.settings.credits import CreditsConfig, check_credit_policy, check_credits
 from penstock.config.settings.relays import RelayRule
 
@@ -189,28 +190,6 @@ class PublicationsConfig:
         "true to record streams that have no receiver yet.")
 
 
-def _policy(text: str) -> None:
-    if text:
-        uri.read_policy("ps-policy", text)
-
-
-@attrs.frozen(kw_only=True)
-class BackpressureConfig:
-    """Policies of publications whose log is full; a channel's own parameters win."""
-
-    default_policy: str = parsed_text(
-        "", _policy, f"{', '.join(uri.POLICIES)}, or empty",
-        "Policy of publications; empty: accept again as soon as there is room.",
-        "drop_newest if a late message is worthless and the publisher must not wait.")
-    default_queue_depth: int = size(
-        0, 0, GIB, "Bytes that a publication may be ahead of its consumers; 0: its window.",
-        "Lower it for fresh data with the policy drop_newest.")
-    low_watermark_ratio: float = ratio(
-        0.0, "A full publication accepts again when its log has drained to this share of the "
-             "depth; 0: 0.5 if a policy or a depth is stated, else as soon as there is room.",
-        "Higher for shorter pauses, lower for fewer.")
-
-
 @attrs.frozen(kw_only=True)
 class SchedulerConfig:
     """The order in which a sender serves its streams; a channel's own parameters win."""
@@ -251,7 +230,7 @@ class StreamRule:
         "", _rate, "a rate as in ps-rate=, or empty", "Rate of publications; empty: unlimited.",
         "\"10m\" for bytes, \"500msg\" for messages a second.")
     policy: str = parsed_text(
-        "", _policy, f"{', '.join(uri.POLICIES)}, or empty",
+        "", check_policy, f"{', '.join(uri.POLICIES)}, or empty",
         "Policy of publications when their log is full; empty: as without the rule.",
         "\"drop_newest\" for sensors that must not wait.")
     queue_depth: int = size(0, 0, GIB, "Depth in bytes as in ps-depth=; 0: as without the rule.",

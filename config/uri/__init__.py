@@ -14,6 +14,7 @@ from penstock.config.uri._rules import check_destination, check_publication, che
 from penstock.config.uri._values import (
     POLICIES,
     RESERVED_VALUE_OFFSET,
+    SUB_POLICIES,
     Address,
     ChannelError,
     CongestionControl,
@@ -29,6 +30,7 @@ from penstock.config.uri._values import (
     read_flow_control,
     read_policy,
     read_rate,
+    read_sub_policy,
 )
 from penstock.config.uri.channel import MAX_URI_CHARS, PARAMETERS, REFUSED, ChannelUri, parse
 
@@ -41,6 +43,7 @@ __all__ = [
     "POLICIES",
     "REFUSED",
     "RESERVED_VALUE_OFFSET",
+    "SUB_POLICIES",
     "Address",
     "ChannelError",
     "ChannelUri",
@@ -64,5 +67,6 @@ __all__ = [
     "read_flow_control",
     "read_policy",
     "read_rate",
+    "read_sub_policy",
     "room_of",
 ]

@@ -39,6 +39,7 @@ def check_subscription(uri: ChannelUri) -> None:
     """Raise :class:`ChannelError` if the channel is not valid for a subscription."""
     _check_media(uri)
     check_credits(uri)
+    _check_sub_policy(uri)
     if isinstance(uri.session_id, SessionTag):
         raise _wrong(uri, "session-id", "only a publication takes its session from a tag")
     if uri.is_ipc:
@@ -59,6 +60,22 @@ def check_subscription(uri: ChannelUri) -> None:
             "host:port; port 0 lets the system choose",
         )
     _check_receive_addresses(uri)
+
+
+def _check_sub_policy(uri: ChannelUri) -> None:
+    """Check what a subscription does when it is behind."""
+    policy = uri.ps_sub_policy
+    if uri.ps_sub_depth is not None and policy == "block":
+        raise _wrong(
+            uri, "ps-sub-depth", "contradicts ps-sub-policy=block, under which the stream waits",
+            "ps-sub-policy=independent or drop_oldest",
+        )
+    if policy not in (None, "block") and uri.ps_credits is not None:
+        raise _wrong(
+            uri, "ps-sub-policy",
+            f"contradicts ps-credits={uri.given()['ps-credits']}: the subscription would skip "
+            "messages that hold credits", "ps-sub-policy=block with credits",
+        )
 
 
 def check_destination(uri: ChannelUri, *, subscription: bool) -> None:

@@ -400,6 +400,18 @@ def read_policy(key: str, text: str) -> str:
     return policy
 
 
+SUB_POLICIES: Final = ("block", "independent", "drop_oldest")
+"""Policies of a subscription that is behind."""
+
+
+def read_sub_policy(key: str, text: str) -> str:
+    """``ps-sub-policy=drop_oldest``; hyphens are accepted in place of underscores."""
+    policy = text.replace("-", "_")
+    if policy not in SUB_POLICIES:
+        raise ChannelError(key, text, "is no policy of a subscription", ", ".join(SUB_POLICIES))
+    return policy
+
+
 _RATIO: Final = re.compile(r"0|1(\.0{1,6})?|0?\.\d{1,6}")
 
 

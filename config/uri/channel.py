@@ -107,6 +107,8 @@ class ChannelUri:
     ps_max_message: int | None = None
     ps_credits_required: bool | None = None
     ps_credit_policy: str | None = None
+    ps_sub_policy: str | None = None
+    ps_sub_depth: int | None = None
     untethered_window_limit_timeout_ns: int | None = None
     untethered_linger_timeout_ns: int | None = None
     untethered_resting_timeout_ns: int | None = None
@@ -197,6 +199,8 @@ def _table() -> dict[str, Parameter]:
         ("ps-max-message", v.size(1, 1 << 24), write_size),
         ("ps-credits-required", *boolean),
         ("ps-credit-policy", c.read_credit_policy, str),
+        ("ps-sub-policy", v.read_sub_policy, str),
+        ("ps-sub-depth", v.size(32, 1 << 30), write_size),
         ("untethered-window-limit-timeout", *duration),
         ("untethered-linger-timeout", *duration),
         ("untethered-resting-timeout", *duration),
@@ -226,7 +230,7 @@ REFUSED: Final[dict[str, str]] = {
     **dict.fromkeys(
         (
             "ps-fanin", "ps-fanout", "ps-retention",
-            "ps-retention-time", "ps-sub-depth", "ps-sub-policy",
+            "ps-retention-time",
         ),
         _LATER,
     ),

@@ -116,6 +116,13 @@ MEANINGS: Final[dict[str, Meaning]] = {
     "ps-max-message": Meaning(
         "S", "length of a message that a credit has room for; one frame by default"),
     "ps-credits-required": Meaning("S", "`true`: refuse publishers that know no credits"),
+    "ps-sub-policy": Meaning(
+        "S", "`block`, or `independent` or `drop_oldest`: the stream does not wait for the "
+        "subscription when it is behind ([policies](back-pressure.md#subscriptions))",
+        "backpressure.default_policy"),
+    "ps-sub-depth": Meaning(
+        "S", "bytes that such a subscription may be behind before the stream stops waiting for it; "
+        "at most half of its window", "backpressure.default_queue_depth"),
     "ps-credit-policy": Meaning(
         "S", "[division](credits.md#several-publishers) of the credits among publishers: "
         "`round_robin`, `fifo`, `weighted`, `deficit`; not stated: each gets all",

@@ -250,7 +250,18 @@ typedef struct ps_img_params {
     int32_t image_slot;          /* penstock.dat; -1 for IPC and spies */
     int32_t publication_slot;    /* penstock.dat; -1 for network images */
     int32_t credit_mode;         /* ps_credit_mode */
+    int32_t isolation;           /* ps_reader_isolation */
+    int64_t depth_bytes;         /* of PS_READER_DROP_OLDEST */
+    int64_t join_position;       /* of an isolated reader, as announced */
+    int64_t join_ordinal;        /* number of messages below join_position; -1: unknown */
 } ps_img_params_t;
+
+/* The behaviour of a stream towards a reader that is behind (docs/back-pressure.md). */
+enum ps_reader_isolation {
+    PS_READER_GATES = 0,       /* the stream waits for the reader */
+    PS_READER_INDEPENDENT = 1, /* it does not; an outrun reader continues with the oldest data */
+    PS_READER_DROP_OLDEST = 2  /* it does not; the reader continues with the newest depth_bytes */
+};
 
 /* The way in which messages of an image return their credits. */
 enum ps_credit_mode {
@@ -261,7 +272,7 @@ enum ps_credit_mode {
 
 /* One received message.  data is valid until the next poll, release or close of its image;
  * assembled == 1: a copy in the image's own buffer (at most one message of a poll, and then the
- * last).
+ * last; of an isolated reader all messages).
  */
 typedef struct ps_message {
     const uint8_t *data;

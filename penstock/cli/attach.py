@@ -73,7 +73,9 @@ class _Helper:
             self._send(
                 f"i {notice.subscription_id} {notice.correlation_id} "
                 f"{notice.position_counter_id} {notice.subscriber_slot} {notice.image_slot} "
-                f"{notice.publication_slot} {notice.log_path}"
+                f"{notice.publication_slot} {notice.isolation} {notice.depth_bytes} "
+                f"{notice.join_position} {notice.join_ordinal} "
+                f"{notice.log_path}"
             )
         elif isinstance(notice, control.ImageUnavailable):
             self._send(f"u {notice.subscription_id} {notice.correlation_id}")

@@ -175,7 +175,12 @@ class Subscriber:
         A subscription ignores ``ps-policy``; a script states it there so that this is known.
         """
         channel = self.script.channel
-        return "reliable=false" in channel or "ps-policy=drop" in channel
+        return "reliable=false" in channel or "ps-policy=drop" in channel or self.is_isolated
+
+    @property
+    def is_isolated(self) -> bool:
+        """Whether its stream does not wait for it, so that it may be outrun."""
+        return uri.parse(self.script.channel).ps_sub_policy in ("independent", "drop_oldest")
 
     def is_at_end(self, session_id: int, ledger: int) -> bool:
         """Return whether the application has joined the session and reached the end of the sent

@@ -15,7 +15,7 @@ from penstock.core import driver_types as types
 from penstock.core._lib import CORE
 from penstock.core.driver_events import EVENTS, DriverEvent, read_event
 
-SOURCES: Final = Path(__file__).parents[2] / "core/src"
+SOURCES: Final = Path(__file__).parents[2] / "core"
 CONSTANTS: Final = {
     name: int(value)
     for path in sorted(SOURCES.rglob("*.h"))
@@ -28,7 +28,8 @@ PREFIXES: Final[dict[type[enum.IntEnum], str]] = {
     types.JoinVerdict: "PS_JOIN_", types.TetherState: "PS_TETHER_", types.Mdc: "PS_MDC_",
     types.FlowControl: "PS_FC_", types.StrategyLate: "PS_FC_LATE_", types.Cause: "PS_CAUSE_",
     types.CongestionControl: "PS_CC_", types.LossRecovery: "PS_LOSS_",
-    types.SystemCounter: "PS_SYS_", types.Policy: "PS_POLICY_", types.Watermark: "PS_WATERMARK_",
+    types.SystemCounter: "PS_SYS_", types.Policy: "PS_POLICY_", types.Isolation: "PS_READER_",
+    types.Watermark: "PS_WATERMARK_",
 }
 # Names that differ: a channel says fc=nak; the header does not say END twice.
 OTHER_NAMES: Final[dict[tuple[type[enum.IntEnum], str], str]] = {

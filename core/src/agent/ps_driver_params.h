@@ -68,6 +68,9 @@ typedef struct ps_subscriber_params {
     uint8_t tether;
     uint8_t rejoin;
     uint8_t frozen; /* 1: the reader joins with its credits withheld */
+    /* 1: the stream does not wait for a reader that is depth_bytes behind (ps_isolation.h). */
+    uint8_t isolated;
+    int64_t depth_bytes; /* 0: a quarter of the window */
 } ps_subscriber_params_t;
 
 /* A change of the credits that a reader grants. */

@@ -87,6 +87,11 @@ int ps_img_open(ps_client_t *client, const ps_img_params_t *params, ps_img_t **o
         image->passed =
             atomic_load_explicit(&image->subscriber->credit_passed, memory_order_relaxed);
     }
+    code = ps_img_open_isolated(image, params);
+    if (code != PS_OK) {
+        ps_img_close(image);
+        return code;
+    }
     image->delivered = join;
     image->released = join;
     if (image->subscriber != NULL) {
@@ -101,6 +106,7 @@ void ps_img_close(ps_img_t *image)
 {
     if (image != NULL) {
         ps_log_unmap(&image->log);
+        free(image->isolated);
         free(image->buffer);
         free(image);
     }
@@ -167,6 +173,7 @@ const uint8_t *ps_img_map(const ps_img_t *image, int64_t *length_bytes)
 int32_t ps_img_has_data(const ps_img_t *image)
 {
     return image->redeliver || image->gap_to != image->gap_from ||
+           (image->isolated != NULL && ps_img_is_outrun(image, image->delivered)) ||
            (image->stopped == 0 &&
             ps_frame_length_acquire(ps_frame_at(&image->log, image->delivered)) > 0);
 }
@@ -239,6 +246,9 @@ int ps_img_rewind(ps_img_t *image, int64_t position)
     }
     if (image->credit_mode != 0) {
         ps_img_credit_rewound(image, position);
+    }
+    if (image->isolated != NULL) {
+        ps_img_isolated_rewound(image, position);
     }
     image->delivered = position;
     image->assembling = 0;
@@ -389,6 +399,7 @@ int32_t ps_img_take_gap(ps_img_t *image, int64_t *from, int64_t *to, int64_t *me
 int64_t ps_img_count(const ps_img_t *image, int64_t from, int64_t to)
 {
     const ps_log_t *log = &image->log;
+    const int64_t start = from;
     int64_t messages = 0;
     if (from < image->join_position || to < from || to - from > INT64_C(3) * log->term_length ||
         from % PS_FRAME_ALIGNMENT != 0) {
@@ -409,7 +420,8 @@ int64_t ps_img_count(const ps_img_t *image, int64_t from, int64_t to)
         }
         from += ps_align32_64(length);
     }
-    return from == to ? messages : -1;
+    return from == to && !(image->isolated != NULL && ps_img_is_outrun(image, start)) ? messages
+                                                                                      : -1;
 }
 
 /* Collects the messages up to the end of one term. */
@@ -472,6 +484,18 @@ static int32_t ps_img_scan(ps_img_t *image, ps_message_t *out, int32_t limit, in
     return count;
 }
 
+/* A scan of memory that may be written over meanwhile. */
+static int32_t ps_img_scan_isolated(ps_img_t *image, ps_message_t *out, int32_t limit,
+                                    int32_t flags)
+{
+    const ps_img_before_t before = ps_img_isolated_begin(image);
+    if (ps_img_is_outrun(image, before.delivered)) {
+        return ps_img_skip(image, before.whole);
+    }
+    const int32_t count = ps_img_scan(image, out, limit, flags);
+    return ps_img_isolated_end(image, &before, out, count);
+}
+
 /* A reader directly behind a busy publisher takes each cache line while the publisher writes the
  * next, so both wait for lines. After a few short polls in a row the reader pauses until several
  * messages have arrived. */
@@ -522,7 +546,9 @@ int32_t ps_img_poll(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t f
     }
     const int64_t before = image->delivered;
     ps_img_stay_back(image);
-    const int32_t count = ps_img_scan(image, out, limit, flags);
+    const int32_t count = PS_UNLIKELY(image->isolated != NULL)
+                              ? ps_img_scan_isolated(image, out, limit, flags)
+                              : ps_img_scan(image, out, limit, flags);
     ps_img_note_poll(image, count, limit);
     if (PS_UNLIKELY(image->credit_mode != 0)) {
         ps_img_credit_polled(image, before, out, count);

@@ -4,24 +4,6 @@
  */
 #include "ps_client_internal.h"
 
-/* Messages that end in [from, to), with those that padding states. Bound: that range. */
-static int64_t count(const ps_img_t *image, int64_t from, int64_t to)
-{
-    const ps_log_t *log = &image->log;
-    int64_t messages = 0;
-    while (from < to) {
-        const ps_frame_t *frame = ps_frame_at(log, from);
-        const int64_t length = ps_frame_length_acquire(frame);
-        if (length < PS_HEADER_BYTES ||
-            ps_align32_64(length) > log->term_length - (from & log->term_mask)) {
-            break; /* the poll checked it; it was overwritten since */
-        }
-        messages += ps_frame_messages(frame);
-        from += ps_align32_64(length);
-    }
-    return messages;
-}
-
 static void show_passed(ps_img_t *image)
 {
     atomic_store_explicit(&image->subscriber->credit_passed, image->passed, memory_order_relaxed);
@@ -30,7 +12,7 @@ static void show_passed(ps_img_t *image)
 void ps_img_credit_polled(ps_img_t *image, int64_t from, const ps_message_t *out, int32_t handed)
 {
     int64_t messages = 0;
-    const int64_t passed = count(image, from, image->delivered);
+    const int64_t passed = ps_img_messages(image, from, image->delivered);
     for (int32_t i = 0; i < handed; i++) {
         messages += (out[i].flags & PS_FLAG_END) != 0;
     }
@@ -50,7 +32,7 @@ void ps_img_credit_polled(ps_img_t *image, int64_t from, const ps_message_t *out
 
 void ps_img_credit_rewound(ps_img_t *image, int64_t to)
 {
-    ps_img_credit_redelivered(image, count(image, to, image->delivered));
+    ps_img_credit_redelivered(image, ps_img_messages(image, to, image->delivered));
 }
 
 void ps_img_credit_redelivered(ps_img_t *image, int64_t messages)

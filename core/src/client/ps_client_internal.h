@@ -56,6 +56,8 @@ void ps_client_mark_dirty(const ps_client_t *client, int32_t publication_slot);
  * positions and wakes no reader. */
 void ps_client_request_to_check(const ps_client_t *client, int32_t publication_slot);
 
+typedef struct ps_isolated ps_isolated_t;
+
 struct ps_img {
     ps_client_t *client;
     ps_log_t log;
@@ -88,7 +90,8 @@ struct ps_img {
     _Atomic int64_t held; /* number of these messages whose credits handles hold
                            * (PS_CREDIT_HANDLES) */
     _Atomic int64_t leaked;
-    ps_message_t assembled; /* position 0: none */
+    ps_isolated_t *isolated; /* NULL: the stream waits for this reader */
+    ps_message_t assembled;  /* position 0: none */
 };
 
 /* Adds a fragment to `assembled`. Returns 1 when the message is complete. Returns 0 when fragments
@@ -96,8 +99,33 @@ struct ps_img {
  * (message longer than max_message_bytes), PS_E_NO_MEMORY. */
 int ps_img_assemble(ps_img_t *image, const ps_message_t *fragment);
 
+/* ---- ps_client_image_isolated.c: images whose memory may be written over --------------------- */
+
+/* Makes the image isolated, if the parameters say so. */
+int ps_img_open_isolated(ps_img_t *image, const ps_img_params_t *params);
+/* Returns true if memory at `position` may have been written over, before or since it was read. */
+bool ps_img_is_outrun(const ps_img_t *image, int64_t position);
+/* The position before a scan, and the end of the last whole message before it. */
+typedef struct ps_img_before {
+    int64_t delivered;
+    int64_t whole;
+} ps_img_before_t;
+/* Call the first before a scan, and the second after it: it replaces the collected messages by
+ * copies, and skips what was written over. Returns the count or a code. */
+ps_img_before_t ps_img_isolated_begin(ps_img_t *image);
+int32_t ps_img_isolated_end(ps_img_t *image, const ps_img_before_t *before, ps_message_t *out,
+                            int32_t count);
+/* Moves beyond what was written over since `from`, the end of the last whole message. Returns
+ * PS_E_GAP, 0 if gaps are not reported, or PS_E_CORRUPT. */
+int32_t ps_img_skip(ps_img_t *image, int64_t from);
+/* Records that the messages between `to` and the delivered position will be delivered again. */
+void ps_img_isolated_rewound(ps_img_t *image, int64_t to);
+
 /* ---- ps_client_image_credit.c: images whose reader grants credits ---------------------------- */
 
+/* Returns the number of messages that end in [from, to), with those that padding states. Bound:
+ * that range. */
+int64_t ps_img_messages(const ps_img_t *image, int64_t from, int64_t to);
 /* Records that a poll moved from `from` to the delivered position and delivered count messages. */
 void ps_img_credit_polled(ps_img_t *image, int64_t from, const ps_message_t *out, int32_t count);
 /* Records that the messages between `to` and the delivered position will be delivered again. */

@@ -239,9 +239,11 @@ typedef struct ps_subscriber_slot {
                                       * handles */
     _Atomic int32_t relayed_to; /* for a relay: slot of the publication on which it publishes, + 1;
                                  * 0 none */
-    alignas(PS_LINE) _Atomic uint32_t lagged; /* daemon */
-    _Atomic int64_t skip_to;
+    /* line: the agent that the reader belongs to (ps_isolation.h) */
+    alignas(PS_LINE) _Atomic uint32_t lagged; /* 1: the stream does not wait for this reader now */
+    _Atomic int64_t skip_to; /* a position between two messages, not below `overwritten` */
     _Atomic int64_t gap_sequence;
+    _Atomic int64_t overwritten; /* memory below may be written over; 0 for other readers */
     /* line: the agent that the reader belongs to (ps_credit.h) */
     alignas(PS_LINE) _Atomic int64_t credits; /* N, 0: grants none */
     _Atomic int64_t credit_burst;

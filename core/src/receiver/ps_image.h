@@ -19,6 +19,7 @@
 #include "ps_credit.h"
 #include "ps_error.h"
 #include "ps_gaps.h"
+#include "ps_isolation.h"
 #include "ps_log.h"
 #include "ps_nak_timer.h"
 #include "ps_wire_nak_list.h"
@@ -101,11 +102,14 @@ typedef struct ps_peer {
 } ps_peer_t;
 
 typedef struct ps_image_subscriber {
-    _Atomic int64_t *position; /* sub-pos cell: written by the client, so not trusted */
+    _Atomic int64_t *position; /* sub-pos cell: written by the client, so not trusted; of a lagged
+                                * reader the image's leader */
+    _Atomic int64_t *cell;     /* sub-pos cell */
     int32_t position_counter_id;
     int32_t client_slot;
     int32_t slot; /* in penstock.dat */
     ps_tether_t tether;
+    ps_isolation_t isolation;
     ps_pressure_reader_t reader; /* its consumption, under NAK-strength control */
     ps_credit_reader_t credit;
     uint8_t event_pending; /* 1: a PS_EV_SUBSCRIBER waits for room in the ring */
@@ -215,11 +219,13 @@ struct ps_image {
     ps_image_credits_t credits;
     ps_image_subscriber_t subscribers[PS_IMAGE_SUBSCRIBERS_MAX];
     int32_t n_subscribers;
-    int32_t index;      /* in the receiver's list */
-    int32_t state;      /* ps_image_state */
-    int32_t end_reason; /* ps_image_end */
-    int32_t half_open;  /* handle in ps_half_open.h until established, 0 none */
-    uint8_t hot;        /* in the hot list */
+    _Atomic int64_t leader; /* position as which lagged readers count */
+    int32_t n_isolated;     /* of these: readers for which the stream does not wait */
+    int32_t index;          /* in the receiver's list */
+    int32_t state;          /* ps_image_state */
+    int32_t end_reason;     /* ps_image_end */
+    int32_t half_open;      /* handle in ps_half_open.h until established, 0 none */
+    uint8_t hot;            /* in the hot list */
     uint8_t force_sm;
     uint8_t established;       /* 1: the receiver accepted a frame of the stream */
     uint8_t established_taken; /* PS_EV_IMAGE_ESTABLISHED was emitted */

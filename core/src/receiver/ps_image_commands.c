@@ -85,8 +85,17 @@ static void add_subscriber(ps_image_t *image, const ps_subscriber_params_t *para
                                            .position_counter_id = params->position_counter_id,
                                            .client_slot = params->client_slot,
                                            .slot = params->slot };
+    subscriber->cell = subscriber->position;
     ps_tether_init(&subscriber->tether, params->tether != 0, params->rejoin != 0,
                    image->receiver->now_ns);
+    if (params->isolated && params->slot >= 0 &&
+        params->slot < image->receiver->shared->n_subscribers) {
+        ps_isolation_init(&subscriber->isolation,
+                          &image->receiver->shared->subscribers[params->slot], params->depth_bytes,
+                          image->params.window_bytes);
+        ps_isolation_mark(&subscriber->isolation, image->free_to, image->position);
+        image->n_isolated++;
+    }
     ps_image_credit_join(image, subscriber, params);
     const ps_pressure_learned_t learned = ps_image_recall(image);
     subscriber->reader.term = image->log.term_length;
@@ -107,6 +116,7 @@ static void remove_subscriber(ps_image_t *image, int32_t position_counter_id)
 {
     for (int32_t i = 0; i < image->n_subscribers; i++) {
         if (image->subscribers[i].position_counter_id == position_counter_id) {
+            image->n_isolated -= image->subscribers[i].isolation.slot != NULL;
             image->subscribers[i] = image->subscribers[--image->n_subscribers];
             ps_image_credit_leave(image);
             if (image->n_subscribers == 0) {

@@ -35,8 +35,12 @@ static int64_t lowest_in_use(const ps_image_t *image)
         lowest = lower(lowest, image->ordinal_position);
     }
     for (int32_t i = 0; i < image->n_subscribers; i++) {
-        lowest = lower(lowest,
-                       atomic_load_explicit(image->subscribers[i].position, memory_order_acquire));
+        int64_t position = atomic_load_explicit(image->subscribers[i].cell, memory_order_acquire);
+
+        if (image->subscribers[i].isolation.lagged && position < image->free_to) {
+            position = image->free_to; /* it skips what lies below */
+        }
+        lowest = lower(lowest, position);
     }
     return lowest > image->join_position ? lowest : image->join_position;
 }

@@ -88,7 +88,8 @@ const ps_pressure_reader_t *ps_image_signalled_reader(const ps_image_t *image, i
     for (int32_t i = 0; i < image->n_subscribers; i++) {
         const ps_pressure_reader_t *reader = &image->subscribers[i].reader;
 
-        if (ps_tether_gates(&image->subscribers[i].tether) && reader->started &&
+        if (ps_tether_gates(&image->subscribers[i].tether) &&
+            !image->subscribers[i].isolation.lagged && reader->started &&
             !ps_pressure_reader_paused(reader, now_ns) &&
             (slowest == NULL || reader->position < slowest->position)) {
             slowest = reader;

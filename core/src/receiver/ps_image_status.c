@@ -56,8 +56,39 @@ static int64_t slowest_of(const ps_image_t *image, int32_t *who, int64_t *fastes
     return *who < 0 ? -1 : slowest;
 }
 
+/* Looks which isolated readers are behind their depth. When the image ends nothing is written any
+ * more, and each reader reads the rest. The mark is not below what this cycle releases: consumption
+ * is at most the leader. */
+static PS_NOINLINE void look_at_isolated(ps_image_t *image)
+{
+    const int64_t leader = ps_image_contiguous(image);
+    const int64_t kept = leader - image->log.term_length;
+    const int64_t mark = kept > image->free_to ? kept : image->free_to;
+
+    atomic_store_explicit(&image->leader, leader, memory_order_relaxed);
+    for (int32_t i = 0; i < image->n_subscribers; i++) {
+        ps_image_subscriber_t *subscriber = &image->subscribers[i];
+
+        if (subscriber->isolation.slot == NULL) {
+            continue;
+        }
+        subscriber->position = subscriber->cell;
+        (void)ps_isolation_step(&subscriber->isolation, ps_image_position_of(image, subscriber),
+                                leader);
+        if (subscriber->isolation.lagged && image->state == PS_IMAGE_ACTIVE) {
+            subscriber->position = &image->leader;
+        }
+        ps_isolation_mark(&subscriber->isolation, mark, leader);
+    }
+    ps_isolation_publish();
+}
+
 void ps_image_consumption(ps_image_t *image)
 {
+    if (__builtin_expect(image->n_isolated != 0, 0)) {
+        look_at_isolated(image);
+    }
+
     int32_t who;
     int64_t slowest = slowest_of(image, &who, &image->fastest);
     int64_t unread;

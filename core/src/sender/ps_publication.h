@@ -24,6 +24,7 @@
 #include "ps_wake.h"
 #include "ps_flow_control.h"
 #include "ps_wire_nak_list.h"
+#include "ps_isolation.h"
 #include "ps_log.h"
 #include "ps_pressure_control.h"
 #include "ps_wire_pressure.h"
@@ -84,6 +85,7 @@ typedef struct ps_publication_subscriber {
     _Atomic int64_t *cell; /* sub-pos, written by the client */
     int64_t position;      /* last valid value */
     ps_tether_t tether;
+    ps_isolation_t isolation;
     ps_credit_reader_t credit;
     bool tether_pending; /* 1: its state change is not reported yet */
 } ps_publication_subscriber_t;
@@ -269,6 +271,7 @@ struct ps_publication {
     ps_publication_subscriber_t subscribers[PS_PUBLICATION_SUBSCRIBERS];
     int32_t subscriber_count;
     int32_t gating_count; /* at the last check */
+    int32_t isolated;     /* number of readers for which the stream does not wait */
     int64_t slowest_position, fastest_position;
     int32_t slowest_client_slot;
     int32_t clients[PS_PUBLICATION_CLIENTS];

@@ -13,7 +13,10 @@ static int64_t lowest_in_use(const ps_publication_t *pub)
     int64_t lowest =
         pub->endpoint != NULL ? ps_publication_resend_floor(pub) : pub->consumer_position;
     for (int32_t i = 0; i < pub->subscriber_count; i++) {
-        const int64_t position = pub->subscribers[i].position;
+        int64_t position = pub->subscribers[i].position;
+        if (pub->subscribers[i].isolation.lagged && position < pub->clean_position) {
+            position = pub->clean_position; /* it skips what lies below */
+        }
         lowest = position < lowest ? position : lowest;
     }
     /* Keep padding over an unclaimed range whose owner may still try to claim it. The PAD refuses

@@ -6,7 +6,7 @@
 #include "ps_sender.h"
 #include "ps_assert.h"
 
-enum { JOIN_TRIES = 8 };
+enum { JOIN_TRIES = 8, WALK_FRAMES = 4096 };
 
 void ps_publication_wake_subscribers(ps_publication_t *pub)
 {
@@ -48,6 +48,78 @@ void ps_publication_wake_clients(ps_publication_t *pub)
     }
 }
 
+/* Returns true if the stream does not wait for an isolated reader. When the publication has ended
+ * nothing is written any more, and each reader reads the rest. */
+static bool is_lagged(const ps_publication_t *pub, ps_publication_subscriber_t *reader)
+{
+    (void)ps_isolation_step(&reader->isolation, reader->position, pub->producer_position);
+    return reader->isolation.lagged && pub->state == PS_PUBLICATION_ACTIVE;
+}
+
+/* Returns the position of the stream without a reader that keeps up. On IPC no other
+ * thread looks at the frames, and the memory of an open claim must not be used again: the sender
+ * walks to the first open claim. */
+static int64_t position_without_reader(const ps_publication_t *pub)
+{
+    if (pub->endpoint != NULL) {
+        return pub->producer_position;
+    }
+    int64_t position = pub->consumer_position;
+    for (int32_t i = 0; i < WALK_FRAMES && position < pub->producer_position; i++) {
+        const int64_t length = ps_frame_length_acquire(ps_frame_at(&pub->log, position));
+        if (length <= 0 ||
+            ps_align32_64(length) > ps_publication_term(pub) - (position & pub->log.term_mask)) {
+            break;
+        }
+        position += ps_align32_64(length);
+    }
+    return position;
+}
+
+/* Readers that may be outrun learn which memory may be written over: until positions are read again
+ * nothing is cleaned above one term below the slowest reader. */
+static void mark_isolated(const ps_publication_t *pub, int64_t slowest)
+{
+    const int64_t released = slowest - ps_publication_term(pub);
+    const int64_t mark = released > pub->clean_position ? released : pub->clean_position;
+    for (int32_t i = 0; i < pub->subscriber_count; i++) {
+        if (pub->subscribers[i].isolation.slot != NULL) {
+            ps_isolation_mark(&pub->subscribers[i].isolation, mark, pub->producer_position);
+        }
+    }
+    ps_isolation_publish();
+}
+
+/* Computes the positions again without the readers that are lagged. */
+__attribute__((noinline)) static void leave_out_lagged(ps_publication_t *pub)
+{
+    int64_t slowest = INT64_MAX, fastest = INT64_MIN;
+    for (int32_t i = 0; i < pub->subscriber_count; i++) {
+        ps_publication_subscriber_t *subscriber = &pub->subscribers[i];
+        if (!ps_tether_gates(&subscriber->tether) ||
+            (subscriber->isolation.slot != NULL && is_lagged(pub, subscriber))) {
+            continue;
+        }
+        if (subscriber->position < slowest) {
+            slowest = subscriber->position;
+            pub->slowest_client_slot = subscriber->client_slot;
+        }
+        fastest = subscriber->position > fastest ? subscriber->position : fastest;
+    }
+    if (pub->gating_count == 0) {
+        return;
+    }
+    if (slowest == INT64_MAX) {
+        slowest = fastest = position_without_reader(pub);
+    }
+    pub->slowest_position = slowest;
+    pub->fastest_position = fastest;
+    if (fastest > pub->consumer_position) {
+        pub->consumer_position = fastest;
+    }
+    mark_isolated(pub, slowest);
+}
+
 bool ps_publication_read_subscribers(ps_publication_t *pub)
 {
     bool moved = false;
@@ -81,6 +153,9 @@ bool ps_publication_read_subscribers(ps_publication_t *pub)
         if (fastest > pub->consumer_position) {
             pub->consumer_position = fastest;
         }
+    }
+    if (__builtin_expect(pub->isolated != 0, 0)) {
+        leave_out_lagged(pub);
     }
     return moved;
 }
@@ -149,6 +224,14 @@ bool ps_publication_add_reader(ps_publication_t *pub, const ps_subscriber_params
     subscriber->cell = ps_counter_cell(pub->context->params.cnc, params->position_counter_id);
     ps_tether_init(&subscriber->tether, params->tether != 0, params->rejoin != 0, now_ns);
     subscriber->position = position_of_joined(pub, subscriber->cell);
+    if (params->isolated && params->slot >= 0 &&
+        params->slot < pub->context->params.shared->n_subscribers) {
+        ps_isolation_init(&subscriber->isolation,
+                          &pub->context->params.shared->subscribers[params->slot],
+                          params->depth_bytes, pub->window_bytes);
+        pub->isolated++;
+        mark_isolated(pub, pub->slowest_position);
+    }
     ps_publication_credit_add(pub, subscriber, params);
     return true;
 }
@@ -159,6 +242,7 @@ void ps_publication_remove_reader(ps_publication_t *pub, int32_t counter_id)
         if (pub->subscribers[i].counter_id == counter_id) {
             pub->credits.readers -= pub->subscribers[i].credit.credits > 0;
             pub->credits.stale = pub->credits.on;
+            pub->isolated -= pub->subscribers[i].isolation.slot != NULL;
             pub->subscribers[i] = pub->subscribers[--pub->subscriber_count];
             return;
         }
@@ -171,12 +255,16 @@ bool ps_publication_wants_sender(const ps_publication_t *pub)
     if (wake == INT64_MAX || pub->gating_count == 0) {
         return false;
     }
+    bool waited_for = false;
     for (int32_t i = 0; i < pub->subscriber_count; i++) {
         const ps_publication_subscriber_t *subscriber = &pub->subscribers[i];
-        if (ps_tether_gates(&subscriber->tether) &&
-            atomic_load_explicit(subscriber->cell, memory_order_acquire) < wake) {
+        if (!ps_tether_gates(&subscriber->tether) || subscriber->isolation.lagged) {
+            continue;
+        }
+        if (atomic_load_explicit(subscriber->cell, memory_order_acquire) < wake) {
             return false;
         }
+        waited_for = true;
     }
-    return true;
+    return waited_for;
 }

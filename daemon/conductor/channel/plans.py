@@ -9,8 +9,9 @@ from typing import Final
 import attrs
 
 from penstock.config import uri
-from penstock.core.driver_types import CongestionControl
+from penstock.core.driver_types import CongestionControl, Isolation
 from penstock.daemon.conductor.channel.credits import with_credits
+from penstock.daemon.conductor.channel.isolation import with_isolation
 from penstock.daemon.conductor.saga import Refused
 from penstock.daemon.conductor.settings import MIB, ConductorSettings
 
@@ -119,6 +120,8 @@ class SubscriptionPlan:
     group: bool | None = None           # None: as the channel and the SETUP say
     tether: bool = True
     rejoin: bool = True
+    isolation: Isolation = Isolation.GATES
+    depth_bytes: int = 0                # when isolated; 0: a quarter of the window
     tethering: Tethering
     group_tag: int | None = None
     media_timestamp_offset: int | None = None
@@ -228,7 +231,7 @@ def subscription_plan(
         media_timestamp_offset=parsed.media_rcv_ts_offset,
         channel_timestamp_offset=parsed.channel_rcv_ts_offset,
     )
-    return with_credits(parsed, channel, settings, plan)
+    return with_isolation(parsed, channel, settings, with_credits(parsed, channel, settings, plan))
 
 
 def group_subscription_plan(
@@ -239,7 +242,7 @@ def group_subscription_plan(
     grants no credits, because its acknowledgements move the window."""
     parsed = attrs.evolve(
         parsed, ps_credits=None, ps_credit_burst=None, ps_max_message=None, ps_credit_policy=None,
-        ps_credits_required=None,
+        ps_credits_required=None, ps_sub_policy="block", ps_sub_depth=None,
     )
     plan = subscription_plan(parsed, channel, attrs.evolve(settings, default_credits=""))
     window = _LARGEST_WINDOW if parsed.rcv_wnd is None else plan.receiver_window
@@ -321,7 +324,8 @@ def _policy(
     parsed: uri.ChannelUri, channel: str, window_bytes: int, settings: ConductorSettings
 ) -> tuple[str, int]:
     """The policy, "" for none, and its low watermark in bytes."""
-    policy = parsed.ps_policy or settings.default_policy
+    default = settings.default_policy
+    policy = parsed.ps_policy or (default if default in uri.POLICIES else "")
     ratio = parsed.ps_low_watermark or settings.low_watermark_ratio
     if not policy and (parsed.ps_depth is not None or settings.default_depth or ratio):
         policy = "block"

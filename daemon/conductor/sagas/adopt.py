@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 
-from penstock.core.driver_types import ObjectKind, SlotKind, SubscriberParams
+from penstock.core.driver_types import Isolation, ObjectKind, SlotKind, SubscriberParams
 from penstock.daemon.conductor.actions import (
     AddImageObject,
     AddImageSubscriber,
@@ -409,6 +409,7 @@ def _link(
         join_position=link.join_position, credits=credits, credit_burst=plan.credit_burst,
         frozen=bool(plan.credits) and is_frozen(link),
         tether=plan.tether, rejoin=plan.rejoin,
+        isolated=plan.isolation is not Isolation.GATES, depth_bytes=plan.depth_bytes,
     )
     if isinstance(source, Image):
         yield AddImageSubscriber(image_id=source.id, params=params)

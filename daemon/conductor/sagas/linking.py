@@ -9,7 +9,7 @@ the notice.
 from __future__ import annotations
 
 from penstock.config.protocol.control import ImageAvailable, ImageUnavailable
-from penstock.core.driver_types import Address, SlotKind, SubscriberParams
+from penstock.core.driver_types import Address, Isolation, SlotKind, SubscriberParams
 from penstock.daemon.conductor.actions import (
     AddImageSubscriber,
     AddPublicationSubscriber,
@@ -143,6 +143,8 @@ def _make_link(
         frozen=subscription.withheld or bool(plan.credits and not credit.share),
         tether=plan.tether,
         rejoin=plan.rejoin,
+        isolated=plan.isolation is not Isolation.GATES,
+        depth_bytes=plan.depth_bytes,
     )
     link = SubscriberLink(
         subscription=subscription, source=source, counter_id=counter_id, slot=slot,
@@ -178,6 +180,8 @@ def announce(state: State, link: SubscriberLink, position: int) -> None:
         join_ordinal=ordinal,
         credit_mode=int(subscription.plan.credits > 0),
         relay_path=list(relay_path),
+        isolation=int(subscription.plan.isolation),
+        depth_bytes=subscription.plan.depth_bytes,
     )
     state.notify(subscription.client, notice)
     state.event(

@@ -32,7 +32,8 @@ static int64_t image_released(const ps_image_t *image)
     int64_t slowest = INT64_MAX;
     for (int32_t i = 0; i < image->n_subscribers; i++) {
         const int64_t position = load(image->subscribers[i].position);
-        if (gates(image->subscribers[i].tether.state) && position < slowest) {
+        if (gates(image->subscribers[i].tether.state) && !image->subscribers[i].isolation.lagged &&
+            position < slowest) {
             slowest = position;
         }
     }
@@ -115,7 +116,8 @@ static void check_local(ps_simworld_t *world, const ps_sim_publisher_t *publishe
     int64_t slowest = INT64_MAX;
     for (int32_t i = 0; i < pub->subscriber_count; i++) {
         const int64_t position = load(pub->subscribers[i].cell);
-        if (gates(pub->subscribers[i].tether.state) && position < slowest) {
+        if (gates(pub->subscribers[i].tether.state) && !pub->subscribers[i].isolation.lagged &&
+            position < slowest) {
             slowest = position;
         }
     }

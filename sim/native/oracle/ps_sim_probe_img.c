@@ -244,7 +244,7 @@ static int64_t slowest_reader(const ps_probe_image_t *model)
     int64_t slowest = INT64_MAX;
     for (int32_t i = 0; i < image->n_subscribers; i++) {
         const ps_image_subscriber_t *reader = &image->subscribers[i];
-        if (reader->tether.state == PS_TETHER_ACTIVE || reader->tether.state == PS_TETHER_LINGER) {
+        if (!reader->isolation.lagged && ps_tether_gates(&reader->tether)) {
             const int64_t shown = load(reader->position);
             slowest = shown < slowest ? shown : slowest;
         }

@@ -342,8 +342,8 @@ int64_t ps_probe_queue_fill(const ps_image_t *image, int64_t now_ns)
         const int64_t least_ns = twice_ns < 250000000 ? 250000000 : twice_ns;
         const int64_t pause_ns = least_ns < 2000000000 ? least_ns : 2000000000;
         const bool paused = !reader->empty && now_ns - reader->waiting_ns >= pause_ns;
-        if (subscriber->tether.state <= PS_TETHER_LINGER && reader->started && !paused &&
-            reader->position < slowest) {
+        if (subscriber->tether.state <= PS_TETHER_LINGER && !subscriber->isolation.lagged &&
+            reader->started && !paused && reader->position < slowest) {
             slowest = reader->position;
         }
     }

@@ -33,7 +33,7 @@ static int64_t depth_of(const ps_publication_t *pub)
     for (int32_t i = 0; i < pub->subscriber_count; i++) {
         const ps_publication_subscriber_t *reader = &pub->subscribers[i];
         const int64_t shown = load(reader->cell);
-        if (ps_tether_gates(&reader->tether) && shown < consumer) {
+        if (ps_tether_gates(&reader->tether) && !reader->isolation.lagged && shown < consumer) {
             consumer = shown;
         }
     }

@@ -38,7 +38,7 @@ static int64_t slowest_reader(const ps_publication_t *pub)
     for (int32_t i = 0; i < pub->subscriber_count; i++) {
         const ps_publication_subscriber_t *reader = &pub->subscribers[i];
         const int64_t shown = load(reader->cell);
-        if (reader->tether.state == PS_TETHER_ACTIVE || reader->tether.state == PS_TETHER_LINGER) {
+        if (!reader->isolation.lagged && ps_tether_gates(&reader->tether)) {
             slowest = shown < slowest ? shown : slowest;
         }
     }

@@ -131,7 +131,7 @@ static bool may_limit(const ps_image_t *image, int64_t client)
         const ps_image_subscriber_t *reader = &image->subscribers[i];
         const int64_t at = atomic_load_explicit(reader->position, memory_order_relaxed);
         const int64_t id = load(&image->receiver->shared->clients[reader->client_slot].id);
-        if (reader->tether.state != PS_TETHER_ACTIVE && reader->tether.state != PS_TETHER_LINGER) {
+        if (reader->isolation.lagged || !ps_tether_gates(&reader->tether)) {
             continue;
         }
         is_slowest = at < slowest ? id == client : is_slowest || (at == slowest && id == client);

@@ -76,10 +76,12 @@ static bool is_released_to(int64_t slowest, int64_t wake)
 }
 
 /* The less of the two, if the reader counts. */
-static int64_t slower(int64_t slowest, const ps_tether_t *tether, const _Atomic int64_t *position)
+static int64_t slower(int64_t slowest, const ps_tether_t *tether, const ps_isolation_t *isolation,
+                      const _Atomic int64_t *position)
 {
     const int64_t at = atomic_load_explicit(position, memory_order_relaxed);
-    const bool gates = tether->state == PS_TETHER_ACTIVE || tether->state == PS_TETHER_LINGER;
+    const bool gates = !isolation->lagged &&
+                       (tether->state == PS_TETHER_ACTIVE || tether->state == PS_TETHER_LINGER);
     return gates && at < slowest ? at : slowest;
 }
 
@@ -88,7 +90,7 @@ static int64_t slowest_local(const ps_publication_t *pub)
     int64_t slowest = INT64_MAX;
     for (int32_t i = 0; i < pub->subscriber_count; i++) {
         const ps_publication_subscriber_t *reader = &pub->subscribers[i];
-        slowest = slower(slowest, &reader->tether, reader->cell);
+        slowest = slower(slowest, &reader->tether, &reader->isolation, reader->cell);
     }
     return slowest;
 }
@@ -126,7 +128,7 @@ static void check_intervals(ps_probe_t *probe, int32_t host)
         int64_t slowest = INT64_MAX;
         for (int32_t j = 0; j < image->n_subscribers; j++) {
             const ps_image_subscriber_t *reader = &image->subscribers[j];
-            slowest = slower(slowest, &reader->tether, reader->position);
+            slowest = slower(slowest, &reader->tether, &reader->isolation, reader->position);
         }
         receiver_due =
             receiver_due || (image->hot != 0 &&

@@ -205,6 +205,10 @@ UNUSED_OK static ps_img_t *stream_img(stream_t *stream)
                                      stream->subscriber_slot,
                                      -1,
                                      stream->publication_slot,
+                                     0,
+                                     0,
+                                     0,
+                                     0,
                                      0 };
     ps_img_t *image = NULL;
     CHECK_EQ(ps_img_open(stream->client, &params, &image), PS_OK);

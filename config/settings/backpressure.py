@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table ``[backpressure]`` of the configuration."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from penstock.config import uri
+from penstock.config.settings._fields import parsed_text, ratio, size
+
+
+def check_policy(text: str) -> None:
+    if text:
+        uri.read_policy("ps-policy", text)
+
+
+def _either_policy(text: str) -> None:
+    if text and text.replace("-", "_") not in uri.SUB_POLICIES:
+        check_policy(text)
+
+
+_POLICIES: Final = tuple(dict.fromkeys((*uri.POLICIES, *uri.SUB_POLICIES)))
+
+
+@attrs.frozen(kw_only=True)
+class BackpressureConfig:
+    """Policies of publications whose log is full, and of subscriptions that are behind; a channel's
+    own parameters win."""
+
+    default_policy: str = parsed_text(
+        "", _either_policy, f"{', '.join(_POLICIES)}, or empty",
+        "Policy of publications (empty: accept again as soon as there is room); independent and "
+        "drop_oldest are policies of subscriptions without credits.",
+        "drop_newest if a late message is worthless and the publisher must not wait; independent "
+        "if no reader may slow the others down.")
+    default_queue_depth: int = size(
+        0, 0, 1 << 30, "Bytes that a publication may be ahead of its consumers, and that a "
+                   "subscription with the policy independent or drop_oldest may be behind; 0: a "
+                   "publication's window, a quarter of a subscription's.",
+        "Lower it for fresh data with the policy drop_newest.")
+    low_watermark_ratio: float = ratio(
+        0.0, "A full publication accepts again when its log has drained to this share of the "
+             "depth; 0: 0.5 if a policy or a depth is stated, else as soon as there is room.",
+        "Higher for shorter pauses, lower for fewer.")

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ps_client_image_isolated.c: readers for which the stream does not wait (ps_isolation.h). Their
+ * memory may be written over while they read. A poll therefore copies, and then looks at the mark
+ * that the daemon stored before it released memory. The client drops a poll that lies below the
+ * mark, and continues at the next boundary between messages that it finds with the index ring.
+ * Images for which the stream waits never get here. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ps_client_internal.h"
+
+enum {
+    COPY_BYTES = 256 * 1024, /* of one poll; longer than any frame */
+    COPY_ALIGNMENT = 32,     /* as in the log */
+    RING_TRIES = 8,
+    INDEX_PARTS = 64 /* a walk begins this part of a term before its target */
+};
+
+struct ps_isolated {
+    const ps_index_ring_t *ring; /* NULL: none */
+    int64_t depth_bytes;         /* of PS_READER_DROP_OLDEST */
+    int64_t ordinal; /* messages of the stream below the delivered position, -1 unknown */
+    bool skips;      /* continues with the newest depth_bytes */
+    alignas(COPY_ALIGNMENT) uint8_t copies[COPY_BYTES];
+};
+
+int ps_img_open_isolated(ps_img_t *image, const ps_img_params_t *params)
+{
+    const ps_shared_t *shared = image->client->shared;
+    if (params->isolation < 0 || params->isolation > PS_READER_DROP_OLDEST ||
+        params->depth_bytes < 0) {
+        return ps_fail(PS_E_INVALID, "image %lld: isolation %d with depth %lld",
+                       (long long)params->correlation_id, params->isolation,
+                       (long long)params->depth_bytes);
+    }
+    if (params->isolation == PS_READER_GATES || image->subscriber == NULL) {
+        return PS_OK;
+    }
+    ps_isolated_t *isolated = aligned_alloc(COPY_ALIGNMENT, sizeof *isolated);
+    if (isolated == NULL) {
+        return ps_fail(PS_E_NO_MEMORY, "no memory for the copies of an image");
+    }
+    isolated->ring = NULL;
+    if (params->image_slot >= 0) {
+        isolated->ring = &shared->image_histories[params->image_slot].ring;
+    } else if (params->publication_slot >= 0) {
+        isolated->ring = &shared->publication_histories[params->publication_slot].ring;
+    }
+    isolated->skips = params->isolation == PS_READER_DROP_OLDEST;
+    isolated->depth_bytes = params->depth_bytes;
+    isolated->ordinal = -1;
+    if (image->join_position == params->join_position && params->join_ordinal >= 0) {
+        isolated->ordinal = params->join_ordinal;
+    }
+    image->isolated = isolated;
+    return PS_OK;
+}
+
+int64_t ps_img_messages(const ps_img_t *image, int64_t from, int64_t to)
+{
+    const ps_log_t *log = &image->log;
+    int64_t messages = 0;
+    while (from < to) {
+        const ps_frame_t *frame = ps_frame_at(log, from);
+        const int64_t length = ps_frame_length_acquire(frame);
+        if (length < PS_HEADER_BYTES ||
+            ps_align32_64(length) > log->term_length - (from & log->term_mask)) {
+            break; /* the poll checked it; it was overwritten since */
+        }
+        messages += ps_frame_messages(frame);
+        from += ps_align32_64(length);
+    }
+    return messages;
+}
+
+static int64_t mark_of(const ps_img_t *image)
+{
+    return atomic_load_explicit(&image->subscriber->overwritten, memory_order_acquire);
+}
+
+bool ps_img_is_outrun(const ps_img_t *image, int64_t position)
+{
+    /* Pairs with ps_isolation_publish: what was read before comes before this look. */
+    atomic_thread_fence(memory_order_acquire);
+    return mark_of(image) > position;
+}
+
+/* ---- the index ring -------------------------------------------------------------------------- */
+
+typedef struct ps_found {
+    int64_t position; /* -1: no such entry */
+    int64_t ordinal;
+} ps_found_t;
+
+/* Returns the first entry of the ring at or above `position`. Bound: the ring, RING_TRIES times. */
+static ps_found_t entry_from(const ps_isolated_t *isolated, int64_t position)
+{
+    ps_index_ring_t *ring = (ps_index_ring_t *)(uintptr_t)isolated->ring;
+    ps_found_t found = { -1, -1 };
+    for (int32_t i = 0; ring != NULL && i < RING_TRIES; i++) {
+        const uint64_t count = atomic_load_explicit(&ring->count, memory_order_acquire);
+        const uint64_t kept = count < PS_INDEX_ENTRIES - 1 ? count : PS_INDEX_ENTRIES - 1;
+        uint64_t at = count;
+        while (at > count - kept) {
+            ps_index_entry_t *entry = &ring->entries[(at - 1) % PS_INDEX_ENTRIES];
+            const int64_t begin = atomic_load_explicit(&entry->position, memory_order_relaxed);
+            if (begin < position) {
+                break;
+            }
+            found.position = begin;
+            found.ordinal = atomic_load_explicit(&entry->ordinal, memory_order_relaxed);
+            at--;
+        }
+        atomic_thread_fence(memory_order_acquire);
+        const uint64_t now = atomic_load_explicit(&ring->count, memory_order_relaxed);
+        if (now - at < PS_INDEX_ENTRIES) {
+            return found; /* no entry that was read has been replaced */
+        }
+        found = (ps_found_t){ -1, -1 };
+    }
+    return found;
+}
+
+/* Counts the messages below the delivered position, if the ring knows those below a later one. */
+static void learn_ordinal(ps_img_t *image)
+{
+    ps_isolated_t *isolated = image->isolated;
+    const ps_found_t entry = entry_from(isolated, image->delivered);
+    const int64_t term = image->log.term_length;
+    if (entry.ordinal < 0 || entry.position - image->delivered > term ||
+        entry.position % PS_FRAME_ALIGNMENT != 0) {
+        return;
+    }
+    const int64_t ordinal =
+        entry.ordinal - ps_img_messages(image, image->delivered, entry.position);
+    if (ordinal >= 0 && !ps_img_is_outrun(image, image->delivered)) {
+        isolated->ordinal = ordinal;
+    }
+}
+
+/* ---- outrun ---------------------------------------------------------------------------------- */
+
+/* Moves an entry to the first message that begins at or above `target`. A message that the entry
+ * lies in, and those that are passed, are lost. The position is -1 if no such message is there yet.
+ * Bound: the log. */
+static ps_found_t first_message(const ps_img_t *image, ps_found_t at, int64_t target)
+{
+    const ps_log_t *log = &image->log;
+    const int64_t most = at.position + INT64_C(3) * log->term_length;
+    while (at.position >= 0 && at.position < most && at.position % PS_FRAME_ALIGNMENT == 0) {
+        const ps_frame_t *frame = ps_frame_at(log, at.position);
+        const int64_t length = ps_frame_length_acquire(frame);
+        if (length < PS_HEADER_BYTES ||
+            ps_align32_64(length) > log->term_length - (at.position & log->term_mask)) {
+            break;
+        }
+        if (at.position >= target &&
+            (frame->type != PS_TYPE_DATA || (frame->flags & PS_FLAG_BEGIN) != 0)) {
+            return at;
+        }
+        at.position += ps_align32_64(length);
+        at.ordinal += at.ordinal >= 0 ? ps_frame_messages(frame) : 0;
+    }
+    return (ps_found_t){ -1, -1 };
+}
+
+/* Returns the first known position between two frames at or above `position`: an entry of the ring,
+ * or the beginning of a term before it. */
+static ps_found_t boundary_from(const ps_img_t *image, int64_t position, int64_t newest)
+{
+    const ps_found_t entry = entry_from(image->isolated, position);
+    const int64_t term = (position + image->log.term_mask) & ~(int64_t)image->log.term_mask;
+    if (term >= newest || (entry.position >= 0 && entry.position <= term)) {
+        return entry;
+    }
+    ps_found_t found = { term, -1 };
+    if (entry.ordinal >= 0) {
+        found.ordinal = entry.ordinal - ps_img_messages(image, term, entry.position);
+    }
+    return found;
+}
+
+/* Returns the position at which an outrun reader continues, and the messages below it. */
+static ps_found_t place_to_continue(const ps_img_t *image)
+{
+    const ps_isolated_t *isolated = image->isolated;
+    const int64_t mark = mark_of(image);
+    const int64_t newest = atomic_load_explicit(&image->subscriber->skip_to, memory_order_relaxed);
+    if (mark > newest || image->log.term_length > INT64_MAX - newest) {
+        return (ps_found_t){ -1, -1 }; /* no daemon writes this */
+    }
+    const int64_t target = isolated->skips ? newest - isolated->depth_bytes : mark;
+    const int64_t near = target - image->log.term_length / INDEX_PARTS;
+    ps_found_t found = { -1, -1 };
+    if (near > mark) {
+        found = first_message(image, boundary_from(image, near, newest), target);
+    }
+    if (found.position < 0) {
+        found = first_message(image, boundary_from(image, mark, newest), target);
+    }
+    if (found.position < 0) {
+        found = first_message(image, boundary_from(image, mark, newest), mark);
+    }
+    return found.position >= 0 ? found : (ps_found_t){ newest, -1 };
+}
+
+int32_t ps_img_skip(ps_img_t *image, int64_t from)
+{
+    ps_isolated_t *isolated = image->isolated;
+    ps_found_t to = { -1, -1 };
+    for (int32_t i = 0; i < RING_TRIES && (i == 0 || ps_img_is_outrun(image, to.position)); i++) {
+        to = place_to_continue(image);
+    }
+    if (to.position <= from || to.position % PS_FRAME_ALIGNMENT != 0 ||
+        to.position >> image->log.shift > INT32_MAX) {
+        image->stopped = ps_fail(PS_E_CORRUPT,
+                                 "session %d stream %d: impossible position %lld after %lld: the "
+                                 "image is stopped",
+                                 image->log.session_id, image->log.stream_id,
+                                 (long long)to.position, (long long)from);
+        return image->stopped;
+    }
+    image->gap_from = from;
+    image->gap_to = to.position;
+    image->gap_messages = -1;
+    if (isolated->ordinal >= 0 && to.ordinal >= isolated->ordinal) {
+        image->gap_messages = to.ordinal - isolated->ordinal;
+    }
+    isolated->ordinal = to.ordinal;
+    image->delivered = to.position;
+    image->assembling = 0;
+    image->assembled.position = 0;
+    if (!image->report_gaps) {
+        image->gap_from = image->gap_to;
+        return 0;
+    }
+    return PS_E_GAP;
+}
+
+/* ---- polling --------------------------------------------------------------------------------- */
+
+/* Copies messages out of the log. Returns how many there was room for; the image goes back to the
+ * first of the others. */
+static int32_t copy(ps_img_t *image, ps_message_t *out, int32_t count)
+{
+    ps_isolated_t *isolated = image->isolated;
+    int64_t used = 0;
+    for (int32_t i = 0; i < count; i++) {
+        ps_message_t *message = &out[i];
+        if (message->assembled) {
+            continue; /* it is a copy already */
+        }
+        if (message->length > COPY_BYTES - used) {
+            image->delivered = message->start_position;
+            image->assembling = 0;
+            image->assembled.position = 0;
+            return i;
+        }
+        memcpy(isolated->copies + used, message->data, (size_t)message->length);
+        message->data = isolated->copies + used;
+        message->log_offset = -1;
+        message->assembled = 1;
+        used += (message->length + COPY_ALIGNMENT - 1) & ~(int64_t)(COPY_ALIGNMENT - 1);
+        used = used < COPY_BYTES ? used : COPY_BYTES;
+    }
+    return count;
+}
+
+ps_img_before_t ps_img_isolated_begin(ps_img_t *image)
+{
+    const int64_t before = image->delivered;
+    if (image->isolated->ordinal < 0) {
+        learn_ordinal(image);
+    }
+    return (ps_img_before_t){ .delivered = before,
+                              .whole =
+                                  image->assembling ? image->assembled.start_position : before };
+}
+
+int32_t ps_img_isolated_end(ps_img_t *image, const ps_img_before_t *before, ps_message_t *out,
+                            int32_t count)
+{
+    ps_isolated_t *isolated = image->isolated;
+    const int32_t kept = count > 0 ? copy(image, out, count) : count;
+    const int64_t messages = ps_img_messages(image, before->delivered, image->delivered);
+    if (ps_img_is_outrun(image, before->delivered)) { /* nothing that was read here counts */
+        image->stopped = 0;
+        image->gap_from = image->gap_to;
+        return ps_img_skip(image, before->whole);
+    }
+    if (isolated->ordinal >= 0) {
+        isolated->ordinal += messages;
+    }
+    return kept;
+}
+
+void ps_img_isolated_rewound(ps_img_t *image, int64_t to)
+{
+    ps_isolated_t *isolated = image->isolated;
+    const int64_t messages = ps_img_messages(image, to, image->delivered);
+    if (isolated->ordinal >= 0) {
+        isolated->ordinal = ps_img_is_outrun(image, to) ? -1 : isolated->ordinal - messages;
+    }
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ps_isolation.h"
+
+#include "ps_frame.h"
+
+void ps_isolation_init(ps_isolation_t *isolation, ps_subscriber_slot_t *slot, int64_t depth_bytes,
+                       int64_t window_bytes)
+{
+    const int64_t most = window_bytes / 2;
+    int64_t depth = depth_bytes > 0 ? depth_bytes : window_bytes / 4;
+
+    depth = depth < most ? depth : most;
+    isolation->depth_bytes = depth > PS_FRAME_ALIGNMENT ? depth : PS_FRAME_ALIGNMENT;
+    isolation->slot = slot;
+    isolation->lagged = false;
+    atomic_store_explicit(&slot->lagged, 0, memory_order_relaxed);
+}
+
+bool ps_isolation_step(ps_isolation_t *isolation, int64_t position, int64_t leader)
+{
+    const int64_t behind = leader - position;
+    const bool lagged =
+        isolation->lagged ? behind > isolation->depth_bytes / 2 : behind >= isolation->depth_bytes;
+
+    if (lagged == isolation->lagged) {
+        return false;
+    }
+    isolation->lagged = lagged;
+    atomic_store_explicit(&isolation->slot->lagged, lagged, memory_order_relaxed);
+    return true;
+}
+
+void ps_isolation_mark(const ps_isolation_t *isolation, int64_t mark, int64_t boundary)
+{
+    ps_subscriber_slot_t *slot = isolation->slot;
+
+    /* The boundary first: a client that sees the mark also sees a boundary that is not below. */
+    if (boundary > atomic_load_explicit(&slot->skip_to, memory_order_relaxed)) {
+        atomic_store_explicit(&slot->skip_to, boundary, memory_order_relaxed);
+    }
+    if (mark > atomic_load_explicit(&slot->overwritten, memory_order_relaxed)) {
+        atomic_store_explicit(&slot->overwritten, mark, memory_order_release);
+    }
+}
+
+void ps_isolation_publish(void)
+{
+    /* Pairs with the acquire fence between a client's copy and its look at the mark: a copy that
+     * has bytes of a later store is followed by a look that sees the mark. */
+    atomic_thread_fence(memory_order_release);
+}

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plan a subscription for which the stream does not wait when it is behind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from penstock.config import uri
+from penstock.core.driver_types import Isolation
+from penstock.daemon.conductor.saga import Refused
+from penstock.daemon.conductor.settings import ConductorSettings
+
+if TYPE_CHECKING:
+    from penstock.daemon.conductor.channel.plans import SubscriptionPlan
+
+_ISOLATION: Final = {
+    "independent": Isolation.INDEPENDENT,
+    "drop_oldest": Isolation.DROP_OLDEST,
+}
+
+
+def with_isolation(
+    parsed: uri.ChannelUri, channel: str, settings: ConductorSettings, plan: SubscriptionPlan
+) -> SubscriptionPlan:
+    """Add the policy of the channel, or of the configuration, to a plan. A policy that is stated
+    wins over ``tether=false``.
+
+    :raises Refused: the depth has no policy, or is larger than half of the window.
+    """
+    policy = parsed.ps_sub_policy
+    if policy is None and not plan.credits and settings.default_policy in _ISOLATION:
+        policy = settings.default_policy
+    if policy is None and parsed.ps_sub_depth is not None:
+        raise Refused(
+            "invalid_channel",
+            f"{channel}: ps-sub-depth={parsed.ps_sub_depth} needs ps-sub-policy=independent or "
+            "drop_oldest, which is missing",
+        )
+    if policy is None:
+        return plan
+    if policy not in _ISOLATION:
+        return attrs.evolve(plan, tether=True)
+    return attrs.evolve(
+        plan, tether=True, isolation=_ISOLATION[policy],
+        depth_bytes=_depth(parsed, channel, settings, plan),
+    )
+
+
+def _depth(
+    parsed: uri.ChannelUri, channel: str, settings: ConductorSettings, plan: SubscriptionPlan
+) -> int:
+    """Return the bytes that the subscription may be behind; 0: a quarter of the window. On IPC and
+    for a spy the publication window bounds it, which the subscription does not know."""
+    most = plan.receiver_window // 2 if plan.kind == "udp" else 1 << 30
+    if parsed.ps_sub_depth is None:
+        return min(settings.default_depth, most)
+    if parsed.ps_sub_depth > most:
+        raise Refused(
+            "invalid_channel",
+            f"{channel}: ps-sub-depth={parsed.ps_sub_depth} exceeds half of "
+            f"rcv-wnd={plan.receiver_window}: choose a smaller depth or a larger window",
+        )
+    return parsed.ps_sub_depth

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A reader for which the stream does not wait: its memory is written over while it reads.
+ */
+#include "stream.h"
+
+enum { PAYLOAD = 20, FRAME = 64, MESSAGES = 40 };
+
+typedef struct reader {
+    stream_t stream;
+    ps_pub_t *pub;
+    ps_img_t *image;
+} reader_t;
+
+static void open_reader(reader_t *reader, int32_t isolation, int64_t depth_bytes)
+{
+    stream_open(&reader->stream, NULL);
+    const stream_t *stream = &reader->stream;
+    const ps_img_params_t params = { .log_path = stream->path,
+                                     .correlation_id = 11,
+                                     .subscription_id = 12,
+                                     .position_counter_id = stream->position,
+                                     .subscriber_slot = stream->subscriber_slot,
+                                     .image_slot = -1,
+                                     .publication_slot = stream->publication_slot,
+                                     .isolation = isolation,
+                                     .depth_bytes = depth_bytes,
+                                     .join_position = 0,
+                                     .join_ordinal = 0 };
+    reader->pub = stream_pub(&reader->stream);
+    CHECK_EQ(ps_img_open(stream->client, &params, &reader->image), PS_OK);
+    ps_img_report_gaps(reader->image);
+    ps_counter_set(stream->cnc, stream->limit, PS_TERM_MIN);
+    for (int32_t i = 0; i < MESSAGES; i++) {
+        uint8_t source[PAYLOAD];
+        memset(source, i, sizeof source);
+        CHECK(ps_pub_offer(reader->pub, source, PAYLOAD, 0) > 0);
+        ps_index_append(&stream->shared->publication_histories[stream->publication_slot].ring,
+                        (i + 1) * FRAME, i + 1, 0);
+    }
+}
+
+static void close_reader(reader_t *reader)
+{
+    ps_img_close(reader->image);
+    ps_pub_close(reader->pub);
+    stream_close(&reader->stream);
+}
+
+/* Memory below is in use for other messages: the mark comes first. */
+static void write_over(const reader_t *reader, int64_t mark)
+{
+    ps_subscriber_slot_t *slot =
+        &reader->stream.shared->subscribers[reader->stream.subscriber_slot];
+    atomic_store(&slot->skip_to, MESSAGES * FRAME);
+    atomic_store(&slot->overwritten, mark);
+    stream_litter(&reader->stream, 0, mark, INT64_C(3) * PS_TERM_MIN);
+}
+
+static void expect_gap(ps_img_t *image, int64_t from, int64_t to, int64_t messages)
+{
+    int64_t got[3] = { -7, -7, -7 };
+    CHECK_EQ(ps_img_take_gap(image, &got[0], &got[1], &got[2]), 1);
+    CHECK_EQ(got[0], from);
+    CHECK_EQ(got[1], to);
+    CHECK_EQ(got[2], messages);
+}
+
+static void test_messages_are_copies(void)
+{
+    reader_t reader;
+    ps_message_t messages[MESSAGES];
+    open_reader(&reader, PS_READER_INDEPENDENT, 0);
+    CHECK_EQ(ps_img_poll(reader.image, messages, 4, PS_POLL_ASSEMBLE), 4);
+    write_over(&reader, 2 * FRAME);
+    for (int32_t i = 0; i < 4; i++) {
+        CHECK_EQ(messages[i].length, PAYLOAD);
+        CHECK_EQ(messages[i].data[0], i);
+        CHECK_EQ(messages[i].assembled, 1);
+    }
+    CHECK_EQ(ps_img_poll(reader.image, messages, 4, PS_POLL_ASSEMBLE), 4); /* it was not outrun */
+    CHECK_EQ(messages[0].data[0], 4);
+    close_reader(&reader);
+}
+
+static void test_an_outrun_reader_continues_with_the_oldest(void)
+{
+    reader_t reader;
+    ps_message_t messages[MESSAGES];
+    open_reader(&reader, PS_READER_INDEPENDENT, 0);
+    CHECK_EQ(ps_img_poll(reader.image, messages, 4, PS_POLL_ASSEMBLE), 4);
+    write_over(&reader, 10 * FRAME - 32); /* not at a boundary */
+    CHECK_EQ(ps_img_has_data(reader.image), 1);
+    CHECK_EQ(ps_img_poll(reader.image, messages, 4, PS_POLL_ASSEMBLE), PS_E_GAP);
+    expect_gap(reader.image, 4 * FRAME, 10 * FRAME, 6);
+    CHECK_EQ(ps_img_poll(reader.image, messages, MESSAGES, PS_POLL_ASSEMBLE), MESSAGES - 10);
+    CHECK_EQ(messages[0].data[0], 10);
+    close_reader(&reader);
+}
+
+static void test_under_drop_oldest_it_continues_with_the_newest(void)
+{
+    reader_t reader;
+    ps_message_t messages[MESSAGES];
+    open_reader(&reader, PS_READER_DROP_OLDEST, 5 * FRAME);
+    write_over(&reader, FRAME);
+    CHECK_EQ(ps_img_poll(reader.image, messages, 4, PS_POLL_ASSEMBLE), PS_E_GAP);
+    expect_gap(reader.image, 0, (MESSAGES - 5) * FRAME, MESSAGES - 5);
+    CHECK_EQ(ps_img_poll(reader.image, messages, MESSAGES, PS_POLL_ASSEMBLE), 5);
+    close_reader(&reader);
+}
+
+static void test_a_rewound_message_is_delivered_again_or_lost(void)
+{
+    reader_t reader;
+    ps_message_t messages[MESSAGES];
+    open_reader(&reader, PS_READER_INDEPENDENT, 0);
+    CHECK_EQ(ps_img_poll(reader.image, messages, 4, PS_POLL_ASSEMBLE), 4);
+    CHECK_EQ(ps_img_rewind(reader.image, 2 * FRAME), PS_OK);
+    CHECK_EQ(ps_img_poll(reader.image, messages, 2, PS_POLL_ASSEMBLE), 2);
+    CHECK_EQ(messages[0].data[0], 2);
+    CHECK_EQ(ps_img_rewind(reader.image, 2 * FRAME), PS_OK);
+    write_over(&reader, 8 * FRAME);
+    CHECK_EQ(ps_img_poll(reader.image, messages, 2, PS_POLL_ASSEMBLE), PS_E_GAP);
+    expect_gap(reader.image, 2 * FRAME, 8 * FRAME, 6);
+    close_reader(&reader);
+}
+
+static void test_impossible_boundaries_stop_the_image(void)
+{
+    reader_t reader;
+    ps_message_t messages[4];
+    open_reader(&reader, PS_READER_INDEPENDENT, 0);
+    ps_subscriber_slot_t *slot = &reader.stream.shared->subscribers[reader.stream.subscriber_slot];
+    atomic_store(&slot->skip_to, -32);
+    atomic_store(&slot->overwritten, INT64_MAX - 4096);
+    CHECK_EQ(ps_img_poll(reader.image, messages, 4, PS_POLL_ASSEMBLE), PS_E_CORRUPT);
+    CHECK_EQ(ps_img_poll(reader.image, messages, 4, PS_POLL_ASSEMBLE), PS_E_CORRUPT);
+    close_reader(&reader);
+}
+
+int main(void)
+{
+    RUN(test_messages_are_copies);
+    RUN(test_an_outrun_reader_continues_with_the_oldest);
+    RUN(test_under_drop_oldest_it_continues_with_the_newest);
+    RUN(test_a_rewound_message_is_delivered_again_or_lost);
+    RUN(test_impossible_boundaries_stop_the_image);
+    return 0;
+}

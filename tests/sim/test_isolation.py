@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``ps-sub-policy`` in virtual time: a stopped reader costs the others nothing, and the oracle
+accounts for each message: offered is delivered plus told to be lost."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Final
+
+import attrs
+import pytest
+
+from penstock.sim.scenario import MS_NS, SECOND_NS, Link, Scenario, SubscriberScript, two_hosts
+from penstock.sim.world import World
+
+_BIN_NS: Final = 100 * MS_NS
+_STOPPED: Final = (2 * SECOND_NS, 62 * SECOND_NS)
+_CHANNELS: Final = {
+    "ipc": "aeron:ipc?term-length=64k",
+    "unicast": "aeron:udp?endpoint=10.0.0.2:40456|term-length=64k|rcv-wnd=32k",
+}
+
+
+def five_readers(
+    medium: str, policy: str, *, pauses: tuple[tuple[int, int], ...], count: int,
+    interval_ns: int = 0, size: int = 1000,
+) -> Scenario:
+    """One stream to five readers of a host; ``pauses`` are those of the first."""
+    base = two_hosts(loss_ppm=0, delay_ns=MS_NS)
+    (publisher,) = base.publishers
+    channel = _CHANNELS[medium]
+    host = 0 if medium == "ipc" else 1
+    independent = SubscriberScript(
+        host=host, channel=f"{channel}|ps-sub-policy={policy}", may_miss=True, pauses=pauses
+    )
+    return attrs.evolve(
+        base,
+        link=Link(delay_ns=10 * MS_NS),
+        publishers=(
+            attrs.evolve(
+                publisher, channel=channel, count=count, size_low=size, size_high=size,
+                start_ns=SECOND_NS, interval_ns=interval_ns,
+            ),
+        ),
+        subscribers=(
+            independent,
+            *(SubscriberScript(host=host, channel=channel, interval_ns=0) for _ in range(4)),
+        ),
+    )
+
+
+def rates(scenario: Scenario, until_ns: int) -> list[int]:
+    """Bytes that the slowest of the other readers took in each bin."""
+    taken: list[int] = []
+    with World(scenario, 1) as world:
+
+        def sample() -> None:
+            (ledger,) = world.publishers[0].ledgers
+            taken.append(min(s.reader(ledger).bytes for s in world.subscribers[1:]))
+
+        for time_ns in range(2 * SECOND_NS, until_ns, _BIN_NS):
+            world.at(time_ns, sample)
+        assert world.run().violations == ()
+    return [after - before for before, after in itertools.pairwise(taken)]
+
+
+@pytest.mark.parametrize("medium", ["ipc", "unicast"])
+def test_the_others_keep_their_rate_while_one_stops_for_a_minute(medium: str) -> None:
+    interval_ns = MS_NS if medium == "ipc" else 0       # nothing else bounds a rate on IPC
+    plain = five_readers(
+        medium, "independent", pauses=(), count=66_000, interval_ns=interval_ns
+    )
+    stopped = five_readers(
+        medium, "independent", pauses=(_STOPPED,), count=66_000, interval_ns=interval_ns
+    )
+    until_ns = 30 * SECOND_NS
+    undisturbed = rates(plain, until_ns)
+    disturbed = rates(stopped, until_ns)
+    assert min(disturbed) >= 0.95 * min(undisturbed) > 0
+
+
+@pytest.mark.parametrize("policy", ["independent", "drop_oldest|ps-sub-depth=8k"])
+@pytest.mark.parametrize("medium", ["ipc", "unicast"])
+@pytest.mark.parametrize("stopped_ms", [20, 90, 300, 2000])
+def test_each_message_is_delivered_or_reported_lost(
+    medium: str, policy: str, stopped_ms: int
+) -> None:
+    begin = SECOND_NS + 400 * MS_NS
+    scenario = five_readers(
+        medium, policy, pauses=((begin, begin + stopped_ms * MS_NS),), count=4000,
+        interval_ns=MS_NS, size=1500,
+    )
+    with World(scenario, 1) as world:
+        assert world.run().violations == ()
+        (ledger,) = world.publishers[0].ledgers
+        got = world.subscribers[0].reader(ledger)
+        assert got.messages + got.missed == 4000
+        assert (got.missed > 0) == (stopped_ms > 41)   # of 1536 bytes a term has 42

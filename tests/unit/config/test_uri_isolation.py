@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Policies of subscriptions in channels: values, contradictions, defaults."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.config import uri
+from penstock.config.settings.backpressure import BackpressureConfig
+from penstock.config.uri import ChannelError
+from penstock.core.driver_types import Isolation
+from penstock.daemon.conductor.channel import plans
+from penstock.daemon.conductor.saga import Refused
+from penstock.daemon.conductor.settings import KIB, ConductorSettings
+
+UDP = "aeron:udp?endpoint=10.0.0.1:4000"
+
+
+def settings(**values: object) -> ConductorSettings:
+    return ConductorSettings(
+        directory="/d", receiver_id_base=1, storage_budget_bytes=1 << 30,
+        **values,  # type: ignore[arg-type]
+    )
+
+
+def plan_of(channel: str, **values: object) -> plans.SubscriptionPlan:
+    return plans.subscription_plan(plans.parse(channel), channel, settings(**values))
+
+
+@pytest.mark.parametrize(("options", "isolation", "depth"), [
+    ("ps-sub-policy=block", Isolation.GATES, 0),
+    ("ps-sub-policy=independent", Isolation.INDEPENDENT, 0),
+    ("ps-sub-policy=drop-oldest|ps-sub-depth=64k", Isolation.DROP_OLDEST, 64 * KIB),
+    ("ps-sub-policy=drop_oldest|tether=false", Isolation.DROP_OLDEST, 0),
+])
+def test_a_policy_is_planned_and_wins_over_tether(
+    options: str, isolation: Isolation, depth: int
+) -> None:
+    plan = plan_of(f"{UDP}|{options}")
+    assert (plan.isolation, plan.depth_bytes, plan.tether) == (isolation, depth, True)
+    parsed = uri.parse(f"{UDP}|{options}")
+    assert uri.parse(str(parsed)) == parsed
+
+
+def test_each_end_ignores_the_keys_of_the_other() -> None:
+    channel = f"{UDP}|ps-policy=drop-newest|ps-depth=16k|ps-sub-policy=independent|ps-sub-depth=8k"
+    assert plan_of(channel).depth_bytes == 8 * KIB
+    published = plans.publication_plan(plans.parse(channel), channel, settings())
+    assert (published.policy, published.window_bytes) == ("drop_newest", 16 * KIB)
+
+
+@pytest.mark.parametrize(("options", "parameter", "words"), [
+    ("ps-sub-policy=error", "ps-sub-policy", "no policy of a subscription"),
+    ("ps-sub-policy=block|ps-sub-depth=8k", "ps-sub-depth", "contradicts ps-sub-policy=block"),
+    ("ps-sub-policy=independent|ps-credits=5", "ps-sub-policy", "contradicts ps-credits=5"),
+])
+def test_contradictions_name_both(options: str, parameter: str, words: str) -> None:
+    with pytest.raises(ChannelError) as caught:
+        uri.check_subscription(uri.parse(f"{UDP}|{options}"))
+    assert caught.value.parameter == parameter
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    ("ps-sub-depth=8k", r"ps-sub-depth=8192 needs ps-sub-policy"),
+    ("ps-sub-policy=independent|ps-sub-depth=96k", r"ps-sub-depth=98304 .* rcv-wnd=131072"),
+])
+def test_a_depth_is_refused_without_policy_or_window(options: str, words: str) -> None:
+    with pytest.raises(Refused, match=words):
+        plan_of(f"{UDP}|{options}")
+
+
+def test_the_configuration_gives_a_default_to_subscriptions() -> None:
+    found = settings(default_policy="independent", default_depth=16 * KIB)
+    channel = f"{UDP}|ps-credits=5"
+    assert plan_of(UDP, default_policy="independent", default_depth=16 * KIB).depth_bytes == 16384
+    assert plan_of(channel, default_policy="independent").isolation is Isolation.GATES
+    group = plans.group_subscription_plan(plans.parse(UDP), UDP, found)
+    assert group.isolation is Isolation.GATES
+    assert plans.publication_plan(plans.parse(UDP), UDP, found).policy == "block"   # by the depth
+    assert BackpressureConfig(default_policy="drop-oldest").default_policy == "drop-oldest"
