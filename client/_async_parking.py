@@ -69,14 +69,17 @@ class AsyncParking:
         self._waker: _Waker = _AsyncioWaker(client) if backend == "asyncio" else _TrioWaker(client)
         client._on_watch_renewed = lambda: self._waker.call_soon(self._waker.renew)
 
-    async def until(self, happened: Callable[[], bool], timeout_s: float | None) -> bool:
+    async def until(
+        self, happened: Callable[[], bool], timeout_s: float | None,
+        rest_ns: Callable[[], int] = lambda: 0,
+    ) -> bool:
         """Return True as soon as ``happened()`` is true, or False after ``timeout_s`` seconds
-        (None: never)."""
+        (None: never). While ``rest_ns()`` is above 0, wake-ups do not check ``happened()``."""
         deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
         while True:
             handle = self._client._handle
             ticket = core.client_ticket(handle)
-            if happened():
+            if rest_ns() == 0 and happened():
                 await self._waker.breathe()
                 return True
             self._client._check()
@@ -85,7 +88,9 @@ class AsyncParking:
             if left <= 0:
                 await checkpoint()
                 return False
-            if left > _SHORT_S and core.client_await(handle, ticket):
+            if rest := rest_ns():
+                left = min(left, rest / 1e9)
+            elif left > _SHORT_S and core.client_await(handle, ticket):
                 continue
             waited_ns, self._waited_ns = self._waited_ns, -1
             if not core.client_watch(handle, ticket, waited_ns):

@@ -15,7 +15,7 @@ from penstock.client._no_credit import (
     is_diverted,
     other_of,
 )
-from penstock.client._pressure import Pressure
+from penstock.client._pressure import Pressure, Rest
 from penstock.client._publication import Publication
 from penstock.client._publication_facts import (
     BatchResult,
@@ -80,6 +80,9 @@ class AsyncPublication:
 
         checked(on_no_credit)
 
+        rest = Rest(sync)
+        rest.note(position)
+
         def settled() -> bool:
             return is_diverted(position, on_no_credit) or sync._settled(position, wait_connected)
 
@@ -87,9 +90,10 @@ class AsyncPublication:
             nonlocal position
             sync._want_room()
             position = sync._offer_on(data, reserved_value)
+            rest.note(position)
             return settled()
 
-        if not settled() and not await self._parking.until(attempt, timeout_s):
+        if not settled() and not await self._parking.until(attempt, timeout_s, rest.left_ns):
             await in_thread(sync._raise_timeout, position, timeout_s)
         if is_diverted(position, on_no_credit):
             other = other_of(sync, on_no_credit)
@@ -106,7 +110,9 @@ class AsyncPublication:
         batch."""
         sending = self._sync._batch_sender(messages, wait_connected)
         while not sending.is_done:
-            if not await self._parking.until(sending.attempt, timeout_s):
+            if not await self._parking.until(
+                sending.attempt, timeout_s, sending.rest.left_ns
+            ):
                 await in_thread(self._sync._raise_timeout, sending.position, timeout_s)
         return sending.position
 

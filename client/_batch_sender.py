@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from penstock.client._offer import Offer
+from penstock.client._pressure import Rest
 
 if TYPE_CHECKING:
     from penstock.client._batches import Block
@@ -23,6 +24,7 @@ class BatchSender:
         self._block = block
         self._wait_connected = wait_connected
         self._done = 0
+        self.rest = Rest(publication)
         self.position = publication.position
         """Position after the last message that was accepted, or the code of a refusal."""
 
@@ -42,6 +44,7 @@ class BatchSender:
                 self._done = self._block.count
             if self.position != Offer.ADMIN_ACTION:
                 break
+        self.rest.note(self.position)
         return self.is_done or publication._settled(
             self.position, self._wait_connected, more=True
         )

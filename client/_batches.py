@@ -167,3 +167,10 @@ def _from_sequence(messages: Sequence[Any]) -> Block:
     return Block(
         base=raw, count=len(lengths), offsets=offsets, longest=max(lengths, default=0)
     )
+
+
+def length_of(data: Any) -> int:
+    """Return the length of one message: a buffer, or a list or tuple of buffers."""
+    if isinstance(data, Sequence) and not isinstance(data, (bytes, bytearray, memoryview)):
+        return sum(memoryview(piece).nbytes for piece in data)
+    return memoryview(data).nbytes

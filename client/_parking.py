@@ -32,17 +32,20 @@ class Parking:
         their present time slice."""
         self._handle = handle
 
-    def until(self, happened: Callable[[], bool], timeout_s: float | None) -> bool:
+    def until(
+        self, happened: Callable[[], bool], timeout_s: float | None,
+        rest_ns: Callable[[], int] = lambda: 0,
+    ) -> bool:
         """Return True as soon as ``happened()`` is true, or False after ``timeout_s`` seconds
-        (None: never)."""
+        (None: never). While ``rest_ns()`` is above 0, wake-ups do not check ``happened()``."""
         deadline_ns = None if timeout_s is None else time.monotonic_ns() + int(timeout_s * 1e9)
         while True:
             handle = self._handle
             ticket = core.client_ticket(handle)
-            if happened():
+            if rest_ns() == 0 and happened():
                 return True
             self._check()
-            sleep_ns = SLICE_NS
+            sleep_ns = min(SLICE_NS, rest_ns() or SLICE_NS)
             if deadline_ns is not None:
                 sleep_ns = min(sleep_ns, deadline_ns - time.monotonic_ns())
                 if sleep_ns <= 0:

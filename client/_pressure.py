@@ -3,12 +3,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
 
-from penstock.core.pressure import NO_PRESSURE, WATERMARKS, Levels, PressureView, cause_name
+from penstock.client._offer import Offer
+from penstock.core.pressure import (
+    NO_PRESSURE,
+    WATERMARKS,
+    Levels,
+    PressureView,
+    Scheduling,
+    cause_name,
+)
 
 
 def _no_levels() -> Levels:
@@ -62,6 +71,7 @@ class Pressure:
     stale: bool = False
     """The daemon wrote during each try to read: these are the figures of the call before."""
     _levels: Callable[[], Levels] = attrs.field(default=_no_levels, repr=False, eq=False)
+    _scheduled: Callable[[], Scheduling] = attrs.field(default=Scheduling, repr=False, eq=False)
 
     @property
     def depth_bytes(self) -> int:
@@ -94,6 +104,32 @@ class Pressure:
     def drained_messages(self) -> int:
         """Messages sent under pressure; on IPC counted only for streams with a policy."""
         return self._levels().drained_messages
+
+    @property
+    def throttled(self) -> int:
+        """Number of offers that were answered ``THROTTLED``."""
+        return self._scheduled().throttled
+
+    @property
+    def retry_after_s(self) -> float:
+        """Time in seconds after which a throttled publisher may try again; 0: the governor
+        throttles no publisher of this stream."""
+        return self._scheduled().retry_after_ns / 1e9
+
+    @property
+    def deferrals(self) -> int:
+        """Number of times that the governor withheld data that could leave."""
+        return self._scheduled().deferrals
+
+    @property
+    def waits(self) -> int:
+        """Number of turns before which the stream waited with other streams."""
+        return self._scheduled().waits
+
+    @property
+    def waited_ns(self) -> int:
+        """Total time of these waits."""
+        return self._scheduled().waited_ns
 
     @property
     def summary(self) -> str:
@@ -139,8 +175,28 @@ def pressure_of(view: PressureView, now_ns: int) -> Pressure:
         dropped_messages=view.dropped_messages,
         dropped_bytes=view.dropped_bytes,
         levels=lambda: view.levels_at(now_ns),
+        scheduled=view.scheduled,
         stale=view.stale,
     )
+
+
+class Rest:
+    """The time for which a call that was throttled offers nothing."""
+
+    def __init__(self, publication: Throttled) -> None:
+        self._publication = publication
+        self._until_ns = 0
+
+    def note(self, position: int) -> None:
+        """Begin the time if ``position`` is ``THROTTLED``."""
+        if position == Offer.THROTTLED:
+            self._until_ns = time.monotonic_ns() + int(self._publication.retry_after_s * 1e9)
+
+    def left_ns(self) -> int:
+        """Return the rest of the time; 0 as soon as the governor throttles no publisher."""
+        if self._until_ns == 0 or self._publication.retry_after_s == 0:
+            return 0
+        return max(0, self._until_ns - time.monotonic_ns())
 
 
 class Throttled:
@@ -151,8 +207,8 @@ class Throttled:
     @property
     def retry_after_s(self) -> float:
         """Time in seconds after which an offer that was answered ``THROTTLED`` may be repeated; 0:
-        the governor throttles no publisher now. ``send`` need not use it, because it sleeps until
-        there is room."""
+        the governor throttles no publisher of this stream now. ``send`` waits for this time before
+        it offers a throttled message again."""
         handle = self._handle
         if handle is None:
             return 0.0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import attrs
 
 from penstock.client._batch_sender import TURNS, BatchSender
-from penstock.client._batches import Block, as_block
+from penstock.client._batches import Block, as_block, length_of
 from penstock.client._claim import Claim
 from penstock.client._no_credit import (
     Diverted,
@@ -25,7 +25,7 @@ from penstock.client._no_credit import (
     why_not_connected,
 )
 from penstock.client._offer import TRANSIENT, Offer, offer_code
-from penstock.client._pressure import Pressure, Throttled, pressure_of
+from penstock.client._pressure import Pressure, Rest, Throttled, pressure_of
 from penstock.client._publication_facts import (
     BatchResult,
     PublicationStatistics,
@@ -66,7 +66,7 @@ SessionCallback: TypeAlias = Callable[[LostSession], object]
 
 _MAX_BATCH = 2**31 - 1
 _LOST_KEPT = 16
-_HELD = (Offer.BACK_PRESSURED, Offer.RATE_LIMITED, Offer.NO_CREDIT)
+_HELD = (Offer.BACK_PRESSURED, Offer.RATE_LIMITED, Offer.NO_CREDIT, Offer.THROTTLED)
 _MISUSE = -1000  # values below this are ps_error_code
 
 
@@ -149,7 +149,7 @@ class Publication(Throttled):
         :param data: bytes, any contiguous buffer, or a list or tuple of buffers that are gathered
             into one message.
         :param reserved_value: 64 bits that are sent with the message.
-        :param never_throttle: answer ``BACK_PRESSURED`` in place of ``THROTTLED``.
+        :param never_throttle: answer with the code of the limit in place of ``THROTTLED``.
         :returns: the stream position after the message (> 0), or an :class:`Offer` if the message
             was refused.
         :raises MessageTooLong: ``data`` is longer than :attr:`max_message_length`.
@@ -167,7 +167,7 @@ class Publication(Throttled):
         if position > 0:
             return position
         if never_throttle and position == Offer.THROTTLED:
-            position = Offer.BACK_PRESSURED
+            position = handle.lib.ps_pub_unthrottle(handle.native)
         return self._refusal(position, data)
 
     def offer_batch(self, messages: Any) -> BatchResult:
@@ -211,6 +211,9 @@ class Publication(Throttled):
             return position
         checked(on_no_credit)
 
+        rest = Rest(self)
+        rest.note(position)
+
         def settled() -> bool:
             return is_diverted(position, on_no_credit) or self._settled(position, wait_connected)
 
@@ -218,9 +221,10 @@ class Publication(Throttled):
             nonlocal position
             self._want_room()
             position = self._offer_on(data, reserved_value)
+            rest.note(position)
             return settled()
 
-        if not settled() and not self._client._parking().until(attempt, timeout_s):
+        if not settled() and not self._client._parking().until(attempt, timeout_s, rest.left_ns):
             self._raise_timeout(position, timeout_s)
         if is_diverted(position, on_no_credit):
             other = other_of(self, on_no_credit)
@@ -239,7 +243,9 @@ class Publication(Throttled):
         """
         sending = self._batch_sender(messages, wait_connected)
         while not sending.is_done:
-            if not self._client._parking().until(sending.attempt, timeout_s):
+            if not self._client._parking().until(
+                sending.attempt, timeout_s, sending.rest.left_ns
+            ):
                 self._raise_timeout(sending.position, timeout_s)
         return sending.position
 
@@ -509,7 +515,7 @@ class Publication(Throttled):
         if code is not None:
             return code
         if position == errors.E_TOO_LONG:
-            raise self._too_long(_length(data))
+            raise self._too_long(length_of(data))
         if position < _MISUSE or position == -6:
             self._client._library.check(position, "offer")
         return position
@@ -590,11 +596,3 @@ class Publication(Throttled):
             f"<Publication {self._channel} stream={self.stream_id} "
             f"session={self.session_id}{state}>"
         )
-
-
-def _length(data: Any) -> int:
-    if isinstance(data, Sequence) and not isinstance(data, (bytes, bytearray, memoryview)):
-        return sum(memoryview(piece).nbytes for piece in data)
-    return memoryview(data).nbytes
-
-

@@ -61,6 +61,16 @@ class Levels(NamedTuple):
     watermark: int                      # Watermark
 
 
+class Scheduling(NamedTuple):
+    """Effects of the scheduler and of the governor on a publication."""
+
+    throttled: int = 0                  # offers answered THROTTLED
+    retry_after_ns: int = 0             # 0: no publisher is throttled now
+    deferrals: int = 0                  # times that data that could leave was withheld
+    waits: int = 0                      # turns before which it waited with other streams
+    waited_ns: int = 0                  # total time of these waits
+
+
 def _party_text(number: int, pid: int, name: str, address: str) -> str:
     if not number:
         return ""
@@ -100,6 +110,7 @@ class PressureView:
     dropped_bytes: int
     levels: bytes                       # Levels; decoded on demand, because each field costs time
     strategy: str
+    scheduling: bytes = bytes(40)       # Scheduling; decoded on demand
 
     @property
     def culprit_text(self) -> str:
@@ -129,6 +140,10 @@ class PressureView:
         )
         running = max(0, now_ns - since_ns) if since_ns else 0
         return Levels(depth, peak, since_ns, pressed_ns + running, episodes, drained, watermark)
+
+    def scheduled(self) -> Scheduling:
+        """Return the effects of the scheduler and of the governor."""
+        return Scheduling(*_SCHEDULING.unpack(self.scheduling))
 
     def by_cause(self, now_ns: int) -> dict[str, int]:
         """Return the blocked time by cause, up to ``now_ns``."""
@@ -182,7 +197,8 @@ _HEAD: Final = struct.Struct(f"=iiq{_PARTY.size}sIiqq33s33s6x{_CAUSES}q")
 _HEAD_FIELDS: Final = 10                # before the times by cause
 _FIGURES: Final = struct.Struct(f"={_CAUSES}q")
 _LEVELS: Final = struct.Struct("=7q")
-_TAIL: Final = struct.Struct(f"={8 * _CAUSES}s7q{_LEVELS.size}s64s")
+_SCHEDULING: Final = struct.Struct("=5q")
+_TAIL: Final = struct.Struct(f"={8 * _CAUSES}s7q{_LEVELS.size}s64s{_SCHEDULING.size}s")
 _TAIL_OFFSET: Final = _HEAD.size + _ENTRIES.size
 
 
@@ -212,7 +228,7 @@ def decode(ffi: Any, native: Any) -> PressureView:
     ) = head[:_HEAD_FIELDS]
     (
         refused, refused_ns, episodes, rate, published, sent, dropped, dropped_bytes,
-        levels, strategy,
+        levels, strategy, scheduling,
     ) = _TAIL.unpack_from(memory, _TAIL_OFFSET)
     culprits = map(_party, _ENTRIES.unpack_from(memory, _HEAD.size))
     return PressureView(
@@ -224,7 +240,7 @@ def decode(ffi: Any, native: Any) -> PressureView:
         refused=_refused(refused), refused_ns=refused_ns, refused_episodes=episodes,
         rate_bytes_per_s=rate, published_ordinal=published, sent_ordinal=sent,
         dropped_messages=dropped, dropped_bytes=dropped_bytes, levels=levels,
-        strategy=_text(strategy),
+        strategy=_text(strategy), scheduling=scheduling,
     )
 
 

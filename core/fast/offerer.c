@@ -79,7 +79,7 @@ static PyObject *offerer_offer(PyObject *self, PyObject *const *args, Py_ssize_t
         if (exempt < 0) {
             return NULL;
         }
-        position = exempt ? PS_BACK_PRESSURED : position;
+        position = exempt ? fast_core->pub_unthrottle(native_of(self)) : position;
     }
     if (position < 0) {
         return PyObject_CallMethod(self, "_refusal", "LO", (long long)position, given[0]);

@@ -206,6 +206,9 @@ int64_t ps_pub_ordinal_limit(const ps_pub_t *pub);
 /* Returns the time after which a publisher that got PS_THROTTLED may try again; 0: the governor
  * throttles no publisher. Any thread. */
 int64_t ps_pub_retry_after_ns(const ps_pub_t *pub);
+/* After PS_THROTTLED, for a message that must not be throttled: returns the code of the limit that
+ * refused it, and counts the refusal under that cause. Any thread. */
+int64_t ps_pub_unthrottle(ps_pub_t *pub);
 /* Returns the number of messages that the credits of the stream allow now; INT64_MAX: no receiver
  * grants credits. PS_E_FORKED. Any thread. */
 int64_t ps_pub_credits(const ps_pub_t *pub);

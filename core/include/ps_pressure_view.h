@@ -58,6 +58,12 @@ typedef struct ps_pressure_view {
                                * policy */
     int64_t watermark;        /* ps_watermark */
     char strategy[64];
+    int64_t throttled;      /* number of offers that were answered PS_THROTTLED */
+    int64_t retry_after_ns; /* time after which a throttled publisher may try again; 0: the governor
+                             * throttles no publisher of this stream now */
+    int64_t deferrals;      /* number of times that the governor withheld data that could leave */
+    int64_t waits;          /* number of turns before which the stream waited with others */
+    int64_t waited_ns;      /* total time of these waits */
 } ps_pressure_view_t;
 
 #endif

@@ -28,8 +28,12 @@ def _spin() -> None:
 class SimParking(Parking):
     """The object through which a simulated application waits."""
 
-    def until(self, happened: Callable[[], bool], timeout_s: float | None) -> bool:
-        """See :meth:`Parking.until`; virtual time."""
+    def until(
+        self, happened: Callable[[], bool], timeout_s: float | None,
+        rest_ns: Callable[[], int] = lambda: 0,
+    ) -> bool:
+        """See :meth:`Parking.until`; virtual time. ``rest_ns`` is of the wall clock, and is not
+        used."""
         app = current()
         if app is None:
             if happened():

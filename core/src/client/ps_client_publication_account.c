@@ -33,13 +33,18 @@ static void charge_early(ps_pub_t *pub, int32_t cause)
     }
 }
 
-int64_t ps_pub_refused(ps_pub_t *pub, int32_t cause, int64_t code)
+static void begin_episode(ps_pub_t *pub)
 {
     if (atomic_load_explicit(&pub->refused_since_ns, memory_order_relaxed) == 0) {
         int64_t not_refused = 0;
         atomic_compare_exchange_strong_explicit(&pub->refused_since_ns, &not_refused, now(pub),
                                                 memory_order_relaxed, memory_order_relaxed);
     }
+}
+
+int64_t ps_pub_refused(ps_pub_t *pub, int32_t cause, int64_t code)
+{
+    begin_episode(pub);
     if (cause == PS_CAUSE_NONE) {
         atomic_fetch_add_explicit(&pub->refused_early, 1, memory_order_relaxed);
     } else {
@@ -72,14 +77,35 @@ void ps_pub_accepted(ps_pub_t *pub)
 int64_t ps_pub_retry_after_ns(const ps_pub_t *pub)
 {
     const ps_driver_slot_t *driver = pub->client->shared->driver;
+    /* Acquire, before the other word: a new time never comes with the word of an older sample. */
+    const int64_t sampled_ns = atomic_load_explicit(&driver->pressure_ns, memory_order_acquire);
     const int64_t retry_ns = atomic_load_explicit(&driver->retry_after_ns, memory_order_relaxed);
     if (retry_ns <= 0 || retry_ns > PS_RETRY_MOST_NS ||
         atomic_load_explicit(&pub->slot->never_throttle, memory_order_relaxed) != 0) {
         return 0;
     }
-    const int64_t age_ns =
-        now(pub) - atomic_load_explicit(&driver->pressure_ns, memory_order_acquire);
+    const int64_t age_ns = now(pub) - sampled_ns;
     return age_ns >= 0 && age_ns < PS_PRESSURE_STALE_NS ? retry_ns : 0;
+}
+
+/* Returns the code of a refusal, if the governor throttles no publisher. */
+static int64_t code_of(int32_t cause)
+{
+    switch (cause) {
+    case PS_CAUSE_CREDIT: return PS_NO_CREDIT;
+    case PS_CAUSE_STORAGE: return PS_STORAGE;
+    case PS_CAUSE_NAK_RATE:
+    case PS_CAUSE_RATE_LIMIT: return PS_RATE_LIMITED;
+    default: return PS_BACK_PRESSURED;
+    }
+}
+
+int64_t ps_pub_unthrottle(ps_pub_t *pub)
+{
+    const int32_t cause = atomic_load_explicit(&pub->slot->cause, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&pub->slot->throttled, 1, memory_order_relaxed);
+    charge(pub, PS_CAUSE_GOVERNOR, -1);
+    return ps_pub_refused(pub, cause, code_of(cause));
 }
 
 bool ps_pub_follow_metering(ps_pub_t *pub)
@@ -121,14 +147,13 @@ int64_t ps_pub_refuse(ps_pub_t *pub, int64_t position)
         ps_pub_request_unless_paused(pub);
     }
     const int32_t cause = atomic_load_explicit(&pub->slot->cause, memory_order_relaxed);
-    if (cause != PS_CAUSE_STORAGE && ps_pub_retry_after_ns(pub) > 0) {
-        return ps_pub_refused(pub, PS_CAUSE_GOVERNOR, PS_THROTTLED);
+    /* A stream without credits or ordinals may have room in its window. */
+    if (cause != PS_CAUSE_STORAGE && position >= ps_pub_limit_now(pub) &&
+        ps_pub_retry_after_ns(pub) > 0) {
+        atomic_fetch_add_explicit(&pub->slot->throttled, 1, memory_order_relaxed);
+        begin_episode(pub);
+        charge(pub, PS_CAUSE_GOVERNOR, 1);
+        return PS_THROTTLED;
     }
-    switch (cause) {
-    case PS_CAUSE_CREDIT: return ps_pub_refused(pub, cause, PS_NO_CREDIT);
-    case PS_CAUSE_STORAGE: return ps_pub_refused(pub, cause, PS_STORAGE);
-    case PS_CAUSE_NAK_RATE:
-    case PS_CAUSE_RATE_LIMIT: return ps_pub_refused(pub, cause, PS_RATE_LIMITED);
-    default: return ps_pub_refused(pub, cause, PS_BACK_PRESSURED);
-    }
+    return ps_pub_refused(pub, cause, code_of(cause));
 }

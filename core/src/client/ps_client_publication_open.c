@@ -187,6 +187,9 @@ int ps_pub_pressure(const ps_pub_t *pub, ps_pressure_view_t *out)
             ps_pub_position(pub) - ps_client_counter_get(pub->client, out->counter_id);
         out->backlog_bytes = behind > 0 ? behind : 0;
     }
+    if (code == PS_OK) {
+        out->retry_after_ns = ps_pub_retry_after_ns(pub);
+    }
     return code;
 }
 

@@ -27,6 +27,7 @@ static const ps_fast_table_t table = {
     .pub_want_room = ps_pub_want_room,
     .pub_available_window = ps_pub_available_window,
     .fail = ps_fail,
+    .pub_unthrottle = ps_pub_unthrottle,
 };
 
 const ps_fast_table_t *ps_fast_table(void)

@@ -41,6 +41,7 @@ typedef struct ps_fast_table {
     int64_t (*pub_available_window)(const ps_pub_t *pub);
     /* Stores the text for ps_last_error of this thread; returns code. */
     int (*fail)(int code, const char *format, ...);
+    int64_t (*pub_unthrottle)(ps_pub_t *pub);
 } ps_fast_table_t;
 
 enum ps_fast_version { PS_FAST_VERSION = 1 };

@@ -114,6 +114,10 @@ static void copy_refusals(const ps_publication_slot_t *slot, ps_pressure_view_t 
     out->depth_bytes = load(&slot->depth_bytes);
     out->peak_bytes = load(&slot->peak_bytes);
     memcpy(out->strategy, slot->strategy, sizeof(out->strategy) - 1);
+    out->throttled = load(&slot->throttled);
+    out->deferrals = load(&slot->deferrals);
+    out->waits = load(&slot->waits);
+    out->waited_ns = load(&slot->waited_ns);
 }
 
 int ps_slot_read_pressure(const ps_shared_t *shared, int32_t publication_slot,

@@ -186,6 +186,7 @@ typedef struct ps_publication_slot {
     alignas(PS_LINE) _Atomic int64_t refused[PS_CAUSE_COUNT];
     _Atomic int64_t refused_ns;
     _Atomic int64_t refused_episodes;
+    _Atomic int64_t throttled; /* number of offers that were answered PS_THROTTLED */
     /* line: publishers and sender (read-modify-write): ps_policy.h */
     alignas(PS_LINE) _Atomic uint64_t policy_word;
     /* line: publishers (any client, fetch_add) */
@@ -195,6 +196,9 @@ typedef struct ps_publication_slot {
     alignas(PS_LINE) _Atomic int32_t policy; /* ps_policy; constant while the publication exists */
     _Atomic int64_t dropped_stated;          /* bytes of the messages counted in policy_word, modulo
                                               * 2^48 */
+    _Atomic int64_t deferrals;               /* times that the governor withheld data */
+    _Atomic int64_t waits;                   /* turns before which the stream waited with others */
+    _Atomic int64_t waited_ns;               /* total time of these waits */
     /* line: sender.  State, times and episodes change under account_sequence. */
     alignas(PS_LINE) _Atomic int64_t depth_bytes; /* bytes by which publishers were ahead at the
                                                    * last turn */

@@ -288,7 +288,6 @@ struct ps_publication {
     int64_t withheld_until_ns; /* while withheld */
     int64_t partial_since_ns;  /* time at which a partial datagram was first held back; -1: none is
                                 * held back */
-    int64_t deferrals;
     ps_publication_t *next_watch, *prev_watch, *next_bucket, *next_released;
     int32_t index;     /* in the sender's dense arrays */
     int64_t *due_ns;   /* its entry in the array of due times */

@@ -69,6 +69,16 @@ static void ready_since(ps_sender_t *sender, ps_publication_t *pub, int64_t sinc
     pub->turn.since_ns = since_ns;
 }
 
+/* Only this thread writes these fields. */
+static void count_wait(const ps_publication_t *pub, int64_t wait_ns)
+{
+    ps_publication_slot_t *slot = pub->slot;
+    const int64_t waits = atomic_load_explicit(&slot->waits, memory_order_relaxed);
+    const int64_t waited_ns = atomic_load_explicit(&slot->waited_ns, memory_order_relaxed);
+    atomic_store_explicit(&slot->waits, waits + 1, memory_order_relaxed);
+    atomic_store_explicit(&slot->waited_ns, waited_ns + wait_ns, memory_order_relaxed);
+}
+
 /* One turn of the publication whose turn it is. Returns the bytes sent; -1: none waits. *further:
  * the publication left data that it can send. */
 static int64_t run_turn(ps_sender_t *sender, bool *further)
@@ -80,8 +90,9 @@ static int64_t run_turn(ps_sender_t *sender, bool *further)
         return -1;
     }
     const int32_t list = entry->list;
+    const int64_t wait_ns = sender->now_ns - entry->since_ns;
     if (!bands->alone) {
-        ps_governor_waited(&sender->governor, sender->now_ns - entry->since_ns);
+        ps_governor_waited(&sender->governor, wait_ns);
     }
     sender->turn_bytes = bands->alone ? PS_TURN_BYTES : bands->quantum;
     if (list == PS_BAND_REPAIR) {
@@ -90,6 +101,9 @@ static int64_t run_turn(ps_sender_t *sender, bool *further)
         uint8_t *at = (uint8_t *)entry - offsetof(ps_publication_t, turn);
         ps_publication_t *pub = (ps_publication_t *)(void *)at;
         bool more = false;
+        if (!bands->alone) {
+            count_wait(pub, wait_ns);
+        }
         bytes = ps_publication_turn(pub, sender->now_ns, &more);
         sender->awaits_window = sender->awaits_window || pub->window_shut;
         if (more) {

@@ -97,7 +97,9 @@ bool ps_sender_defers(ps_sender_t *sender, ps_publication_t *pub)
         return false;
     }
     wait_until(sender, pub, due_ns);
-    pub->deferrals++;
+    atomic_store_explicit(&pub->slot->deferrals,
+                          atomic_load_explicit(&pub->slot->deferrals, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
     return true;
 }
 

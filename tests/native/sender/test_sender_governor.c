@@ -85,6 +85,8 @@ static void test_low_priorities_are_deferred_and_never_starve(void)
         CHECK_EQ(low->sender_position, (second + 1) * 10 * FRAME);
     }
     CHECK(low->heartbeat_sent_ns > heartbeat_ns);
+    CHECK_EQ(atomic_load(&low->slot->deferrals), 3);
+    CHECK_EQ(atomic_load(&zero->slot->deferrals), 0);
     publish(many, low, 60 * FRAME);
     run(many, 5 * MS);
     CHECK_EQ(low->sender_position, 40 * FRAME);
