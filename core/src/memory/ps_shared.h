@@ -50,6 +50,7 @@ typedef struct ps_shared_header {
 
 #define PS_PRESSURE_STALE_NS INT64_C(500000000)
 #define PS_RETRY_MOST_NS     INT64_C(1000000000)
+#define PS_STATUS_MOST_NS    INT64_C(10000000)
 
 typedef struct ps_driver_slot {
     /* line group: conductor */

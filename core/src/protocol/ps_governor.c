@@ -8,7 +8,7 @@
 /* A few waits say little: a window counts as many at least. */
 enum { LEAST_WAITS = 32, BUSY_ALONE = 150000, SMOOTH = 2 };
 #define STATUS_LEAST_NS INT64_C(500000)
-#define STATUS_MOST_NS  INT64_C(10000000)
+#define STATUS_MOST_NS  INT64_C(10000000) /* the same value as PS_STATUS_MOST_NS */
 #define RETRY_NS        INT64_C(10000000)
 #define RETRY_MOST_NS   INT64_C(1000000000)
 

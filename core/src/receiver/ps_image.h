@@ -227,6 +227,7 @@ struct ps_image {
     int32_t half_open;      /* handle in ps_half_open.h until established, 0 none */
     uint8_t hot;            /* in the hot list */
     uint8_t force_sm;
+    uint8_t sm_postponed;      /* 1: a status message for released data waits (the governor) */
     uint8_t established;       /* 1: the receiver accepted a frame of the stream */
     uint8_t established_taken; /* PS_EV_IMAGE_ESTABLISHED was emitted */
     uint8_t storage_binds;     /* reserved storage limits the window */

@@ -156,7 +156,7 @@ bool ps_image_release_due(const ps_image_t *image)
     int32_t who;
     int64_t fastest = 0;
 
-    return slowest_of(image, &who, &fastest) >= due_position(image) ||
+    return (!image->sm_postponed && slowest_of(image, &who, &fastest) >= due_position(image)) ||
            ps_image_credit_is_due(image);
 }
 
@@ -354,6 +354,7 @@ void ps_image_send_sm(ps_image_t *image, int64_t now_ns)
     ps_sm_t sm;
 
     image->force_sm = 0;
+    image->sm_postponed = 0;
     image->last_sm_ns = now_ns;
     arm_sm_timer(image, now_ns);
     if (image->endpoint == NULL || image->rejected) {
@@ -524,12 +525,47 @@ bool ps_image_update_window(ps_image_t *image, int64_t now_ns)
     return forced;
 }
 
+/* Returns the least time between two status messages that the governor of this host states; 0:
+ * none. Clients can write to the words, so an impossible value counts as none. */
+static int64_t least_interval_ns(const ps_image_t *image, int64_t now_ns)
+{
+    const ps_driver_slot_t *driver = image->receiver->shared->driver;
+    /* Acquire, before the other word: see publish() of the governor. */
+    const int64_t age_ns =
+        now_ns - atomic_load_explicit(&driver->pressure_ns, memory_order_acquire);
+    const int64_t interval_ns =
+        atomic_load_explicit(&driver->status_interval_ns, memory_order_relaxed);
+
+    return age_ns >= 0 && age_ns < PS_PRESSURE_STALE_NS && interval_ns <= PS_STATUS_MOST_NS
+               ? interval_ns
+               : 0;
+}
+
+/* Returns true if a status message for released data waits, because the host is under pressure and
+ * the sender still has more than half of the window. The controls of congestion and of NAK-strength
+ * have intervals of their own. */
+static PS_NOINLINE bool postpone_sm(ps_image_t *image, int64_t now_ns)
+{
+    const int64_t due_ns = image->last_sm_ns + least_interval_ns(image, now_ns);
+    const int64_t open = image->sm_position + image->sent_window - image->hwm;
+
+    image->sm_postponed = now_ns < due_ns && open > image->sent_window / 2 &&
+                          image->params.congestion_control == PS_CC_STATIC &&
+                          !ps_image_under_nak(image) && image->state == PS_IMAGE_ACTIVE;
+    if (image->sm_postponed && due_ns < image->sm_due_ns) {
+        image->sm_due_ns = due_ns;
+        ps_image_timer(image, due_ns);
+    }
+    return image->sm_postponed;
+}
+
 static bool decide_sm(ps_image_t *image, int64_t now_ns)
 {
     bool forced = ps_image_update_window(image, now_ns);
 
     forced |= ps_image_has_credits(image) && ps_image_credit_step(image, now_ns);
-    if (forced || image->force_sm || image->consumption >= due_position(image)) {
+    forced |= image->force_sm != 0;
+    if (forced || (image->consumption >= due_position(image) && !postpone_sm(image, now_ns))) {
         ps_image_send_sm(image, now_ns);
         return true;
     }
@@ -571,8 +607,10 @@ int32_t ps_image_cycle(ps_image_t *image, int64_t now_ns, bool *stay)
     if (image->ending) {
         ps_image_check_end(image);
     }
-    wake_position =
-        image->gating && image->consumption < image->position ? due_position(image) : INT64_MAX;
+    /* A release changes nothing for a postponed message: data or a timer ends the delay. */
+    wake_position = image->gating && image->consumption < image->position && !image->sm_postponed
+                        ? due_position(image)
+                        : INT64_MAX;
     /* Pairs with a subscriber that stores its position, then reads this after a full fence. */
     atomic_store_explicit(&image->slot->wake_position, wake_position, memory_order_release);
     behind = image->ordinal >= 0 && image->ordinal_position < image->position;

@@ -198,6 +198,9 @@ static void tick_status(ps_image_t *image, int64_t now_ns)
             return; /* the sender would mistake its position or end for that of the stream */
         }
         if (now_ns >= image->sm_due_ns) {
+            if (image->sm_postponed) { /* a cycle must state the wake position again */
+                ps_receiver_make_hot(image->receiver, image);
+            }
             ps_image_consumption(image);
             (void)ps_image_update_window(image, now_ns);
             ps_image_send_sm(image, now_ns);
