@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -13,15 +13,9 @@ from penstock.client._offer import Offer
 from penstock.core.pressure import (
     NO_PRESSURE,
     WATERMARKS,
-    Levels,
     PressureView,
-    Scheduling,
     cause_name,
 )
-
-
-def _no_levels() -> Levels:
-    return NO_PRESSURE.levels_at(0)
 
 
 @attrs.frozen(kw_only=True, slots=False)     # made in a third of the time that slots take
@@ -70,66 +64,66 @@ class Pressure:
     """Their payloads."""
     stale: bool = False
     """The daemon wrote during each try to read: these are the figures of the call before."""
-    _levels: Callable[[], Levels] = attrs.field(default=_no_levels, repr=False, eq=False)
-    _scheduled: Callable[[], Scheduling] = attrs.field(default=Scheduling, repr=False, eq=False)
+    _now_ns: int = attrs.field(default=0, repr=False, eq=False)
+    _view: PressureView = attrs.field(default=NO_PRESSURE, repr=False, eq=False)
 
     @property
     def depth_bytes(self) -> int:
         """Bytes by which publishers are ahead of the sender, on IPC of the slowest reader."""
-        return self._levels().depth_bytes
+        return self._view.levels_at(self._now_ns).depth_bytes
 
     @property
     def peak_bytes(self) -> int:
         """Largest depth since the stream began."""
-        return self._levels().peak_bytes
+        return self._view.levels_at(self._now_ns).peak_bytes
 
     @property
     def watermark(self) -> str:
         """``normal``; ``high``: publishers have just reached the depth; ``paused``: publishers are
         still blocked; ``low``: the log has drained, and no publisher has continued yet."""
-        return WATERMARKS.get(self._levels().watermark, "normal")
+        return WATERMARKS.get(self._view.levels_at(self._now_ns).watermark, "normal")
 
     @property
     def pressed_ns(self) -> int:
         """Total time under pressure: from the moment at which the depth was reached until the log
         had drained to the low watermark."""
-        return self._levels().pressed_ns
+        return self._view.levels_at(self._now_ns).pressed_ns
 
     @property
     def pressed_episodes(self) -> int:
         """Number of times under pressure, including the present one."""
-        return self._levels().pressed_episodes
+        return self._view.levels_at(self._now_ns).pressed_episodes
 
     @property
     def drained_messages(self) -> int:
         """Messages sent under pressure; on IPC counted only for streams with a policy."""
-        return self._levels().drained_messages
+        return self._view.levels_at(self._now_ns).drained_messages
 
     @property
     def throttled(self) -> int:
         """Number of offers that were answered ``THROTTLED``."""
-        return self._scheduled().throttled
+        return self._view.scheduled().throttled
 
     @property
     def retry_after_s(self) -> float:
         """Time in seconds after which a throttled publisher may try again; 0: the governor
         throttles no publisher of this stream."""
-        return self._scheduled().retry_after_ns / 1e9
+        return self._view.scheduled().retry_after_ns / 1e9
 
     @property
     def deferrals(self) -> int:
         """Number of times that the governor withheld data that could leave."""
-        return self._scheduled().deferrals
+        return self._view.scheduled().deferrals
 
     @property
     def waits(self) -> int:
         """Number of turns before which the stream waited with other streams."""
-        return self._scheduled().waits
+        return self._view.scheduled().waits
 
     @property
     def waited_ns(self) -> int:
         """Total time of these waits."""
-        return self._scheduled().waited_ns
+        return self._view.scheduled().waited_ns
 
     @property
     def summary(self) -> str:
@@ -174,8 +168,8 @@ def pressure_of(view: PressureView, now_ns: int) -> Pressure:
         refused_episodes=view.refused_episodes,
         dropped_messages=view.dropped_messages,
         dropped_bytes=view.dropped_bytes,
-        levels=lambda: view.levels_at(now_ns),
-        scheduled=view.scheduled,
+        view=view,
+        now_ns=now_ns,
         stale=view.stale,
     )
 

@@ -21,7 +21,7 @@ from penstock.core.driver_types import (
     SlotKind,
 )
 from penstock.core.library import Library, NativeObject
-from penstock.core.pressure import PressureView, decode
+from penstock.core.pressure import PressureView, SchedulerView, decode, scheduler_view
 
 #: The layout of ``penstock.dat`` that this version reads and writes.
 SHARED_VERSION = int(CORE.lib.PS_SHARED_VERSION)
@@ -267,6 +267,12 @@ class Shared(NativeObject):
         if code != self._lib.PS_E_AGAIN:
             self._check(code, "read pressure")
         return decode(self._ffi, view)
+
+    def read_scheduler(self, now_ns: int) -> SchedulerView:
+        """Return the last sample of the governor, as of ``now_ns``. Any thread."""
+        view = self._ffi.new("ps_scheduler_view_t *")
+        self._lib.ps_slot_read_scheduler(self._handle, now_ns, view)
+        return scheduler_view(self._ffi, view)
 
     def read_index(self, kind: SlotKind, index: int) -> list[tuple[int, int]]:
         """Return (position, epoch ns) of the entries of a log's index ring, ascending."""

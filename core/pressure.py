@@ -108,9 +108,8 @@ class PressureView:
     sent_ordinal: int
     dropped_messages: int               # by the publication's policy
     dropped_bytes: int
-    levels: bytes                       # Levels; decoded on demand, because each field costs time
+    levels: bytes  # Levels and Scheduling; decoded on demand, because each field costs time
     strategy: str
-    scheduling: bytes = bytes(40)       # Scheduling; decoded on demand
 
     @property
     def culprit_text(self) -> str:
@@ -135,7 +134,7 @@ class PressureView:
 
     def levels_at(self, now_ns: int) -> Levels:
         """Return depth, watermark and times of pressure, up to ``now_ns``."""
-        depth, peak, since_ns, pressed_ns, episodes, drained, watermark = _LEVELS.unpack(
+        depth, peak, since_ns, pressed_ns, episodes, drained, watermark = _LEVELS.unpack_from(
             self.levels
         )
         running = max(0, now_ns - since_ns) if since_ns else 0
@@ -143,7 +142,7 @@ class PressureView:
 
     def scheduled(self) -> Scheduling:
         """Return the effects of the scheduler and of the governor."""
-        return Scheduling(*_SCHEDULING.unpack(self.scheduling))
+        return Scheduling(*_SCHEDULING.unpack_from(self.levels, _LEVELS.size))
 
     def by_cause(self, now_ns: int) -> dict[str, int]:
         """Return the blocked time by cause, up to ``now_ns``."""
@@ -181,7 +180,7 @@ NO_PRESSURE: Final = PressureView(
     cause=0, stale=True, since_ns=0, culprit=_NOBODY, reason=0, reason_client=0,
     reason_name="", reason_host="", backlog_bytes=0, counter_id=-1, blocked_ns=(), culprits=(),
     refused={}, refused_ns=0, refused_episodes=0, rate_bytes_per_s=0, published_ordinal=0,
-    sent_ordinal=0, dropped_messages=0, dropped_bytes=0, levels=bytes(56), strategy="",
+    sent_ordinal=0, dropped_messages=0, dropped_bytes=0, levels=bytes(96), strategy="",
 )
 
 
@@ -198,7 +197,7 @@ _HEAD_FIELDS: Final = 10                # before the times by cause
 _FIGURES: Final = struct.Struct(f"={_CAUSES}q")
 _LEVELS: Final = struct.Struct("=7q")
 _SCHEDULING: Final = struct.Struct("=5q")
-_TAIL: Final = struct.Struct(f"={8 * _CAUSES}s7q{_LEVELS.size}s64s{_SCHEDULING.size}s")
+_TAIL: Final = struct.Struct(f"={8 * _CAUSES}s7q{_LEVELS.size + _SCHEDULING.size}s64s")
 _TAIL_OFFSET: Final = _HEAD.size + _ENTRIES.size
 
 
@@ -228,7 +227,7 @@ def decode(ffi: Any, native: Any) -> PressureView:
     ) = head[:_HEAD_FIELDS]
     (
         refused, refused_ns, episodes, rate, published, sent, dropped, dropped_bytes,
-        levels, strategy, scheduling,
+        levels, strategy,
     ) = _TAIL.unpack_from(memory, _TAIL_OFFSET)
     culprits = map(_party, _ENTRIES.unpack_from(memory, _HEAD.size))
     return PressureView(
@@ -240,7 +239,7 @@ def decode(ffi: Any, native: Any) -> PressureView:
         refused=_refused(refused), refused_ns=refused_ns, refused_episodes=episodes,
         rate_bytes_per_s=rate, published_ordinal=published, sent_ordinal=sent,
         dropped_messages=dropped, dropped_bytes=dropped_bytes, levels=levels,
-        strategy=_text(strategy), scheduling=scheduling,
+        strategy=_text(strategy),
     )
 
 
@@ -274,3 +273,49 @@ def _address(address: bytes, scope_id: int, port: int, family: int) -> str:
         scope = f"%{scope_id}" if scope_id else ""
         return f"[{host}{scope}]:{port}"
     return ""
+
+
+# ---- the scheduler ---------------------------------------------------------------------------
+
+#: Lists of waiting streams, in the order of ``ps_band``.
+BANDS: Final = ("background", "b0", "b1", "b2", "b3", "b4", "retransmits")
+_SAMPLE: Final = struct.Struct("=19q")
+
+
+@attrs.frozen(kw_only=True)
+class SchedulerView:
+    """The last sample of the governor. Pressure and its signals are numbers from 0 to 1."""
+
+    sampled_ns: int                     # CLOCK_MONOTONIC; 0: it has taken no sample
+    pressure: float
+    signals: dict[str, float]           # depth, latency, busy
+    coalesce_ns: int
+    status_interval_ns: int
+    retry_after_ns: int
+    defers: bool
+    ready: dict[str, int]               # waiting streams by band
+    waits: int
+    waited_ns: int
+    deferrals: int
+
+
+def scheduler_view(ffi: Any, native: Any) -> SchedulerView:
+    """Return a ``ps_scheduler_view_t`` as values."""
+    fields = _SAMPLE.unpack(ffi.buffer(native))
+    sampled, pressure, depth, latency, busy, coalesce, interval, retry, defers = fields[:9]
+    waits, waited, deferrals = fields[16:]
+    return SchedulerView(
+        sampled_ns=sampled, pressure=pressure / 1e6,
+        signals={"depth": depth / 1e6, "latency": latency / 1e6, "busy": busy / 1e6},
+        coalesce_ns=coalesce, status_interval_ns=interval, retry_after_ns=retry,
+        defers=bool(defers), ready=dict(zip(BANDS, fields[9:16], strict=True)),
+        waits=waits, waited_ns=waited, deferrals=deferrals,
+    )
+
+
+#: Before the first sample.
+NO_SAMPLE: Final = SchedulerView(
+    sampled_ns=0, pressure=0.0, signals=dict.fromkeys(("depth", "latency", "busy"), 0.0),
+    coalesce_ns=0, status_interval_ns=0, retry_after_ns=0, defers=False,
+    ready=dict.fromkeys(BANDS, 0), waits=0, waited_ns=0, deferrals=0,
+)

@@ -22,10 +22,11 @@ from penstock.config.settings._fields import description
 from penstock.config.settings.annotate import annotated_toml, reference_markdown
 from penstock.config.settings.models import DaemonConfig
 from penstock.config.uri.meanings import MEANINGS
+from penstock.core.pressure import NO_SAMPLE
 from penstock.daemon.observe.event_table import EVENTS, TRACE_ONLY
 from penstock.daemon.observe.exposition import Family
 from penstock.daemon.observe.metrics import families
-from penstock.daemon.observe.status import DaemonStatus
+from penstock.daemon.observe.status import DaemonStatus, scheduler_status
 
 ROOT = Path(__file__).parents[1]
 DAEMON = ROOT / "daemon"
@@ -87,7 +88,7 @@ def metric_families() -> list[Metric | Family]:
         version="", pid=0, directory="", daemon_id=0, epoch=0, threading="", uptime_s=0.0,
         storage_budget_bytes=0, storage_used_bytes=0, malformed_messages=0, duty_cycles={},
         clients=[], publications=[], images=[], subscriptions=[], endpoints=[], groups=[],
-        groups_expired=0,
+        groups_expired=0, scheduler=scheduler_status(NO_SAMPLE, []),
     )
     return families(status)
 

@@ -57,13 +57,31 @@ typedef struct ps_pressure_view {
     int64_t drained_messages; /* messages drained in the episodes; on IPC only for streams with a
                                * policy */
     int64_t watermark;        /* ps_watermark */
-    char strategy[64];
-    int64_t throttled;      /* number of offers that were answered PS_THROTTLED */
+    int64_t throttled;        /* number of offers that were answered PS_THROTTLED */
     int64_t retry_after_ns; /* time after which a throttled publisher may try again; 0: the governor
                              * throttles no publisher of this stream now */
     int64_t deferrals;      /* number of times that the governor withheld data that could leave */
     int64_t waits;          /* number of turns before which the stream waited with others */
     int64_t waited_ns;      /* total time of these waits */
+    char strategy[64];
 } ps_pressure_view_t;
+
+enum { PS_SCHEDULER_LISTS = 7 };
+
+/* The last sample of the governor. All parts are in ppm. */
+typedef struct ps_scheduler_view {
+    int64_t sampled_ns; /* CLOCK_MONOTONIC; 0: the governor has taken no sample */
+    int64_t pressure, depth, latency, busy;
+    int64_t coalesce_ns;        /* longest time for which a partial datagram waits */
+    int64_t status_interval_ns; /* least time between status messages */
+    int64_t retry_after_ns;     /* for throttled publishers; 0: no publisher is throttled */
+    int64_t defers;             /* 1: streams with a priority below 0 are withheld */
+    int64_t
+        ready[PS_SCHEDULER_LISTS]; /* number of waiting streams, by ps_band; the last entry: with
+                                        * retransmits */
+    int64_t waits;                 /* number of turns before which a stream waited */
+    int64_t waited_ns;             /* total time of these waits */
+    int64_t deferrals;             /* number of times that data that could leave was withheld */
+} ps_scheduler_view_t;
 
 #endif

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of a status that ``GET /flows`` and ``penstock flows --json`` show."""
+"""The parts of a status that ``GET /flows``, ``GET /scheduler`` and ``penstock flows --json``
+show."""
 
 from __future__ import annotations
 
@@ -23,3 +24,15 @@ def flows(status: dict[str, Any]) -> dict[str, Any]:
         "groups": status["groups"],
         "groups_expired": status["groups_expired"],
     }
+
+
+_TURNS: Final = (
+    "publication_id", "channel", "stream_id", "session_id", "cause", "throttled", "deferrals",
+    "waits", "waited_ns",
+)
+
+
+def scheduler_of(status: dict[str, Any]) -> dict[str, Any]:
+    """Return the last sample of the governor, and its effects on each stream."""
+    streams = [{key: row[key] for key in _TURNS} for row in status["publications"]]
+    return {**status["scheduler"], "streams": streams}

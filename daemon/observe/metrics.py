@@ -27,12 +27,13 @@ from starlette.routing import Route
 from penstock.core.admin import Cnc
 from penstock.daemon.groups.status import GroupStatus
 from penstock.daemon.observe.exposition import Family, labels, makers, text
-from penstock.daemon.observe.flows import flows
+from penstock.daemon.observe.flows import flows, scheduler_of
 from penstock.daemon.observe.reader import StatusReader
 from penstock.daemon.observe.status import (
     DaemonStatus,
     ImageStatus,
     PublicationStatus,
+    SchedulerStatus,
     SubscriptionStatus,
     to_dict,
 )
@@ -76,7 +77,7 @@ def text_of(status: DaemonStatus, counter: Callable[[int], int]) -> bytes:
 def _families(status: DaemonStatus) -> tuple[Family, ...]:
     """Return the metrics that have a row for each stream."""
     return (
-        *_publications(status.publications), *_images(status.images),
+        *_publications(status.publications), *_turns(status.publications), *_images(status.images),
         *_subscriptions(status.subscriptions), *_groups(status.groups),
     )
 
@@ -110,6 +111,7 @@ class _DaemonMetrics(Collector):
             "penstock_malformed_messages", "Control messages that were not understood.",
             value=status.malformed_messages,
         )
+        yield from _scheduler(status.scheduler)
         cycles = CounterMetricFamily(
             "penstock_duty_cycles", "Duty cycles of the data plane's agents.", labels=["agent"]
         )
@@ -119,6 +121,35 @@ class _DaemonMetrics(Collector):
         yield CounterMetricFamily(
             "penstock_groups_expired", "Consumer groups that expired.", value=status.groups_expired
         )
+
+
+def _scheduler(row: SchedulerStatus) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "penstock_scheduler_pressure_ratio", "Pressure on the sender, 0 to 1.", value=row.pressure
+    )
+    signals = GaugeMetricFamily(
+        "penstock_scheduler_signal_ratio", "Signals of the pressure, 0 to 1.", labels=["signal"]
+    )
+    for signal, value in row.signals.items():
+        signals.add_metric([signal], value)
+    yield signals
+    ready = GaugeMetricFamily(
+        "penstock_scheduler_ready_streams", "Streams that wait for a turn, by band.",
+        labels=["band"],
+    )
+    for band, count in row.ready.items():
+        ready.add_metric([band], count)
+    yield ready
+    yield CounterMetricFamily(
+        "penstock_scheduler_waits", "Turns before which a stream waited.", value=row.waits
+    )
+    yield CounterMetricFamily(
+        "penstock_scheduler_wait_seconds", "Total time of these waits.", value=row.waited_ns * _NS
+    )
+    yield CounterMetricFamily(
+        "penstock_scheduler_deferrals", "Times that the governor withheld data.",
+        value=row.deferrals,
+    )
 
 
 def _publications(rows: list[PublicationStatus]) -> tuple[Family, ...]:
@@ -186,6 +217,26 @@ def _publications(rows: list[PublicationStatus]) -> tuple[Family, ...]:
         position, consumed, limit, receivers, blocked, blocked_by, rate, signals, failures,
         dropped, dropped_bytes, depth, peak, events, duration, granted, spent,
     )
+
+
+def _turns(rows: list[PublicationStatus]) -> tuple[Family, ...]:
+    counter, _ = makers("publication", "channel", "stream", "session")
+    throttled = counter("penstock_publication_throttled", "Offers answered THROTTLED.")
+    deferrals = counter(
+        "penstock_publication_deferrals", "Times that the governor withheld its data."
+    )
+    waits = counter("penstock_publication_waits", "Turns before which it waited with others.")
+    waited = counter("penstock_publication_wait_seconds", "Total time of these waits.")
+    for row in rows:
+        of = labels({
+            "publication": row.publication_id, "channel": row.channel, "stream": row.stream_id,
+            "session": row.session_id,
+        })
+        throttled.add(of, row.throttled)
+        deferrals.add(of, row.deferrals)
+        waits.add(of, row.waits)
+        waited.add(of, row.waited_ns * _NS)
+    return (throttled, deferrals, waits, waited)
 
 
 def _images(rows: list[ImageStatus]) -> tuple[Family, ...]:
@@ -265,7 +316,7 @@ def _groups(rows: list[GroupStatus]) -> tuple[Family, ...]:
 
 
 def make_app(reader: StatusReader, cnc: Cnc, healthy: Callable[[], bool]) -> Starlette:
-    """Return the application with /metrics, /flows, /flows/ID and /healthz."""
+    """Return the application with /metrics, /flows, /flows/ID, /scheduler and /healthz."""
 
     async def metrics(request: Request) -> Response:
         found = await reader.read(lambda status: text_of(status, cnc.counter), peers=False)
@@ -285,6 +336,12 @@ def make_app(reader: StatusReader, cnc: Cnc, healthy: Callable[[], bool]) -> Sta
             return JSONResponse({"error": why}, status_code=404)
         return JSONResponse(found)
 
+    async def scheduler(request: Request) -> Response:
+        def page(status: DaemonStatus) -> bytes:
+            return json.dumps(scheduler_of(to_dict(status))).encode()
+
+        return Response(await reader.read(page, peers=False), media_type=_JSON)
+
     async def health(request: Request) -> Response:
         if healthy():
             return PlainTextResponse("ok\n")
@@ -292,7 +349,8 @@ def make_app(reader: StatusReader, cnc: Cnc, healthy: Callable[[], bool]) -> Sta
 
     return Starlette(routes=[
         Route("/metrics", metrics), Route("/flows", all_flows),
-        Route("/flows/{publication_id:int}", one_flow), Route("/healthz", health),
+        Route("/flows/{publication_id:int}", one_flow), Route("/scheduler", scheduler),
+        Route("/healthz", health),
     ])
 
 

@@ -16,7 +16,7 @@ from penstock.core.admin import Cnc, Shared
 from penstock.core.credits import read_credit, read_spent
 from penstock.core.driver import Driver
 from penstock.core.driver_types import Agent, ReceiverView, SlotKind
-from penstock.core.pressure import WATERMARKS, PressureView, cause_name
+from penstock.core.pressure import WATERMARKS, PressureView, SchedulerView, cause_name
 from penstock.daemon.conductor.snapshot import (
     ClientSnapshot,
     EndpointSnapshot,
@@ -102,6 +102,28 @@ class PublicationStatus:
     # relays that the stream has passed, the first one first
     relay_path: list[str] = attrs.field(factory=list)
     warnings: list[str] = attrs.field(factory=list)     # what defeats back-pressure
+    throttled: int = 0                  # offers answered THROTTLED
+    deferrals: int = 0                  # times that the governor withheld its data
+    waits: int = 0                      # turns before which it waited with other streams
+    waited_ns: int = 0                  # total time of these waits
+
+
+@attrs.frozen(kw_only=True)
+class SchedulerStatus:
+    """The last sample of the governor; all 0 while it is off or the sender is idle."""
+
+    sampled: bool                       # whether the governor has ever taken a sample
+    pressure: float                     # 0 to 1
+    signals: dict[str, float]           # depth, latency and busy: 0 to 1
+    coalesce_ns: int                    # longest time for which a partial datagram waits
+    status_interval_ns: int             # least time between status messages
+    retry_after_ns: int                 # of throttled publishers; 0: none is throttled
+    defers: bool                        # whether streams with a priority below 0 are withheld
+    ready: dict[str, int]               # waiting streams by band
+    waits: int                          # turns before which a stream waited
+    waited_ns: int                      # total time of these waits
+    deferrals: int                      # times that data was withheld
+    throttled: int                      # offers of the present streams answered THROTTLED
 
 
 @attrs.frozen(kw_only=True)
@@ -177,6 +199,7 @@ class DaemonStatus:
     endpoints: list[EndpointStatus]
     groups: list[GroupStatus]
     groups_expired: int
+    scheduler: SchedulerStatus
 
 
 def to_dict(status: DaemonStatus) -> dict[str, Any]:
@@ -239,6 +262,7 @@ def publication_status(
     view = shared.read_pressure(publication.slot)
     granted, spent = read_spent(shared, publication.slot) or (-1, -1)
     levels = view.levels_at(now_ns)
+    effects = view.scheduled()
     if shared.slot_id(SlotKind.PUBLICATION, publication.slot) != publication.id:
         return None
     client, name = view.client
@@ -286,6 +310,30 @@ def publication_status(
         log_bytes=publication.log.reserved_bytes,
         relay_path=_relay_path(publication.params.relay_path),
         warnings=list(publication.warnings),
+        throttled=effects.throttled,
+        deferrals=effects.deferrals,
+        waits=effects.waits,
+        waited_ns=effects.waited_ns,
+    )
+
+
+def scheduler_status(
+    view: SchedulerView, publications: Sequence[PublicationStatus]
+) -> SchedulerStatus:
+    """Return the scheduler's part of the status."""
+    return SchedulerStatus(
+        sampled=view.sampled_ns != 0,
+        pressure=view.pressure,
+        signals=view.signals,
+        coalesce_ns=view.coalesce_ns,
+        status_interval_ns=view.status_interval_ns,
+        retry_after_ns=view.retry_after_ns,
+        defers=view.defers,
+        ready=view.ready,
+        waits=view.waits,
+        waited_ns=view.waited_ns,
+        deferrals=view.deferrals,
+        throttled=sum(publication.throttled for publication in publications),
     )
 
 
@@ -393,7 +441,7 @@ def take(
 
     :param peers: whether to read the receivers of each publication too.
     """
-    publications = (
+    found = (
         publication_status(
             publication, driver, shared, counter=cnc.counter, now_ns=now_ns,
             running=strategies.get(publication.id), peers=peers,
@@ -403,6 +451,7 @@ def take(
     images = (
         image_status(image, driver, strategies.get(image.id)) for image in snapshot.images
     )
+    publications = [publication for publication in found if publication is not None]
     return DaemonStatus(
         version=facts.version,
         pid=facts.pid,
@@ -416,10 +465,11 @@ def take(
         malformed_messages=malformed,
         duty_cycles={agent.name.lower(): driver.duty_cycles(agent) for agent in Agent},
         clients=[client_status(client) for client in snapshot.clients],
-        publications=[publication for publication in publications if publication is not None],
+        publications=publications,
         images=[image for image in images if image is not None],
         subscriptions=[subscription_status(s, shared) for s in snapshot.subscriptions],
         endpoints=[endpoint_status(e) for e in snapshot.endpoints],
         groups=list(groups),
         groups_expired=snapshot.groups_expired,
+        scheduler=scheduler_status(shared.read_scheduler(now_ns), publications),
     )

@@ -152,6 +152,17 @@ _COUNTERS: Final = (
 )  # fmt: skip
 
 
+def _scheduler(row: Row) -> str:
+    """Return the governor's last sample as one line."""
+    signals = "  ".join(f"{name} {value:.2f}" for name, value in row["signals"].items())
+    ready = "  ".join(f"{band} {count}" for band, count in row["ready"].items() if count)
+    wait_ms = row["waited_ns"] / row["waits"] / 1e6 if row["waits"] else 0.0
+    return (
+        f"pressure {row['pressure']:.2f}  ({signals})  waiting {ready or 'none'}  mean wait "
+        f"{wait_ms:.2f} ms  deferrals {row['deferrals']:,}  throttled {row['throttled']:,}"
+    )
+
+
 def render(
     now: Row, before: Row | None, seconds: float, show_all: bool, *, width: int = 250
 ) -> RenderableType:
@@ -166,6 +177,8 @@ def render(
         f"{size(status['storage_budget_bytes'])}", style="bold",
     )
     parts: list[RenderableType] = [head]
+    if (scheduler := status.get("scheduler", {})).get("sampled"):
+        parts.append(Text(_scheduler(scheduler)))
     for name, (key, title, columns) in SECTIONS.items():
         rows: Sequence[Row] = status[name]
         if rows:

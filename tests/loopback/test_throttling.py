@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import mmap
 import struct
 import time
@@ -14,6 +15,8 @@ import pytest
 import penstock
 from loopback.conftest import NewHost
 from loopback.streams import connected, eventually, receive
+from loopback.test_cli import finish, start
+from loopback.test_daemon import get
 from penstock import Offer
 
 CHANNEL = "aeron:ipc?term-length=64k"
@@ -120,3 +123,38 @@ def test_a_throttled_send_waits_before_it_offers_again(
         assert publication.send(MESSAGE, 20) > 0
         word.clear()
         assert receive(reader, 1) == [MESSAGE]
+
+
+def test_the_sample_and_its_effects_are_shown(new_host: NewHost) -> None:
+    host = new_host()
+    with (
+        open(f"{host.directory}/penstock.dat", "r+b") as file,
+        mmap.mmap(file.fileno(), 8192) as memory,
+        penstock.connect(host.directory) as client,
+        client.add_publication(CHANNEL, 1) as publication,
+        client.add_subscription(CHANNEL, 1) as reader,
+    ):
+        assert not json.loads(get(host, "/scheduler")[1])["sampled"]
+        assert "mean wait" not in finish(start(host, "stat", "--once")).decode()
+        connected(publication, reader)
+        fill(publication)
+        word = Word(memory)
+        word.set(0.25)
+        assert publication.offer(MESSAGE) == Offer.THROTTLED
+        page: dict[str, object] = {}
+
+        def shown() -> bool:
+            word.set(0.25)
+            page.update(json.loads(get(host, "/scheduler")[1]))
+            return page["pressure"] == 1
+
+        eventually(shown, "the word became old during each request")
+        assert (page["retry_after_ns"], page["throttled"]) == (250_000_000, 1)
+        (stream,) = page["streams"]             # type: ignore[misc]
+        assert (stream["throttled"], stream["deferrals"]) == (1, 0)
+        metrics = get(host, "/metrics")[1]
+        assert 'penstock_scheduler_signal_ratio{signal="latency"} 0.0' in metrics
+        (line,) = [x for x in metrics.splitlines() if x.startswith("penstock_publication_throttled")
+                   and not x.startswith("#")]
+        assert line.endswith(" 1.0")
+        assert "throttled 1" in finish(start(host, "stat", "--once")).decode()

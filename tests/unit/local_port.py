@@ -27,7 +27,8 @@ from penstock.config.protocol import control
 from penstock.core.admin import Cnc, Shared, create_log
 from penstock.core.driver_types import CncParams, LogParams, SharedParams, SlotKind
 from penstock.core.errors import ChannelRefused, DaemonGone
-from penstock.daemon.observe.status import DaemonStatus, PublicationStatus
+from penstock.core.pressure import NO_SAMPLE
+from penstock.daemon.observe.status import DaemonStatus, PublicationStatus, scheduler_status
 
 TERM_LENGTH = 64 * 1024
 META_BYTES = 4096
@@ -255,6 +256,7 @@ class LocalPort:
             malformed_messages=0, duty_cycles={}, clients=[],
             publications=[self._publication_status(identity) for identity in self._streams],
             images=[], subscriptions=[], endpoints=[], groups=[], groups_expired=0,
+            scheduler=scheduler_status(NO_SAMPLE, []),
         )
 
     def _publication_status(self, identity: int) -> PublicationStatus:

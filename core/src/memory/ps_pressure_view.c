@@ -143,3 +143,28 @@ int ps_slot_read_pressure(const ps_shared_t *shared, int32_t publication_slot,
     out->stale = 1;
     return PS_E_AGAIN;
 }
+
+void ps_slot_read_scheduler(const ps_shared_t *shared, int64_t now_ns, ps_scheduler_view_t *out)
+{
+    const ps_driver_slot_t *slot = shared->driver;
+    *out = (ps_scheduler_view_t){ .waits = load(&slot->waits),
+                                  .waited_ns = load(&slot->waited_ns),
+                                  .deferrals = load(&slot->deferrals) };
+    /* Acquire: the words are not older than the time. */
+    out->sampled_ns = atomic_load_explicit(&slot->pressure_ns, memory_order_acquire);
+    const int64_t age_ns = now_ns - out->sampled_ns;
+    if (out->sampled_ns == 0 || age_ns < 0 || age_ns >= PS_PRESSURE_STALE_NS) {
+        return;
+    }
+    out->pressure = atomic_load_explicit(&slot->pressure_ppm, memory_order_relaxed);
+    out->depth = atomic_load_explicit(&slot->depth_ppm, memory_order_relaxed);
+    out->latency = atomic_load_explicit(&slot->latency_ppm, memory_order_relaxed);
+    out->busy = atomic_load_explicit(&slot->busy_ppm, memory_order_relaxed);
+    out->coalesce_ns = load(&slot->coalesce_ns);
+    out->status_interval_ns = load(&slot->status_interval_ns);
+    out->retry_after_ns = load(&slot->retry_after_ns);
+    out->defers = atomic_load_explicit(&slot->defers, memory_order_relaxed);
+    for (int32_t i = 0; i < PS_SCHEDULER_LISTS; i++) {
+        out->ready[i] = atomic_load_explicit(&slot->ready[i], memory_order_relaxed);
+    }
+}

@@ -74,6 +74,15 @@ typedef struct ps_driver_slot {
     _Atomic int64_t retry_after_ns;
     _Atomic int64_t coalesce_ns;
     _Atomic int64_t status_interval_ns;
+    /* line group: sender. The rest of the sample (ps_scheduler_view_t). */
+    alignas(PS_LINE) _Atomic int32_t depth_ppm;
+    _Atomic int32_t latency_ppm;
+    _Atomic int32_t busy_ppm;
+    _Atomic int32_t defers;
+    _Atomic int32_t ready[PS_SCHEDULER_LISTS];
+    _Atomic int64_t waits;
+    _Atomic int64_t waited_ns;
+    _Atomic int64_t deferrals;
 } ps_driver_slot_t;
 
 /* Bit in the upper half of the word, which older clients never write. */

@@ -69,6 +69,9 @@ void ps_slot_watch_client(ps_shared_t *shared, int32_t index, int32_t fd);
 
 /* Copies both accounts of a publication slot. Returns PS_OK. PS_E_AGAIN: the sender wrote during
  * each of eight attempts; *out is unchanged except for stale = 1. PS_E_INVALID. Any thread. */
+/* Copies the governor's last sample; a sample older than PS_PRESSURE_STALE_NS at now_ns counts as
+ * pressure 0 without effects. Any thread. */
+void ps_slot_read_scheduler(const ps_shared_t *shared, int64_t now_ns, ps_scheduler_view_t *out);
 int ps_slot_read_pressure(const ps_shared_t *shared, int32_t publication_slot,
                           ps_pressure_view_t *out);
 enum ps_strategy_bytes { PS_STRATEGY_BYTES = 64 };

@@ -541,8 +541,8 @@ static int64_t least_interval_ns(const ps_image_t *image, int64_t now_ns)
                : 0;
 }
 
-/* Returns true if a status message for released data waits, because the host is under pressure and
- * the sender still has more than half of the window. The controls of congestion and of NAK-strength
+/* Returns true if a status message for released data waits: the host is under pressure, and the
+ * sender still has more than half of the window. The controls of congestion and of NAK-strength
  * have intervals of their own. */
 static PS_NOINLINE bool postpone_sm(ps_image_t *image, int64_t now_ns)
 {

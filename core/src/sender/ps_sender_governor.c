@@ -4,10 +4,34 @@
  * data only: SETUPs, heartbeats, retransmits and the data of a closed publication always leave. */
 #include "ps_sender.h"
 
+_Static_assert((int32_t)PS_SCHEDULER_LISTS == (int32_t)PS_BAND_LISTS, "one number for each list");
+
+static void publish_signals(const ps_sender_t *sender)
+{
+    const ps_governor_t *governor = &sender->governor;
+    const ps_bands_t *bands = &sender->bands;
+    ps_driver_slot_t *slot = sender->shared->driver;
+    atomic_store_explicit(&slot->depth_ppm, governor->depth, memory_order_relaxed);
+    atomic_store_explicit(&slot->latency_ppm, governor->latency, memory_order_relaxed);
+    atomic_store_explicit(&slot->busy_ppm, governor->busy, memory_order_relaxed);
+    atomic_store_explicit(&slot->defers, governor->defers, memory_order_relaxed);
+    for (int32_t i = 0; i < PS_BAND_LISTS; i++) {
+        const bool only = bands->only != NULL && bands->only->list == i;
+        atomic_store_explicit(&slot->ready[i], bands->lists[i].count + only, memory_order_relaxed);
+    }
+}
+
+static void add(_Atomic int64_t *cell, int64_t value)
+{
+    atomic_store_explicit(cell, atomic_load_explicit(cell, memory_order_relaxed) + value,
+                          memory_order_relaxed);
+}
+
 static void publish(ps_sender_t *sender)
 {
     const ps_governor_t *governor = &sender->governor;
     ps_driver_slot_t *slot = sender->shared->driver;
+    publish_signals(sender);
     atomic_store_explicit(&slot->coalesce_ns, governor->coalesce_ns, memory_order_relaxed);
     atomic_store_explicit(&slot->status_interval_ns, governor->status_interval_ns,
                           memory_order_relaxed);
@@ -69,6 +93,8 @@ void ps_sender_govern(ps_sender_t *sender)
                                       PS_GOVERNOR_DEPTH),
         .workers = 1,
     };
+    add(&sender->shared->driver->waits, governor->waits); /* the step sets both to 0 */
+    add(&sender->shared->driver->waited_ns, governor->waited_ns);
     const bool changed = ps_governor_step(governor, &sample);
     sender->idle_ns = 0;
     sender->bands.lowered = governor->defers;
@@ -97,9 +123,8 @@ bool ps_sender_defers(ps_sender_t *sender, ps_publication_t *pub)
         return false;
     }
     wait_until(sender, pub, due_ns);
-    atomic_store_explicit(&pub->slot->deferrals,
-                          atomic_load_explicit(&pub->slot->deferrals, memory_order_relaxed) + 1,
-                          memory_order_relaxed);
+    add(&pub->slot->deferrals, 1);
+    add(&sender->shared->driver->deferrals, 1);
     return true;
 }
 

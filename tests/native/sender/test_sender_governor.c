@@ -102,6 +102,82 @@ static void test_low_priorities_are_deferred_and_never_starve(void)
     close_many(many);
 }
 
+/* Fills the log and refuses an offer, as a publisher does. */
+static void press(const many_t *many, ps_publication_t *pub)
+{
+    const int64_t limit = pub->publisher_limit;
+    publish(many, pub, limit);
+    atomic_store(&pub->slot->want_room, 1);
+    run(many, 20 * MS);
+}
+
+static int32_t cause_of(const ps_publication_t *pub)
+{
+    return atomic_load(&pub->slot->cause);
+}
+
+static void test_the_governor_is_the_cause_only_while_it_holds_the_stream(void)
+{
+    many_t *many = open_many();
+    ps_publication_t *low = add_stream(many, -1);
+    ps_publication_t *shut = add_stream(many, -1);
+    connect_all(many, TERM / 2);
+    publish(many, low, FRAME);
+    publish(many, shut, FRAME);
+    run(many, 5 * MS);
+    open_window(many, shut, FRAME, 0);
+    set_pressure(many, 90);
+    publish(many, low, low->publisher_limit); /* its turn of the second */
+    run(many, 1 * MS);
+    CHECK_EQ(cause_of(low), PS_CAUSE_NONE);
+    press(many, low);
+    CHECK_EQ(cause_of(low), PS_CAUSE_GOVERNOR);
+    CHECK_EQ(cause_of(shut), PS_CAUSE_NONE); /* it has room */
+    sender(many)->governor.forced = 590000;
+    run(many, 200 * MS);
+    CHECK(cause_of(low) != PS_CAUSE_GOVERNOR);
+    const int64_t held_ns = atomic_load(&low->slot->blocked_ns[PS_CAUSE_GOVERNOR]);
+    CHECK(held_ns > 10 * MS && held_ns < 300 * MS);
+    CHECK_EQ(atomic_load(&shut->slot->blocked_ns[PS_CAUSE_GOVERNOR]), 0);
+    close_many(many);
+}
+
+/* Each stream of a sender has data; the sample shows signals and waiting streams. */
+static void test_the_sample_is_shown(void)
+{
+    many_t *many = open_many();
+    ps_publication_t *streams[4];
+    for (int32_t i = 0; i < 4; i++) {
+        streams[i] = add_stream(many, i < 3 ? 0 : -1);
+    }
+    connect_all(many, TERM / 2);
+    ps_scheduler_view_t view;
+    ps_slot_read_scheduler(many->rig->shared, many->rig->now_ns, &view);
+    CHECK(view.sampled_ns == 0 && view.pressure == 0 && view.waits == 0);
+    set_pressure(many, 90);
+    for (int32_t i = 0; i < 4; i++) {
+        publish(many, streams[i], 10 * FRAME);
+    }
+    run(many, 150 * MS);
+    ps_slot_read_scheduler(many->rig->shared, many->rig->now_ns, &view);
+    CHECK_EQ(view.pressure, 900000);
+    CHECK(view.defers == 1 && view.coalesce_ns > 0 && view.status_interval_ns > 0);
+    CHECK_EQ(view.retry_after_ns, 0);
+    CHECK(view.waits > 0 && view.waited_ns >= 0);
+    publish(many, streams[3], 20 * FRAME);
+    run(many, 5 * MS);
+    ps_slot_read_scheduler(many->rig->shared, many->rig->now_ns, &view);
+    CHECK_EQ(view.deferrals, atomic_load(&streams[3]->slot->deferrals));
+    CHECK(view.deferrals > 0);
+    CHECK(atomic_load(&streams[1]->slot->waits) > 0);
+    const int64_t later_ns = view.sampled_ns + PS_PRESSURE_STALE_NS;
+    ps_slot_read_scheduler(many->rig->shared, later_ns - 1, &view);
+    CHECK_EQ(view.pressure, 900000);
+    ps_slot_read_scheduler(many->rig->shared, later_ns, &view);
+    CHECK(view.pressure == 0 && view.defers == 0 && view.coalesce_ns == 0 && view.waits > 0);
+    close_many(many);
+}
+
 /* A publication that closes sends its rest at once. */
 static void test_the_end_of_a_stream_is_never_deferred(void)
 {
@@ -125,5 +201,7 @@ int main(void)
     test_a_partial_datagram_waits_as_long_as_pressure_says();
     test_low_priorities_are_deferred_and_never_starve();
     test_the_end_of_a_stream_is_never_deferred();
+    test_the_sample_is_shown();
+    test_the_governor_is_the_cause_only_while_it_holds_the_stream();
     return 0;
 }
