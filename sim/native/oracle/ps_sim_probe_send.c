@@ -182,9 +182,7 @@ static bool sent_again(ps_probe_pub_t *model, int64_t from, int64_t to, int64_t 
             continue;
         }
         request->cursor = to;
-        /* A retransmit that was cut short ends with the last whole frame. */
-        const int64_t spare = request->cut ? model->pub->log.mtu - 1 : 0;
-        if (to + spare >= (request->need < model->high ? request->need : model->high)) {
+        if (to >= (request->need < model->high ? request->need : model->high)) {
             request->done_ns = now_ns;
         }
     }
@@ -285,6 +283,25 @@ static bool is_covered(const ps_publication_t *pub, int64_t position)
     return false;
 }
 
+/* Returns the end of the last whole frame of [from, to). A range may end inside a frame: at the most
+ * that one answer may have, or at the edge of a receiver's window. A frame is never sent in parts. */
+static int64_t whole_frames_end(const ps_publication_t *pub, int64_t from, int64_t to)
+{
+    const int64_t last = to < pub->sender_position ? to : pub->sender_position;
+    int64_t end = from;
+    while (end < last) {
+        const ps_frame_t *frame = ps_frame_at(&pub->log, end);
+        const int64_t length = ps_align32(ps_frame_length_acquire(frame));
+        const int64_t wire = frame->type == PS_TYPE_PAD ? PS_HEADER_BYTES : length;
+        if (length <= 0 || end + wire > last ||
+            frame->term_offset != (int32_t)(end & pub->log.term_mask)) {
+            break;
+        }
+        end += length;
+    }
+    return end;
+}
+
 void ps_probe_on_nak(ps_probe_pub_t *model, const ps_nak_t *nak, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
@@ -335,16 +352,17 @@ void ps_probe_on_nak(ps_probe_pub_t *model, const ps_nak_t *nak, int64_t now_ns)
         free = model->request_count++;
     }
     if (free >= 0) {
+        const int64_t need = whole_frames_end(pub, from, to);
         model->requests[free] =
             (ps_probe_request_t){ .from = from,
                                   .to = to,
-                                  .need = to,
+                                  .need = need,
                                   .cursor = from,
                                   .requested_ns = now_ns,
                                   .done_ns = -1,
                                   .cut = nak->length > most,
                                   .optional = waiting >= pub->retransmit.capacity || forgotten ||
-                                              is_covered(pub, from) };
+                                              need == from || is_covered(pub, from) };
         model->requested_now++;
     }
 }
