@@ -151,9 +151,19 @@ int64_t ps_pub_position(const ps_pub_t *pub)
     return ps_pub_is_closed(pub) ? PS_CLOSED : ps_pub_position_now(pub);
 }
 
+/* The limit is in another place while receivers grant credits. An offer follows a change, but who
+ * waits for a change of the limit makes no offer. */
+static int64_t limit_in_force(const ps_pub_t *pub)
+{
+    const uint32_t metered = atomic_load_explicit(&pub->slot->metered, memory_order_acquire);
+    const _Atomic int64_t *limit =
+        (metered & PS_METERED_CREDITS) != 0 ? &pub->slot->credited_limit : pub->plain_limit;
+    return atomic_load_explicit(limit, memory_order_acquire);
+}
+
 int64_t ps_pub_limit(const ps_pub_t *pub)
 {
-    return ps_pub_is_closed(pub) ? PS_CLOSED : ps_pub_limit_now(pub);
+    return ps_pub_is_closed(pub) ? PS_CLOSED : limit_in_force(pub);
 }
 
 int64_t ps_pub_available_window(const ps_pub_t *pub)
@@ -161,7 +171,7 @@ int64_t ps_pub_available_window(const ps_pub_t *pub)
     if (ps_pub_is_closed(pub)) {
         return PS_CLOSED;
     }
-    const int64_t window = ps_pub_limit_now(pub) - ps_pub_position_now(pub);
+    const int64_t window = limit_in_force(pub) - ps_pub_position_now(pub);
     return window > 0 ? window : 0;
 }
 
