@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 PPM: Final = 1_000_000
 #: Most NAKs for each datagram that the network lost or displaced, in every scenario.
 _NAKS_PER_LOSS: Final = 60
+#: Most datagrams beyond an edge that count as lost one by one.
+_SINGLE_OVER_RUNS: Final = 16
 #: An image whose gap cannot be repaired any more (``max``) asks until its liveness ends, 10 s.
 _NAKS_PER_IMAGE: Final = 600
 
@@ -148,15 +150,16 @@ def _wire(world: World) -> Iterator[str]:
         network.lost + network.queue_full + network.buffer_full + network.corrupted
         + network.reordered + network.duplicated + network.refused
     )
+    # A daemon that continues its images requests what came while no daemon ran.
+    harm += network.unreachable if any(host.script.adopt for host in world.hosts) else 0
     jitters = world.scenario.link.jitter_ns > 0 or world.scenario.links
     hopeless = sum(len(subscriber.unavailable) for subscriber in world.subscribers)
     allowed = 20 + _NAKS_PER_IMAGE * hopeless + _NAKS_PER_LOSS * harm
     allowed += network.delivered if jitters else 0  # late looks like lost
-    # Data beyond the edge is requested when there is room.
-    allowed += sum(
-        host.counters(SystemCounter.OVER_RUNS)[SystemCounter.OVER_RUNS]
-        for host in world.hosts if host.running
-    )
+    # Data beyond the edge is dropped, and is requested like lost data: until an answer comes.
+    # Under NAK-strength control many datagrams in a row may lie beyond it.
+    over = sum(host.over_runs for host in world.hosts)
+    allowed += over + _NAKS_PER_LOSS * min(over, _SINGLE_OVER_RUNS)
     if wire.naks > allowed:
         yield f"{wire.naks} NAKs for {harm} datagrams harmed"
     for host in world.hosts:

@@ -30,6 +30,7 @@ from penstock.core.driver_types import (
     PublicationStatus,
     SharedParams,
     SlotKind,
+    SystemCounter,
     Threading,
 )
 from penstock.core.errors import ChannelRefused
@@ -88,6 +89,7 @@ class Host:
         self._rng = rng
         self._epoch = 0
         self.running = False
+        self._over_runs_before = 0
         self.start()
 
     def start(self) -> None:
@@ -244,6 +246,7 @@ class Host:
 
     def die(self) -> None:
         """Kill only the daemon: its clients live, and files and journal stay."""
+        self._over_runs_before = self.over_runs
         self.running = False
         self._answers.clear()
         for port in self._ports.values():
@@ -296,6 +299,7 @@ class Host:
         """The daemon ends without a notice; its files stay."""
         if not self.running:
             return
+        self._over_runs_before = self.over_runs
         self.running = False
         for port in list(self._ports.values()):
             port.take_hangup()
@@ -307,6 +311,12 @@ class Host:
     def wipe(self) -> None:
         """Discard the directory of a crashed daemon."""
         shutil.rmtree(self.directory)
+
+    @property
+    def over_runs(self) -> int:
+        """Datagrams beyond the edge of an image, of all daemons the host has had."""
+        now = self.counters(SystemCounter.OVER_RUNS)[SystemCounter.OVER_RUNS] if self.running else 0
+        return self._over_runs_before + now
 
     def counters(self, *ids: int) -> dict[int, int]:
         """Values of system counters."""
