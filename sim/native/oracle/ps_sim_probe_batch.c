@@ -55,7 +55,8 @@ void ps_probe_batch_sent(ps_probe_t *probe, ps_probe_pub_t *model, int64_t from,
     model->turn_datagrams++;
     model->turn_bytes += wire;
     if (next > 0 && wire + next <= pub->log.mtu && end + next <= pub->sender_limit &&
-        !ends_at_mark(pub, from, end)) {
+        !ends_at_mark(pub, from, end) &&
+        (!pub->credits.on || model->messages < pub->credits.send_limit)) {
         complain(probe, model, "a datagram could have taken more", wire, next);
     }
 }
@@ -69,7 +70,7 @@ static void check_turn(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
     const int64_t next = frame_wire(pub, pub->sender_position);
     const int64_t most = pub->log.mtu;
     const bool held = pub->rated || pub->paced || model->stated_rate > 0 || pub->revoked ||
-                      pub->corrupt || pub->short_send ||
+                      pub->corrupt || pub->short_send || ps_publication_credit_room(pub) <= 0 ||
                       ps_probe_is_full(probe, model->host, now_ns);
     /* The sender appends padding that states drops after its turn: it leaves in the next one. */
     const bool appended =

@@ -234,11 +234,29 @@ void ps_probe_data_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_data_
         complain(probe, model, "data beyond the sender's limit", from + wire, pub->sender_limit);
     }
     model->high = from + span;
-    ps_probe_batch_sent(probe, model, from, span, packet->length);
     model->messages += messages;
+    ps_probe_batch_sent(probe, model, from, span, packet->length);
     model->fresh_bytes += packet->length;
     model->fresh_messages += messages - marked_in(packet);
     ps_probe_strength_sent(model, packet->length, now_ns);
+}
+
+/* Messages that were accepted before anybody granted credits wait here for them, and so does what
+ * follows dropped messages, which take ordinals too. What all receivers grant must be sent. */
+static bool is_granted(const ps_publication_t *pub, int64_t now_ns)
+{
+    const int64_t timeout_ns = pub->params.fc_receiver_timeout_ns;
+    int64_t least = PS_CREDIT_OPEN;
+    for (int32_t i = 0; i < pub->receiver_count; i++) {
+        const ps_publication_receiver_t *receiver = &pub->receivers[i];
+        const bool silent = timeout_ns > 0 && pub->fc.counts_receivers &&
+                            receiver->heard_ns + timeout_ns <= now_ns;
+        if (!silent && (receiver->credit_limit < least || receiver->credit_frozen)) {
+            least = receiver->credit_frozen ? 0 : receiver->credit_limit;
+        }
+    }
+    return !pub->credits.on || ps_publication_credit_room(pub) > 0 ||
+           (pub->credits.readers == 0 && pub->sent_ordinal < least);
 }
 
 /* A frame and room for it: it leaves in this cycle, or the next few when many streams send. */
@@ -251,7 +269,7 @@ static void check_data(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
         const ps_frame_t *frame = ps_frame_at(&pub->log, pub->sender_position);
         const int32_t length = ps_frame_length_acquire(frame);
         const int64_t wire = frame->type == PS_TYPE_PAD ? PS_HEADER_BYTES : ps_align32(length);
-        sendable = length > 0 && pub->sender_position + wire <= pub->sender_limit &&
+        sendable = length > 0 && is_granted(pub, now_ns) && pub->sender_position + wire <= pub->sender_limit &&
                    model->pace.level > pub->log.mtu && model->bytes.level > pub->log.mtu &&
                    model->nak.level > pub->log.mtu && model->message_rate.level > 1;
     }
