@@ -181,6 +181,9 @@ static int32_t collect(ps_publication_t *pub, ps_dgram_t *dgrams, scan_t *scans,
         }
         if (pub->credits.on) {
             cut_to_credits(pub, position, sum->messages + sum->dropped, scan);
+            if (scan->wire_bytes == 0) {
+                return count; /* the drops that the last datagram states took the credits */
+            }
         }
         if (pub->params.channel_timestamp) {
             stamp(pub, position, scan->wire_bytes, now_ns);
