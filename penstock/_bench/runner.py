@@ -44,6 +44,10 @@ class Settings:
     busy: int = 10
     rate: float = 200_000.0
     """Messages a second over all busy streams, for ``streams``."""
+    credits: int = 0
+    """Messages that each subscription grants; 0: no credits."""
+    shared: bool = False
+    """Whether the publication is shared."""
     veth: bool = False
 
 
@@ -149,6 +153,7 @@ def _throughput(
     task = {
         "channel": channel, "client": settings.client, "size": settings.size,
         "warmup_s": settings.warmup_s, "seconds": settings.seconds,
+        "credits": settings.credits, "shared": settings.shared,
     }
     with (
         worker("sub", where.b, {**task, "dir": str(pair.far)}) as subscriber,
@@ -166,7 +171,7 @@ def _rtt(settings: Settings, where: Network) -> dict[str, Any]:
             "channel": f"aeron:udp?endpoint={where.b.address}:{free_port()}",
             "back": f"aeron:udp?endpoint={where.a.address}:{free_port()}",
             "client": settings.client, "size": settings.size,
-            "spin_ns": int(settings.spin_us * 1000),
+            "spin_ns": int(settings.spin_us * 1000), "credits": settings.credits,
             "warmup_s": settings.warmup_s, "seconds": settings.seconds,
         }
         with (

@@ -37,13 +37,18 @@ def main() -> None:
         _ROLES[role](client, task)
 
 
+def _credits(task: _Task) -> int | None:
+    return task["credits"] or None
+
+
 # ---- throughput ----------------------------------------------------------------------------------
 
 
 def _publisher(client: Client, task: _Task) -> None:
     orders = Orders()
     size = task["size"]
-    publication = client.add_exclusive_publication(task["channel"], STREAM)
+    add = client.add_publication if task["shared"] else client.add_exclusive_publication
+    publication = add(task["channel"], STREAM)
     _connected(publication)
     say("ready")
     orders.wait_go()
@@ -91,7 +96,7 @@ def _send_batches(_client: Client, publication: Publication, size: int, orders: 
 
 def _subscriber(client: Client, task: _Task) -> None:
     orders = Orders()
-    subscription = client.add_subscription(task["channel"], STREAM)
+    subscription = client.add_subscription(task["channel"], STREAM, credits=_credits(task))
     say("ready")
     _imaged(subscription)
     measure = Measure(orders, warmup_s=task["warmup_s"], seconds=task["seconds"])
@@ -152,7 +157,7 @@ def _receive_batches(
 
 def _pinger(client: Client, task: _Task) -> None:
     orders = Orders()
-    pongs = client.add_subscription(task["back"], STREAM)
+    pongs = client.add_subscription(task["back"], STREAM, credits=_credits(task))
     pings = client.add_exclusive_publication(task["channel"], STREAM)
     _connected(pings)
     _imaged(pongs)
@@ -206,7 +211,7 @@ def _python_trip(
 
 def _ponger(client: Client, task: _Task) -> None:
     Orders()
-    pings = client.add_subscription(task["channel"], STREAM)
+    pings = client.add_subscription(task["channel"], STREAM, credits=_credits(task))
     pongs = client.add_exclusive_publication(task["back"], STREAM)
     say("ready")
     _connected(pongs)

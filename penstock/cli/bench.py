@@ -55,6 +55,9 @@ def parse_bytes(value: str) -> int:
               help="streams: how many of the open ones carry messages.")
 @click.option("--rate", type=click.FloatRange(0, min_open=True), default=200_000.0,
               show_default=True, help="streams: messages a second in all.")
+@click.option("--credits", type=click.IntRange(0), default=0, show_default=True,
+              help="udp, ipc, rtt: messages that each subscription grants; 0: no credits.")
+@click.option("--shared", is_flag=True, help="udp, ipc: the publication is not exclusive.")
 @click.option("--veth", is_flag=True, help="Between two network namespaces (root) instead of "
               "over loopback.")
 @json_option

@@ -69,6 +69,20 @@ def test_throughput_counts_and_hashes(work: str, client: str) -> None:
     assert (result["pressure_events"] == 0) == (result["pressure_share"] == 0)
 
 
+@pytest.mark.parametrize("shared", [False, True], ids=["exclusive", "shared"])
+@pytest.mark.parametrize("work", ["udp", "ipc"])
+def test_throughput_with_credits_is_held_by_them(work: str, shared: bool) -> None:
+    """Eight messages of 64 bytes cannot fill the log, so the depth stays below that of a window."""
+    result = bench(work, "--credits", "8", *(["--shared"] if shared else []))
+    assert result["hash_ok"] is True
+    assert result["received"] == result["sent"] > 0
+    assert result["peak_depth_bytes"] <= 8 * 64
+
+
+def test_a_round_trip_needs_one_credit_each_way() -> None:
+    assert bench("rtt", "--credits", "1")["p50_us"] > 0
+
+
 @pytest.mark.parametrize("client", ["native", "python"])
 def test_round_trips_have_ordered_percentiles(client: str) -> None:
     result = bench("rtt", "--client", client)

@@ -12,10 +12,13 @@ static void show_passed(ps_img_t *image)
 void ps_img_credit_polled(ps_img_t *image, int64_t from, const ps_message_t *out, int32_t handed)
 {
     int64_t messages = 0;
-    const int64_t passed = ps_img_messages(image, from, image->delivered);
+    int64_t to = from;
     for (int32_t i = 0; i < handed; i++) {
         messages += (out[i].flags & PS_FLAG_END) != 0;
+        to = out[i].start_position == to ? out[i].position : -1;
     }
+    /* If what was handed out is without a break, nothing else was passed. */
+    const int64_t passed = to == image->delivered ? messages : ps_img_messages(image, from, image->delivered);
     if (passed == 0) {
         return;
     }

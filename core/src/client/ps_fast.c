@@ -28,6 +28,7 @@ static const ps_fast_table_t table = {
     .pub_available_window = ps_pub_available_window,
     .fail = ps_fail,
     .pub_unthrottle = ps_pub_unthrottle,
+    .pub_credits = ps_pub_credits,
 };
 
 const ps_fast_table_t *ps_fast_table(void)

@@ -42,6 +42,7 @@ typedef struct ps_fast_table {
     /* Stores the text for ps_last_error of this thread; returns code. */
     int (*fail)(int code, const char *format, ...);
     int64_t (*pub_unthrottle)(ps_pub_t *pub);
+    int64_t (*pub_credits)(const ps_pub_t *pub);
 } ps_fast_table_t;
 
 enum ps_fast_version { PS_FAST_VERSION = 1 };

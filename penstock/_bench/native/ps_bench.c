@@ -39,7 +39,7 @@ static void sleep_for_room(ps_client_t *client, ps_pub_t *pub)
 {
     const uint32_t ticket = core->client_ticket(client);
     core->pub_want_room(pub);
-    if (core->pub_available_window(pub) <= 0) {
+    if (core->pub_available_window(pub) <= 0 || core->pub_credits(pub) <= 0) {
         (void)core->client_sleep(client, ticket, PARK_NS);
     }
 }
