@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -14,11 +14,20 @@ _LOCAL_CHECKPOINTS: Final = (
 
 
 def register(spark: SparkSession) -> None:
-    """Register ``format("penstock")`` with a session. An installed wheel needs no call: Spark finds
-    the source by itself."""
+    """Register ``format("penstock")`` with a session. If Spark has found the source of an installed
+    wheel by itself, this call changes nothing, because Spark warns of a second registration."""
     from penstock.spark_bridge import DefaultSource
 
-    spark.dataSource.register(DefaultSource)
+    if not _is_found(spark, DefaultSource.name()):
+        spark.dataSource.register(DefaultSource)
+
+
+def _is_found(spark: SparkSession, name: str) -> bool:
+    """Return whether Spark knows the data source; False if the session has no JVM of its own."""
+    session: Any = getattr(spark, "_jsparkSession", None)
+    if session is None:
+        return False
+    return bool(session.sessionState().dataSourceManager().dataSourceExists(name))
 
 
 def tuned_settings(*, local_checkpoints: bool = True) -> dict[str, str]:

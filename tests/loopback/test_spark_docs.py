@@ -101,11 +101,18 @@ def counted(text: str) -> bool:
     return found == {9: 9, 10: 90, 11: 900, 12: 9000, 13: 10_001}
 
 
-def test_a_session_finds_the_source_by_itself(host: PenstockHost, tmp_path: Path) -> None:
-    program = """
+@pytest.mark.parametrize(
+    "call", ["", "register(spark)"], ids=["it says nothing", "it registers it nevertheless"]
+)
+def test_a_session_finds_the_source_by_itself(
+    host: PenstockHost, tmp_path: Path, call: str
+) -> None:
+    program = f"""
 from pyspark.sql import SparkSession
+from penstock.spark_bridge import register
 spark = SparkSession.builder.master("local[1]").getOrCreate()
-options = {"channel": "aeron:ipc", "streamId": 1, "subscription": "found"}
+{call}
+options = {{"channel": "aeron:ipc", "streamId": 1, "subscription": "found"}}
 print(spark.read.format("penstock").options(**options).load().count())
 spark.stop()
 """
@@ -117,3 +124,4 @@ spark.stop()
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["0"]
+    assert "replaced" not in done.stderr        # a warning of Spark about two registrations
