@@ -49,6 +49,9 @@ _LOOSE: Final = (
 )
 
 
+_MOST_CONSTANTS: Final = 32      # columns of up to some megabytes
+
+
 class PayloadError(PenstockError, ValueError):
     """A message does not match the option payload."""
 
@@ -130,11 +133,18 @@ class Constants:
     def column(self, value: Any, kind: Any, length: int) -> Any:
         known = self._columns.get((value, kind))
         if known is None or len(known) < length:
-            if len(self._columns) > 64:
+            if len(self._columns) >= _MOST_CONSTANTS:
                 self._columns.clear()
             known = pa.repeat(pa.scalar(value, kind), max(length, 1024))
             self._columns[(value, kind)] = known
         return known.slice(0, length)
+
+
+@functools.cache
+def _constants() -> Constants:
+    """Return the cache of this process: a worker reads the same streams in one task after
+    another."""
+    return Constants()
 
 
 class Decoder:
@@ -152,7 +162,7 @@ class Decoder:
         self._payload = pa.schema([self.schema.field(n) for n in range(payload_columns)])
         self._metadata = self.schema.names[payload_columns if self._arrow else 0 :]
         self._fingerprint = fingerprint(self._payload)
-        self._constants = Constants()
+        self._constants = _constants()
 
     def decode(self, messages: Messages) -> Iterator[Any]:
         """Return the messages as record batches.
@@ -344,9 +354,11 @@ def _timestamps(messages: Messages) -> Any:
     kind = pa.timestamp("us", tz="UTC")
     count = len(messages.positions)
     if len(messages.times_us):
-        found = np.searchsorted(messages.time_positions, messages.positions, side="left")
-        np.minimum(found, len(messages.times_us) - 1, out=found)
-        times = messages.times_us[found]
+        # Entries are fewer than messages: find the last message of each entry. The last entry also
+        # has all further messages.
+        ends = np.searchsorted(messages.positions, messages.time_positions, side="right")
+        ends[-1] = count
+        times = np.repeat(messages.times_us, np.diff(ends, prepend=0))
         known = None
     else:
         times, known = np.zeros(count, np.int64), np.zeros(count, bool)

@@ -6,7 +6,10 @@ Reading moves no position: a repeated task gives the same rows on every host.
 
 from __future__ import annotations
 
+import functools
 import logging
+import weakref
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
@@ -29,6 +32,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _ROWS: Final = 64 * 1024                # most of one batch
+_SMALLEST_BLOCK: Final = 64 * 1024
+_LARGEST_BLOCK: Final = 8 * 1024 * 1024
+_BLOCKS_KEPT: Final = 16 * 1024 * 1024  # bytes of each size; a worker uses two or three sizes
 _SMALL_ROWS: Final = 4096               # smaller batches are joined ...
 _SMALL_BYTES: Final = 256 * 1024        # ... up to here
 
@@ -95,14 +101,45 @@ def _joined(batches: Sequence[Any]) -> Iterator[Any]:
         yield from pa.Table.from_batches(batches).combine_chunks().to_batches()
 
 
+class Blocks:
+    """Memory of the batches of this process. A block that no batch uses any more waits for the next
+    batch: the kernel clears each page of new memory, which costs as much as a dozen messages. Any
+    thread: a block belongs to the thread that took it out of its deque."""
+
+    def __init__(self) -> None:
+        self._free: dict[int, deque[Any]] = {}      # by size, a power of two
+
+    def take(self, size: int) -> Any:
+        """Return a buffer of ``size`` bytes. Its block is free when nothing refers to the buffer,
+        its slices or arrays on it any more."""
+        whole = 1 << max(size - 1, 1).bit_length()
+        if not _SMALLEST_BLOCK <= whole <= _LARGEST_BLOCK:
+            return pa.py_buffer(np.empty(size, np.uint8))
+        free = self._free.setdefault(whole, deque(maxlen=_BLOCKS_KEPT // whole))
+        try:
+            block = free.pop()
+        except IndexError:
+            block = np.empty(whole, np.uint8)
+        used = block[:size]
+        weakref.finalize(used, free.append, block).atexit = False
+        return pa.py_buffer(used)
+
+
+@functools.cache
+def _blocks() -> Blocks:
+    """Return the blocks of this process: a worker keeps them for its next task."""
+    return Blocks()
+
+
 class _Arrays:
     """Arrays of one batch."""
 
     def __init__(self, value_bytes: int, rows: int) -> None:
-        self._values = pa.allocate_buffer(value_bytes)
-        self._offsets = pa.allocate_buffer(4 * (rows + 1))
-        self._positions = np.empty(rows, np.int64)
-        self._reserved = np.empty(rows, np.int64)
+        take = _blocks().take
+        self._values = take(value_bytes)
+        self._offsets = take(4 * (rows + 1))
+        self._positions = np.frombuffer(take(8 * rows), np.int64)
+        self._reserved = np.frombuffer(take(8 * rows), np.int64)
         self.rows = gather.Rows(
             values=self._values, offsets=self._offsets, positions=self._positions,
             reserved_values=self._reserved,

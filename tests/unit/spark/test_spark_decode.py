@@ -9,6 +9,8 @@ import attrs
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -76,6 +78,24 @@ def test_a_message_is_a_row_with_what_is_known_of_it() -> None:
     assert {(r["channel"], r["stream_id"], r["session_id"], r["host"]) for r in rows} == {
         ("aeron:ipc", 7, -9, "here")
     }
+
+
+_places = st.lists(st.integers(1, 60), min_size=1, max_size=12, unique=True).map(sorted)
+
+
+@given(rows=_places, entries=_places)
+def test_a_message_has_the_time_of_the_first_entry_that_is_not_before_it(
+    rows: list[int], entries: list[int]
+) -> None:
+    one = attrs.evolve(
+        messages(*[b"" for _ in rows]), positions=np.array(rows, np.int64),
+        time_positions=np.array(entries, np.int64), times_us=np.array(entries, np.int64) * 10,
+    )
+    schema = StructType([StructField("timestamp", TimestampType())])
+    (batch,) = Decoder(OPTIONS, schema).decode(one)
+    assert batch.column(0).cast(pa.int64()).to_pylist() == [
+        10 * next((entry for entry in entries if entry >= row), entries[-1]) for row in rows
+    ]
 
 
 @pytest.mark.parametrize("where", ["reserved", "8"])
@@ -250,3 +270,11 @@ def test_constants_are_made_once_and_grow() -> None:
     few = constants.column("x", pa.string(), 3)
     assert few.to_pylist() == ["x"] * 3
     assert len(constants.column("x", pa.string(), 5000)) == 5000
+
+
+def test_the_next_task_of_a_worker_uses_the_same_constants() -> None:
+    schema = StructType([StructField("channel", StringType())])
+    first, second = (
+        next(iter(Decoder(OPTIONS, schema).decode(messages(b"a")))) for _ in range(2)
+    )
+    assert first.column(0).buffers()[2].address == second.column(0).buffers()[2].address

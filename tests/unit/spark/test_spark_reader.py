@@ -4,12 +4,15 @@ or twice; and what is refused."""
 
 from __future__ import annotations
 
+import resource
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import attrs
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -245,3 +248,46 @@ def test_a_log_is_mapped_once_until_another_file_has_its_name() -> None:
         with pytest.raises(OSError, match="log"):
             _fetch.worker.log(str(path))
     assert isinstance(first, gather.MappedLog)
+
+
+def test_the_memory_of_a_batch_is_used_again_without_page_faults() -> None:
+    """A fault costs as much as a dozen messages, and a batch of 4 MiB has a thousand pages."""
+    size, held = 4 * 1024 * 1024, 3         # Spark holds a batch while the next one is made
+
+    def fill() -> int:
+        pa.default_memory_pool().release_unused()       # as between two tasks
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        kept = [_reader._Arrays(size, 1024) for _ in range(held)]
+        for arrays in kept:
+            np.frombuffer(arrays._values, np.uint8)[:] = 1
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    pages = held * size // resource.getpagesize()
+    faults = [fill() for _ in range(4)][-1]
+    assert faults < pages / 8, f"{faults} faults for {pages} pages"
+
+
+def test_a_block_is_used_again_when_nothing_refers_to_its_buffer() -> None:
+    blocks = _reader.Blocks()
+    size = 100_000
+    first = blocks.take(size)
+    place, array = first.address, np.frombuffer(first.slice(64, 800), np.int64)[3:]
+    part = pa.Array.from_buffers(pa.int64(), 10, [None, first.slice(0, 80)]).slice(2)
+    del first
+    assert blocks.take(size).address != place
+    del array
+    assert blocks.take(size).address != place
+    del part
+    seen = [blocks.take(size) for _ in range(3)]
+    assert place in [buffer.address for buffer in seen]
+    assert len({buffer.address for buffer in seen}) == len(seen)
+
+
+def test_blocks_that_are_kept_are_bounded() -> None:
+    blocks = _reader.Blocks()
+    for size in (64, 70_000, 5_000_000, 64_000_000):
+        taken = [blocks.take(size) for _ in range(300)] if size < 10**6 else [blocks.take(size)]
+        assert all(len(buffer) == size for buffer in taken)
+        del taken
+    kept = sum(len(block) for free in blocks._free.values() for block in free)
+    assert kept <= 2 * _reader._BLOCKS_KEPT
