@@ -130,6 +130,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool = True) -> Sourc
             "VIEW name USING penstock OPTIONS (...)"
         )
     _check_names(given, streaming)
+    _check_order(given)
     subscription = given.get("subscription", "")
     if not subscription or len(subscription) > 80:
         raise InvalidArgument(
@@ -143,7 +144,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool = True) -> Sourc
         sessions=_sessions(given),
         subscription=subscription,
         ack_on=_choice(given, "ackOn", ("batch", "commit")),
-        starting=_bound(given, "startingOffsets", "latest" if streaming else "earliest"),
+        starting=_bound(given, "startingOffsets", _first(given, streaming)),
         ending=_ending(given),
         max_bytes=_size(given, "maxBytesPerTrigger"),
         max_messages=_optional_integer(given, "maxOffsetsPerTrigger", 2**62),
@@ -291,6 +292,31 @@ def _bound(given: Mapping[str, str], name: str, default: Literal["latest", "earl
     ):
         raise InvalidArgument(f"option {name}={text!r}: expected {form}")
     return value
+
+
+def _first(given: Mapping[str, str], streaming: bool) -> Literal["latest", "earliest"]:
+    """Return the default of startingOffsets. A time is looked up in all retained data."""
+    return "latest" if streaming and "startingtimestamp" not in given else "earliest"
+
+
+def _check_order(given: Mapping[str, str]) -> None:
+    """Check that the end of a batch read does not lie before its start."""
+    start = _timestamp(given, "startingTimestamp", "startingOffsets")
+    end = _timestamp(given, "endingTimestamp", "endingOffsets")
+    if start is not None and end is not None and end < start:
+        raise InvalidArgument(
+            f"option endingTimestamp={given['endingtimestamp']}: lies before "
+            f"startingTimestamp={given['startingtimestamp']}: exchange them"
+        )
+    starts, ends = _bound(given, "startingOffsets", "latest"), _ending(given)
+    if isinstance(starts, str) or isinstance(ends, str):
+        return
+    for session, position in sorted(ends.items()):
+        if position < starts.get(session, 0):
+            raise InvalidArgument(
+                f"option endingOffsets: {session}: position {position} lies before that of "
+                f"startingOffsets, {starts[session]}: exchange them"
+            )
 
 
 def _ending(given: Mapping[str, str]) -> Bound:

@@ -454,6 +454,21 @@ def test_a_range_is_chosen_by_time(
         assert read(startingTimestamp=str(4 * 10**12)) == []
 
 
+def test_a_new_query_begins_at_a_time_that_has_passed(
+    host: PenstockHost, control: GroupControl, sent: int
+) -> None:
+    """Its group joins at the oldest retained position, and not at the end, as ``latest`` does."""
+    for wanted, starts in ((1, 0), (4 * 10**12, sent)):
+        name = f"begun at {wanted}"
+        reading = options(host, startingTimestamp=str(wanted), subscription=name)
+        planning = _planning.Planning(reading)
+        try:
+            assert set(planning.initial().positions.values()) == {starts}
+        finally:
+            planning.stop()
+            control.close_group(name=name, channel=CHANNEL, stream_id=STREAM)
+
+
 def test_a_batch_ends_between_messages_of_known_sessions_only(
     host: PenstockHost, control: GroupControl, sent: int
 ) -> None:

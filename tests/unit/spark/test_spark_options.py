@@ -139,3 +139,17 @@ def test_tuned_settings_are_sparks() -> None:
     assert all(key.startswith("spark.") for key in tuned_settings())
     assert tuned_settings()["spark.python.authenticate.socketTimeout"] == "600s"
     assert len(tuned_settings()) == len(tuned_settings(local_checkpoints=False)) + 1
+
+
+@pytest.mark.parametrize(("given", "words"), [
+    ({"startingtimestamp": "6", "endingtimestamp": "5"},
+     "endingTimestamp=5: lies before startingTimestamp=6"),
+    ({"startingoffsets": '{"aeron:ipc|1|2|3": 64, "aeron:ipc|1|2|4": 0}',
+      "endingoffsets": '{"aeron:ipc|1|2|4": 32, "aeron:ipc|1|2|3": 32}'},
+     "endingOffsets: aeron:ipc.1.2.3: position 32 lies before that of startingOffsets, 64"),
+])
+def test_a_batch_does_not_end_before_its_start(given: dict[str, str], words: str) -> None:
+    with pytest.raises(InvalidArgument, match=words):
+        read_options(GOOD | given, streaming=False)
+    same = {key: text.replace("6", "5") for key, text in given.items() if "timestamp" in key}
+    assert read_options(GOOD | same, streaming=False)
