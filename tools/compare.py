@@ -4,17 +4,20 @@
     python tools/compare.py            write the page
     python tools/compare.py --check    exit with 1 if the page differs
     python tools/compare.py --measure  run each program and write bench/compare/times.toml, then
-                                       the page; $PENSTOCK_DIR has a daemon
+                                       the page; $PENSTOCK_DIR has a daemon, and `make
+                                       bench-kafka` fetched Kafka's broker
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 import subprocess
 import sys
 import time
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -25,52 +28,81 @@ TIMES = PROGRAMS / "times.toml"
 SITE = ROOT / "build" / "bench" / "site"
 LIBRARIES = {
     "penstock": "penstock_programs", "pyzmq": "pyzmq_programs", "zenoh": "zenoh_programs",
+    "nats-py": "nats_programs", "aiokafka": "aiokafka_programs",
 }
 RUNS = 5
 #: Commands that must run before a program, and count as a statement each.
-BEFORE = {"penstock": 1, "pyzmq": 0, "zenoh": 0}
+BEFORE = {"penstock": 1, "pyzmq": 0, "zenoh": 0, "nats-py": 1, "aiokafka": 2}
 TASKS = {
     "hello": "Hello world", "million": "A million records", "request_reply": "Request and reply",
     "fan_out": "Fan-out", "back_pressure": "Back-pressure and its culprit",
     "monitoring": "Monitoring", "in_asyncio": "asyncio",
 }
 NOTES = {
-    "hello": "penstock needs a daemon and a publication; in zenoh a session sends directly.",
     "million": "penstock and pyzmq hold at most their windows in memory. The callback of zenoh "
-    "puts every record into a queue of Python without a bound.",
-    "request_reply": "penstock needs a daemon. zenoh needs no object for the requester.",
-    "back_pressure": "pyzmq reports that the queue is full, and cannot name the reader. `put` of "
-    "zenoh blocks without a time-out, so the program sends in a thread.",
-    "monitoring": "pyzmq reports events of a socket, and zenoh whether a reader matches. penstock "
-    "reports the state of every stream of the host, to any client.",
-    "fan_out": "In zenoh, receivers of the same session are connected at once. A ZeroMQ publisher "
+    "puts every record into a queue of Python without a bound. The client of NATS drops messages "
+    "above a limit of its queue, so the program sets a limit that nothing reaches. Most of its "
+    "time are the tasks that `next_msg` starts; a callback is faster and needs more statements. "
+    "Kafka stores the records.",
+    "request_reply": "In Kafka, requests and replies are two topics, and the program compares "
+    "keys.",
+    "fan_out": "In zenoh, receivers of the same session are connected at once. A server of NATS "
+    "reads the subscriptions of a connection before its next message. A ZeroMQ publisher "
     "drops messages for a subscriber that has not joined yet, so the program waits for three "
     "subscriptions.",
+    "back_pressure": "pyzmq reports that the queue is full, and cannot name the reader. `put` of "
+    "zenoh blocks without a time-out, so the program sends in a thread. A server of NATS drops "
+    "messages for a slow subscriber; its extension JetStream can refuse messages instead, and "
+    "knows the consumer that lags. Kafka never holds a publisher: its program compares the "
+    "committed offset of the group, whose name it must know.",
+    "monitoring": "pyzmq reports events of a socket, and zenoh whether a reader matches. penstock "
+    "reports the state of every stream of the host, to any client. The server of NATS lists all "
+    "subscriptions, and Kafka's broker the members of a group.",
+}
+#: Tasks in which another library's program is shorter, and the reason.
+SHORTER = {
+    "hello": "zenoh's program is shorter: a session needs no daemon, and sends without an object "
+    "for the sender.",
+    "request_reply": "zenoh's program is shorter: it needs no daemon and no object for the "
+    "requester. Without `penstock up`, both have the same number.",
+    "fan_out": "The programs of zenoh and NATS are shorter: they have no object for the sender, "
+    "and do not wait for the receivers. Without that wait, a receiver of penstock that joins "
+    "later starts at a later message.",
+    "monitoring": "zenoh's program is shorter: it asks its own sender only. For that, "
+    "`sender.is_connected` is enough in penstock.",
+    "in_asyncio": "The program of NATS is shorter: it has no object for the sender.",
 }
 _HEAD = """\
 # Programs side by side
 
-`tools/compare.py` writes this page from the programs in `bench/compare`. The tests run each
-program and compare the outputs. All programs have the same error paths: a time-out of each wait,
-and an exception if it expires.
+This page shows seven tasks in penstock, pyzmq, zenoh, nats-py and aiokafka. Read
+[Why penstock](why.md) for a comparison of the systems. `tools/compare.py` writes this page from the
+programs in `bench/compare`. The tests run each program and compare the outputs. All programs have
+the same error paths: a time-out of each wait, and an exception if it expires.
 
-A statement is a node `ast.stmt` of the program's syntax tree, without docstrings and imports. For
-penstock the command `penstock up`, which starts the daemon, counts as one statement of each
-program. pyzmq and zenoh need no daemon. The programs use shared memory (`aeron:ipc`), ZeroMQ's
-`inproc` sockets and one session of zenoh. ZeroMQ's monitoring needs a connection, so it uses TCP.
-`inproc` sockets and one session do not leave the process; `aeron:ipc` reaches every process of the
-host. zenoh searches for other hosts by default; its programs turn that off. `put` of zenoh has no
-time-out, so only its receivers have one. Its programs are the shortest in four tasks, for the
-reasons given there.
+A statement is a node `ast.stmt` of the program's syntax tree, without docstrings and imports. Each
+command that must run before counts as a statement of every program:
 
-Why penstock states [what was measured of the transport](why.md). NATS and Kafka are not compared
-here yet.
+| library | commands before |
+|---|---|
+| penstock | `penstock up` |
+| pyzmq, zenoh | none |
+| nats-py | `nats-server` (for back-pressure with `-js`, for monitoring with `-m 8222`) |
+| aiokafka | `kafka-storage format`, `kafka-server-start` |
+
+The programs of penstock, pyzmq and zenoh use shared memory (`aeron:ipc`), ZeroMQ's `inproc` sockets
+and one session of zenoh. ZeroMQ's monitoring needs a connection, so it uses TCP. `inproc` sockets
+and one session do not leave the process; `aeron:ipc` reaches every process of the host. NATS and
+Kafka use TCP to a broker, whose address is the program's argument. zenoh searches for other hosts
+by default; its programs turn that off. `put` of zenoh has no time-out, so only its receivers have
+one.
 """
 _TIMES = """
 Seconds from the start of Python to its end, with imports. Each is the shortest of five runs, in
 turn, on a virtual machine with two processors that also ran other programs. The daemon of penstock
-ran before. The shorter programs spend their time on imports and connections, where penstock is the
-slowest. Compare columns only with each other:
+and the brokers ran before. The shorter programs spend their time on imports and connections. Kafka
+keeps a million records, the others drop records that were read. Compare columns only with each
+other:
 """
 
 
@@ -98,19 +130,41 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(SITE), **more}
 
 
+@contextlib.contextmanager
+def brokers() -> Iterator[dict[str, tuple[str, ...]]]:
+    """Run the brokers for the duration of the block.  Yields the arguments of each library's
+    programs.
+
+    :raises BenchError: a broker does not start.
+    """
+    sys.path.insert(0, str(ROOT))
+    from bench import kafka, nats
+
+    with nats.server() as (url, pages), kafka.broker() as address:
+        yield {"nats-py": (url, pages), "aiokafka": (address,)}
+
+
+def command(library: str, task: str, arguments: dict[str, tuple[str, ...]]) -> list[str]:
+    """Return the command that runs a program; warnings are errors."""
+    path = str(program(library, task))
+    return [sys.executable, "-W", "error", path, *arguments.get(library, ())]
+
+
 def measure() -> None:
-    """Write the shortest of some runs of each program, in turn, in seconds."""
+    """Write the shortest of some runs of each program, in turn, in seconds.  Each round has new
+    brokers, so that no topic has messages of the round before."""
     shortest: dict[tuple[str, str], float] = {}
     for _ in range(RUNS):
-        for task in TASKS:
-            for library in LIBRARIES:
-                start = time.perf_counter()
-                subprocess.run(
-                    [sys.executable, str(program(library, task))], check=True,
-                    env=environment(), stdout=subprocess.DEVNULL,
-                )
-                took = time.perf_counter() - start
-                shortest[task, library] = min(took, shortest.get((task, library), took))
+        with brokers() as arguments:
+            for task in TASKS:
+                for library in LIBRARIES:
+                    start = time.perf_counter()
+                    subprocess.run(
+                        command(library, task, arguments), check=True, env=environment(),
+                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                    )
+                    took = time.perf_counter() - start
+                    shortest[task, library] = min(took, shortest.get((task, library), took))
     lines = ["# SPDX-License-Identifier: Apache-2.0",
              "# Seconds; written by tools/compare.py --measure"]
     for task in TASKS:
@@ -138,8 +192,7 @@ def page() -> str:
     parts += ["\n", *times()]
     for task, title in TASKS.items():
         parts.append(f"\n## {title}\n")
-        if task in NOTES:
-            parts.append(f"\n{NOTES[task]}\n")
+        parts += [f"\n{notes[task]}\n" for notes in (SHORTER, NOTES) if task in notes]
         for library in LIBRARIES:
             text = program(library, task).read_text(encoding="utf-8").split('"""\n', 1)[1].strip()
             parts.append(f"\n{library}:\n\n```python\n{text}\n```\n")

@@ -60,6 +60,7 @@ scan() {
             'echo "int LLVMFuzzerTestOneInput(void){return 0;}" |
              clang -w -fsanitize=fuzzer,address -x c - -o /dev/null'
         need "callgrind (instructions of a message)" valgrind command -v callgrind_annotate
+        need "nats-server (programs side by side)" nats-server command -v nats-server
         need "systemd-analyze (service file tests)" systemd command -v systemd-analyze
         ;;
     *)

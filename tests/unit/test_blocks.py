@@ -36,7 +36,7 @@ RUN_BY: Final = {
     "c-client.md:c:1": "tests/loopback/test_c_client.py::test_the_example_of_the_page_runs",
     "c-client.md:text:1": "tests/loopback/test_c_client.py::test_the_example_of_the_page_runs",
     **{f"compare.md:python:{number}": "tests/loopback/test_compare.py::"
-       "test_a_program_prints_what_it_should" for number in range(1, 22)},
+       "test_a_program_prints_what_it_should" for number in range(1, 36)},
     **{f"testing-your-application.md:python:{number}": "tests/sim/test_applications.py::"
        "test_the_example_of_the_page_runs" for number in (1, 2)},
     **{f"tutorials.md:{kind}:{number}": "tests/loopback/test_tutorials.py::"
