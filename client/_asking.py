@@ -308,11 +308,12 @@ class Asking:
 
     def no_reply(self, call: Call, timeout_s: float | None) -> TimeoutExpired:
         """Return the exception of a sent request whose reply has not arrived in time."""
-        servers = len(self.subscription.images)
+        count = len(self.subscription.images)
+        servers = "1 server is" if count == 1 else f"{count} servers are"
         return TimeoutExpired(
             f"request {call.counter} on {self._channel} stream {self._stream_id} has no reply "
             f"within {timeout_s:g} s: "
-            + (f"{servers} servers are connected" if servers else "no server has replied so far")
+            + (f"{servers} connected" if count else "no server has replied so far")
         )
 
     def statistics(self) -> RequesterStatistics:

@@ -51,6 +51,9 @@ class Held:
         self._reader = reader
         self.batch: MessageBatch | None = None
 
+    def _end_views(self) -> None:
+        """Do nothing: what a loop returned owns its bytes."""
+
     def _invalidate(self) -> None:
         """Release the held message at another call on the reader."""
         self.batch = None

@@ -168,14 +168,14 @@ class MessageBatch:
     """Messages of one ``poll_batch``, as columns.
 
     A batch of ``poll_batch`` has views into the log: they are valid until :meth:`release`, the end
-    of a ``with`` block, or the next poll or wait of the subscription. The memory of a view that
-    outlives the batch stays mapped, but its bytes may change. A batch of ``recv_batch`` or
+    of a ``with`` block, or the next poll or wait of the subscription. If an array still uses such
+    a view then, the call raises ``BufferError`` and releases nothing. A batch of ``recv_batch`` or
     ``batches`` owns its bytes: its views stay valid. Columns of numbers are copies.
     """
 
     __slots__ = (
-        "_check", "_columns", "_count", "_credit", "_live", "_messages", "_own", "_release",
-        "_views",
+        "_check", "_columns", "_count", "_credit", "_live", "_messages", "_own", "_owned",
+        "_owners", "_release", "_views",
     )
 
     def __init__(
@@ -184,12 +184,16 @@ class MessageBatch:
         count: int,
         check: Callable[[core.Messages, int], list[memoryview]],
         release: Callable[[MessageBatch], None],
+        owners: Callable[[], list[Any]],
     ) -> None:
+        """``owners`` returns the objects whose memory the views show."""
         self._messages = messages
         self._live = True
         self._count = count
         self._check = check
         self._release = release
+        self._owners = owners
+        self._owned: list[tuple[int, Any]] = []     # their counts of references without views
         self._columns: dict[str, Any] = {}
         self._credit: CreditHandle | None = None
         self._views: list[memoryview] | None = None
@@ -209,6 +213,9 @@ class MessageBatch:
         """A read-only view for each message, of the log or of the batch's own memory."""
         self._require_live()
         if self._views is None:
+            if not self._owned:
+                # the list holds one reference here, and the tuple holds one in _end_views
+                self._owned = [(sys.getrefcount(owner), owner) for owner in self._owners()]
             self._views = self._check(self._messages, self._count)
         return self._views
 
@@ -307,24 +314,52 @@ class MessageBatch:
         return batch
 
     def release(self) -> None:
-        """Release the messages, so that the stream may use their memory. Idempotent."""
-        if not self._live or self._own is not None:
-            return
+        """Release the messages, so that the stream may use their memory. Idempotent.
+
+        :raises BufferError: an array made from a view still exists and would read other data.
+        """
+        if self._live and self._own is None:
+            self._end_views()
+            self._let_go()
+
+    def _let_go(self) -> None:
         self._invalidate()
         self._release(self)
+
+    def _end_views(self) -> None:
+        """End the views.
+
+        :raises BufferError: an array or a slice still uses one. ``payloads`` makes new views.
+        """
+        views = self._views
+        if views is None or self._own is not None:
+            return
+        for view in views:
+            release_view(view)
+        self._views = None
+        if any(sys.getrefcount(owner) > count for count, owner in self._owned):
+            raise BufferError(
+                f"a view of the batch's {self._count} messages still exists (a slice, or an array "
+                "such as np.frombuffer makes), and the memory is about to be used again: keep a "
+                "copy, with .copy(), to_numpy() or to_arrow(), or receive with recv_batch()"
+            )
 
     def _invalidate(self) -> None:
         """End the views without notifying the subscription."""
         for view in self._views or ():
             release_view(view)
         self._views = None
+        self._owned = []
         self._live = False
 
     def __enter__(self) -> MessageBatch:
         return self
 
-    def __exit__(self, *_exc: object) -> None:
-        self.release()
+    def __exit__(self, kind: object, *_exc: object) -> None:
+        if kind is None:
+            self.release()
+        elif self._live and self._own is None:
+            self._let_go()      # the exception is more important than an array
 
     def _require_live(self) -> None:
         if not self._live:

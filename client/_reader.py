@@ -233,7 +233,7 @@ class Reader(ABC):
         count = self._fill(messages, limit)
         if count < 0:
             count = self._nothing(count)
-        batch = MessageBatch(messages, count, self._check, self._release_batch)
+        batch = MessageBatch(messages, count, self._check, self._release_batch, self._owners)
         if count:
             self._batch = batch
         return batch
@@ -241,6 +241,10 @@ class Reader(ABC):
     def _check(self, messages: core.Messages, count: int) -> list[memoryview]:
         """Return a view of each message of the latest poll."""
         return [view_of(row, self._maps) for row in _unpack(messages.raw[: count * _SIZE])]
+
+    def _owners(self) -> list[Any]:
+        """Return the object of each log's mapping."""
+        return [view.obj for view in self._maps]
 
     def _batch_room(self, limit: int) -> core.Messages:
         """Return an array of messages that no batch uses any more."""
@@ -262,9 +266,13 @@ class Reader(ABC):
             self._release()
 
     def _drop_batch(self) -> None:
-        """End a batch that the application still holds, so that the stream may use its memory."""
+        """End a batch that the application still holds, so that the stream may use its memory.
+
+        :raises BufferError: an array made from a view of the batch still exists.
+        """
         batch = self._batch
         if batch is not None:
+            batch._end_views()
             self._batch = None
             batch._invalidate()
             self._release()

@@ -232,10 +232,11 @@ class Subscription(Reader):
         return not until_end or self._has_data()
 
     def _no_message(self, timeout_s: float | None) -> TimeoutExpired:
-        publishers = len(self._images)
+        count = len(self._images)
+        connected = "1 publisher is" if count == 1 else f"{count or 'no'} publishers are"
         return TimeoutExpired(
             f"no message on {self._channel} stream {self.stream_id} within {timeout_s:g} s: "
-            + (f"{publishers} publishers are connected" if publishers else "no publisher is there")
+            f"{connected} connected"
         )
 
     def _step_condition(self, until_end: bool) -> Callable[[], bool]:

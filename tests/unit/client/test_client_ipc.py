@@ -201,6 +201,51 @@ def test_the_next_poll_ends_a_batch(stream: tuple[Publication, Subscription]) ->
         _ = batch.payloads
 
 
+@pytest.mark.parametrize("kept", ["array", "slice"])
+@pytest.mark.parametrize("call", ["release", "block", "poll", "wait", "image"])
+def test_a_view_that_outlives_its_batch_is_an_error_and_nothing_is_released(
+    stream: tuple[Publication, Subscription], call: str, kept: str,
+) -> None:
+    numpy = module("numpy")
+    publication, subscription = stream
+    for text in (b"first", b"second"):
+        publication.offer(text)
+    batch = subscription.poll_batch(2)
+    array = numpy.frombuffer(batch[1], "u1") if kept == "array" else batch[1][:]
+    (image,) = subscription.images
+    calls = {
+        "release": batch.release, "block": lambda: batch.__exit__(None, None, None),
+        "poll": lambda: subscription.poll(lambda _m, _h: None),
+        "wait": lambda: subscription.wait(0.0), "image": lambda: image.poll(lambda _m, _h: None),
+    }
+    with pytest.raises(BufferError, match=r"batch's 2 messages still exists .* recv_batch"):
+        calls[call]()
+    assert image.released_position == 0
+    assert array.tobytes() == b"second"
+    assert [bytes(view) for view in batch] == [b"first", b"second"]
+    del array
+    calls[call]()
+    assert image.released_position == 128
+
+
+def test_an_exception_in_the_block_of_a_batch_is_not_replaced(
+    stream: tuple[Publication, Subscription],
+) -> None:
+    numpy = module("numpy")
+    publication, subscription = stream
+    publication.offer(b"first")
+    kept = []
+
+    def fail() -> None:
+        with subscription.poll_batch() as batch:
+            kept.append(numpy.frombuffer(batch[0], "u1"))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert subscription.images[0].released_position == 64
+
+
 # ---- claims --------------------------------------------------------------------------------------
 
 

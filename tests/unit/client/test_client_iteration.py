@@ -181,7 +181,7 @@ def test_until_end_stops_behind_the_last_message(port: LocalPort, stream: Stream
 
 def test_until_end_waits_for_the_first_publisher(client: Client) -> None:
     subscription = client.add_subscription("aeron:ipc", 77)
-    with pytest.raises(errors.TimeoutExpired, match="no publisher is there"):
+    with pytest.raises(errors.TimeoutExpired, match="no publishers are connected"):
         list(subscription.messages(0.001, until_end=True))
 
 
