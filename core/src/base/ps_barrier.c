@@ -14,7 +14,10 @@ bool ps_barrier_join(void)
 bool ps_barrier_available(void)
 {
     const long commands = syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
-    return commands > 0 && (commands & MEMBARRIER_CMD_GLOBAL_EXPEDITED) != 0;
+    /* A filter of system calls may refuse what the kernel offers, so one barrier is tried. */
+    return commands > 0 && (commands & MEMBARRIER_CMD_GLOBAL_EXPEDITED) != 0 &&
+           (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0 ||
+            syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) == 0);
 }
 
 void ps_barrier_run(void)

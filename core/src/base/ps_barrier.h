@@ -11,7 +11,7 @@
  * call per process is enough; more calls do no harm. Returns false if the kernel has no such call;
  * this process must then execute the fences itself. Any thread; may take some milliseconds. */
 bool ps_barrier_join(void);
-/* True when ps_barrier_run works here.  Any thread. */
+/* Executes one barrier. True when it works here, and ps_barrier_run will.  Any thread. */
 bool ps_barrier_available(void);
 /* Executes a full barrier on every running thread of every registered process. The call interrupts
  * each CPU that runs such a thread. The call takes some microseconds, or milliseconds if memory is

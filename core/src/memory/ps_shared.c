@@ -395,12 +395,15 @@ static int ps_history_take(ps_shared_t *shared, int32_t kind, int32_t index)
     return PS_OK;
 }
 
-/* If the file system cannot release memory, it stays for the slot's next owner. */
+/* If the file system cannot release memory, it stays for the slot's next owner. So does a history
+ * that shares a page with its neighbour, on a processor with larger pages: the kernel rounds the
+ * length up and would clear the neighbour too. */
 static void ps_history_release(ps_shared_t *shared, int32_t kind, int32_t index)
 {
     uint8_t *backing;
     ps_history_t *history = ps_history_of(shared, kind, index, &backing);
     if (history != NULL && *backing != PS_BACKING_HOLE &&
+        sizeof *history % (size_t)sysconf(_SC_PAGESIZE) == 0 &&
         madvise(history, sizeof *history, MADV_REMOVE) == 0) {
         *backing = PS_BACKING_HOLE;
     }
