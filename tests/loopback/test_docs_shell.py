@@ -44,6 +44,7 @@ ELSEWHERE = {
     "operating.md-2": "changes a limit of the kernel",
     "simulator.md-2": "minutes of processor time; tests/sim/test_grid.py runs cells",
     "strategy-comparison.md-1": "minutes of processor time; tests/sim/test_compare.py runs it",
+    "two-hosts.md-3": "needs a container runtime; tests/cluster/test_compose.py runs its commands",
     "spark.md-1": "installs from the package index; test_extras.py installs from the wheel",
 }
 

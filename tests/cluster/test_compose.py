@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands of the compose file run on two hosts; no container runtime takes part."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support.hosts import memory_directory
+
+from cluster.network import Network
+
+pytestmark = pytest.mark.needs_root
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+SERVICES: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))["services"]
+
+
+def test_both_services_print_the_same_hash(lan: Network) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    running = []
+    with tempfile.TemporaryDirectory(prefix="penstock-compose-", dir=memory_directory()) as place:
+        for host, (name, service) in enumerate(SERVICES.items()):
+            assert service["networks"]["hosts"]["ipv4_address"] == lan.address(host)
+            running.append(subprocess.Popen(
+                [*lan.prefix(host), *service["entrypoint"], *service["command"]],
+                env={**os.environ, "PATH": path, "PENSTOCK_DIR": f"{place}/{name}"}, text=True,
+                stdout=subprocess.PIPE, start_new_session=True,
+            ))
+        try:
+            for process in running:         # the exchange ends first, and its container with it
+                process.wait(120)
+                os.killpg(process.pid, signal.SIGKILL)
+        finally:
+            for process in running:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+        assert [process.returncode for process in running] == [0, 0]
+        printed = [process.communicate(timeout=60)[0].split() for process in running]
+    hashes = [{word for word in words if len(word) == 64} for words in printed]
+    assert len(hashes[0]) == 1
+    assert hashes[0] == hashes[1]
+
+
+def test_the_recipe_installs_this_version() -> None:
+    project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text("utf-8"))["project"]
+    assert f"penstock=={project['version']} " in (DEPLOY / "Containerfile").read_text("utf-8")
