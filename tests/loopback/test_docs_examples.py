@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from support.hosts import PenstockHost
+
+import penstock
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = (
@@ -33,8 +36,8 @@ def examples() -> list[tuple[str, str]]:
 
 
 EXAMPLES = examples()
-# Iterates for ever, as an application would.
-ENDLESS = {"getting-started.md-2"}
+# Serves for ever; test_the_program_that_only_serves_answers runs it.
+ENDLESS = {"request-reply.md-2"}
 
 
 def test_the_pages_have_examples() -> None:
@@ -53,3 +56,18 @@ def test_the_example_runs(host: PenstockHost, source: str) -> None:
     assert done.stderr == ""
     notified = re.findall(r"print\(.*# (b'.*')$", source, re.MULTILINE)     # what it says it prints
     assert done.stdout.splitlines() == notified or not notified
+
+
+def test_the_program_that_only_serves_answers(host: PenstockHost) -> None:
+    (source,) = (text for name, text in EXAMPLES if name in ENDLESS)
+    with penstock.connect(host.directory) as client, client.requester("aeron:ipc", 10) as requester:
+        program = subprocess.Popen(
+            [sys.executable, "-W", "error", "-c", source], stderr=subprocess.PIPE, text=True,
+            env={**os.environ, "PENSTOCK_DIR": str(host.directory)},
+        )
+        try:
+            assert requester.request(b"hello", timeout_s=TIMEOUT_S) == b"HELLO"
+        finally:
+            program.send_signal(signal.SIGINT)
+            _, errors = program.communicate(timeout=TIMEOUT_S)
+    assert errors.splitlines()[-1:] in ([], ["KeyboardInterrupt"])
