@@ -57,8 +57,7 @@ void *mmap(void *address, size_t length, int protection, int flags, int fd, off_
         return MAP_FAILED;
     }
     const uintptr_t at = whole((size_t)found);
-    const long mapped =
-        syscall(SYS_mmap, at, length, protection, flags | MAP_FIXED, fd, offset);
+    const long mapped = syscall(SYS_mmap, at, length, protection, flags | MAP_FIXED, fd, offset);
     if (mapped < 0) {
         return MAP_FAILED;
     }

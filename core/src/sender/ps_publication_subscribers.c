@@ -35,6 +35,7 @@ void ps_publication_check_again(ps_publication_t *pub)
     /* Cleared before the log is checked, as always. */
     if (!pub->hot) {
         atomic_store_explicit(&pub->slot->dirty, PS_DIRTY_NOT, memory_order_seq_cst);
+        atomic_thread_fence(memory_order_seq_cst); /* dirty before the log */
     }
     ps_sender_ready(ps_publication_sender(pub), pub);
     ps_publication_wake_subscribers(pub);
