@@ -18,7 +18,8 @@ void ps_img_credit_polled(ps_img_t *image, int64_t from, const ps_message_t *out
         to = out[i].start_position == to ? out[i].position : -1;
     }
     /* If what was handed out is without a break, nothing else was passed. */
-    const int64_t passed = to == image->delivered ? messages : ps_img_messages(image, from, image->delivered);
+    const int64_t passed =
+        to == image->delivered ? messages : ps_img_messages(image, from, image->delivered);
     if (passed == 0) {
         return;
     }
