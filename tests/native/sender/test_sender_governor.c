@@ -196,6 +196,33 @@ static void test_the_end_of_a_stream_is_never_deferred(void)
     close_many(many);
 }
 
+/* Other programs delay each cycle by 2 ms: all streams that wait seem late, so no sample is taken for
+ * up to a second interval. */
+static void test_a_sample_waits_for_a_cycle_that_nobody_delayed(void)
+{
+    many_t *many = open_many();
+    for (int32_t i = 0; i < 10; i++) {
+        (void)add_stream(many, 0);
+    }
+    connect_all(many, TERM / 2);
+    set_pressure(many, 10);
+    const ps_driver_slot_t *slot = many->rig->shared->driver;
+    const int64_t taken_ns = atomic_load(&slot->pressure_ns);
+    for (int32_t i = 0; i < many->count; i++) {
+        publish(many, many->pubs[i], TERM / 2 - FRAME);
+    }
+    cycle(many);
+    while (many->rig->now_ns < taken_ns + 150 * MS) {
+        CHECK(sender(many)->bands.waiting > 0);
+        many->rig->now_ns += 2 * MS;
+        cycle(many);
+        CHECK_EQ(atomic_load(&slot->pressure_ns), taken_ns);
+    }
+    run(many, 2 * MS);
+    CHECK(atomic_load(&slot->pressure_ns) > taken_ns);
+    close_many(many);
+}
+
 int main(void)
 {
     test_a_partial_datagram_waits_as_long_as_pressure_says();
