@@ -151,6 +151,25 @@ def test_a_batch_returns_a_part_of_its_credits(pair: Pair) -> None:
     eventually(lambda: publication.credits.granted == 8, "no credit")
 
 
+def test_a_forked_child_returns_no_credit(pair: Pair) -> None:
+    publication, subscription = pair.open(Credits(1, handles=True))
+    assert publication.offer(b"one") > 0
+    message = subscription.recv(TIMEOUT_S)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            message.credit.release()  # the child has no images: this handle is its copy
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert publication.offer(b"two") == Offer.NO_CREDIT
+    message.credit.release()
+    eventually(lambda: publication.offer(b"two") > 0, "the parent returns its credit")
+    subscription.recv(TIMEOUT_S).credit.release()
+
+
 def test_poll_releases_handled_messages_and_keeps_aborted_ones(pair: Pair) -> None:
     publication, subscription = pair.open(Credits(4, handles=True))
     assert offered(publication, 100) == 4
