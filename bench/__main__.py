@@ -42,7 +42,7 @@ def cli() -> None:
 def run(
     rounds: int, seconds: float, only: tuple[str, ...], networks: tuple[str, ...], output: Path
 ) -> None:
-    """Measures everyone in turn, round after round."""
+    """Measure all contenders in turn, round after round."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     chosen = networks or (("loopback", "veth") if os.geteuid() == 0 else ("loopback",))
     entries = [one for one in ENTRIES if not only or one.key.startswith(only)]
@@ -97,14 +97,14 @@ def _measure(
 @cli.command()
 @click.option("--input", "path", type=click.Path(path_type=Path), default=RESULTS)
 def show(path: Path) -> None:
-    """Prints the tables of the last run."""
+    """Print the tables of the last run."""
     report.show(json.loads(path.read_text(encoding="utf-8")))
 
 
 @cli.command()
 @click.option("--input", "path", type=click.Path(path_type=Path), default=RESULTS)
 def readme(path: Path) -> None:
-    """Writes the tables of the last run into bench/README.md."""
+    """Write the tables of the last run into bench/README.md."""
     target = ROOT / "bench" / "README.md"
     report.write_readme(target, json.loads(path.read_text(encoding="utf-8")))
     click.echo(str(target))

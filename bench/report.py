@@ -129,7 +129,7 @@ def markdown(document: dict[str, Any]) -> str:
 
 
 def write_readme(path: Path, document: dict[str, Any]) -> None:
-    """Replaces what stands between the markers."""
+    """Replace the text between the markers."""
     text = path.read_text(encoding="utf-8")
     pattern = re.compile(re.escape(_BEGIN) + r".*?" + re.escape(_END), re.DOTALL)
     body = f"{_BEGIN}\n\n{markdown(document)}\n{_END}"

@@ -36,7 +36,7 @@ class AsyncGroupBatch:
 
     @property
     def sync(self) -> GroupBatch:
-        """The plain batch underneath."""
+        """The underlying synchronous batch."""
         return self._sync
 
     def __len__(self) -> int:
@@ -94,7 +94,7 @@ class AsyncConsumerGroup:
 
     @property
     def sync(self) -> ConsumerGroup:
-        """The plain member underneath."""
+        """The underlying synchronous member."""
         return self._sync
 
     @property

@@ -3,10 +3,11 @@
 
 A waiting task takes a ticket, checks its condition, and requests that the next wake-up is written
 to the client's eventfd (``client_watch``). The event loop waits for the eventfd together with its
-other descriptors, so a client needs no thread. One wake-up ends all waits of the client's tasks,
-and each checks its condition again. If recent waits were short, a task first stays awake for at
-most 150 us, which costs less than a turn of the loop; other tasks run at the latest every 16th
-time. In addition, each task checks its condition every 250 ms, as a waiting thread does.
+other descriptors, so a client needs no thread. One wake-up ends the waits of all tasks of the
+client, and each task checks its condition again. If recent waits were short, a task first stays
+awake for at most 150 us, which costs less than a turn of the loop. At the latest after 16 such
+waits, the task lets other tasks run. In addition, each task checks its condition every 250 ms, as a
+waiting thread does.
 """
 
 from __future__ import annotations

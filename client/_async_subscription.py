@@ -258,8 +258,8 @@ class AsyncSubscription:
         return self._sync.credits
 
     async def withhold(self, timeout_s: float, handler: Handler | None = None) -> None:
-        """See :meth:`penstock.Subscription.withhold`. Another task may receive meanwhile, instead
-        of ``handler``. After a cancelled call the publishers continue."""
+        """See :meth:`penstock.Subscription.withhold`. During the call another task may receive
+        messages in place of ``handler``. After a cancelled call the publishers continue."""
         sync = self._sync
         if handler is not None:
             sync._check_not_polling()

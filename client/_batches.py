@@ -3,8 +3,8 @@
 
 ``offer_batch`` calls the core once for a whole batch. The core needs a base address and either a
 stride or int64 offsets. This module computes address and offsets from NumPy arrays, Arrow arrays
-and sequences. It copies the data only if the layout requires it. It uses NumPy and pyarrow only if
-the caller has already imported them.
+and sequences. The module copies the data only if the layout requires a copy. The module uses NumPy
+and pyarrow only if the caller has already imported them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Block:
     """Length of the longest message in bytes."""
 
     def bounds(self) -> Any:
-        """The offsets; for a block of empty messages, which has no offsets, they are computed."""
+        """Return the offsets. A block of empty messages stores no offsets, so they are computed."""
         return self.offsets if self.offsets is not None else bytes(8 * (self.count + 1))
 
 

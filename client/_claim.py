@@ -50,7 +50,7 @@ class Claim:
         return self._view
 
     def commit(self) -> int:
-        """Publishes the message; returns its position.
+        """Publish the message; return its position.
 
         :raises ClaimLost: the claim was open for so long that the daemon replaced it by padding.
         """

@@ -56,8 +56,8 @@ class Client:
     """Adds publications, subscriptions and counters at the host's daemon.
 
     Made by :func:`penstock.connect`. May be shared by threads. At the end of a ``with`` block the
-    client closes itself and all objects that it has added; none of them can be used afterwards. In
-    a forked child every call raises ``ForkedError``; connect again in the child.
+    client closes itself and all objects that it has added. They cannot be used afterwards. In a
+    forked child every call raises ``ForkedError``; connect again in the child.
     """
 
     def __init__(
@@ -203,8 +203,8 @@ class Client:
         schema: Any = None,
         on_session_lost: SessionCallback | None = None,
     ) -> Publication | TypedPublication[Any]:
-        """Add a publication with its own session, for one thread at a time. It is a little faster
-        than a shared one."""
+        """Add a publication with its own session, for one thread at a time. An exclusive
+        publication is a little faster than a shared publication."""
         return self._add_publication(channel, stream_id, schema, on_session_lost, exclusive=True)
 
     @overload
@@ -239,7 +239,7 @@ class Client:
         on_gap: GapCallback | None = None,
         credits: CreditsGiven = None,
     ) -> Subscription | TypedSubscription[Any]:
-        """Receives a stream.
+        """Add a subscription, which receives a stream.
 
         :param schema: as for :meth:`add_publication`.
         :param on_available: called with each new image, on the thread that polls, waits or asks
@@ -271,7 +271,7 @@ class Client:
         return made if codec is None else codec.subscription(made)
 
     def requester(self, channel: str, stream_id: int) -> Requester:
-        """Sends requests to the servers of a stream (:meth:`serve`) and receives their replies.
+        """Return a requester, which sends requests to the servers of a stream (:meth:`serve`).
 
         :param channel: an Aeron URI without ``session-id``, as for :meth:`add_publication`.
         :raises ChannelRefused: with the daemon's reason and a ``code``.
@@ -295,7 +295,7 @@ class Client:
         :class:`RemoteError`. The decorated name is a :class:`Service`; call its ``run()`` to serve.
 
         :param channel: an Aeron URI, as for :meth:`add_subscription`.
-        :param concurrency: number of calls of the function at once, each in a thread of its own.
+        :param concurrency: number of calls of the function at once, each in a separate thread.
         :param reply_timeout_s: how long a requester that takes no replies can hold one, in seconds;
             then the reply is dropped and counted.
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connect to this host's daemon, and wait for one that is still starting."""
+"""Connect to this host's daemon, and wait if the daemon is still starting."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def connect(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     reattach_timeout_s: float = DEFAULT_REATTACH_S,
 ) -> Client:
-    """Connect to this host's daemon; wait for one that is still starting.
+    """Connect to this host's daemon, and wait if the daemon is still starting.
 
     :param directory: the daemon's directory; default ``$PENSTOCK_DIR``, then
         ``/dev/shm/penstock-$USER``.
@@ -126,7 +126,7 @@ def connect(
 
 
 def wait_for(attempt: Attempt) -> Client:
-    """Try until a client is connected; block this thread meanwhile."""
+    """Try until a client is connected. The call blocks this thread."""
     while (client := attempt.once()) is None:
         time.sleep(RETRY_S)
     return client

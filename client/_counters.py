@@ -47,15 +47,15 @@ class Counter:
         return core.client_counter_get(self._open(), self._ready.counter_id)
 
     def set(self, value: int) -> None:
-        """Stores a signed 64-bit value."""
+        """Store a signed 64-bit value."""
         core.client_counter_set(self._open(), self._ready.counter_id, _i64(value))
 
     def add(self, delta: int) -> int:
-        """Adds atomically; returns the new value."""
+        """Add atomically; return the new value."""
         return core.client_counter_add(self._open(), self._ready.counter_id, _i64(delta))
 
     def increment(self) -> int:
-        """Adds one; returns the new value."""
+        """Add one; return the new value."""
         return self.add(1)
 
     def close(self) -> None:

@@ -34,7 +34,7 @@ class Credits:
     max_message: int | None = attrs.field(default=None, kw_only=True)
     """Length of a message that a credit has room for, in bytes (``ps-max-message``)."""
     required: bool = attrs.field(default=False, kw_only=True)
-    """Whether to refuse publishers that know no credits (``ps-credits-required``)."""
+    """Whether to refuse publishers that do not support credits (``ps-credits-required``)."""
 
     def __attrs_post_init__(self) -> None:
         if self.leak not in ("keep", "reclaim"):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handles of credits: they record which messages have not returned their credit yet.
+"""Handles of credits, which record the messages whose credit is not returned yet.
 
 A handle belongs to the messages of one delivery. Any thread releases handles, in any order. If the
-garbage collector destroys a handle, the finalizer only records it, because a finalizer can run in
-any thread. The subscription's next call reports it.
+garbage collector destroys a handle, the finalizer only records the loss, because a finalizer can
+run in any thread. The next call of the subscription reports the loss.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class CreditAccount:
         return CreditHandle(self, held)
 
     def give_back(self, parts: Iterable[tuple[Image, int]]) -> None:
-        """Return credits to the core. If the image has ended, its credits need no return."""
+        """Return credits to the core. The credits of an ended image need not be returned."""
         for image, count in parts:
             if not image.is_closed:
                 self._give_back(image, count)
@@ -165,8 +165,8 @@ class CreditAccount:
         self._lost.extend(parts)
 
     def rewound(self, handle: CreditHandle, counts: Iterable[tuple[Image, int]]) -> None:
-        """Drop a handle whose messages will be delivered again. Credits of it that were already
-        released are not counted again."""
+        """Drop a handle whose messages will be delivered again. Credits of the handle that were
+        already released are not counted again."""
         left: dict[int, int] = {}
         for image, count in handle._void():
             left[id(image)] = left.get(id(image), 0) + count

@@ -2,8 +2,8 @@
 """Requests about groups over ZeroMQ: to a daemon on this host, or over TCP with CURVE.
 
 Each call, and each running fetch, uses its own connection from a pool. If a connection does not
-answer, the port closes it and repeats the request on another one until the time-out. Every request
-can therefore take effect twice.
+answer, the port closes the connection and repeats the request on another connection, until the
+time-out. A request can therefore take effect twice.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class _Connection:
             self._socket.send(data)
 
     def add(self, message: Any) -> None:
-        """Send a further message of the last request."""
+        """Send a further message that belongs to the last request."""
         with _until_closed():
             self._socket.send(codec.encode(message, self._correlation))
 
@@ -189,8 +189,8 @@ class GroupPort:
         return message
 
     def fetch(self, request: control.Fetch) -> Generator[bytes, None, None]:
-        """Yield the pieces of a fetch, which begins with the first ``next``. If the daemon ended
-        the fetch because the reader took no piece for too long, the port requests the rest."""
+        """Yield the pieces of a fetch. The first ``next`` begins the fetch. If the daemon ended the
+        fetch because the reader took no piece for too long, the port requests the rest."""
         position = request.start
         while True:
             try:

@@ -121,7 +121,7 @@ class GroupState:
 class GroupControl:
     """A connection to the groups of one daemon: on this host by directory, or anywhere over TCP
     with CURVE keys. Calls block, and several threads may call. The object connects at the first
-    call, and again after a fork or a daemon's restart; it needs no lease.
+    call, and again after a fork or a daemon's restart. It needs no lease.
 
     Every method raises :class:`InvalidArgument` for invalid arguments, or a request of more than 64
     KiB; :class:`DaemonUnreachable` if no answer arrived in ``timeout_s``; :class:`NotAuthorised` if
@@ -139,7 +139,8 @@ class GroupControl:
         timeout_s: float = 10.0,
     ) -> None:
         """
-        :param directory: directory of a daemon on this host; the default is that of a client.
+        :param directory: directory of a daemon on this host; the default is the directory that a
+            client uses.
         :param address: ``tcp://host:port`` of a daemon's ``control_tcp``; not with ``directory``.
         :param keys: keys of this client; required with ``address``, not allowed without.
         :param server_key: the daemon's public key in Z85; with ``address``.
@@ -248,7 +249,7 @@ class GroupControl:
         :param channel: only the subscriptions with this channel; empty: all of the stream.
         :returns: the state of each reader. After ``withhold``, repeat ``report`` until it is
             complete.
-        :raises GroupRefused: no subscription grants credits there.
+        :raises GroupRefused: no subscription of the stream grants credits.
         """
         return self._port.request(
             control.WithholdStream(stream_id=stream_id, channel=channel, action=action),
@@ -311,8 +312,9 @@ class GroupControl:
         self, *, log_id: int, session_id: int, initial_term_id: int, start: int,
         reserved_value: int, max_bytes: int = 2**62,
     ) -> LogMarks:
-        """Find messages by their reserved value, from ``start`` on. An answer may cover only a part
-        of the log. The answer states the end of this part; request the rest from there.
+        """Find messages by their reserved value, from ``start`` on. The result may cover only a
+        part of the log. The result states the end of this part. Call the method again from this end
+        for the rest.
 
         :param start: a position between messages.
         :param max_bytes: length of the searched range; messages that begin after it are not

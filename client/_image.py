@@ -78,7 +78,8 @@ class Image(Reader):
 
     @property
     def relay_path(self) -> tuple[int, ...]:
-        """Ids of the relays that the stream has passed, the one next to its publisher first."""
+        """Ids of the relays that the stream has passed, in this order; the first is next to the
+        publisher."""
         return tuple(self._notice.relay_path)
 
     @property

@@ -82,7 +82,8 @@ def request_drain(
     :param discard: also remove data that is still unsent, or that consumer groups hold.
 
     :raises DaemonNotRunning: no daemon runs in the directory.
-    :raises DaemonGone: the daemon ends without a drain, because it was already stopping or died.
+    :raises DaemonGone: the daemon ended without a drain, because it was already stopping, or
+        because it died.
     :raises ChannelRefused: this user may not end the daemon.
     :raises TimeoutExpired: the daemon does not answer.
     """

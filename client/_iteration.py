@@ -2,7 +2,7 @@
 """Loops over messages and batches.
 
 A loop returns one message (or batch) at a time. The message is a copy that belongs to the caller.
-The message in the stream stays unreleased until the next step of the loop. ``break`` and ``return``
+The original in the stream is released only at the next step of the loop. ``break`` and ``return``
 release it. If an exception leaves the loop, the reader rewinds, and the message is delivered again.
 When a loop ends, the interpreter drops its iterator. The iterator's guard (``core/fast/taking.c``)
 then detects whether an exception propagates.
@@ -43,7 +43,8 @@ _T = TypeVar("_T", Message, MessageBatch)
 
 
 class Held:
-    """Placeholder for the reader's batch while the user of the loop has a message, or ``batch``."""
+    """Placeholder that is in place of the reader's batch while the user of the loop has a message,
+    or has ``batch``."""
 
     __slots__ = ("_reader", "batch")
 

@@ -94,7 +94,7 @@ class Shares:
             )
 
     def write(self) -> None:
-        """Replace the file; a crash leaves the old one."""
+        """Replace the file. After a crash during the call the old file is still there."""
         plain = {
             "format": _FORMAT,
             "next": self.next,
@@ -170,7 +170,7 @@ def member_name(number: int) -> str:
 
 
 def is_alive(member: str) -> bool:
-    """Whether the process of a member lives.  True if this process cannot find out."""
+    """Whether the process of a member lives. Return True if this process cannot find out."""
     pid, started, place, _number = (*member.split("/"), "", "", "", "")[:4]
     if place != process_place() or not pid.isdigit():
         return place != process_place()
@@ -188,7 +188,7 @@ def process_started(pid: int) -> str:
 
 @functools.cache
 def process_place() -> str:
-    """Return an id of this host's boot, and the namespace of its process ids."""
+    """Return an id of this host's boot, and the namespace of this process's ids."""
     boot = namespace = ""
     with contextlib.suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")[:8]

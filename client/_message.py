@@ -412,7 +412,7 @@ def view_of(row: tuple[int, ...], maps: list[memoryview]) -> memoryview:
 
 
 def view_into(owner: Any, row: tuple[int, ...]) -> memoryview:
-    """Return the payload of one message as a buffer of its own, over the object of
+    """Return the payload of one message as a separate buffer, over the object of
     :func:`owner_of`."""
     start = 0 if row[ASSEMBLED] else row[LOG_OFFSET]
     return memoryview(owner)[start : start + row[LENGTH]].toreadonly()

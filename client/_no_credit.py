@@ -57,7 +57,7 @@ class PublicationCredits:
 
 @attrs.define
 class Diverted:
-    """Counts of one publication's messages that had no credit."""
+    """Numbers of messages of one publication that had no credit."""
 
     dropped: int = 0
     routed: int = 0
@@ -102,7 +102,7 @@ def other_of(publication: Publication, on_no_credit: OnNoCredit) -> Any:
 
 
 def why_not_connected(publication: Publication) -> str:
-    """Return, as a clause, the reason for NOT_CONNECTED if credits cause it."""
+    """If credits are the reason for NOT_CONNECTED, return this reason as a clause."""
     if publication._diverted.ever_granted:
         return ": the receivers that granted it credits have left"
     return ""

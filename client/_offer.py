@@ -8,8 +8,8 @@ from typing import Final
 
 
 class Offer(enum.IntEnum):
-    """Reason of a refused offer. If several apply, it is the first in the order of the guide's
-    table.
+    """Reason of a refused offer. If several codes apply, the first in the order of the guide's
+    table is returned.
 
     The values from -1 to -5 are Aeron's.
     """

@@ -28,8 +28,8 @@ class Parking:
         self._check = check
 
     def replace(self, handle: core.ClientHandle) -> None:
-        """Use another mapped client. Threads that sleep on the old word change to the new one after
-        their present time slice."""
+        """Use another mapped client. Threads that sleep on the old word change to the new word
+        after their present time slice."""
         self._handle = handle
 
     def until(

@@ -39,8 +39,8 @@ Request: TypeAlias = (
 
 @attrs.frozen(kw_only=True)
 class Lease:
-    """Lease that the daemon granted to this client. The native client that is opened with its
-    descriptors owns them and closes them."""
+    """Lease that the daemon granted to this client. The native client that is opened with the
+    lease's descriptors owns and closes them."""
 
     directory: Path
     client_id: int
@@ -75,13 +75,14 @@ class Listener(Protocol):
     """Callbacks of a port, on the port's own thread: return quickly, never raise."""
 
     def on_notice(self) -> None:
-        """A notice was queued for a registration."""
+        """Called when a notice was queued for a registration."""
 
     def on_away(self) -> None:
-        """The daemon hung up; the state is AWAY already."""
+        """Called when the daemon has hung up; the state is AWAY already."""
 
     def on_back(self, lease: Lease, lost: frozenset[int], same: bool) -> None:
-        """A new daemon granted ``lease``; its descriptors belong to the listener from now on.
+        """Called when a new daemon has granted ``lease``; from now on the listener owns the
+        descriptors of the lease.
 
         :param lost: registrations that the client must add again.
         :param same: whether the new daemon adopted this client, with the client's id, slot and
@@ -89,13 +90,14 @@ class Listener(Protocol):
         """
 
     def on_gone(self) -> None:
-        """The daemon died or closed the lease permanently; the state is GONE already."""
+        """Called when the daemon died or closed the lease permanently; the state is GONE
+        already."""
 
 
 class DriverPort(Protocol):
     """One client's connection to one daemon.  All methods may be called from any thread.
 
-    Requests block until the reply arrives. If the daemon refuses a request, they raise
+    Requests block until the reply arrives. If the daemon refuses a request, the method raises
     ``ChannelRefused`` or ``StorageError``. Requests can also raise ``TimeoutExpired``,
     ``DaemonGone`` and ``ClosedError``.
     """
@@ -134,7 +136,7 @@ class DriverPort(Protocol):
         """Drop the queue of a removed registration."""
 
     def close(self) -> None:
-        """Ends the lease.  Idempotent."""
+        """End the lease.  Idempotent."""
 
     def abandon_in_child(self) -> None:
-        """Close the child's copies after a fork, without touching shared state."""
+        """After a fork, close the child's copies of descriptors, and change no shared state."""

@@ -22,8 +22,8 @@ from penstock.core.pressure import (
 class Pressure:
     """Both accounts of a publication, read from shared memory.
 
-    The account of time states how long publishers were at their limit, by cause and by culprit;
-    both sums are equal. The account of refusals counts refused offers.
+    The account of time states how long publishers were at their limit: by cause, and by culprit.
+    Both add up to the same time. The account of refusals counts refused offers.
     """
 
     cause: str

@@ -176,7 +176,7 @@ class Publication(Throttled):
         :param messages: a sequence of bytes; a NumPy array, 2-D uint8 or 1-D of fixed-size records
             (one message a row); an Arrow binary, string or fixed-size-binary array; a RecordBatch
             or Table with one such column, or one named ``payload``.
-        :raises MessageTooLong: a message is too long; no message was sent.
+        :raises MessageTooLong: a message of the batch is too long; no message was sent.
         :raises InvalidArgument: the messages contain nulls, or have a type that cannot be sent.
         """
         return self._offer_block(self._block(messages), 0)
@@ -190,7 +190,7 @@ class Publication(Throttled):
         wait_connected: bool = True,
         on_no_credit: OnNoCredit = "block",
     ) -> int:
-        """Publish one message; wait for room.
+        """Publish one message; wait until there is room.
 
         :param timeout_s: longest wait in seconds; None: no limit.
         :param wait_connected: whether to wait for a receiver too.
@@ -237,7 +237,7 @@ class Publication(Throttled):
     ) -> int:
         """Publish all of ``messages`` (see :meth:`offer_batch`); wait for room.
 
-        On an exception a part of the batch may have been sent.
+        If the call raises, a part of the batch may have been sent.
 
         :returns: the position after the last message; the current position for an empty batch.
         """
@@ -406,7 +406,7 @@ class Publication(Throttled):
         ).registration_id
 
     def remove_destination(self, destination: str | int) -> None:
-        """Stop sending to a destination, given by channel or id."""
+        """Stop sending to a destination, which is given by its channel or its id."""
         self._open()
         self._client._perform(removal(self.registration_id, destination))
 

@@ -19,8 +19,8 @@ class BatchResult(NamedTuple):
 
 @attrs.frozen(kw_only=True)
 class RemoteRejection:
-    """A receiver rejected the stream with ERR frames. ``source`` is the receiver's address, and
-    ``count`` the number of ERR frames so far, which grows while the receiver repeats them."""
+    """A receiver rejected the stream with ERR frames. ``source`` is the receiver's address.
+    ``count`` is the number of ERR frames so far, which rises while the receiver repeats them."""
 
     receiver_id: int
     source: str

@@ -88,9 +88,9 @@ class Reader(ABC):
         """Call ``handler(message, header)`` for up to ``limit`` available messages.
 
         ``message`` is a read-only memoryview into the log; the view is released when the handler
-        returns. Never waits. If the handler raises, the poll ends with the exception. A later poll
-        delivers that message and the later ones again. A handler that closes the subscription also
-        ends the poll.
+        returns. Never waits. If the handler raises, the poll ends with the exception. The next poll
+        delivers this message and the following messages again. A handler that closes the
+        subscription also ends the poll.
 
         :param checked: for debugging: the handler gets a copy in pages that become unreadable when
             it returns. Code that uses the memory later ends with SIGSEGV.
@@ -223,7 +223,7 @@ class Reader(ABC):
         return done, action
 
     def poll_batch(self, limit: int = DEFAULT_BATCH) -> MessageBatch:
-        """Return up to ``limit`` messages as columns, perhaps none. Never waits.
+        """Return at most ``limit`` messages as columns. The result may be empty. Never waits.
 
         The payloads are views that are valid until the batch is released or the next poll or wait.
         """

@@ -2,10 +2,10 @@
 """A relay publishes the messages of one stream on another, and releases each message at the source
 afterwards.
 
-A message counts as relayed when it is in the target's log. The relay releases the message at the
-source only then, so a slow target slows the source down. The target has an exclusive publication
-for each session of the source. The n-th message of the publication is the n-th message of that
-session. A process that continues the work of a killed process counts the target's messages
+A message counts as relayed when the target's log has accepted it. The relay releases the message at
+the source only then, so a slow target slows the source down. The target has an exclusive
+publication for each session of the source. The n-th message of the publication is the n-th message
+of that session. A process that continues the work of a killed process counts the target's messages
 (:mod:`._relay_state`), to find the next message.
 """
 
@@ -267,7 +267,8 @@ class Relay:
 
     @property
     def relay_id(self) -> int:
-        """Stated by its target's streams; the same for each process of this name. Random."""
+        """Id that the target's streams state; the same for each process with this relay's name.
+        Random."""
         return int(self._files.plain["relay_id"])
 
     @property
@@ -298,7 +299,7 @@ class Relay:
         :raises PublicationFailed: a target has failed, or has used all its positions.
         :raises MessageTooLong: a message of the source does not fit into the target.
         :raises RelayLoop: the target leads back to a relay that the stream has passed.
-        :raises DaemonGone: the daemon died, and no new one took over its streams.
+        :raises DaemonGone: the daemon died, and no new daemon adopted its streams.
         """
         while until is None or not until():
             if not self.step():
@@ -450,8 +451,8 @@ class Relay:
         """Stop in this process, so that the next process with the same name can continue.
         Idempotent.
 
-        If none continues within the linger time, the target ends, and the source continues without
-        a relay.
+        If no process continues within the linger time, the target ends, and the source continues
+        without a relay.
         """
         if not self._closed:
             self._closed = True
@@ -511,7 +512,7 @@ def relay(
     :param name: of the relay, 1 to 64 letters, digits, dots, dashes and underscores. One process at
         a time has a name; the next one with the same name continues where it stopped. Default: made
         of channels and streams.
-    :param directory: of the daemon; default as for :func:`penstock.connect`.
+    :param directory: directory of the daemon; default as for :func:`penstock.connect`.
     :param linger_s: time for which source and target wait for the next process after this one has
         died.
     :param timeout_s: bounds the start and each exchange with the daemon, in seconds.

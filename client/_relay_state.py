@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files in which a relay records its progress, so that its next process continues there.
+"""Files in which a relay records its progress, so that the next process of the relay continues
+there.
 
 ``DIR/relays/NAME.json`` has the client and its registrations; each change replaces the file.
 ``DIR/relays/NAME.cells`` is mapped: it has a cell for each relayed session. The relay writes a cell
@@ -75,7 +76,8 @@ class Cell:
         return Point(*_POINT.unpack_from(self._memory, at))
 
     def write(self, source: int, target: int, ordinal: int, skip: int) -> None:
-        """Record a place; if the process is killed meanwhile, the file has the place before."""
+        """Record a place. If the process is killed during the call, the file has the previous
+        place."""
         which = 1 - (_NUMBER.unpack_from(self._memory, self._at)[0] & 1)
         at = self._at + _POINTS_AT + which * _POINT.size
         _POINT.pack_into(self._memory, at, source, target, ordinal, skip)

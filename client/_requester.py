@@ -24,7 +24,7 @@ class Requester:
     """Sends requests to the servers of one stream and receives their replies.
 
     Made by :meth:`penstock.Client.requester`. May be shared by threads. At the end of a ``with``
-    block it closes itself.
+    block the requester closes itself.
     """
 
     def __init__(self, client: Client, channel: str, stream_id: int) -> None:

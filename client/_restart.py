@@ -59,7 +59,7 @@ class Bell:
         self.is_away = False
 
     def replace(self, handle: core.ClientHandle, params: core.ClientParams) -> None:
-        """Use another mapped client from now on."""
+        """Wake the threads of another mapped client from now on."""
         self._handle, self._params = handle, params
 
     def on_notice(self) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class NumpyCodec(Codec):
-    """Messages of one record each, in the layout that the record has in memory."""
+    """Codec for messages of one record each, in the layout that the record has in memory."""
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
         if dtype.hasobject or not dtype.itemsize:
@@ -110,12 +110,12 @@ def _column(values: NDArray[Any]) -> Any:
 
 
 def flat_width(values: NDArray[Any]) -> int:
-    """Return how many elements a record of an array with further dimensions has."""
+    """Return the number of elements in one record, for an array with more than one dimension."""
     return int(np.prod(values.shape[1:]))
 
 
 class ArrowCodec(Codec):
-    """Record batches of one schema; a large batch is sent as several messages."""
+    """Codec for record batches of one schema. A large batch is sent as several messages."""
 
     def __init__(self, schema: pa.Schema) -> None:
         import pyarrow as pa

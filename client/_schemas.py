@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Schemas of typed streams (``docs/typed-streams.md``): how one value becomes one message, and many
-messages a table.  NumPy, Arrow and cattrs load only for a schema that needs them."""
+"""Convert one value to one message, and many messages to a table, by the schema of a typed stream
+(``docs/typed-streams.md``). NumPy, Arrow and cattrs load only for a schema that needs them."""
 
 from __future__ import annotations
 
@@ -170,7 +170,8 @@ class MsgpackCodec(Codec):
 
 
 class ClassCodec(Codec):
-    """A dataclass or an attrs class, whose fields have the usual type hints, also nested."""
+    """Codec for a dataclass or an attrs class. Its fields have the usual type hints, and may be
+    such classes too."""
 
     def __init__(self, schema: type) -> None:
         from cattrs.preconf.msgpack import make_converter
@@ -303,7 +304,7 @@ def _from_fields(converter: Any, kind: Any) -> Callable[[Any, Any], Any]:
 
 
 def hints_of(schema: Any) -> dict[str, Any]:
-    """Return the parameters of the constructor that are fields, with their types."""
+    """Return those parameters of the constructor that are fields, with their types."""
     hints = typing.get_type_hints(schema)
     fields: Iterable[Any] = (
         attrs.fields(schema) if attrs.has(schema) else dataclasses.fields(schema)
@@ -332,7 +333,7 @@ def _why(error: BaseException) -> str:
 
 
 def arrow_type(hint: Any) -> Any:
-    """Return the Arrow type of a type hint; None: Arrow finds it from the values."""
+    """Return the Arrow type of a type hint; None: Arrow derives the type from the values."""
     import pyarrow as pa
 
     simple = {

@@ -151,8 +151,8 @@ class Answering:
         return good
 
     def reply_at_once(self, request: Message, payload: Payload | None) -> bool:
-        """Offer what the handler returned. Return False if the reply needs a wait, an exchange with
-        the daemon, or an error; then call :meth:`reply`."""
+        """Offer what the handler returned. Return False if sending the reply needs a wait, an
+        exchange with the daemon, or the report of an error. The caller then calls :meth:`reply`."""
         requester = self._requesters.get(request.session_id)
         publication = None if requester is None else requester.publication
         if publication is None or not isinstance(payload, (bytes, type(None))):
@@ -258,8 +258,8 @@ def _check_reply(payload: Any) -> None:
 class Service:
     """Answers the requests of one stream.  Made by :meth:`penstock.Client.serve`.
 
-    :meth:`run` serves in this thread until :meth:`close`. ``with service:`` serves in threads of
-    its own during the block. Calling the service calls the handler.
+    :meth:`run` serves in this thread until :meth:`close`. ``with service:`` serves in separate
+    threads during the block. Calling the service calls the handler.
     """
 
     def __init__(

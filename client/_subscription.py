@@ -52,8 +52,8 @@ class SubscriptionStatistics:
 class Subscription(Reader):
     """Messages of one stream on one channel.  Belongs to one thread at a time.
 
-    Made by :meth:`penstock.Client.add_subscription`. At the end of a ``with`` block it closes
-    itself.
+    Made by :meth:`penstock.Client.add_subscription`. At the end of a ``with`` block the
+    subscription closes itself.
     """
 
     def __init__(
@@ -189,8 +189,8 @@ class Subscription(Reader):
         until_end: bool = False,
     ) -> Batches:
         """Iterate over batches of up to ``limit`` messages, waiting for each. A batch owns its
-        bytes. Release, exceptions and end of the loop are as for :meth:`messages`, for whole
-        batches.
+        bytes. The rules of :meth:`messages` for release, exceptions and the end of the loop apply
+        to whole batches.
         """
         self._open()
         self._check_limit(limit)
@@ -277,7 +277,8 @@ class Subscription(Reader):
             only messages that were delivered before may be outstanding.
         :raises WithholdTimeout: messages were outstanding after ``timeout_s`` seconds; it names
             them, and the publishers continue.
-        :raises ChannelRefused: the subscription grants no credits, or a sender knows none.
+        :raises ChannelRefused: the subscription grants no credits, or a sender does not support
+            credits.
         """
         self._check_not_polling()
         self._drop_batch()
@@ -306,7 +307,7 @@ class Subscription(Reader):
         ).registration_id
 
     def remove_destination(self, destination: str | int) -> None:
-        """Stop listening on a destination, given by channel or id."""
+        """Stop listening on a destination, which is given by its channel or its id."""
         self._request(removal(self.registration_id, destination))
 
     def _request(self, request: Any) -> control.Done:

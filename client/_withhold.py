@@ -64,7 +64,7 @@ class Withholding:
     def is_done(self) -> bool:
         """Continue to poll, and return whether no message is outstanding any more.
 
-        :raises ChannelRefused: a sender knows no credits.
+        :raises ChannelRefused: a sender does not support credits.
         """
         subscription = self._subscription
         subscription._refresh()

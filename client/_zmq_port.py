@@ -4,8 +4,8 @@
 The connection on ``lease.sock`` (SEQPACKET) shows that both ends live: the daemon answers the first
 datagram with a grant and two eventfds, and a hang-up means that the other end has died.
 ``control.sock`` (ZeroMQ) carries requests, answers and notices. One thread per client owns the
-ZeroMQ socket; other threads pass requests to it through a queue and an eventfd, and sleep until it
-returns the reply.
+ZeroMQ socket; other threads pass requests to this thread through a queue and an eventfd, and sleep
+until the thread returns the reply.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Pending:
 
 @attrs.frozen(kw_only=True)
 class Returning:
-    """The client of an ended process, which another process continues."""
+    """The client of a process that has ended; another process continues the client."""
 
     client_id: int
     token: bytes = attrs.field(repr=False)

@@ -36,7 +36,7 @@ class Cnc(NativeObject):
 
     @classmethod
     def create(cls, params: CncParams, *, library: Library = CORE) -> Cnc:
-        """Makes the file, which must not exist."""
+        """Make the file, which must not exist."""
         native = library.ffi.new("ps_cnc_params_t *")
         keep = library.fill(native, params)
         out = library.ffi.new("ps_cnc_t **")
@@ -316,7 +316,8 @@ class Shared(NativeObject):
 
 
 def create_log(params: LogParams, *, library: Library = CORE) -> None:
-    """Make a log buffer file. StorageError states the space needed and available. Any thread."""
+    """Make a log buffer file. The text of a StorageError has the bytes needed and available. Any
+    thread."""
     native = library.ffi.new("ps_log_params_t *")
     keep = library.fill(native, params)
     library.check(library.lib.ps_log_create(native), f"create {params.path}")
@@ -326,7 +327,7 @@ def create_log(params: LogParams, *, library: Library = CORE) -> None:
 def reserve_log(
     path: str, *, term_length: int, position: int, end: int, library: Library = CORE
 ) -> None:
-    """Allocates the blocks between two positions.  Any thread."""
+    """Allocate the blocks between two positions.  Any thread."""
     library.check(
         library.lib.ps_log_reserve(path.encode(), term_length, position, end),
         f"reserve {end - position} bytes in {path}",
@@ -344,7 +345,7 @@ def release_log_terms(
 
 
 def free_bytes(path: str, *, library: Library = CORE) -> int:
-    """Bytes free on the file system of path."""
+    """Return the number of free bytes on the file system of path."""
     return library.check(
         library.lib.ps_free_bytes(path.encode()), f"check the file system of {path}"
     )

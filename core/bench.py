@@ -135,7 +135,7 @@ class ManyLoads:
 def ping(
     client: Handle, pub: Handle, sub: Handle, size: int, count: int, spin_ns: int
 ) -> list[int]:
-    """Measures ``count`` round trips, in nanoseconds."""
+    """Measure ``count`` round trips, in nanoseconds."""
     times = _ffi.new("int64_t[]", count)
     code = _lib.ps_bench_ping(
         client.native, pub.native, sub.native, size, count, spin_ns, times
@@ -145,7 +145,7 @@ def ping(
 
 
 def pong(client: Handle, pub: Handle, sub: Handle, until_ns: int, spin_ns: int) -> None:
-    """Echoes until a monotonic time."""
+    """Echo until a monotonic time."""
     code = _lib.ps_bench_pong(client.native, pub.native, sub.native, until_ns, spin_ns)
     CORE.check(code, "echoing")
 

@@ -61,9 +61,9 @@ class ClientParams:
 
 
 def client_open(params: ClientParams, library: Library = CORE) -> ClientHandle:
-    """Maps ``cnc.dat`` and ``penstock.dat``.  VersionMismatch, NativeError.
+    """Map ``cnc.dat`` and ``penstock.dat``.  VersionMismatch, NativeError.
 
-    The handle owns the descriptors and closes them at its end, or if the call fails.
+    The handle owns the descriptors, and closes them when it is freed or when the call fails.
     """
     every = (params.sender_wake_fd, params.receiver_wake_fd, params.watch_fd)
     fds = [fd for fd in every if fd >= 0]
@@ -119,7 +119,7 @@ def client_counter_get(client: ClientHandle, counter_id: int) -> int:
 
 
 def client_counter_set(client: ClientHandle, counter_id: int, value: int) -> None:
-    """Stores a counter's value."""
+    """Store a counter's value."""
     client.lib.ps_client_counter_set(client.native, counter_id, value)
 
 
@@ -134,13 +134,13 @@ def client_set_daemon_away(client: ClientHandle, away: bool) -> None:
 
 
 def client_await(client: ClientHandle, ticket: int) -> bool:
-    """Stay awake for a wake-up that may arrive soon, for at most 150 us; not at all if recent waits
-    were long. True: the wake-up came."""
+    """Wait for a wake-up without sleeping, for at most 150 us. If recent waits were long, return at
+    once. True: the wake-up came."""
     return bool(client.lib.ps_client_await(client.native, ticket))
 
 
 def client_watch(client: ClientHandle, ticket: int, waited_ns: int = -1) -> bool:
-    """Request the next wake-up on the client's eventfd; True: a later one than ``ticket`` arrived.
+    """Request the next wake-up on the client's eventfd. True: one after ``ticket`` has come.
 
     :param waited_ns: duration of the last wait, for :func:`client_await`; negative: none.
     """
@@ -154,7 +154,7 @@ def client_replace_fds(
     params: ClientParams, sender_wake_fd: int, receiver_wake_fd: int, watch_fd: int = -1
 ) -> None:
     """Replace the descriptors by those of a new daemon, and wake both agents. The agents are woken
-    because clients may have announced work meanwhile. Takes the new ones over.
+    because a client may have announced work during the replacement. Takes the new ones over.
 
     If a thread is about to write to an old descriptor, it writes to the new one."""
     for new, old in (
@@ -215,7 +215,7 @@ class PublicationConstants:
 
 
 def pub_open(client: ClientHandle, params: PublicationParams) -> PublicationHandle:
-    """Maps the publication's log.  VersionMismatch, CorruptLogError, NativeError."""
+    """Map the publication's log.  VersionMismatch, CorruptLogError, NativeError."""
     ffi = client.library.ffi
     path = ffi.new("char[]", params.log_path.encode())
     native = ffi.new("ps_pub_params_t *")
@@ -244,7 +244,7 @@ def _nothing(_pointer: Any) -> None:
 
 
 def pub_constants(pub: PublicationHandle) -> PublicationConstants:
-    """The constants of an open publication."""
+    """Return the constants of an open publication."""
     native = pub.library.ffi.new("ps_pub_constants_t *")
     pub.lib.ps_pub_get_constants(pub.native, native)
     names = [field.name for field in attrs.fields(PublicationConstants)]
@@ -297,14 +297,14 @@ def pub_want_room(pub: PublicationHandle) -> None:
 
 
 def pub_offer_buffer(pub: PublicationHandle, data: Any, reserved_value: int) -> int:
-    """Offers any contiguous buffer.  TypeError when ``data`` is none."""
+    """Offer any contiguous buffer.  TypeError when ``data`` is none."""
     with pub.library.ffi.from_buffer(_flat(data)) as pointer:
         position: int = pub.lib.ps_pub_offer(pub.native, pointer, len(pointer), reserved_value)
     return position
 
 
 def pub_offer_buffers(pub: PublicationHandle, pieces: Sequence[Any], reserved_value: int) -> int:
-    """Offers one message gathered from ``pieces``."""
+    """Offer one message that consists of ``pieces``."""
     ffi = pub.library.ffi
     if not pieces:
         position: int = pub.lib.ps_pub_offer(pub.native, b"", 0, reserved_value)
@@ -335,7 +335,7 @@ def _flat(data: Any) -> Any:
 
 
 class BatchOutcome(NamedTuple):
-    """Result of a batch: number of accepted messages; last position, or without any the code."""
+    """Result of a batch: number of accepted messages; position after them, or a code if none."""
 
     accepted: int
     position: int
@@ -344,7 +344,7 @@ class BatchOutcome(NamedTuple):
 def pub_offer_batch(
     pub: PublicationHandle, base: Any, offsets: Any, first: int, count: int
 ) -> BatchOutcome:
-    """Offers ``base[offsets[i]:offsets[i + 1]]`` for ``count`` messages from ``first`` on.
+    """Offer ``base[offsets[i]:offsets[i + 1]]`` for ``count`` messages from ``first`` on.
 
     ``offsets`` is a buffer of native int64, monotonic, inside ``base``: checked by the caller.
     """
@@ -421,7 +421,7 @@ class ImageParams:
 
 
 def img_open(client: ClientHandle, params: ImageParams) -> ImageHandle:
-    """Maps an image's log.  VersionMismatch, CorruptLogError, NativeError."""
+    """Map an image's log.  VersionMismatch, CorruptLogError, NativeError."""
     ffi = client.library.ffi
     path = ffi.new("char[]", params.log_path.encode())
     native = ffi.new("ps_img_params_t *")
@@ -543,7 +543,7 @@ class MappedLog(NamedTuple):
 
 
 def img_mapped(image: ImageHandle) -> MappedLog:
-    """The whole mapped log, for the fast path."""
+    """Return the whole mapped log, for the fast path."""
     ffi = image.library.ffi
     length = ffi.new("int64_t *")
     base = image.lib.ps_img_map(image.native, length)

@@ -35,7 +35,7 @@ class CreditState(enum.IntEnum):
     FREEZING = 2        # withheld, and the sender has not acknowledged it
     FROZEN = 3          # the sender admits no message; claims may be open
     SETTLED = 4         # nothing beyond ``final`` comes before the resume
-    UNSUPPORTED = 5     # the sender knows no credits, or its message count is unknown
+    UNSUPPORTED = 5 # the sender does not support credits, or its message count is unknown
 
 
 @attrs.frozen(kw_only=True)

@@ -55,8 +55,8 @@ class Net(NativeObject):
         return cls(library.lib.ps_net_udp(), library)
 
     def impaired(self, params: ImpairParams) -> Net:
-        """Return a transport that owns another one, and loses, delays and damages its datagrams as
-        configured."""
+        """Return a transport that owns another transport, and loses, delays and damages the
+        datagrams of that transport as configured."""
         native = self._ffi.new("ps_impair_params_t *")
         self._fill(native, params)
         wrapped = self._lib.ps_net_impair(self.take(), native)
@@ -72,7 +72,7 @@ class Net(NativeObject):
         return handle
 
     def free(self) -> None:
-        """Frees a network that no driver has taken."""
+        """Free a network that belongs to no driver."""
         if self._handle is not None:
             self._lib.ps_net_free(self.take())
 
@@ -112,7 +112,7 @@ class Driver(NativeObject):
         self._check(self._lib.ps_driver_start(self._handle), "start the driver's threads")
 
     def stop(self) -> None:
-        """Stops and joins the threads; objects stay.  Idempotent."""
+        """Stop and join the threads; objects stay valid.  Idempotent."""
         if self._handle is not None:
             self._lib.ps_driver_stop(self._handle)
 
@@ -145,14 +145,14 @@ class Driver(NativeObject):
         return int(self._lib.ps_driver_wake_fd(self._handle, int(agent)))
 
     def wake(self) -> None:
-        """Wakes both agents.  Any thread."""
+        """Wake both agents.  Any thread."""
         self._lib.ps_driver_wake(self._handle)
 
     def duty_cycles(self, agent: Agent) -> int:
         return int(self._lib.ps_driver_duty_cycles(self._handle, int(agent)))
 
     def poll_event(self) -> DriverEvent | None:
-        """The next event of either agent."""
+        """Return the next event of either agent."""
         event = self._event
         if self._lib.ps_driver_poll_event(self._handle, event) != 1:
             return None
@@ -215,7 +215,7 @@ class Driver(NativeObject):
     # ---- send endpoints ----
 
     def open_send_endpoint(self, params: SendEndpointParams) -> Address | None:
-        """Opens the sockets; returns the bound address."""
+        """Open the sockets; return the bound address."""
         native = self._ffi.new("ps_send_endpoint_params_t *")
         self._make(ObjectKind.SEND_ENDPOINT, "open", native, params, operation="publish")
         local = self._ffi.new("ps_addr_t *")
@@ -234,8 +234,8 @@ class Driver(NativeObject):
         self, *, position: int, position_counter_id: int, subscriber_slot: int,
         publication_slot: int,
     ) -> None:
-        """Move the position of a subscriber without a process, never backwards; slot -1: it reads a
-        network image."""
+        """Move the position of a subscriber without a process, never backwards. Slot -1: the
+        subscriber reads a network image."""
         params = self._ffi.new("ps_release_params_t *")
         params.position = position
         params.position_counter_id = position_counter_id
@@ -308,7 +308,7 @@ class Driver(NativeObject):
     def add_recv_destination(
         self, endpoint_id: int, params: RecvDestinationParams
     ) -> Address | None:
-        """Opens its socket; returns the bound address."""
+        """Open the socket of the destination; return the bound address."""
         native = self._ffi.new("ps_recv_destination_params_t *")
         self._fill(native, params)
         local = self._ffi.new("ps_addr_t *")
@@ -319,9 +319,9 @@ class Driver(NativeObject):
         return self.library.read_address(local)
 
     def fit_recv_buffer(self, endpoint_id: int, destination_id: int, size_bytes: int) -> int:
-        """Enlarges the receive buffer of a destination as far as the kernel allows.
+        """Enlarge the receive buffer of a destination as far as the kernel allows.
 
-        :return: its size afterwards in bytes, as SO_RCVBUF counts.
+        :return: the new size of the buffer in bytes, in the unit of SO_RCVBUF.
         """
         got = self._ffi.new("int32_t *")
         code = self._lib.ps_recv_endpoint_fit_buffer(
@@ -331,7 +331,7 @@ class Driver(NativeObject):
         return int(got[0])
 
     def destroy_recv_destination(self, endpoint_id: int, destination_id: int) -> None:
-        """Closes the socket of a destination that the receiver released."""
+        """Close the socket of a destination that the receiver released."""
         code = self._lib.ps_recv_endpoint_destroy_destination(
             self._recv_endpoints[endpoint_id], destination_id
         )

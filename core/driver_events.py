@@ -178,7 +178,8 @@ class RemoteError(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class Silent(DriverEvent):
-    """No datagram arrived from ``source`` for 5 s, so its name may have another address now."""
+    """No datagram arrived from ``source`` for 5 s, so the host name may have another address
+    now."""
 
     type = EventType.SILENT
     member = "silent"

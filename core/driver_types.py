@@ -2,9 +2,9 @@
 """Plain Python forms of the parameters and enums of ``ps_driver.h`` and ``ps_slots.h``.
 
 This module does not need the compiled extension. The conductor uses these types, and
-:mod:`penstock.core.driver` and :mod:`penstock.core.admin` convert them to C. Field names are those
-of the C structs, so that one generic function copies them; native handles are named by their
-numeric id.
+:mod:`penstock.core.driver` and :mod:`penstock.core.admin` convert them to C. Fields have the names
+of the C structs, so that one generic function copies them. Numeric ids take the place of native
+handles.
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ class Rows:
             raise errors.InvalidArgument("offsets needs at least two entries")
 
     def copy(self, frames: Frames) -> Stop:
-        """Appends the messages of ``frames`` until they end or an array is full.
+        """Append the messages of ``frames`` until they end or an array is full.
 
         :raises CorruptLogError: a header is impossible; the rows copied before it are kept.
         """
@@ -320,10 +320,10 @@ def cut(
 ) -> Cuts:
     """Find the end of a batch that begins at ``start``, and the positions at which to split it.
 
-    ``start`` lies between messages, ``end`` between frames. The batch ends at the last position
-    between messages within ``end``, ``max_bytes`` and ``max_messages`` (0: no limit); it has at
-    least one message. The other positions split the batch into up to ``pieces`` parts of about the
-    same length.
+    ``start`` lies between messages, ``end`` between frames. The batch ends at the last boundary
+    between messages that exceeds neither ``end`` nor ``max_bytes`` nor ``max_messages`` (0: no
+    limit). It has at least one message. The other positions split the batch into up to ``pieces``
+    parts of about the same length.
     """
     if max_bytes < 1 or max_messages < 0 or pieces < 1:
         raise errors.InvalidArgument(

@@ -66,7 +66,7 @@ class Library:
     # ---- arguments ----
 
     def fill_address(self, target: Any, address: Address | None) -> None:
-        """Writes a ``ps_addr_t``; None is family 0."""
+        """Write a ``ps_addr_t``; None is family 0."""
         if address is None:
             target.family = 0
             return
@@ -91,7 +91,7 @@ class Library:
         return None
 
     def fill(self, target: Any, value: Any, *, skip: frozenset[str] = frozenset()) -> list[Any]:
-        """Copies every field of an attrs value into the struct. Return the objects (strings) that
+        """Copy every field of an attrs value into the struct. Return the objects (strings) that
         must stay alive while the struct is used."""
         keep: list[Any] = []
         for field in attrs.fields(type(value)):

@@ -57,7 +57,7 @@ class Messages:
         return int(self._library.lib.ps_messages_bytes(self.native, count))
 
     def gather(self, count: int, offsets: int, data: int) -> None:
-        """Copies the payloads to ``data``, and count + 1 int64 to ``offsets``."""
+        """Copy the payloads to ``data``, and count + 1 int64 to ``offsets``."""
         ffi = self._library.ffi
         self._library.lib.ps_messages_gather(
             self.native, count, ffi.cast("int64_t *", offsets), ffi.cast("uint8_t *", data)

@@ -44,7 +44,7 @@ class Connections:
         self._silent[fd] = None
 
     def admitted(self) -> None:
-        """Record that one of the connections without a message has an authorised key."""
+        """Record that a connection that has sent no message yet has an authorised key."""
         self._admitted = min(self._admitted + 1, len(self._silent))
 
     def heard(self, fd: int) -> None:
@@ -61,8 +61,9 @@ class Connections:
 
 
 def shut(fd: int, port: int) -> bool:
-    """End a TCP connection of another thread by the number of its descriptor. The number may refer
-    to another file by now; the call does nothing unless the file is a connection to ``port``."""
+    """End a TCP connection of another thread by the number of its descriptor. The number may
+    already refer to another file. Unless the file is a connection to ``port``, the call does
+    nothing."""
     try:
         with socket.fromfd(fd, socket.AF_INET, socket.SOCK_STREAM) as own:
             ours = (

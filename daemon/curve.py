@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Authentication of TCP control: CURVE keys, the allow-list, and the number of connections.
 
-ZeroMQ asks a handler inside the process (ZAP) whether a key may connect; pyzmq's authenticator
-answers from the allow-list, which is read again when its file changes. A key that was removed from
-the list is refused at its next request, even on an open connection. An unreadable key file
+ZeroMQ asks a handler inside the process (ZAP) whether a key may connect. The authenticator of pyzmq
+answers from the allow-list, and reads the list again when its file changes. A key that was removed
+from the list is refused at its next request, even on an open connection. An unreadable key file
 authorises no client, and does not affect the other keys.
 """
 

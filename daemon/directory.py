@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon's directory: one daemon at a time claims it, cleans it, and removes it at its end.
+"""Claim, clean and remove the daemon's directory. Only one daemon at a time can claim a directory.
 
 The daemon holds the lock of ``DIR/daemon.lock`` (flock) as long as it runs; the file's text names
 the daemon. A directory with entries but without that file belongs to another program and is not
@@ -71,7 +71,7 @@ class ClaimedDirectory:
         return sum(e.stat().st_blocks * 512 for folder in folders for e in os.scandir(folder))
 
     def let_go(self) -> None:
-        """Leave the directory to a new daemon if a new daemon needs the content, otherwise remove
+        """If a new daemon needs the content of the directory, leave the directory; otherwise remove
         it."""
         if self.owed:
             self.leave()

@@ -2,8 +2,8 @@
 """Perform the conductor's actions on the native driver and the files of the directory.
 
 The daemon's trio shell and the simulator both use it. Replies, notices, leases and events go to the
-shell's :class:`Port`. :meth:`Executor.is_slow` states whether a shell should run an action in a
-worker thread; :meth:`Executor.perform_slow` uses only files and resolvers.
+shell's :class:`Port`. A shell runs an action in a worker thread if :meth:`Executor.is_slow` returns
+true. :meth:`Executor.perform_slow` uses only files and resolvers.
 """
 
 from __future__ import annotations
@@ -116,7 +116,8 @@ def _prefix_length(netmask: str | None) -> int:
 
 
 class Executor:
-    """Performs actions. One thread uses it, except :meth:`perform_slow`."""
+    """Performs actions. Only one thread uses the executor; any thread may call
+    :meth:`perform_slow`."""
 
     def __init__(
         self, *, driver: Driver, cnc: admin.Cnc, shared: admin.Shared, port: Port

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``DIR/lease.sock``: an open connection shows that its client lives.
 
-The kernel reports the connecting process (SO_PEERCRED) and its death (hang-up). There are no
+The kernel reports the connecting process (SO_PEERCRED) and its death (hang-up). Clients send no
 heartbeats, so a stopped client never counts as dead.
 """
 
@@ -81,7 +81,7 @@ class LeaseSocket:
         self._accepting = trio.socket.from_stdlib_socket(self._listener)
 
     def stop_listening(self) -> None:
-        """Stop listening, so that new connections find no daemon."""
+        """Stop listening; new connections then fail as if no daemon ran."""
         self._path.unlink(missing_ok=True)
         self._accepting.close()
 

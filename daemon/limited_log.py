@@ -17,8 +17,8 @@ _TEXTS: Final = 1024                # remembered
 
 @attrs.define
 class LimitedLog:
-    """Writes warnings up to a limit and counts the others; the next line states the count. One
-    owner thread."""
+    """Writes warnings up to a limit, and counts the omitted ones. The next line states this count.
+    One owner thread."""
 
     _log: logging.Logger
     _notified: dict[str, int] = attrs.field(factory=dict)           # text -> when, ns

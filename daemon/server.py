@@ -85,7 +85,7 @@ class Server:
     def __init__(
         self, config: DaemonConfig, directory: ClaimedDirectory, last: contextlib.ExitStack
     ) -> None:
-        """The caller closes ``last`` when the directory is released."""
+        """``last``: callbacks that the caller runs after the directory is released."""
         self._config = config
         self._last = last
         self._directory = directory
@@ -414,7 +414,7 @@ class Server:
     # ---- operations ------------------------------------------------------------------------------
 
     def _perform(self, operations: Iterable[Operation]) -> None:
-        """Performs operations, and those that their results lead to."""
+        """Perform operations, and the further operations that follow from their results."""
         queue = deque(operations)
         while queue:
             operation = queue.popleft()

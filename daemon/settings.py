@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Translate the daemon's configuration for its parts."""
+"""Convert the daemon's configuration to the parameters of its parts."""
 
 from __future__ import annotations
 

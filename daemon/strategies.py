@@ -16,7 +16,7 @@ many bytes may be in flight to it::
 
 A faulty class affects only its own stream, and only until the built-in rule applies. The daemon
 logs and counts a failure: an exception, an answer of another type or range, or no answer in time.
-The daemon runs the user's code in threads that it can abandon.
+The daemon runs the user's code in separate threads, which it can abandon if a call never returns.
 """
 
 from __future__ import annotations
@@ -168,8 +168,8 @@ class StrategyHost:
     def open(
         self, owner_id: int, name: str, strategy: Any, kind: StrategyKind = StrategyKind.FLOW
     ) -> None:
-        """If there is no object yet (for an image, or an adopted publication), the first call
-        creates one.
+        """Register the object of an owner. If ``strategy`` is None (for an image, or an adopted
+        publication), the first call creates the object.
 
         :raises ChannelRefused: too many calls of classes of closed streams have not returned.
         """

@@ -11,7 +11,7 @@ from penstock.core.admin import Shared
 
 
 class Watches:
-    """One descriptor for each client slot that has requested an eventfd.
+    """One descriptor for each client slot whose client has requested an eventfd.
 
     The data plane may write to a descriptor at any time. The descriptor's number therefore stays
     open until the daemon ends, and the next client's eventfd gets the same number.

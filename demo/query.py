@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def aggregate(directory: str, channel: str, stream: int, scratch: str, report: Any) -> None:
-    """Reports after each batch, and the result when all records are in."""
+    """Report after each batch, and report the result when all records have arrived."""
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql import functions as f
 

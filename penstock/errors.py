@@ -2,8 +2,8 @@
 """Exceptions of penstock, by situation; each is importable from :mod:`penstock` too.
 
 All derive from :class:`PenstockError`.  Back pressure is never an exception of ``offer``; a
-refusal there is a small negative :class:`penstock.Offer`.  An exception means misuse, a broken
-connection to the daemon, or a blocking call that ran out of time.
+refusal there is a small negative :class:`penstock.Offer`. An exception means misuse, a broken
+connection to the daemon, or a blocking call that reached its time-out.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ClosedError(PenstockError):
 
 
 class NotConnected(PenstockError):
-    """No receiver is connected, and the caller chose not to wait for one."""
+    """No receiver is connected, and the caller chose not to wait for a receiver."""
 
 
 class ClaimRefused(PenstockError):
@@ -180,7 +180,7 @@ class GroupRefused(GroupError):
 
 
 class UnknownGroup(GroupRefused):
-    """There is no such group: never opened, closed, or expired."""
+    """There is no such group: it was never opened, was closed, or has expired."""
 
 
 class UnreliableStream(GroupRefused):
@@ -189,7 +189,7 @@ class UnreliableStream(GroupRefused):
 
 
 class GroupOwned(GroupRefused):
-    """Another reader uses the group, as far as the daemon knows."""
+    """Another reader uses the group, according to the daemon's records."""
 
 
 class AssignmentLost(GroupError):

@@ -74,9 +74,9 @@ def at_cadence(scenario: Scenario, batch: int, interval_ns: int) -> Scenario:
 
 
 def under(scenario: Scenario, strategy: str) -> Scenario:
-    """The scenario with another strategy for every publisher. With ``unicast``, each publisher of a
-    group is replaced by one publisher for each reader. ConfigurationError: a channel has no
-    endpoint."""
+    """Return the scenario with another strategy for every publisher. With ``unicast``, each
+    publisher of a group is replaced by one publisher for each reader. ConfigurationError: a channel
+    has no endpoint."""
     if strategy == "unicast":
         return _apart(scenario)
     publishers = tuple(
@@ -224,5 +224,5 @@ def _signals(world: World) -> int:
 def compare(
     scenario: Scenario, strategies: Sequence[str] = STRATEGIES, *, until_ns: int, seed: int = 1
 ) -> list[Series]:
-    """One run for each strategy."""
+    """Run the scenario once for each strategy."""
     return [observe(scenario, name, until_ns=until_ns, seed=seed) for name in strategies]

@@ -15,7 +15,7 @@ _PATIENCE: Final = 3
 
 
 class Halver:
-    """Half the window at each loss, a datagram more in each interval without one."""
+    """Halve the window at each loss, and add a datagram in each interval without a loss."""
 
     def __init__(self) -> None:
         self._losses = 0

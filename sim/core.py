@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulator's core ``penstock._core_sim``, and its parts that the product does not have: hosts,
-links, datagrams and applications in virtual time.
+"""Load the simulator's core ``penstock._core_sim``, and wrap the parts that the product does not
+have: hosts, links, datagrams and applications in virtual time.
 
 ``SIM`` is that core as a :class:`penstock.core.library.Library`. All objects of a simulated world
 are created with this library: drivers, clients, files.
@@ -114,7 +114,7 @@ class PublisherStatistics:
 
 @attrs.frozen(kw_only=True)
 class ReaderStatistics:
-    """Messages of one session at an application.  ``first`` is -1 before the first."""
+    """Messages of one session at an application. ``first`` is -1 before the first message."""
 
     messages: int
     bytes: int
@@ -303,7 +303,7 @@ class SimWorld(NativeObject):
         )
 
     def wait_for_nobody(self) -> None:
-        """Forget the clients of :meth:`wait_for`."""
+        """No longer wait for the clients of :meth:`wait_for`."""
         self._lib.ps_simworld_await_nobody(self._handle)
 
     def set_clock(self, publication: Handle) -> None:
@@ -389,7 +389,7 @@ class SimWorld(NativeObject):
         )
 
     def detach_publisher(self, publisher: int) -> None:
-        """Stop the use of its handle."""
+        """Stop the use of the application's handle."""
         self._lib.ps_simworld_detach_publisher(self._handle, publisher)
 
     def detach_subscriber(self, subscriber: int) -> None:

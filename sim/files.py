@@ -450,7 +450,7 @@ def _read_misfits(reader: _Reader, document: dict[str, Any]) -> tuple[MisfitScri
 
 
 def parse(text: str, source: str) -> Scenario:
-    """A scenario from TOML.  ConfigurationError: "file: key: reason"."""
+    """Return a scenario from TOML.  ConfigurationError: "file: key: reason"."""
     reader = _Reader(source)
     try:
         document: dict[str, Any] = parse_toml(text, parse_float=Decimal)
@@ -488,7 +488,7 @@ def parse(text: str, source: str) -> Scenario:
 
 
 def load(path: Path) -> Scenario:
-    """Reads a file.  ConfigurationError, OSError."""
+    """Read a file.  ConfigurationError, OSError."""
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -539,7 +539,7 @@ def _lines(item: Any, keys: Keys, scenario: Scenario) -> list[str]:
 
 
 def dump(scenario: Scenario) -> str:
-    """The scenario as TOML that :func:`parse` reads back."""
+    """Return the scenario as TOML that :func:`parse` can read."""
     lines = _lines(scenario, _SCENARIO, scenario)
     lines += ["", "[network]", *_lines(scenario.link, _LINK, scenario)]
     machines = {machine.host: machine for machine in scenario.machines}

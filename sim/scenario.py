@@ -93,8 +93,8 @@ class PublisherScript:
 @attrs.frozen(kw_only=True)
 class SubscriberScript:
     """An application that receives the messages of the same stream's publishers from ``start_ns``
-    on: all messages, in order. With ``may_join_late`` it receives all messages after some first
-    one; with ``may_miss`` it may miss messages, which gaps report."""
+    on: all messages, in order. With ``may_join_late`` it receives all messages from its first
+    message on. With ``may_miss`` it may miss messages, which gaps must report."""
 
     host: int
     channel: str

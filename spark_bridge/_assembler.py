@@ -25,7 +25,7 @@ Place: TypeAlias = tuple[int, bytes]
 
 
 class RepeatDiffers(PenstockError):
-    """Spark repeated a batch and split it among the tasks in another way, so that repeats cannot be
+    """Spark repeated a batch and divided it differently among the tasks, so repeats cannot be
     distinguished from new rows. The present part was dropped; the reader can continue."""
 
     def __init__(self, message: str, *, part: Part) -> None:
@@ -149,10 +149,10 @@ class Assembler:
     """Assembler of all sessions of a stream; a hashable value identifies a session.
 
     For each query, epoch, partition and key, the assembler returns the first attempt whose COMMIT
-    matches its rows. Other attempts are dropped and counted. It keeps the parts of a job until all
-    of them and the JOB_COMMIT have arrived. Memory: the rows of open parts up to
-    ``max_pending_bytes``, and for each of the last ``remember`` epochs of a query a record of the
-    returned parts; an older epoch counts as returned.
+    matches its rows. Other attempts are dropped and counted. The assembler keeps the parts of a job
+    until all parts and the JOB_COMMIT have arrived. The assembler keeps in memory the rows of open
+    parts, up to ``max_pending_bytes``. For each of the last ``remember`` epochs of a query it keeps
+    a record of the returned parts; an older epoch counts as returned.
     """
 
     def __init__(

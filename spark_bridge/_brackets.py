@@ -86,8 +86,8 @@ def pieces(marks: Sequence[Mark], start: int, end: int) -> Iterator[Piece]:
 
 
 def place_of(part: Part) -> str:
-    """Name a part of an epoch, equally in all attempts: by its partition and, if it has a key, the
-    key's digest."""
+    """Return the name of a part of an epoch, which is the same in all attempts: its partition and,
+    if it has a key, the key's digest."""
     if not part.key:
         return str(part.partition)
     return f"{part.partition}.{hashlib.blake2b(part.key, digest_size=8).hexdigest()}"
@@ -175,7 +175,7 @@ class Done:
         return found is not None and part.epoch < found.floor
 
     def differs(self, part: Part, content: Content) -> bool:
-        """Whether the part repeats a part that was read and is known to have other rows."""
+        """Whether the part repeats a part that was read, and has other rows than that part."""
         text = self._queries[part.query].places(part.epoch)[place_of(part)]
         return bool(text) and content.rows > 0 and text != _text(content)
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The end of a batch of committed rows: whole parts of a penstock sink, each once.
+"""Find the end of a batch of committed rows, which has complete parts of a penstock sink, each
+once.
 
 The planner looks for markers in the daemons' logs. A batch ends between parts. The offset lists the
 ranges that a batch skips: broken parts, repeats, failed batch writes. A repeated batch therefore

@@ -23,8 +23,8 @@ _BATCH: Final = 4096
 class Committed(Iterator[CommittedPart]):
     """An iterator over complete parts, in the order in which their COMMITs arrive.
 
-    Made by :func:`committed`. The iterator polls the subscription; no other caller may poll it
-    meanwhile. After an exception the next part can be requested.
+    Made by :func:`committed`. Only the iterator may poll the subscription. After an exception, the
+    caller can request the next part.
     """
 
     def __init__(

@@ -82,9 +82,9 @@ class Worker:
             return found
 
     def log(self, path: str) -> gather.MappedLog:
-        """Return a mapped log; map the log again if another file has its name now.
+        """Return a mapped log. If another file has the log's name now, map that file.
 
-        :raises OSError, PenstockError: the file is missing, or no log.
+        :raises OSError, PenstockError: the file is missing, or is not a log.
         """
         status = os.stat(path)
         identity = (status.st_dev, status.st_ino)
@@ -162,8 +162,8 @@ class _Mapped:
             )
 
     def finish(self) -> None:
-        """The daemon confirms that it retains the range, so no writer changed it. A daemon that
-        does not answer is not running, so it does not write either."""
+        """The daemon confirms that it retains the range, so no writer changed it. If a daemon does
+        not answer, it does not run, and so does not write."""
         session = self._range.session
         try:
             state = worker.control(Daemon(directory=self._directory), None).state(
@@ -230,7 +230,7 @@ class _Fetched:
 def sources(options: SourceOptions, item: Range) -> Iterator[FrameSource]:
     """Yield the sources of a range, the nearest first.
 
-    The caller tries the next one after a failure; the reason of a failure is logged.
+    If a source fails, the caller tries the next source, and the reason of the failure is logged.
     :raises InvalidArgument: option keyFile names no key on this host.
     """
     where = local_directory(options)
@@ -261,7 +261,7 @@ def _is_of(facts: gather.LogFacts, item: Range) -> bool:
 
 def local_directory(options: SourceOptions) -> str | None:
     """Return the daemon directory of this host. With daemons on several hosts, the environment of
-    each host names it; otherwise the options do."""
+    each host names the directory; otherwise the options name it."""
     if options.remote:
         return os.environ.get("PENSTOCK_DIR") or options.daemon_dir
     return options.daemon_dir

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 def read_local(df: DataFrame) -> DataFrame:
-    """Return ``df`` so that each range is read where its data is: a task on the same host reads a
-    stream without the network.
+    """Return ``df`` with ranges assigned by host: a task on the host of a range reads the range
+    without the network.
 
     ``df`` comes from ``format("penstock")`` with the options ``locality=barrier`` and
     ``minPartitions`` = the number of task slots of the cluster, or fewer. A barrier stage starts
-    when all its tasks can run at once, and waits without a message if there are too few slots. If
+    when all its tasks can run at once. If there are too few slots, it waits without a message. If
     one task fails, all tasks are repeated. Not with dynamic allocation.
     """
     return df.mapInArrow(_same, df.schema, barrier=True)

@@ -11,9 +11,10 @@ A publisher that restarts gets another session, so positions of the two logs are
 Further entries make transitions explicit, so that a range can be planned again from the two offsets
 alone, after a restart too:
 
-- ``from|KEY``: this offset is the first with the session, which is read from this position on;
-- ``end|KEY`` stands in place of ``KEY``: the stream ends at this position; when the end is
-  acknowledged, the next offset has no entry for the session;
+- ``from|KEY``: this offset is the first that has the session; the query reads the session from this
+  position on;
+- ``end|KEY`` replaces ``KEY``: the stream ends at this position. When the end is acknowledged, the
+  next offset has no entry for the session;
 - ``group|CHANNEL|STREAM``: the groups and daemons that hold the stream; data of groups that no
   longer exist may be lost;
 - ``held|KEY``, if a stream has several groups: the groups that can continue the session from this
@@ -197,7 +198,8 @@ class Offset:
     def check_streams(self, streams: tuple[StreamName, ...], option: str = "") -> None:
         """Check that the offset has the streams of the query.
 
-        :param option: the option with the offset; empty: it comes from the checkpoint.
+        :param option: the option that states the offset; empty: the offset comes from the
+            checkpoint.
         :raises InvalidArgument: a checkpoint, or an option, of another query.
         """
         strange = sorted(

@@ -18,8 +18,8 @@ _T = TypeVar("_T")
 
 
 def one_line(call: Callable[_Q, _T]) -> Callable[_Q, _T]:
-    """Wrap a function that Spark calls. An error of penstock ends its worker process, so the
-    changed environment affects only this exception."""
+    """Wrap a function that Spark calls. An error of penstock ends the worker process, so the
+    changed environment variable affects only this exception."""
 
     @functools.wraps(call)
     def wrapped(*arguments: _Q.args, **words: _Q.kwargs) -> _T:

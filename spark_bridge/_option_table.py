@@ -100,14 +100,14 @@ SOURCE: Final = (
     (
         "`failOnDataLoss`",
         "`true`",
-        "`true`: lost data fails the query. `false`: the query skips it with a warning "
-        "and counts it in `lostBytes`",
+        "`true`: lost data fails the query. `false`: the query skips lost data with a "
+        "warning and counts it in `lostBytes`",
     ),
     (
         "`readCommitted`",
         "of sessions with markers",
         "`true`: only complete parts of a penstock sink, each once, without markers. `false`: all "
-        "messages. Not given: the same as `true` for a session that has markers",
+        "messages. If the option is absent: as `true` for a session that has markers",
     ),
     (
         "`ackOn`",
@@ -223,8 +223,8 @@ SINK: Final = (
     (
         "`jobId`",
         "made up",
-        "batch only: the identity of the write. If a write with the same id has succeeded, "
-        "readers drop its repeat",
+        "batch only: the identity of the write. Readers drop a write whose id belongs to a write "
+        "that has already succeeded",
     ),
     (
         "`jobCommit`",

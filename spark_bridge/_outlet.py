@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects that a Python worker of Spark keeps between its tasks: a client and its publications.
 
-A task takes some tens of milliseconds. Connecting, adding a publication and waiting for its
-receivers takes as long, so the worker keeps them. A worker runs one task at a time, so the
-publications are exclusive. Rows of one task follow those of another in one session.
+A task takes some tens of milliseconds. To connect, to add a publication and to wait for its
+receivers takes about the same time. The worker therefore keeps client and publications for later
+tasks. A worker runs one task at a time, so the publications are exclusive. The rows of successive
+tasks follow each other in one session.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ Several daemons may hold a session's log (multicast), or one daemon may hold it 
 was lost and joined again). A *holding* is one such log. A position can be read from any holding
 that retains it, because the frames at one position of a session are equal in all holdings.
 
-A batch takes at most half of a session's window, so that the sender can fill the other half
-meanwhile. All sessions together take at most the query's limits, which are shared so that a small
+A batch takes at most half of a session's window, so that the sender can fill the other half at the
+same time. All sessions together take at most the query's limits, which are shared so that a small
 session never waits for a large one (max-min fairness).
 """
 
@@ -179,7 +179,8 @@ def returns(view: View, start: Offset) -> list[Loss]:
 def outlived(view: View, start: Offset, end: Offset) -> list[StreamName]:
     """Return the streams whose groups ended between the planning of ``end`` and of ``start``. If
     the first batch of a query did not finish, Spark requests the first offset again. If the groups
-    have ended meanwhile, that offset is the start of new groups, and not the start of the batch."""
+    ended between the two requests, the second offset is the start of new groups, and not the start
+    of the batch."""
     found = []
     for stream in sorted({session.stream for session in end.positions}, key=str):
         now = set(view.groups.get(stream, "").split())
@@ -408,7 +409,8 @@ def pack(found: Sequence[Range], count: int, *, apart: bool = False) -> list[tup
 
     Neighbouring ranges stay together, and tasks are in the order of their ranges. The rows of a
     session are therefore in order from task to task.
-    :param count: number of tasks; each gets about equally many bytes, and at least one range.
+    :param count: number of tasks; all tasks get about the same number of bytes, and each gets at
+        least one range.
     :param apart: each range gets its own task.
     """
     if apart:

@@ -2,7 +2,8 @@
 """Figures for the progress of a query: how far the query is behind, and how long it blocked its
 senders.
 
-Spark shows them as the source's ``latestOffset``: a Python source has no metrics of its own there.
+Spark shows these figures as the source's ``latestOffset``, because Spark gives a Python source no
+separate metrics.
 """
 
 from __future__ import annotations

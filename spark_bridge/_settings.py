@@ -37,7 +37,8 @@ def tuned_settings(*, local_checkpoints: bool = True) -> dict[str, str]:
 
     - UNIX sockets between Spark and its Python workers: over TCP each wave of tasks waits some
       40 ms for a delayed acknowledgement.
-    - No checksum files beside the checkpoint's, and larger buffers towards Python.
+    - No checksum files for the files of the checkpoint, and larger buffers between Spark and its
+    Python workers.
     - Ten minutes instead of 15 s for the handshake of a Python worker that has connected. No
       setting changes the 10 s in which a worker must connect (PythonWorkerFactory of Spark 4).
     - ``local_checkpoints``: checkpoint files are written as plain files and renamed, which takes

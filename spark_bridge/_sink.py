@@ -255,7 +255,8 @@ def publish_task(
     """Publish the rows of a task.
 
     :param job: query and run of a batch write, because Spark gives a batch write no ids.
-    :param whole: whether the parts of all tasks count together, after the driver's JOB_COMMIT.
+    :param whole: whether readers return the parts of all tasks together, after the driver's
+        JOB_COMMIT.
     """
     context = TaskContext.get()
     if context is None:
@@ -318,7 +319,8 @@ class StreamSink(DataSourceStreamArrowWriter):
         """Do nothing: each part has its own COMMIT."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Do nothing: the rows that were sent stay without a COMMIT, or Spark repeats them."""
+        """Do nothing: without a COMMIT, readers drop the rows that were sent, and Spark may repeat
+        them."""
 
 
 class BatchSink(DataSourceArrowWriter):
@@ -339,7 +341,8 @@ class BatchSink(DataSourceArrowWriter):
 
     @one_line
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Publish the end of the job, on the driver; without it no part is returned."""
+        """Publish the end of the job, on the driver. Without this end, readers return no part of
+        the job."""
         done = [one for one in messages if isinstance(one, Published) and one.job is not None]
         if done and done[0].job is not None:
             self._end(Kind.JOB_COMMIT, done[0].job, sum(len(one.sessions) for one in done))

@@ -7,8 +7,8 @@ runs in the executors, on an unpickled copy that has only options and schema. A 
 opens connections only when it uses them, and a partition contains all that its task needs.
 
 Spark calls ``latestOffset(start)`` when everything before ``start`` is in the sink and in the
-commit log; this call is the acknowledgement. ``commit`` is a second, redundant acknowledgement;
-with ``ackOn=commit`` (for asynchronous progress tracking) it is the only one.
+commit log; this call is the acknowledgement. ``commit`` acknowledges the batch a second time. With
+``ackOn=commit`` (for asynchronous progress tracking), ``commit`` is the only acknowledgement.
 """
 
 from __future__ import annotations

@@ -137,8 +137,8 @@ class SubscriptionInUse(PenstockError):
 
 class Subscription:
     """The groups of one query. The planning process creates and uses it. The keep-alive threads
-    start with the first group: one for each daemon, so that a slow daemon does not delay the
-    others."""
+    start with the first group. Each daemon has a thread, so that a slow daemon does not delay the
+    other daemons."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -330,8 +330,8 @@ class Subscription:
             return self._open_group(daemon, stream, "earliest")
 
     def others(self, marks: Mapping[StreamName, str]) -> list[str]:
-        """Return the names of those groups, given as ``daemon.group`` as in offsets, that belong to
-        another subscription: a query with another name has left them."""
+        """Of the given groups (``daemon.group``, as in offsets), return the names of those that
+        belong to another subscription. A query with another name has left these groups."""
         wanted = {mark for text in marks.values() for mark in text.split()}
         found: set[str] = set()
         for control in self._controls:

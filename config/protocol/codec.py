@@ -40,7 +40,7 @@ _LARGE_HEADS: Final[tuple[bytes, ...]] = tuple(
 
 
 def encode(message: Message, correlation: int = 0) -> bytes:
-    """The message as one frame.  ``correlation`` is 0 for notices."""
+    """Return the message as one frame.  ``correlation`` is 0 for notices."""
     name = type(message).__name__
     if MESSAGE_TYPES.get(name) is not type(message):
         raise ControlError(f"{name} is not a control message")

@@ -44,7 +44,7 @@ class LeaseRequest:
     """First datagram of a client on ``DIR/lease.sock``.
 
     The open connection shows that the client is alive. A client whose daemon died states its old
-    id. A daemon that adopted the client grants that id and slot again; others grant a new one."""
+    id. A daemon that adopted the client grants the same id and slot; others grant a new id."""
 
     client_id: int = attrs.field(default=0, validator=_I64)     # 0: new
     token: bytes = attrs.field(default=b"", validator=validators.max_len(64))
@@ -61,9 +61,9 @@ class LeaseRequest:
 
 @attrs.frozen(kw_only=True)
 class Drain:
-    """First datagram by which the daemon's user, or root, ends the daemon and its streams
-    (``lease.sock``). The daemon replies with Drained, and closes the connection when its files are
-    removed."""
+    """First datagram on ``lease.sock`` of a process that ends the daemon and its streams. Only the
+    daemon's user and root may send it. The daemon replies with Drained, and closes the connection
+    when its files are removed."""
 
     timeout_ns: int = attrs.field(validator=validators.and_(validators.ge(0), _SHORT))
     discard: bool = False
@@ -302,9 +302,9 @@ class WithholdStream:
 
 @attrs.frozen(kw_only=True)
 class Fetch:
-    """The frames of [start, end) of a log that a group holds. Reply: one FetchPiece after the
-    other, each followed by a frame with its bytes, as far as the credit allows. RangeGone or
-    Failure ends the reply."""
+    """The frames of [start, end) of a log that a group holds. Reply: as many FetchPiece messages as
+    the credit allows, each followed by a frame with the bytes of the piece. RangeGone or Failure
+    ends the reply."""
 
     log_id: int = attrs.field(validator=_ID)
     session_id: int = attrs.field(validator=_I32)
@@ -319,8 +319,8 @@ class Fetch:
 @attrs.frozen(kw_only=True)
 class CutLog:
     """Request for the end of a batch that begins at ``start``, a position between messages. The
-    positions that split it into ``pieces`` parts are requested too. The batch has at most
-    ``max_bytes`` and ``max_messages`` (0: no limit), but at least one message. Reply: LogCuts,
+    request also asks for the positions that split the batch into ``pieces`` parts. The batch has at
+    most ``max_bytes`` and ``max_messages`` (0: no limit), but at least one message. Reply: LogCuts,
     RangeGone."""
 
     log_id: int = attrs.field(validator=_ID)
@@ -367,7 +367,7 @@ class FindMarks:
 
 @attrs.frozen(kw_only=True)
 class FetchCredit:
-    """Grant further pieces of the fetch with this message's correlation id; 0 ends it. No reply."""
+    """Grant further pieces to the fetch with this correlation id; 0 ends the fetch. No reply."""
 
     pieces: int = attrs.field(
         validator=validators.and_(validators.ge(0), validators.le(MAX_FETCH_CREDIT))
@@ -489,7 +489,7 @@ class FetchPiece:
 @attrs.frozen(kw_only=True)
 class LogCuts:
     """Positions between messages, ascending; the last is the end of the batch. If no message is
-    complete yet, there are none."""
+    complete yet, the list is empty."""
 
     positions: list[int]
     messages: int             # before the last place
@@ -507,8 +507,8 @@ class LogTimes:
 @attrs.frozen(kw_only=True)
 class LogMarks:
     """Message ``i`` lies at [``begins[i]``, ``ends[i]``); its first ``sizes[i]`` bytes are in
-    ``data``, in the order of the messages. All messages before ``position`` were searched, which
-    may be only a part of the log."""
+    ``data``, in the order of the messages. All messages before ``position`` were searched; this may
+    be only a part of the log."""
 
     begins: list[int]
     ends: list[int]

@@ -26,7 +26,7 @@ class CurveKeys:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> CurveKeys:
-        """Reads the secret file (``NAME.key_secret``) that ``penstock keygen`` wrote.
+        """Read the secret file (``NAME.key_secret``) that ``penstock keygen`` wrote.
 
         :raises ConfigurationError: the file cannot be read, holds no secret key, or is readable
             by other users.

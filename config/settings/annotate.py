@@ -32,7 +32,7 @@ def _tables() -> Iterator[tuple[str, Any]]:
 
 
 def annotated_toml() -> str:
-    """The text of ``penstock.toml``."""
+    """Return the text of ``penstock.toml``."""
     parts = [_HEAD]
     for name, table in _tables():
         parts.append(f"\n[{name}]\n{_comment(_summary(table))}")

@@ -14,13 +14,13 @@ _SECOND_NS: Final = 10**9
 
 
 def check_credits(text: str) -> None:
-    """:raises ValueError: the text is no number of credits as in ps-credits=."""
+    """:raises ValueError: the text is not a valid value of ps-credits."""
     if text:
         uri.read_credits("ps-credits", text)
 
 
 def check_credit_policy(text: str) -> None:
-    """:raises ValueError: the text is no policy as in ps-credit-policy=."""
+    """:raises ValueError: the text is not a valid value of ps-credit-policy."""
     if text:
         uri.read_credit_policy("ps-credit-policy", text)
 
@@ -35,11 +35,11 @@ class CreditsConfig:
         "Rarely: state credits where a subscription must stop its publishers.")
     max_message_bytes: int = size(
         0, 0, 1 << 24, "Length of a message that a credit has room for; 0: one frame.",
-        "The usual length of your messages, if it exceeds the MTU.")
+        "Set it to the usual length of your messages if this exceeds the MTU.")
     policy: str = parsed_text(
         "", check_credit_policy, f"{', '.join(uri.CREDIT_POLICIES)}, or empty",
         "Division of a subscription's credits among its publishers; empty: each gets all of them.",
-        "fifo where throughput counts more than fairness.")
+        "Set fifo if throughput matters more than fairness.")
     idle_timeout_ns: int = duration(
         _SECOND_NS, "Time without a message after which a publisher's credits go to the others.",
-        "Shorter where publishers take turns.")
+        "Lower it if publishers take turns.")

@@ -55,7 +55,7 @@ class ConfigFileError(ConfigurationError):
 
 
 def load_file(path: str | Path) -> DaemonConfig:
-    """The configuration in a file.  Raises :class:`ConfigFileError`."""
+    """Return the configuration that a file contains.  Raises :class:`ConfigFileError`."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
@@ -66,7 +66,7 @@ def load_file(path: str | Path) -> DaemonConfig:
 
 
 def load_text(text: str, *, source: str = "configuration") -> DaemonConfig:
-    """Return the configuration in a TOML text; errors name it ``source``."""
+    """Return the configuration in a TOML text. Errors call the text ``source``."""
     try:
         tables = parse_toml(text)
     except ValueError as error:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The daemon's configuration.
 
-One frozen class for each table of the TOML file; fields and keys have the same names.  A name
-ends in its unit: a bare number is in that unit, a text may bring its own (``"64k"``, ``"5s"``).
-Defaults are Aeron's wherever Aeron has the setting.
+One frozen class for each table of the TOML file; fields and keys have the same names. A name ends
+in its unit. A number without a unit is in this unit; a text may state another unit (``"64k"``,
+``"5s"``). Defaults are Aeron's wherever Aeron has the setting.
 """
 
 from __future__ import annotations
@@ -75,30 +75,30 @@ class AgentsConfig:
         "auto", ("auto", "shared", "dedicated"),
         "shared: one thread runs sender and receiver; dedicated: each has its own thread; auto: "
         "shared on hosts with at most 2 CPUs.",
-        "dedicated for high throughput in both directions at once, if the host has free CPUs.",
+        "Set dedicated for high throughput in both directions, if the host has free CPUs.",
     )
     idle: str = choice(
         "park", ("park", "backoff", "yield", "spin"),
         "Behaviour of a thread without work. A parked thread sleeps until it is woken.",
-        "spin or yield for the lowest latency; each thread then keeps a CPU busy all the time.",
+        "Set spin or yield for the lowest latency; each thread then keeps a CPU busy.",
     )
     sender_cpu: int = integer(-1, -1, 1023, "CPU to which the sender is pinned; -1: none.",
-                              "With dedicated threads on isolated CPUs.")
+                              "Set it for dedicated threads on isolated CPUs.")
     receiver_cpu: int = integer(-1, -1, 1023, "CPU to which the receiver is pinned; -1: none.",
-                                "With dedicated threads on isolated CPUs.")
+                                "Set it for dedicated threads on isolated CPUs.")
     max_gaps: int = integer(1024, 4, 16384, "Largest number of gaps that an image can track.",
                             "Raise it on long, fast, lossy paths: it limits the number of losses "
                             "that are recovered in one round trip.")
     loss_recovery: str = choice(
         "all-gaps", ("all-gaps", "single-gap"),
         "Gaps that are requested and retransmitted at once: all, or only the first (Aeron).",
-        "single-gap only for comparisons.",
+        "Set single-gap only for comparisons.",
     )
     retransmit_percent: int = integer(
         100, 1, 10000, "Bytes that a stream may retransmit for each 100 new bytes.",
         "Lower it if retransmits for one receiver take the link from others.")
     retransmit_bytes_per_s: int = size(
-        4 * MIB, 1, 1024 * GIB, "Bytes a second that a stream may retransmit in addition.",
+        4 * MIB, 1, 1024 * GIB, "Bytes a second that a stream may retransmit without new bytes.",
         "Raise it for streams that pause often on lossy paths.")
     event_capacity: int = integer(4096, 64, 1 << 20, "Events that may wait for the conductor.",
                                   "Raise it if the daemon's log reports lost events.")
@@ -151,14 +151,14 @@ class PublicationsConfig:
 
     term_length_bytes: int = size(
         16 * MIB, 64 * KIB, GIB, "Length of a term of a network stream; a log has three terms.",
-        "Smaller for many quiet streams, larger for long paths with high bandwidth.",
+        "Lower it for many quiet streams, raise it for long paths with high bandwidth.",
         power_of_two=True)
     ipc_term_length_bytes: int = size(
         64 * MIB, 64 * KIB, GIB, "Length of a term of an IPC stream.",
-        "Smaller where shared memory is short.", power_of_two=True)
+        "Lower it if shared memory is short.", power_of_two=True)
     mtu_bytes: int = size(
         1408, 64, 65504, "Largest datagram of a network stream, without IP and UDP headers.",
-        "8192 or so where the whole path carries jumbo frames.", multiple_of=32)
+        "Set about 8192 if the whole path carries jumbo frames.", multiple_of=32)
     ipc_mtu_bytes: int = size(
         1408, 64, 65504, "Largest unfragmented frame of an IPC stream.",
         "Raise it to publish larger messages in one piece.", multiple_of=32)
@@ -172,22 +172,22 @@ class PublicationsConfig:
     max_resend: int = integer(16, 1, 256, "Retransmits in flight at once for a group stream.",
                               "Raise it for large lossy groups.")
     sparse: bool = boolean(True, "Log files take memory only for the terms in use.",
-                           "false to touch all memory at once, for steady latency.")
+                           "Set false to allocate all memory at once, for steady latency.")
     unicast_flow_control: str = parsed_text(
         "unicast", _unicast_flow_control, "unicast, nak or py:...",
         "Flow control of channels with one receiver.",
-        "nak if slow receivers are to limit the rate instead of the window.")
+        "Set nak if slow receivers shall limit the rate instead of the window.")
     multicast_flow_control: str = parsed_text(
         "max", _flow_control, "max, min, tagged, preferred, nak or py:..., with their options",
         "Flow control of multicast and multi-destination channels.",
-        "min if no receiver may miss data.")
+        "Set min if no receiver may miss data.")
     flow_control_group_tag: int = integer(
         -1, -(2**63), 2**63 - 1,
         "Tag that tagged flow control follows when the channel names none.",
-        "As Aeron's flow.control.group.tag.")
+        "Set it as you set Aeron's flow.control.group.tag.")
     spies_simulate_connection: bool = boolean(
         False, "A publication with spies counts as connected.",
-        "true to record streams that have no receiver yet.")
+        "Set true to record streams that have no receiver yet.")
 
 
 @attrs.frozen(kw_only=True)
@@ -197,10 +197,10 @@ class SchedulerConfig:
     auto_priority: bool = boolean(
         True, "A stream without a stated priority gets one by recency: 500 when it was just "
               "consumed, half of that after each further 30 s. false: 0.",
-        "false if only stated priorities may count.")
+        "Set false if only stated priorities may count.")
     governor: bool = boolean(
         False, "Under pressure the sender delays new data, and full publications answer THROTTLED.",
-        "true if the streams of the host together can overload the sender.")
+        "Set true if the streams of the host together can overload the sender.")
 
 
 @attrs.frozen(kw_only=True)
@@ -246,7 +246,7 @@ class StreamRule:
         "of the rule are compared with those of the arriving stream.",
         "\"cubic\" on paths shared with others.")
     receiver_window_bytes: int = size(0, 0, GIB // 2, "Receiver window; 0: as without the rule.",
-                                      "Bandwidth times round trip of this stream.")
+                                      "Set bandwidth times round trip of this stream.")
     credits: str = parsed_text(
         "", check_credits, "a number of messages, auto, or empty",
         "Credits of subscriptions as in ps-credits=; empty: as without the rule.",
@@ -265,24 +265,24 @@ class SubscriptionsConfig:
 
     receiver_window_bytes: int = size(
         128 * KIB, 256, GIB // 2, "Bytes that a sender may have in flight to a receiver.",
-        "Bandwidth times round trip, for fast long paths. Needs a large net.core.rmem_max.")
+        "Set bandwidth times round trip for fast long paths; this needs a large net.core.rmem_max.")
     congestion_control: str = parsed_text(
         "static", _congestion_control, "static, cubic or py:..., with their options",
         "Limit of the data in flight, below the receiver window.",
-        "cubic on paths shared with other traffic, with a receiver window for the fastest case.",
+        "Set cubic on shared paths, with a receiver window for the fastest case.",
     )
     cubic_reno_friendly: bool = boolean(
         True, "CUBIC's window is never below Reno's (RFC 9438, section 4.3). cc=cubic,reno:false "
               "turns this off for one stream.",
-        "false for Aeron's behaviour, which is slower on short paths.")
+        "Set false for Aeron's behaviour, which is slower on short paths.")
     reliable: bool = boolean(True, "The receiver requests lost data.",
-                             "false where late data is worthless: gaps are skipped.")
+                             "Set false if late data is worthless: gaps are then skipped.")
     tether: bool = boolean(True, "A slow subscriber holds its stream back.",
-                           "false if the stream need not wait for slow subscribers.")
+                           "Set false if the stream need not wait for slow subscribers.")
     rejoin: bool = boolean(True, "A session that returns after its end is an image again.", _RARELY)
     group_tag: int | None = optional_integer(
         -(2**63), 2**63 - 1, "Group tag in the receiver's status messages; not set: no tag.",
-        "For a receiver that publications with fc=tagged must follow.")
+        "Set it for a receiver that publications with fc=tagged must follow.")
 
 
 @attrs.frozen(kw_only=True)
@@ -295,17 +295,17 @@ class SocketsConfig:
         128 * KIB, 0, I32_MAX, "Least SO_RCVBUF of a socket; 0: the system's default.",
         "The buffer grows with the receiver window. Raise it for many streams at one address.")
     multicast_ttl: int = integer(0, 0, 255, "TTL or hop limit of multicast; 0: the system's (1).",
-                                 "To cross routers.")
+                                 "Raise it if multicast must cross routers.")
     gso: bool = boolean(True, "Send many datagrams in one system call (UDP segmentation).",
-                        "false to rule it out when a network card misbehaves.")
+                        "Set false to find out whether a network card is faulty.")
     gro: bool = boolean(True, "Receive many datagrams in one system call.",
-                        "false to rule it out when a network card misbehaves.")
+                        "Set false to find out whether a network card is faulty.")
     sender_ports: tuple[int, int] = port_range(
         "Ports of publications whose channel names no port; [0, 0]: the system chooses.",
-        "For firewalls.")
+        "Set it if a firewall admits only certain ports.")
     receiver_ports: tuple[int, int] = port_range(
         "Ports for subscriptions whose endpoint has port 0; [0, 0]: the system chooses.",
-        "For firewalls.")
+        "Set it if a firewall admits only certain ports.")
 
 
 @attrs.frozen(kw_only=True)
@@ -337,23 +337,23 @@ class TimeoutsConfig:
         _RARELY)
     unblock_timeout_ns: int = duration(
         15 * SECOND_NS, "The daemon pads over a claim that stays open this long.",
-        "Raise it when debuggers stop publishers.")
+        "Raise it if debuggers stop publishers.")
     retransmit_delay_ns: int = duration(
         0, "Time from a NAK to its retransmit.", "Raise it for large multicast groups.", low=0)
     retransmit_linger_ns: int = duration(
         10 * MILLISECOND_NS, "A range is not retransmitted twice within this time.",
-        "About one round trip, if receivers repeat NAKs.", low=0)
+        "Set about one round trip if receivers repeat NAKs.", low=0)
     nak_unicast_delay_ns: int = duration(
-        1000, "Time from a gap to its NAK, on unicast.", "Raise it where datagrams are reordered.")
+        1000, "Time from a gap to its NAK, on unicast.", "Raise it if datagrams are reordered.")
     nak_unicast_retry_ratio: int = integer(
-        100, 1, 10**6, "NAK delays until a NAK is repeated, while the round trip is unknown.",
+        100, 1, 10**6, "NAK delays from a NAK to its repeat, while the round trip is unknown.",
         _RARELY)
     nak_multicast_max_backoff_ns: int = duration(
         10 * MILLISECOND_NS, "Longest random wait before a NAK in a group.",
         "Raise it for large groups.")
     nak_multicast_group_size: int = integer(
         10, 1, 100_000, "Number of receivers for which the multicast back-off is computed.",
-        "The size of your groups.")
+        "Set it to the size of your groups.")
     untethered_window_limit_timeout_ns: int = duration(
         5 * SECOND_NS, "Time until an untethered subscriber that blocks the window is dropped.",
         _RARELY)
@@ -365,7 +365,7 @@ class TimeoutsConfig:
         SECOND_NS, "Time between checks whether host names must be resolved again.", _RARELY)
     reattach_timeout_ns: int = duration(
         10 * SECOND_NS, "Time in which clients of a dead daemon must return to the new one.",
-        "Raise it when debuggers stop clients.")
+        "Raise it if debuggers stop clients.")
 
 
 @attrs.frozen(kw_only=True)
@@ -382,10 +382,10 @@ class StorageConfig:
         "\"2m\" on hugetlbfs.", power_of_two=True)
     idle_term_timeout_ns: int = duration(
         60 * SECOND_NS, "Idle time after which unused memory of a log is released; \"0ns\": never.",
-        "Shorter where many streams are idle for most of the time.", low=0)
+        "Lower it if many streams are idle for most of the time.", low=0)
     counter_values_bytes: int = size(
         8 * MIB, 64 * KIB, 500 * MIB, "Counters: 128 bytes each, and four times that for labels.",
-        "When counters run out.", multiple_of=128)
+        "Raise it if the daemon reports that no counter is free.", multiple_of=128)
     error_log_bytes: int = size(4 * MIB, 64 * KIB, 64 * MIB, "The error log in cnc.dat.", _RARELY,
                                 multiple_of=64)
 
@@ -394,16 +394,16 @@ class StorageConfig:
 class LimitsConfig:
     """Numbers of objects at once."""
 
-    clients: int = integer(256, 1, 65536, "Client processes.", "When the limit is reported.")
-    publications: int = integer(4096, 64, 65536, "Publications.", "When the limit is reported.")
-    images: int = integer(4096, 1, 65536, "Images.", "When the limit is reported.")
+    clients: int = integer(256, 1, 65536, "Client processes.", "Raise it if it is reached.")
+    publications: int = integer(4096, 64, 65536, "Publications.", "Raise it if it is reached.")
+    images: int = integer(4096, 1, 65536, "Images.", "Raise it if it is reached.")
     subscribers: int = integer(8192, 1, 65536, "Pairs of subscription and image.",
-                               "When the limit is reported.")
+                               "Raise it if it is reached.")
     groups: int = integer(64, 1, 65536, "Consumer groups.", _RARELY)
     queued_commands: int = integer(1024, 1, 1 << 20, "Requests of one client that may wait.",
                                    _RARELY)
     sessions_per_stream: int = integer(I32_MAX, 1, I32_MAX, "Images of one stream on one channel.",
-                                       "Against hostile or broken senders.")
+                                       "Lower it against hostile or faulty senders.")
     reserved_session_low: int = integer(-1, -(2**31), I32_MAX, "First reserved session.", _RARELY)
     reserved_session_high: int = integer(1000, -(2**31), I32_MAX, "Last reserved session.", _RARELY)
 
@@ -414,7 +414,7 @@ class ExtensionsConfig:
 
     advertise: bool = boolean(
         True, "Announce this peer's capabilities behind SETUP and status messages.",
-        "false to send nothing that an Aeron driver would not send.")
+        "Set false to send only what an Aeron driver would send.")
 
 
 @attrs.frozen(kw_only=True)
@@ -436,14 +436,14 @@ class ControlTcpConfig:
     listen: str = text(
         "", r"(\[[0-9A-Fa-f:]+\]:[0-9]{1,5}|[A-Za-z0-9.*-]+:[0-9]{1,5})?",
         '"host:port", "*:port" or empty', "Address; empty: none.",
-        "When readers of groups run on other hosts.")
+        "Set it if readers of groups run on other hosts.")
     secret_key: str = text(
         "", r"[^\0]*", "a path", "The daemon's key: NAME.key_secret of 'penstock keygen'.",
-        "With listen.")
+        "Set it together with listen.")
     clients: str = text(
         "", r"[^\0]*", "a path", "Public keys of the clients that may connect: a file "
         "with a key in each line, or a directory of .key files. Changes apply at once.",
-        "With listen.")
+        "Set it together with listen.")
     connections: int = integer(64, 1, 4096, "Connections at once; more are refused.", _RARELY)
     fetch_bytes: int = size(
         64 * MIB, 4 * MIB, 16 * GIB, "Fetched data in flight for all readers together, at most.",
@@ -467,7 +467,7 @@ class ImpairmentConfig:
         "In tests.")
     corrupt_percent: float = percent(0.0, "Datagrams received with one bit flipped.", "In tests.")
     delay_ns: int = duration(0, "Delay of each incoming datagram.", "In tests.", low=0)
-    jitter_ns: int = duration(0, "Largest random delay in addition.", "In tests.", low=0)
+    jitter_ns: int = duration(0, "Largest random delay added to delay_ns.", "In tests.", low=0)
     seed: int = integer(
         1, 0, 2**63 - 1, "Seed of the generator: the same seed gives the same losses.", "In tests.")
 
@@ -499,7 +499,7 @@ class TraceConfig:
         "Lower it to see each short stall.", low=MILLISECOND_NS)
     file_bytes: int = size(
         GIB, 0, 1024 * GIB, "Length at which the daemon renames the file to FILE.1; 0: never.",
-        "Lower it where disk space is short.")
+        "Lower it if disk space is short.")
 
 
 @attrs.frozen(kw_only=True)

@@ -21,13 +21,15 @@ class RelayRule:
 
     name: str = text(
         "relay", NAME, "1 to 64 letters, digits, dots, dashes and underscores",
-        "Name of the relay; a process continues the last one of its name.", "Always.")
+        "Name of the relay; a new process continues the work of the last process with this name.",
+        "Always.")
     source: str = text("", r"[^\0]*", "a channel", "Channel to read.", "Always.")
     source_stream: int | None = optional_integer(
         -(2**31), 2**31 - 1, "Stream to read.", "Always.")
     target: str = text("", r"[^\0]*", "a channel", "Channel to publish on.", "Always.")
     target_stream: int | None = optional_integer(
-        -(2**31), 2**31 - 1, "Stream to publish; not set: source_stream.", "For another number.")
+        -(2**31), 2**31 - 1, "Stream to publish; not set: source_stream.",
+        "Set it if the target has another stream id.")
     linger_ns: int = duration(
         _MINUTE_NS, "Time for which source and target wait for the next process after one has "
         "died.", "Raise it if a restart takes longer.", low=1)

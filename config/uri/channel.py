@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Channel URIs: Aeron's, read strictly.
 
-``[aeron-spy:]aeron:udp|ipc[?key=value{|key=value}]``. Aeron ignores a parameter that it does not
-know. penstock refuses it by name, since a mistyped ``term-lenght`` would otherwise be found only
-under load. A parameter that only concerns the other side (``term-length`` on a subscription) is
-accepted, as with Aeron, so that both sides can share one URI.
+``[aeron-spy:]aeron:udp|ipc[?key=value{|key=value}]``. Aeron ignores an unknown parameter. penstock
+refuses such a parameter by name, because a mistyped ``term-lenght`` would otherwise be found only
+under load. As in Aeron, both sides can share one URI, so a parameter that only affects the other
+side is accepted (``term-length`` on a subscription).
 
 :func:`parse` checks each value by itself; :func:`check_publication`, :func:`check_subscription` and
 :func:`check_destination` check combinations.

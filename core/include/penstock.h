@@ -106,8 +106,8 @@ void ps_client_set_daemon_away(ps_client_t *client, int32_t away);
 /* Waiting. A thread takes a ticket, checks its condition, and sleeps if the condition is false.
  * Any event after the ticket ends the sleep. A wake-up is a change of the client's futex word. The
  * daemon changes the word when an image of the client gets data, and when the control plane has a
- * notice. While the client waits for room, the daemon also changes it when the publisher limit
- * rises. ps_client_wake() changes it from inside the process. */
+ * notice. While the client waits for room, the daemon also changes the word when the publisher
+ * limit rises. ps_client_wake() changes the word from inside the process. */
 uint32_t ps_client_ticket(ps_client_t *client);
 /* Sleeps until the futex word differs from ticket, or for timeout_ns (>= 0; < 0: without a limit).
  * 0 = woken, PS_E_TIMEOUT, PS_E_INTERRUPTED, PS_E_FORKED. */
@@ -154,8 +154,8 @@ typedef struct ps_claim {
     size_t length;    /* payload bytes */
     int64_t position; /* stream position after the message */
     void *frame;      /* owned by the library */
-    uint32_t epoch;   /* owned by the library: states from which count the claim's ordinal was
-                       * taken */
+    uint32_t epoch;   /* owned by the library: identifies the count from which the claim's ordinal
+                       * was taken */
 } ps_claim_t;
 
 typedef struct ps_pub_constants {
@@ -178,8 +178,8 @@ void ps_pub_mark_closed(ps_pub_t *pub);
 void ps_pub_get_constants(const ps_pub_t *pub, ps_pub_constants_t *out);
 
 /* Publishes one message of length bytes (0..max_message_bytes), in fragments if it exceeds
- * max_payload_bytes. Returns the position after it, or a code; PS_E_TOO_LONG, PS_E_FORKED.
- * reserved_value goes into every frame's header. Bound: one pass over the message. */
+ * max_payload_bytes. Returns the position after the message, or a code; PS_E_TOO_LONG, PS_E_FORKED.
+ * reserved_value is written into every frame's header. Bound: one pass over the message. */
 int64_t ps_pub_offer(ps_pub_t *pub, const void *data, size_t length, int64_t reserved_value);
 /* Like ps_pub_offer(), for one message in count >= 1 pieces. */
 int64_t ps_pub_offerv(ps_pub_t *pub, const ps_iov_t *pieces, int32_t count, int64_t reserved_value);
@@ -217,10 +217,10 @@ int64_t ps_pub_credits(const ps_pub_t *pub);
  * thread. */
 int ps_pub_credit_counts(const ps_pub_t *pub, int64_t *granted, int64_t *spent);
 /* ps-policy=error: lets publishers continue after a failure. The publication keeps session,
- * positions and open claims. Returns 1 if the publication had failed, 0 if it had not, PS_E_INVALID
- * if it has another policy. */
+ * positions and open claims. Returns 1 if the publication had failed, 0 if the publication had not
+ * failed, PS_E_INVALID if its policy is not `error`. */
 int ps_pub_reset(ps_pub_t *pub);
-/* 1 from a failure to the reset. */
+/* Returns 1 from the failure of the publication until its reset, else 0. */
 int32_t ps_pub_is_failed(const ps_pub_t *pub);
 /* Continues an exclusive publication whose owner, another process, has died. Turns the space that
  * the owner had reserved and not published into padding, and counts the publication's messages from
@@ -289,7 +289,7 @@ typedef struct ps_message {
     int32_t term_id;
     int32_t term_offset; /* of the (first) frame */
     int32_t image_index; /* index in the subscription's image list */
-    uint8_t flags;       /* of the frame; 0xC0 when assembled */
+    uint8_t flags;       /* flags of the frame; 0xC0 for an assembled message */
     uint8_t assembled;
 } ps_message_t;
 
@@ -313,12 +313,12 @@ int32_t ps_img_has_data(const ps_img_t *image);
 /* Delivers up to limit messages of one image. flags: see ps_poll_flags. Returns the count >= 0 or
  * a negative ps_error_code (PS_E_CORRUPT: the image is stopped at that position). Returns 0 if no
  * message was available at any time during the call; a caller that took its ticket before the
- * call may sleep. Before that, the call releases the messages of the previous poll. Bound: limit
- * messages, or the end of the term, or three terms of padding and fragments. */
+ * call may sleep. Before it looks for messages, the call releases the messages of the previous
+ * poll. Bound: limit messages, or the end of the term, or three terms of padding and fragments. */
 int32_t ps_img_poll(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t flags);
 /* Makes polls report permanent gaps (reliable=false, dropped ranges). A poll that reaches such a
- * gap ends before it. The next poll moves past the gap. From then on polls return PS_E_GAP until
- * the application has fetched the gap with ps_img_take_gap(). */
+ * gap ends before the gap. The next poll moves past the gap. From then on polls return PS_E_GAP
+ * until the application has fetched the gap with ps_img_take_gap(). */
 void ps_img_report_gaps(ps_img_t *image);
 /* States that this reader is a relay, which publishes the messages on the publication in the given
  * slot of penstock.dat. The status messages of the image then name the application that blocks that
@@ -331,7 +331,7 @@ int32_t ps_img_take_gap(ps_img_t *image, int64_t *from, int64_t *to, int64_t *me
  * lies between them, or the log does not hold these frames. Bound: three terms. */
 int64_t ps_img_count(const ps_img_t *image, int64_t from, int64_t to);
 /* Moves the delivered position back to position, a frame boundary in [released, delivered]. The
- * next poll delivers the messages after it again. */
+ * next poll delivers the messages after this position again. */
 int ps_img_rewind(ps_img_t *image, int64_t position);
 /* Releases all delivered messages. The receiver window moves, and views of these messages become
  * invalid. */
@@ -342,9 +342,9 @@ void ps_img_release(ps_img_t *image);
  * PS_E_FORKED. Dropped messages return their credits automatically. Rewound messages hold no
  * credits. Any thread. */
 int64_t ps_img_return_credits(ps_img_t *image, int64_t credits);
-/* Counts credits whose handles were lost: they are missing until the image closes, or until
- * ps_img_reclaim_credits returns them. Results are as above; ps_img_reclaim_credits returns the
- * number of credits that are still lost. Any thread. */
+/* Counts credits whose handles were lost. These credits are missing until the image closes, or
+ * until ps_img_reclaim_credits returns them. Results are as above; ps_img_reclaim_credits returns
+ * the number of credits that are still lost. Any thread. */
 int64_t ps_img_leak_credits(ps_img_t *image, int64_t credits);
 int64_t ps_img_reclaim_credits(ps_img_t *image, int64_t credits);
 /* Copies the credits of the image's reader. PS_OK, PS_E_INVALID, PS_E_FORKED. Any thread. */
@@ -362,11 +362,11 @@ int ps_sub_remove_image(ps_sub_t *sub, ps_img_t *image);
 int32_t ps_sub_image_count(const ps_sub_t *sub);
 /* Returns NULL beyond the last image. Indexes change when images are added or removed. */
 ps_img_t *ps_sub_image(const ps_sub_t *sub, int32_t index);
-/* Polls the images in turn until limit messages were found. Each call starts at the image after the
- * first one of the last call. */
+/* Polls the images in turn until limit messages were found. Each call starts one image later than
+ * the last call. */
 int32_t ps_sub_poll(ps_sub_t *sub, ps_message_t *out, int32_t limit, int32_t flags);
-/* Rewinds messages[from..count), so that the next poll delivers them again: the handler of
- * messages[from] failed. */
+/* Rewinds messages[from..count), so that the next poll delivers them again. Call it when the
+ * handler of messages[from] failed. */
 void ps_sub_rewind(ps_sub_t *sub, const ps_message_t *messages, int32_t count, int32_t from);
 void ps_sub_release(ps_sub_t *sub);
 int32_t ps_sub_has_data(const ps_sub_t *sub);

@@ -15,7 +15,8 @@ typedef struct ps_credit_view {
     int64_t leaked;   /* number of these messages whose credits were lost with their handles */
     int64_t granted;  /* messages that may exist */
     int64_t final;    /* last message before the resume; -1: not known. Exact in state SETTLED. In
-                       * state GRANTING: taken when the last lower limit began, -1: it has not */
+                       * state GRANTING: number of messages that publishers had taken when the last
+                       * lower limit began; -1: there was no lower limit */
     int32_t epoch;
     int32_t state; /* ps_credit_state */
 } ps_credit_view_t;

@@ -14,12 +14,12 @@ typedef struct ps_pressure_party {
     int64_t id; /* receiver id or client id; 0: unknown, or all unknown culprits together */
     int64_t blocked_ns;
     int64_t error_ns; /* blocked_ns exceeds the true time by at most this value */
-    int64_t pid;      /* of a client on this host; 0 not known */
+    int64_t pid;      /* process id of a client on this host; 0 not known */
     uint8_t ip[16];
     uint32_t scope_id;
     uint16_t port;
     uint16_t family; /* 4 or 6: a receiver's address; 0: none */
-    char name[96];   /* of a client on this host, "" none */
+    char name[96];   /* name of a client on this host; "" none */
 } ps_pressure_party_t;
 
 typedef struct ps_pressure_view {
@@ -31,7 +31,8 @@ typedef struct ps_pressure_view {
     uint32_t reason;       /* ps_cause that this receiver states for itself, 0 none */
     int32_t counter_id;    /* position of the slowest reader of a client on this host; -1 */
     int64_t reason_client; /* slowest client of that receiver, 0 not stated */
-    int64_t backlog_bytes; /* bytes that this client has not read, as the receiver states */
+    int64_t backlog_bytes; /* number of bytes that this client has not read, as its receiver
+                            * states */
     char reason_name[33];
     char reason_host[33];
     int64_t blocked_ns[32];          /* closed intervals, by ps_cause */
@@ -47,8 +48,8 @@ typedef struct ps_pressure_view {
     int64_t sent_ordinal;
     int64_t dropped_messages; /* by the publication's policy */
     int64_t dropped_bytes;
-    int64_t depth_bytes;      /* bytes by which publishers are ahead of the sender, on IPC of the
-                               * readers */
+    int64_t depth_bytes;      /* number of bytes by which publishers are ahead of the sender (on
+                               * IPC: of the readers) */
     int64_t peak_bytes;       /* the most of it */
     int64_t pressed_since_ns; /* CLOCK_MONOTONIC time at which the depth was reached; 0: the log has
                                * drained since */

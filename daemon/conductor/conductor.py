@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The conductor: its inputs are commands, events, results and the time, its outputs are operations.
+"""The conductor gets commands, events, results and the time, and returns operations.
 
 The conductor reads no clock, file or socket, and calls no native code; randomness and ids are
 injected. Every method returns the operations to perform, in order. The result of an operation with

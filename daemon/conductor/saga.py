@@ -3,11 +3,11 @@
 
 A saga yields an :class:`Action`. The saga is resumed with the result of the action, or with the
 exception :class:`Refused`. Yielding :data:`EXCLUSIVE` waits for the right to change the conductor's
-objects. One saga at a time has this right, until the saga ends; sagas get it in the order of their
-requests. Yielding :data:`EXCLUSIVE_LAST` waits for the same right, after all other sagas. Sagas
-that datagrams of other hosts cause use it. A saga resolves names before it requests the right, so
-that a hanging resolver delays only its own client. Yielding :data:`UNTIL_RELEASE` waits until an
-agent has released an object (a socket that the conductor opens again).
+objects. One saga at a time has this right, until the saga ends. Sagas get the right in the order of
+their requests. Yielding :data:`EXCLUSIVE_LAST` waits for the same right, after all other sagas. It
+is for sagas whose cause is a datagram of another host. A saga resolves names before it requests the
+right, so that a hanging resolver delays only its own client. Yielding :data:`UNTIL_RELEASE` waits
+until an agent has released an object (a socket that the conductor opens again).
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ _Copy = TypeVar("_Copy")
 
 @attrs.frozen(kw_only=True)
 class ClientSnapshot:
-    """A client; with a ``group_id`` it is a consumer group, which has no process."""
+    """A client. A client with a ``group_id`` is a consumer group, which has no process."""
 
     id: int
     name: str

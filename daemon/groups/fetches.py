@@ -2,8 +2,8 @@
 """Fetches: whole frames of a range that a group holds, for readers without the mapped log.
 
 A reader grants credit for pieces, and no piece leaves without credit. The bytes in flight are
-bounded for each fetch and for all fetches. The service probes a silent reader, so that data in
-flight to a dead reader soon stops counting. Before a fetch begins, the conductor states the log's
+bounded for each fetch and for all fetches. The service probes a silent reader, so that it soon no
+longer counts data in flight to a dead reader. Before a fetch begins, the conductor states the log's
 place and end. After copying a piece the service checks whether a group still holds the piece,
 because an acknowledgement lets the data plane zero the memory below.
 """

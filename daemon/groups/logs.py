@@ -57,7 +57,7 @@ class GroupLogs:
         return tuple(found)
 
     def oldest(self, action: a.OldestPosition) -> int:
-        """Return the position of a frame that the sender will not zero before it knows the
+        """Return the position of a frame that the sender will not zero before it has added the
         reader."""
         bound = action.consumer_position - action.term_length
         if bound <= action.start_position:

@@ -3,8 +3,8 @@
 
 One thread owns the sockets. Requests about groups go to the conductor, and the replies return
 through a queue. This thread serves fetches and cuts itself, so that a reader of old data delays no
-other client. None of these requests returns descriptors or a lease, so other hosts may send them;
-all other requests are refused.
+other client. None of these requests returns descriptors or a lease, so other hosts may send them.
+The service refuses all other requests.
 """
 
 from __future__ import annotations

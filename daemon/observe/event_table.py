@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events that the daemon publishes, and their meaning, for the reference page and tools.
+"""List the events that the daemon publishes, with their meaning, for the reference page and tools.
 
 :data:`EVENTS` has the names of all events that the conductor publishes; :data:`TRACE_ONLY` has the
 names of events that only a trace contains. `tools/reference.py` reads the fields from the

@@ -83,7 +83,8 @@ def _families(status: DaemonStatus) -> tuple[Family, ...]:
 
 
 def families(status: DaemonStatus) -> list[Metric | Family]:
-    """Return all metrics, system counters at 0.  Tools that list the metrics use it."""
+    """Return all metrics, with the value 0 for system counters. Tools that list the metrics use
+    it."""
     return [*_DaemonMetrics(status, lambda counter_id: 0).collect(), *_families(status)]
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The socket of the metrics: bound when the daemon starts, served from the first connection on.
 
-The web server and its libraries are loaded when the first connection arrives, which waits in the
-backlog of the socket meanwhile. A daemon without a scraper starts faster and needs less memory.
+The web server and its libraries are loaded when the first connection arrives. During the loading
+this connection waits in the backlog of the socket. A daemon without a scraper starts faster and
+needs less memory.
 """
 
 from __future__ import annotations

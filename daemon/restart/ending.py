@@ -3,8 +3,8 @@
 
 A hand-over changes nothing that the next daemon needs. The clients' connections close, the data
 plane's threads finish their work, and directory and journal stay as after a kill. If no client and
-no group is left, the daemon removes the directory. In a drain the daemon first ends every stream in
-an orderly way.
+no group is left, the daemon removes the directory. In a drain the daemon first sends the remaining
+data and the end of every stream.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Ending:
     _requesters: list[socket.socket] = attrs.field(factory=list)
 
     async def watch_signals(self, signals: Signals, config: StopConfig) -> None:
-        """Handle signals. The first signal begins the end; a second signal stops a drain early and
-        leaves unsent data to the next daemon."""
+        """Handle signals. The first signal starts the shutdown. A second signal stops a drain early
+        and leaves unsent data to the next daemon."""
         drain = Drain(timeout_ns=config.drain_timeout_ns) if config.drain else None
         async for number in signals:
             if self._requested.is_set():

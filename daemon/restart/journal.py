@@ -231,8 +231,8 @@ class Journal:
             )
 
     def settle(self) -> bool:
-        """Return whether the file has all registrations; if there was no room before, write the
-        file again first."""
+        """Return whether the file has all registrations. If there was no room earlier, first try to
+        write the file again."""
         if self._broken:
             try:
                 self.install()

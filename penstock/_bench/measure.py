@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run a publisher and a subscriber, or a pinger and a ponger, and measure all processes.
 
-A rate is the subscriber's count between two moments of its own clock. Processor time is the time of
-all processes between the two marks, divided by the same messages.
+A rate is the subscriber's count between two moments of the subscriber's clock. Processor time is
+the time of all processes between the two moments, divided by the number of messages between them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def throughput(
     seconds: float,
     warmup_s: float,
 ) -> dict[str, Any]:
-    """Measure the throughput; both clients have been started."""
+    """Measure the throughput. The caller has started both clients."""
     subscriber.expect("ready", READY_S)
     publisher.expect("ready", READY_S)
     bill = _Bill([*others, publisher, subscriber])

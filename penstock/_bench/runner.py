@@ -66,7 +66,7 @@ def run(work: str, settings: Settings) -> dict[str, Any]:
 
 @attrs.frozen(kw_only=True)
 class Hosts:
-    """Two running daemons, or one daemon that represents both hosts (IPC)."""
+    """Two running daemons; on IPC one daemon, which takes the place of both hosts."""
 
     daemons: tuple[Process, ...]
     directories: tuple[Path, ...]

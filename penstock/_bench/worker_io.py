@@ -3,11 +3,11 @@
 
 Every client, of penstock or a peer, exchanges lines of text. A publisher says ``ready``, waits for
 ``go``, sends until ``stop``, and says ``done`` with its count. A subscriber says ``ready`` and
-starts its clock at the first message. It says ``mark`` with its count after the warm-up and after
-the measured time. It gets the publisher's count, receives up to that count, and says ``done`` with
-its hash. A pinger says ``ready``, waits for ``go``, says ``mark`` after its warm-up and ``done``
-with percentiles. A ponger says ``ready`` and sends each message back. Every client ends when its
-input ends.
+starts its clock at the first message. The subscriber says ``mark`` with its count after the warm-up
+and after the measured time. The subscriber then gets the publisher's count, receives up to this
+count, and says ``done`` with its hash. A pinger says ``ready``, waits for ``go``, says ``mark``
+after its warm-up and ``done`` with percentiles. A ponger says ``ready`` and sends each message
+back. Every client ends when its input ends.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Measure:
 
     @property
     def slice_ns(self) -> int:
-        """Return the time after which a loop in C should return to Python."""
+        """Return the time at which a loop in C must return to Python."""
         soon = time.monotonic_ns() + SLICE_NS
         return soon if self._next_ns is None else min(soon, self._next_ns)
 
@@ -99,7 +99,7 @@ def finish(load: Load, **facts: Any) -> None:
 
 
 class Collector:
-    """Counts and hashes the messages of a Python receiver, at one append a message.
+    """Counts and hashes the messages of a Python receiver; each message costs one append.
 
     ``append`` is the bound ``bytearray.extend``, so that a handler is as short as possible.
     """
@@ -155,7 +155,7 @@ def percentiles(times_ns: Sequence[int]) -> dict[str, float]:
 def ping_loop(
     orders: Orders, trip: Callable[[int], list[int]], *, warmup_s: float, seconds: float
 ) -> None:
-    """Runs a pinger: ``trip(n)`` makes n round trips and returns their times."""
+    """Run a pinger: ``trip(n)`` makes n round trips and returns their times."""
     orders.wait_go()
     _until(trip, warmup_s)
     begin_ns = time.monotonic_ns()

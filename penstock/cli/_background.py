@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A daemon in the background: its process, its log, and the record of its start.
 
-``penstock up`` writes a record of the daemon that it starts, and ``penstock down`` ends only that
-one. Records and logs are in ``$XDG_STATE_HOME/penstock``, so that they outlive the daemon's
-directory.
+``penstock up`` writes a record of the daemon that it starts. ``penstock down`` ends only the
+recorded daemon. Records and logs are in ``$XDG_STATE_HOME/penstock``, so that they outlive the
+daemon's directory.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Files(NamedTuple):
         return cls(folder / f"{name}.log", folder / f"{name}.json")
 
     def read(self) -> Record | None:
-        """Return the record; None without a valid one."""
+        """Return the record; None if there is no valid record."""
         try:
             found = json.loads(self.record.read_text(encoding="utf-8"))
             return Record(pid=int(found["pid"]), started=int(found["started"]))
@@ -93,7 +93,7 @@ class Files(NamedTuple):
 
 
 def answering(directory: Path) -> int | None:
-    """Return the number of the process that serves the directory; None without one.
+    """Return the id of the process that serves the directory; None if no process serves it.
 
     The number is 0 if the process belongs to another PID namespace.
 

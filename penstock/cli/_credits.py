@@ -26,8 +26,8 @@ stream_argument = click.argument("stream_id", metavar="STREAM", type=int)
 def drain(
     stream_id: int, channel: str, timeout_s: float, as_json: bool, directory: str | None
 ) -> None:
-    """Stop the publishers of a stream permanently; on time-out they stay stopped, and the exit code
-    is 1."""
+    """Stop the publishers of a stream permanently. After a time-out the publishers stay stopped,
+    and the exit code is 1."""
     with GroupControl(directory=directory, timeout_s=ANSWER_S) as orchestrator:
         report = hold(orchestrator, stream_id, channel, timeout_s)
     show(report, as_json)

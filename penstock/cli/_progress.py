@@ -59,11 +59,13 @@ class Progress:
             self._write(_ERASE)
 
     def begin(self) -> None:
-        """Start the transfer now; without this call it starts with the first message."""
+        """Start the measured transfer now. Without this call the transfer starts with the first
+        message."""
         self._began = self._last = time.monotonic()
 
     def touch(self) -> None:
-        """Extend the transfer until now; without this call it ends with the last message."""
+        """Extend the measured transfer until now. Without this call the transfer ends with the last
+        message."""
         self._last = time.monotonic()
 
     def add(self, messages: int, size: int) -> None:
@@ -85,7 +87,7 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """From the beginning to the last message, or to the last :meth:`touch`."""
+        """Seconds from the start to the last message, or to the last :meth:`touch`."""
         return 0.0 if self._began is None else self._last - self._began
 
     def summary(self) -> dict[str, Any]:

@@ -55,8 +55,8 @@ def fit(
 ) -> tuple[list[int], list[int]]:
     """Return the indices of the columns that are shown in ``width`` characters, and their widths.
 
-    Columns are left out in the order of ``drop`` until the others fit with their shrinking cells at
-    the least width. The shrinking cells then share the remaining room.
+    Columns are omitted in the order of ``drop`` until the other columns fit, with their shrinking
+    cells at the least width. The shrinking cells then share the remaining room.
     """
     natural = [
         max([len(column.name), *(len(row[i]) for row in rows)]) for i, column in enumerate(columns)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``penstock attach``: the control exchange of a C program (``capi/penstock_session.h``).
 
-The C library starts it with a socket at descriptor 3 and exchanges lines with it. The command ends
-when the C program closes the socket or dies, and the lease ends with the command.
+The C library starts the command with a socket at descriptor 3, and exchanges lines with it. The
+command ends when the C program closes the socket or dies, and the lease ends with the command.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``penstock bench``: measures this machine with daemons and clients of its own."""
+"""``penstock bench``: measures this machine with daemons and clients that the command starts."""
 
 from __future__ import annotations
 

@@ -38,8 +38,9 @@ def command(
     the daemon's directory is removed. If unsent data or logs of consumer groups remain, they stay
     in the directory for the next daemon, and the exit status is 1. With --discard they are removed.
 
-    With STREAM the daemon continues. It stops the publishers of that stream, which needs credits,
-    and waits until nothing is in flight. --channel and --json belong to STREAM.
+    With STREAM the daemon continues. The publishers of this stream are stopped, and the command
+    waits until nothing is in flight. The stream must have credits. --channel and --json apply only
+    with STREAM.
     """
     if stream_id is not None:
         drain(stream_id, channel, timeout_s, as_json, directory)

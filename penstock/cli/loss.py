@@ -29,10 +29,10 @@ _STREAM_KEY: Final = struct.Struct("<qii")   # image, session, stream
 def command(as_json: bool, directory: str | None) -> None:
     """Show where data was lost, and whether it was retransmitted.
 
-    The first table shows the streams that arrive now. The second shows the daemon's loss report:
-    the history, which survives a restart on the same directory. Every loss is counted once, when
-    its gap opens. On a reliable stream, lost data has been retransmitted unless its gap is still
-    open.
+    The first table shows the streams that arrive now. The second table shows the daemon's loss
+    report, a history that survives a restart on the same directory. Every loss is counted once,
+    when its gap opens. On a reliable stream, lost data has been retransmitted unless its gap is
+    still open.
     """
     path = daemon_directory(directory)
     found = {"live": live(path), "history": history(path)}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replace functions while a simulation exists. In threads of its applications, clocks then show
-virtual time, penstock connects to the simulated daemon, and calls without a virtual form are
-reported.
+"""Replace functions while a simulation exists. In threads of the simulated applications, clocks
+show virtual time, and penstock connects to the simulated daemon. Calls that the simulator does not
+support are reported.
 
 Other threads notice nothing. Names that a module has imported from ``time`` (``from time import
 sleep``) are replaced too. All names are restored at the end.

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Event loops of simulated applications, which wait in virtual time.
 
-asyncio waits in its selector, and trio asks its clock for the time that it may wait. Both are
-replaced: they let the simulation continue, and then check the descriptors without waiting.
+asyncio waits in its selector, and trio reads from its clock how long it may wait. Selector and
+clock are replaced: they let the simulation continue, and then check the descriptors without
+waiting.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ async def _end() -> None:
 
 
 def run_async(function: Any, backend: str) -> Any:
-    """Run a coroutine function in a loop of its own.  Application's thread."""
+    """Run a coroutine function in a separate loop. Application's thread."""
     if backend == "trio":
         return trio.run(function)
     import asyncio

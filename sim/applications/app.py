@@ -106,7 +106,7 @@ class App:
 
     @property
     def error(self) -> BaseException | None:
-        """Exception that ended the function; None if no exception did."""
+        """Exception that ended the function; None if the function ended without an exception."""
         return self._error
 
     def result(self) -> Any:
@@ -191,8 +191,8 @@ class App:
             self._back.release()
 
     def kill(self) -> None:
-        """End the application like SIGKILL: its daemon notices this at once, and its function does
-        not continue, except that its ``with`` and ``finally`` blocks run."""
+        """End the application like SIGKILL. The daemon notices this at once. Of the function, only
+        the ``with`` and ``finally`` blocks run."""
         if self.is_finished:
             return
         self.is_killed = True
@@ -205,9 +205,9 @@ class App:
     def hand_over(
         self, waits: list[tuple[core.ClientHandle, int]], due_ns: int = NEVER_NS
     ) -> None:
-        """Wait until the word of a ticket changes, or until a time.  Application's thread.
+        """Wait until the futex word of a ticket changes, or until a time. Application's thread.
 
-        :raises Killed: the application was killed meanwhile.
+        :raises Killed: the application was killed during the wait.
         """
         if not self.is_killed:
             self._waits, self._due_ns = waits, due_ns

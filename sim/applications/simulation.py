@@ -156,7 +156,7 @@ class Simulation:
         background: bool = False,
         **kwargs: Any,
     ) -> App:
-        """Run a function as an application of its own on a host; the host is added if missing.
+        """Run a function as a separate application on a host; the host is added if missing.
 
         The function is called unchanged: in it, ``penstock.connect()`` and
         ``penstock.open_client()`` connect to the simulated daemon of the host.
@@ -236,7 +236,7 @@ class Simulation:
         self._host(host).die()
 
     def start_daemon(self, host: str) -> None:
-        """Start a new daemon on the files of the killed one."""
+        """Start a new daemon on the files of the killed daemon."""
         found = self._host(host)
         found.adopt()
         for owner, port, fd in self._watched:
@@ -244,7 +244,7 @@ class Simulation:
                 found.watch(port, fd)
 
     def crash(self, host: str) -> None:
-        """A host fails: its daemon and its applications end at once."""
+        """Make a host fail: its daemon and its applications end at once."""
         found = self._host(host)
         for app in self._apps:
             if app.host is found:
@@ -252,7 +252,7 @@ class Simulation:
         found.close()
 
     def restart(self, host: str) -> None:
-        """A crashed host returns, with a new daemon and no files."""
+        """Restart a crashed host with a new daemon and no files."""
         found = self._host(host)
         found.wipe()
         found.start()
@@ -273,7 +273,7 @@ class Simulation:
 
         Raise the first exception of a function, and report calls without a virtual form.
 
-        :param timeout_s: virtual seconds after which applications that still run are an error.
+        :param timeout_s: virtual seconds; if applications still run afterwards, an error is raised.
         :raises SimulationError: one has not ended in time, or called something that the simulator
             cannot run.
         """

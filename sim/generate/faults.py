@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Further faults for a generated scenario, and an undisturbed stream (the witness).
 
-They have their own random generator, so that the rest of a seed's scenario does not change.
+These faults have their own random generator, so that the rest of a seed's scenario does not change.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class _Faults(Draw):
     # ---- the network -----------------------------------------------------------------------------
 
     def split(self) -> None:
-        """Cut some hosts off from the others and connect them again, several times."""
+        """Disconnect some hosts from all other hosts and connect them again, several times."""
         rng = self.rng
         if self.scenario.hosts < 2 or not self.chance("splits and heals"):
             return
@@ -133,8 +133,8 @@ class _Faults(Draw):
         self.scenario = attrs.evolve(self.scenario, publishers=tuple(found))
 
     def companions(self) -> None:
-        """Add a second reader beside an untethered reader, because a single reader cannot be
-        behind."""
+        """Add a second reader to a stream with an untethered reader, because a single reader cannot
+        be behind."""
         more = []
         for subscriber in self.scenario.subscribers:
             if "tether=false" in subscriber.channel and self.rng.random() < 0.7:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Further features of channels, applications and machines in a generated scenario.
 
-They have their own random generator, so that the rest of a seed's scenario does not change.
+These features have their own random generator, so that the rest of a seed's scenario does not
+change.
 """
 
 from __future__ import annotations

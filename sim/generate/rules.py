@@ -50,7 +50,7 @@ class _Rules(Draw):
         self.hosts = max(scenario.hosts, 3)
 
     def add(self) -> Scenario:
-        """Return the scenario with the further stream, if it has one."""
+        """Return the scenario, with the further stream if the seed draws one."""
         if not self.chance("rules"):
             return self.scenario
         kind = self.rng.choice(_KINDS)

@@ -2,8 +2,8 @@
 """A Sobol sequence of up to eight dimensions, shifted by a seed.
 
 Source: I. M. Sobol (1967); direction numbers of S. Joe and F. Y. Kuo (2008), ``new-joe-kuo-6``,
-first eight dimensions. A sample of a grid must cover each pair of axes evenly at any length, which
-pseudo-random points do not. Eight dimensions need only 21 numbers, so a dependency would be larger
+first eight dimensions. A sample of a grid must cover each pair of axes evenly at any length.
+Pseudo-random points do not. Eight dimensions need only 21 numbers, so a dependency would be larger
 than this file. The shift by the seed is an exclusive or, which keeps the coverage.
 """
 

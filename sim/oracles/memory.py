@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory stays bounded. A daemon's files match what its objects account for. The objects are those
+"""Memory stays bounded. A daemon has exactly the files that its objects need. The objects are those
 that the scenario's applications may have. No entry waits for an object that does not exist. Idle
 streams have released the memory that they do not need."""
 

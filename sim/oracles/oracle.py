@@ -33,7 +33,8 @@ _NAKS_PER_IMAGE: Final = 600
 
 
 def pairs(world: World) -> Iterator[tuple[Publisher, Subscriber]]:
-    """Return pairs of publishers and the subscribers that must reach their end."""
+    """Return pairs of a publisher and a subscriber that must reach the end of the publisher's
+    stream."""
     for subscriber in world.subscribers:
         for publisher in world.publishers:
             if subscriber.is_open and same_stream(publisher.script, subscriber.script):

@@ -84,7 +84,7 @@ def heat_maps(outcomes: Sequence[Outcome], path: Path) -> None:
 def _panel(
     panel: Any, x: _Axis, y: _Axis, worst: list[Outcome], failed: set[int], colours: Any
 ) -> Any:
-    """Draws one pair of axes; bins are squares, whatever they span."""
+    """Draw one pair of axes. Bins are squares, whatever range they cover."""
     cells: dict[tuple[int, int], list[Outcome]] = {}
     for outcome in worst:
         cells.setdefault((x.bin_of(outcome.cell), y.bin_of(outcome.cell)), []).append(outcome)

@@ -48,7 +48,7 @@ def save(draw: Any, figure: Any, path: Path) -> None:
 
 
 def plot(world: World, path: Path) -> None:
-    """Writes one picture; the suffix chooses the format.  PenstockError without matplotlib."""
+    """Write one picture; the suffix chooses the format.  PenstockError without matplotlib."""
     draw = pyplot()
     samples = world.samples
     times = [sample.now_ns / 1e9 for sample in samples]

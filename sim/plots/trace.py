@@ -66,7 +66,7 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def collect(paths: Sequence[Path]) -> Picture:
-    """Aligns traces by their clocks.
+    """Align traces by their clocks.
 
     :raises InvalidArgument: the events contain no samples.
     """
@@ -98,7 +98,7 @@ def _take(picture: Picture, at_s: float, host: str, fields: Mapping[str, Any]) -
 
 
 def plot(paths: Sequence[Path], output: Path) -> None:
-    """Writes one picture; the suffix chooses the format.
+    """Write one picture; the suffix chooses the format.
 
     :raises PenstockError: a trace cannot be read, or matplotlib is missing.
     """

@@ -56,7 +56,7 @@ class Publisher:
 
     @property
     def at_end(self) -> bool:
-        """Whether its stream is at the maximum position."""
+        """Whether the application's stream is at the maximum position."""
         return bool(self._apps) and self._native.publisher(self._apps[-1]).at_end != 0
 
     @property
@@ -157,7 +157,7 @@ class Subscriber:
 
     @property
     def app(self) -> int | None:
-        """The present application, or the last one."""
+        """The present application; if none runs, the last application."""
         return self._apps[-1] if self._apps else None
 
     def reader(self, ledger: int) -> ReaderStatistics:
@@ -165,14 +165,16 @@ class Subscriber:
         return self._native.reader(self._apps[-1], ledger)
 
     def readers(self, ledger: int) -> list[ReaderStatistics]:
-        """Progress of the present and all earlier applications, in order."""
+        """Progress of all earlier applications and of the present one, in the order of their
+        starts."""
         return [self._native.reader(app, ledger) for app in self._apps]
 
     @property
     def takes_gaps(self) -> bool:
         """Whether its stream may lose messages: the application gets gaps.
 
-        A subscription ignores ``ps-policy``; a script states it there so that this is known.
+        A subscription ignores ``ps-policy``, but a script states this parameter so that the
+        simulator knows that gaps may come.
         """
         channel = self.script.channel
         return "reliable=false" in channel or "ps-policy=drop" in channel or self.is_isolated

@@ -296,7 +296,7 @@ class Host:
         port.take_return(lease)
 
     def close(self) -> None:
-        """The daemon ends without a notice; its files stay."""
+        """End the daemon without a notice to its clients; its files stay."""
         if not self.running:
             return
         self._over_runs_before = self.over_runs
@@ -323,7 +323,7 @@ class Host:
         return {number: self._cnc.counter(number) for number in ids}
 
     def strategies(self) -> list[Running]:
-        """Python strategies that run, and the results of their answers."""
+        """Python strategies in use, and the results of their answers."""
         ids = [owner.id for owner in self.publications()]
         ids += [image.id for image in self.conductor.snapshot().images]
         found = map(self._executor.strategies.get, ids)
@@ -402,7 +402,7 @@ class Host:
         raise LivelockError(f"{self.name}: the conductor does not come to rest")
 
     def settle(self) -> None:
-        """Steps driver and conductor until there is nothing to do at this moment."""
+        """Step driver and conductor until neither has work at the present time."""
         for _ in range(_MAX_ROUNDS):
             worked = self._native.step(self.index, self.now_ns) > 0
             while (event := self.driver.poll_event()) is not None:

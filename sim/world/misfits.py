@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Receivers that violate the rules of a group, and the datagrams that they send.
 
-Like a real receiver, they know the position of a stream from the datagrams they receive; they store
-no data and send no other requests. Such receivers must not stop a sender that follows its slowest
-receiver.
+These receivers learn the position of a stream from the datagrams that they receive, as a real
+receiver does. They store no data and send no other requests. Such receivers must not stop a sender
+that follows its slowest receiver.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ def _memory() -> str | None:
 
 @attrs.frozen(kw_only=True)
 class Report:
-    """How a run went. ``trace`` is the same for the same scenario and seed; ``rules`` names the
-    rules that the run used, as far as the probe checks them."""
+    """How a run went. ``trace`` is the same for the same scenario and seed. ``rules`` names those
+    rules checked by the probe that the run used."""
 
     scenario: str
     seed: int
@@ -398,6 +398,6 @@ class World:
 
 
 def run(scenario: Scenario, seed: int) -> Report:
-    """One run from the beginning to its end."""
+    """Run a scenario from its beginning to its end."""
     with World(scenario, seed) as world:
         return world.run()

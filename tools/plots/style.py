@@ -26,7 +26,7 @@ COLOURS = (BLUE, RED, YELLOW, GREEN)
 
 
 def save(figure: Any, path: Path, *, tight: bool = True) -> None:
-    """Writes the picture; no date, so that it changes with its content only."""
+    """Write the picture without a date, so that the file changes only with its content."""
     if tight:
         figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})

@@ -24,7 +24,8 @@ typedef struct ps_agent {
     uint64_t emitted;              /* number of events since the conductor was last woken */
     _Atomic int64_t *max_cycle_ns; /* counter cells */
     _Atomic int64_t *slow_cycles;
-    _Atomic uint32_t *parked; /* word in penstock.dat, read by every thread that makes work */
+    _Atomic uint32_t *parked; /* word in penstock.dat; each thread that adds work for the agent
+                               * reads it */
     const ps_context_t *context;
     int32_t id;      /* ps_agent_id */
     int epoll_fd;    /* the descriptors for which its thread sleeps; -1 in INVOKER mode */
@@ -32,7 +33,7 @@ typedef struct ps_agent {
     bool has_thread; /* written by the conductor: the agent has a thread that runs */
 } ps_agent_t;
 
-/* Makes the rings and finds the counters. parked: the word in which the agent states that it
+/* Makes the rings and finds the counters. parked: word in which the agent states that its thread
  * sleeps. PS_E_NO_MEMORY, PS_E_INVALID. */
 int ps_agent_init(ps_agent_t *agent, int32_t id, const ps_context_t *context,
                   _Atomic uint32_t *parked);
@@ -42,8 +43,8 @@ void ps_agent_fini(ps_agent_t *agent);
 int ps_agent_command(ps_agent_t *agent, const ps_command_t *command);
 /* Ends the sleep of the agent's thread, if it has one.  Any thread. */
 void ps_agent_wake(const ps_agent_t *agent);
-/* Sends an event. Agent thread. False: the ring is full; the agent keeps the condition and emits
- * the event later. */
+/* Sends an event. Agent thread. Returns false if the ring is full; the agent then keeps the
+ * condition and emits the event later. */
 bool ps_agent_emit(ps_agent_t *agent, const ps_event_t *event);
 /* Add and remove a descriptor that ends the sleep of the agent's thread. Agent thread. fd -1 is
  * ignored. */

@@ -13,8 +13,9 @@
 
 typedef struct ps_context {
     ps_driver_params_t params;
-    _Atomic int64_t epoch_offset_ns; /* written by the loops once a second */
-    int64_t (*thread_ns)(void);      /* processor time of the calling thread; NULL: not measured */
+    _Atomic int64_t epoch_offset_ns; /* the agents' threads update this offset once a second */
+    int64_t (*thread_ns)(void);      /* returns the processor time of the calling thread; NULL: not
+                                      * measured */
 } ps_context_t;
 
 /* Returns the offset from monotonic time to ns since 1970. Constant in the simulator. Any

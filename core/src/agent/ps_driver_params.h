@@ -50,8 +50,8 @@ typedef struct ps_driver_params {
                                            * comparisons */
     int32_t retransmit_percent;           /* bytes that may be retransmitted for 100 bytes of new
                                            * data; 100 */
-    int64_t retransmit_bytes_per_s;       /* bytes that may be retransmitted in addition each
-                                           * second, so that an idle stream can retransmit */
+    int64_t retransmit_bytes_per_s;       /* bytes per second that may be retransmitted without new
+                                           * data, so that an idle stream can retransmit */
     int32_t event_capacity;               /* per agent, power of two; 4096 */
     int32_t command_capacity;             /* per agent, power of two; 1024 */
     uint8_t advertise;                    /* send trailers (capabilities) */
@@ -62,7 +62,8 @@ typedef struct ps_subscriber_params {
     int32_t position_counter_id; /* sub-pos, preset to the join position */
     int32_t slot;                /* subscriber slot in penstock.dat */
     int32_t client_slot;         /* to wake */
-    int64_t join_position;       /* the preset: the client may have read on since */
+    int64_t join_position;       /* join position, as preset; the client may have moved sub-pos
+                                  * since */
     int64_t credits;             /* messages that may be outstanding; 0: it grants no credits */
     int64_t credit_burst;        /* messages granted while none is outstanding; 0: as credits */
     uint8_t tether;

@@ -29,13 +29,14 @@ enum ps_event_type {
                                 * damaged */
     PS_EV_DESTINATION = 12,    /* destination; of a send endpoint */
     PS_EV_REMOTE_ERROR = 13,   /* remote_error: an ERR frame for a publication */
-    PS_EV_SILENT = 14,         /* silent: an endpoint hears nothing; the conductor resolves the name
-                                * again */
+    PS_EV_SILENT = 14,         /* silent: an endpoint receives no frames; the conductor resolves the
+                                * host name again */
     PS_EV_LOSS = 15,           /* loss; of an image */
     PS_EV_SUBSCRIBER = 16,     /* subscriber: a reader of an image or a publication changed its
                                 * tether state */
-    PS_EV_SESSION_LEFT = 17,   /* a session that was ignored or refused can be reported again */
-    /* terms: answer to _release_terms of a publication or an image */
+    PS_EV_SESSION_LEFT = 17,   /* the receiver no longer ignores a session, so its next SETUP is
+                                * reported */
+    /* terms: answer to the command RELEASE_TERMS of a publication or an image */
     PS_EV_TERMS_RELEASED = 18,
     PS_EV_SECOND_SOURCE = 19,     /* second_source: another address sends an image's session; once
                                    * for each followed source */
@@ -60,7 +61,8 @@ enum ps_image_end {
     PS_END_REVOKED = 3,
     PS_END_NO_SUBSCRIBER = 4,
     PS_END_REJECTED = 5,
-    PS_END_EVICTED = 6, /* no frame of its stream arrived, and another session needed its place */
+    PS_END_EVICTED = 6, /* no frame of the image's stream arrived, and another session needed the
+                         * place */
     PS_END_OUTRUN = 7   /* the missing data is too old to be retransmitted */
 };
 typedef struct ps_event {
@@ -76,7 +78,7 @@ typedef struct ps_event {
             int64_t peer_ordinal;   /* -1 unknown */
             int64_t peer_group_tag; /* tag of the receivers that the sender follows, for
                                      * PS_FC_TAGGED */
-            int32_t destination;    /* index of the receive destination at which the SETUP
+            int32_t destination;    /* index of the receive destination through which the SETUP
                                      * arrived */
             int32_t initial_term_id;
             int32_t active_term_id;
@@ -124,8 +126,10 @@ typedef struct ps_event {
         } error;
         struct {
             ps_addr_t source;
-            int64_t refused; /* number of receivers refused so far because all places were taken */
-            int32_t change;  /* 1 added, 0 timed out, -1 refused: at most one event a second */
+            int64_t refused; /* number of receivers refused so far because the list of destinations
+                              * was full */
+            int32_t change;  /* 1 added, 0 timed out, -1 refused; refusals: at most one event a
+                              * second */
         } destination;
         struct {
             ps_addr_t source;
@@ -159,7 +163,7 @@ typedef struct ps_event {
         struct {
             ps_addr_t source;
             int64_t receiver_id;
-            int64_t refused; /* requests refused since the last such event */
+            int64_t refused; /* number of requests refused since the last such event */
             int32_t verdict; /* ps_join_verdict */
         } join;
         struct {
@@ -168,8 +172,8 @@ typedef struct ps_event {
             int64_t peak_bytes;  /* largest depth in this episode */
             int64_t depth_bytes; /* now */
             int64_t duration_ns; /* since the depth was reached */
-            int64_t drained;     /* messages sent (on IPC: read) since the depth was reached; -1
-                                  * unknown */
+            int64_t drained;     /* number of messages sent (on IPC: read) since publishers reached
+                                  * the depth; -1 unknown */
             int32_t episodes;    /* number of episodes since the last such event, including this
                                   * one */
             int32_t cause;       /* ps_cause that bound last */

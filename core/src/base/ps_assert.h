@@ -3,10 +3,11 @@
  * ps_assert.h: assertions of the agents, in release builds too.
  *
  * PS_ASSERT checks an invariant of this thread's own data: a state, a range or an owner. Values
- * from the wire, from memory that another process writes, or from an adopted directory are checked
- * and counted instead: an assertion there would let a stranger end the daemon. An assertion costs a
- * compare and a branch that is never taken. The text of an assertion is only the file and the line,
- * so that many assertions need little space (docs/decisions/0131-assertions-of-the-agents.md). */
+ * from the wire, from memory that another process writes, or from an adopted directory are never
+ * asserted. The agents check and count them, because an assertion would let a stranger end the
+ * daemon. An assertion costs a compare and a branch that is never taken. The text of an assertion
+ * is only the file and the line, so that many assertions need little space
+ * (docs/decisions/0131-assertions-of-the-agents.md). */
 #ifndef PS_ASSERT_H
 #define PS_ASSERT_H
 

@@ -8,8 +8,9 @@
 #include <stdbool.h>
 
 /* Registers this process, so that ps_barrier_run in other processes also reaches its threads. One
- * call per process is enough; more calls do no harm. Returns false if the kernel has no such call;
- * this process must then execute the fences itself. Any thread; may take some milliseconds. */
+ * call per process is enough; further calls have no effect. Returns false if the kernel has no
+ * membarrier(2); this process must then execute the fences itself. Any thread; may take some
+ * milliseconds. */
 bool ps_barrier_join(void);
 /* Executes one barrier. True when it works here, and ps_barrier_run will.  Any thread. */
 bool ps_barrier_available(void);

@@ -13,7 +13,8 @@ int64_t ps_thread_ns(void);
 int64_t ps_epoch_ns(void);
 /* Returns the distance in ns from CLOCK_MONOTONIC to the time of day. The returned distance is
  * never too small. If the thread loses the processor between its two clock reads, the result is too
- * large by this time. The function therefore takes the closest of a few pairs. */
+ * large by the time of the interruption. The function therefore reads a few pairs and takes the
+ * smallest distance. */
 int64_t ps_epoch_offset_ns(void);
 
 #endif

@@ -6,7 +6,8 @@
 
 #include <stdint.h>
 
-/* Joins directory and name into out (PS_PATH_BYTES).  PS_E_INVALID: the path does not fit. */
+/* Joins directory and name into out (PS_PATH_BYTES). PS_E_INVALID: the path is longer than
+ * PS_PATH_BYTES. */
 enum { PS_PATH_BYTES = 4096 };
 int ps_file_join(char *out, const char *directory, const char *name);
 /* Makes a new file of length bytes (sparse) with exactly these permission bits.  Returns the
@@ -30,9 +31,9 @@ typedef struct ps_file_range {
     int64_t from;
     int64_t to;
 } ps_file_range_t;
-/* Creates the file, reserves all of it but `holes` (ascending, not adjacent), and maps it; removes
- * the file on failure. A hole takes no memory until it is reserved. Do not access a hole before it
- * is reserved: on a full file system the access raises SIGBUS. */
+/* Creates the file, allocates the blocks of all ranges except `holes` (ascending, not adjacent),
+ * and maps the file; removes the file on failure. A hole takes no memory until it is reserved. Do
+ * not access a hole before it is reserved: on a full file system the access raises SIGBUS. */
 int ps_file_make(const char *path, int64_t length, int32_t mode, const ps_file_range_t *holes,
                  int32_t hole_count, uint8_t **map);
 void ps_file_unmap(uint8_t *map, uint64_t length);

@@ -4,7 +4,7 @@
  *
  * SPIN and YIELD never sleep. BACKOFF sleeps up to 1 ms and cannot be woken. PARK spins, then
  * yields, then sleeps until it is woken or a timer is due. With PARK the thread learns how long to
- * stay awake: if the next work usually arrives within microseconds, the thread waits awake;
+ * stay awake. If the next work usually arrives within microseconds, the thread stays awake;
  * otherwise it sleeps at once. PARK therefore suits both an idle machine and an exchange of
  * requests and replies. */
 #ifndef PS_IDLE_H
@@ -42,16 +42,16 @@ typedef struct ps_idle_state {
 
 /* cpus <= PS_IDLE_FEW_CPUS: no spinning, only yielding. */
 void ps_idle_init(ps_idle_state_t *idle, int32_t strategy, int32_t cpus);
-/* Call after a duty cycle that found work. light: the work was little, and more is unlikely to
- * follow at once. If the thread had waited for this work, a client probably needs a processor next;
- * with few CPUs a thread with PARK then yields. Returns true if the thread yielded, so that time
- * has passed. */
+/* Call after a duty cycle that found work. light: there was little work, and more work is unlikely
+ * to follow at once. If the thread had waited for this work, a client probably needs a processor
+ * next; with few CPUs a thread with PARK then yields. Returns true if the thread yielded, so that
+ * time has passed. */
 bool ps_idle_on_work(ps_idle_state_t *idle, int64_t now_ns, bool light);
 /* Call after a duty cycle without work. The call may pause the CPU or yield. Returns the next step,
  * PS_IDLE_... */
 int ps_idle_on_nothing(ps_idle_state_t *idle, int64_t now_ns);
-/* Returns true if the thread may sleep for a moment although there is work: its strategy is PARK
- * and CPUs are few. */
+/* Returns true if the thread may sleep for a moment although there is work. This is so if its
+ * strategy is PARK and the host has few CPUs. */
 bool ps_idle_may_nap(const ps_idle_state_t *idle);
 
 #endif

@@ -2,8 +2,9 @@
  *
  * ps_ring.h: bounded queue of fixed-size records between exactly one producer and one consumer.
  *
- * Each side keeps a copy of the other's index and re-reads the real one only when the copy says
- * full or empty. A busy queue therefore moves few cache lines (Lamport 1983; FastForward 2008). */
+ * Each side keeps a copy of the other side's index. A side re-reads the real index only when the
+ * copy shows a full or an empty ring. A busy queue therefore moves few cache lines (Lamport 1983;
+ * FastForward 2008). */
 #ifndef PS_RING_H
 #define PS_RING_H
 
@@ -34,7 +35,7 @@ void ps_ring_free(ps_ring_t *ring);
 bool ps_ring_push(ps_ring_t *ring, const void *record);
 /* Consumer.  Copies the oldest record to the caller; false: the ring is empty. */
 bool ps_ring_pop(ps_ring_t *ring, void *record);
-/* Consumer. Returns true if no record waits (reads the producer's index). */
+/* Consumer. Returns true if the ring is empty (reads the producer's index, not the copy). */
 bool ps_ring_is_empty(const ps_ring_t *ring);
 
 #endif

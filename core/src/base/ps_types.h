@@ -14,7 +14,8 @@ typedef struct ps_addr {
     uint8_t ip[16];
 } ps_addr_t;
 
-/* Relays that a stream has passed, the one next to its publisher first. Their ids are random. */
+/* Relays that a stream has passed, in this order; the first is next to the publisher. Their ids are
+ * random. */
 enum { PS_RELAYS_MAX = 8 };
 typedef struct ps_relay_path {
     uint64_t ids[PS_RELAYS_MAX]; /* 0 after the last */
@@ -30,7 +31,7 @@ typedef struct ps_socket_params {
     ps_addr_t connect;        /* family 0: unconnected */
     ps_addr_t group;          /* multicast group to join, family 0: none */
     ps_addr_t interface_addr; /* IPv4 interface address for multicast, family 0: default */
-    uint32_t interface_index; /* for joins and outgoing multicast; 0: default */
+    uint32_t interface_index; /* interface index for joins and outgoing multicast; 0: default */
     int32_t multicast_ttl;    /* 0: OS default */
     int32_t sndbuf_bytes;     /* 0: OS default */
     int32_t rcvbuf_bytes;     /* 0: OS default */

@@ -19,8 +19,8 @@
 #define PS_LIKELY(x)   __builtin_expect(!!(x), 1)
 #define PS_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-/* Number of forks; the child of each fork increases it. A handle stores the value at the time when
- * it was opened. */
+/* Number of forks; the child of each fork increases this number. A handle stores the value at the
+ * time when it was opened. */
 extern _Atomic uint32_t ps_fork_generation;
 
 struct ps_client {
@@ -69,7 +69,7 @@ struct ps_img {
     int64_t join_position;
     int64_t delivered;
     int64_t released;
-    /* For logs that a publisher on this host writes: */
+    /* The next fields are for logs that a publisher on this host writes: */
     int32_t short_polls; /* number of polls in a row with few messages */
     int32_t behind;      /* the last poll reached its limit */
     int32_t index;       /* in the subscription's list */
@@ -82,12 +82,12 @@ struct ps_img {
     int32_t assembling;
     int32_t redeliver; /* the next poll delivers `assembled` again */
     int32_t report_gaps;
-    int64_t gap_from, gap_to; /* gap that the application has not fetched yet; equal: none */
+    int64_t gap_from, gap_to; /* gap that the application has not fetched yet; both equal: none */
     int64_t gap_messages;     /* -1 not known */
     /* Credits (ps_client_image_credit.c); counts are messages since the join. */
     int32_t credit_mode;  /* ps_credit_mode */
     int64_t passed;       /* up to the delivered position */
-    _Atomic int64_t held; /* number of these messages whose credits handles hold
+    _Atomic int64_t held; /* number of these messages whose credits are held by handles
                            * (PS_CREDIT_HANDLES) */
     _Atomic int64_t leaked;
     ps_isolated_t *isolated; /* NULL: the stream waits for this reader */
@@ -95,8 +95,8 @@ struct ps_img {
 };
 
 /* Adds a fragment to `assembled`. Returns 1 when the message is complete. Returns 0 when fragments
- * are missing or the fragment is skipped. After a negative code the image is stopped: PS_E_CORRUPT
- * (message longer than max_message_bytes), PS_E_NO_MEMORY. */
+ * are missing or the fragment is skipped. A negative code stops the image: PS_E_CORRUPT (message
+ * longer than max_message_bytes), PS_E_NO_MEMORY. */
 int ps_img_assemble(ps_img_t *image, const ps_message_t *fragment);
 
 /* ---- ps_client_image_isolated.c: images whose memory may be written over --------------------- */

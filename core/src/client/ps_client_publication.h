@@ -21,18 +21,18 @@ struct ps_pub {
     int32_t max_message;
     int32_t exclusive;
     /* ps_metered: each message takes an ordinal (ps_client_publication_admit.c). A refused thread,
-     * and each call on a metered stream, compares it with the value in the slot. */
+     * and each call on a metered stream, compares this copy with the value in the slot. */
     _Atomic int32_t metered;
     int32_t policy;             /* ps_policy (ps_client_publication_policy.c) */
-    _Atomic int32_t single_max; /* longest message for the short path, max_payload; -1 for streams
-                                 * that are metered or have a policy */
+    _Atomic int32_t single_max; /* longest message that takes the short path: max_payload; -1 for
+                                 * streams that are metered or have a policy */
     _Atomic int32_t closed;
     /* The account of refusals: start of this publisher's refusals (0: none), and their number
      * before the sender stated a cause. */
     _Atomic int64_t refused_since_ns;
     _Atomic int64_t refused_early;
     const int64_t *clock_ns; /* the simulator's; NULL: CLOCK_MONOTONIC */
-    /* Exclusive: place of the next frame; owned by the one publishing thread. */
+    /* Exclusive publications: place of the next frame; owned by the only publishing thread. */
     int32_t term_count;
     int32_t term_id;
     int32_t term_offset;
@@ -48,7 +48,7 @@ typedef struct ps_space {
     uint8_t *at;
 } ps_space_t;
 
-/* Reads from a list of pieces in order. */
+/* Reads the bytes of a list of pieces in order. */
 typedef struct ps_cursor {
     const ps_iov_t *piece;
     size_t used; /* bytes of *piece already read */
@@ -56,7 +56,7 @@ typedef struct ps_cursor {
 
 enum { PS_COPY_BLOCK = 32, PS_COPY_BLOCKS_MAX = 256 };
 
-/* Small payloads of whole blocks are copied without a call. */
+/* Payloads of a few whole blocks are copied without a function call. */
 static inline void ps_pub_copy(uint8_t *to, const uint8_t *from, size_t length)
 {
     if (length % PS_COPY_BLOCK == 0 && length <= PS_COPY_BLOCKS_MAX) {
@@ -166,8 +166,8 @@ static inline void ps_pub_count_metered(ps_pub_t *pub, int64_t messages)
 /* Returns the code for an offer that is refused at position, in the order of docs/spec/rules.md
  * section 5. */
 int64_t ps_pub_refuse(ps_pub_t *pub, int64_t position);
-/* Computes the number of bytes that can be reserved without a break: *room in the term, and
- * *budget, the distance from position to the limit. Returns 0 or a code. */
+/* Computes the number of bytes that can be reserved in one piece: *room in the term, and *budget,
+ * the distance from position to the limit. Returns 0 or a code. */
 int64_t ps_pub_check_offer(ps_pub_t *pub, int64_t *position, int32_t *room, int64_t *budget);
 /* Reserves `required` (aligned) bytes below the limit. Returns 0 or a code (ADMIN_ACTION: the term
  * was rotated). */
@@ -176,7 +176,8 @@ int64_t ps_pub_reserve(ps_pub_t *pub, int32_t required, ps_space_t *space);
  * or a code. */
 int64_t ps_pub_publish(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
                        int64_t reserved_value);
-/* Both publish one message. The first ignores the stream's policy; the second applies it. */
+/* Both publish one message. The first function ignores the stream's policy; the second function
+ * applies it. */
 int64_t ps_pub_publish_open(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
                             int64_t reserved_value);
 int64_t ps_pub_publish_policed(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
@@ -185,10 +186,10 @@ int64_t ps_pub_publish_policed(ps_pub_t *pub, const ps_iov_t *pieces, int64_t le
 int64_t ps_pub_policy_gate(ps_pub_t *pub);
 /* Requests a turn of the sender, unless the stream is paused by its watermarks. */
 void ps_pub_request_unless_paused(const ps_pub_t *pub);
-/* Applies the policy to a refusal of these messages.  Returns the code for the caller. */
+/* Applies the policy to the refusal of these messages. Returns the code for the caller. */
 int64_t ps_pub_policy_refused(ps_pub_t *pub, int64_t code, int64_t messages, int64_t bytes);
-/* Both publish as ps_pub_publish_open does. The first function requires that the message's ordinal
- * is already taken, or that the stream is not metered. The second takes the ordinal. */
+/* Both publish as ps_pub_publish_open does. Before the first function, the caller takes the
+ * message's ordinal, unless the stream is not metered. The second takes the ordinal. */
 int64_t ps_pub_publish_admitted(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
                                 int64_t reserved_value);
 int64_t ps_pub_publish_metered(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
@@ -205,7 +206,7 @@ int64_t ps_pub_fail_length(const ps_pub_t *pub, int64_t length, int32_t limit);
 int64_t ps_pub_fail_unblocked(const ps_pub_t *pub, int64_t position);
 
 /* In a sealed log: zeroes the word at offset in this publisher's term, or at the term's end the
- * first word of the next term. Call it before a frame that ends there becomes visible. */
+ * first word of the next term. Call it before the frame that ends at this word becomes visible. */
 static inline void ps_pub_seal(const ps_pub_t *pub, int32_t offset)
 {
     if (pub->log.type == PS_LOG_SEALED) {

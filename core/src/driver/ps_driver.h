@@ -6,7 +6,7 @@
  * Two agents, sender and receiver, own publications and images. The conductor creates objects,
  * hands them over with a command (single-producer ring), and gets events (one single-consumer ring
  * per agent, read by ps_driver_poll_event). The agent owns an object from the call of _add_ until
- * the event PS_EV_RELEASED for the object; then the conductor may call _destroy_. Only the
+ * it emits PS_EV_RELEASED for the object. Afterwards the conductor may call _destroy_. Only the
  * conductor thread may call these functions, unless stated otherwise.
  *
  * The same objects run in the simulator (threading PS_INVOKER, ps_driver_step, a simulated ps_net).
@@ -113,7 +113,7 @@ int ps_publication_unblock(ps_driver_t *driver, ps_publication_t *publication, i
 int ps_publication_reserved(ps_driver_t *driver, ps_publication_t *publication, int64_t position);
 /* Requests the sender to release the terms that are not in use; PS_EV_TERMS_RELEASED follows. The
  * memory stays reserved until this event. A term that was requested before the event may be
- * missing; if the sender needs the term, it requests it again. least_terms: number of terms to
+ * missing; if the sender needs this term, it sends another request. least_terms: number of terms to
  * keep, beginning with the term in use; 1 or 2. */
 int ps_publication_release_terms(ps_driver_t *driver, ps_publication_t *publication,
                                  int32_t least_terms);
@@ -125,8 +125,7 @@ int32_t ps_publication_receivers(const ps_publication_t *publication, ps_receive
 /* Copies id and address of the receiver that had the last join hold. 1: out is filled, 0: there was
  * none. */
 int32_t ps_publication_joiner(const ps_publication_t *publication, ps_receiver_view_t *out);
-/* PS_FC_CUSTOM: sets the limit that a strategy computed; the limit is valid until until_ns
- * (driver's clock). */
+/* PS_FC_CUSTOM: sets the limit that a strategy computed, valid until until_ns (driver's clock). */
 int ps_publication_set_limit(ps_driver_t *driver, ps_publication_t *publication, int64_t limit,
                              int64_t until_ns);
 /* Removes the publication from the sender; PS_EV_RELEASED follows. */
@@ -150,20 +149,21 @@ int ps_recv_endpoint_remove_destination(ps_driver_t *driver, ps_recv_endpoint_t 
  * released it. */
 int ps_recv_endpoint_destroy_destination(ps_recv_endpoint_t *endpoint, int64_t destination_id);
 /* Enlarges the socket's receive buffer to `bytes` (1..PS_RECV_BUFFER_MAX) as far as the kernel
- * allows; *got: its size afterwards, in the unit of SO_RCVBUF.  PS_E_INVALID, PS_E_SYSTEM. */
+ * allows; *got: the new size of the buffer, in the unit of SO_RCVBUF. PS_E_INVALID, PS_E_SYSTEM. */
 int ps_recv_endpoint_fit_buffer(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                 int64_t destination_id, int32_t bytes, int32_t *got);
 /* New control address after re-resolution. */
 int ps_recv_endpoint_set_control(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                  int64_t destination_id, const ps_addr_t *control);
 /* Makes the receiver accept DATA and SETUP frames of (stream, session). any_session = 1: of every
- * session. */
+ * session of the stream. */
 int ps_recv_endpoint_add_interest(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                   int32_t stream_id, int32_t session_id, int32_t any_session);
 int ps_recv_endpoint_remove_interest(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                      int32_t stream_id, int32_t session_id, int32_t any_session);
 /* Answers a SETUP that PS_EV_SETUP reported, if the conductor makes no image. keep = 1: the
- * receiver ignores the session until its interest ends; 0: it reports the next SETUP again. */
+ * receiver ignores the session as long as a subscription reads the stream; 0: the receiver reports
+ * the next SETUP. */
 int ps_recv_endpoint_forget_session(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                     int32_t stream_id, int32_t session_id, int32_t keep);
 /* Refuses a SETUP that can never become an image. The sender at `source`, whose SETUP arrived at
@@ -186,7 +186,7 @@ int ps_image_add_subscriber(ps_driver_t *driver, ps_image_t *image,
 int ps_image_remove_subscriber(ps_driver_t *driver, ps_image_t *image, int32_t position_counter_id);
 /* Returns the join position of a further subscriber: min(rcv-pos, all subscriber positions). */
 int64_t ps_image_join_position(const ps_image_t *image);
-/* Starts draining: status messages carry EOS from now on, and PS_EV_IMAGE_DRAINED follows when all
+/* Starts draining. Status messages carry EOS from now on, and PS_EV_IMAGE_DRAINED follows when all
  * subscribers are at the end. */
 int ps_image_drain(ps_driver_t *driver, ps_image_t *image);
 /* Rejects the image for an application: the receiver sends ERR frames instead of status messages

@@ -45,7 +45,7 @@ struct ps_driver {
     ps_agent_t agents[PS_AGENTS];
     ps_loop_t loops[PS_AGENTS];
     int32_t loop_count;
-    int32_t poll_turn; /* used by the conductor: the agent whose events are read first */
+    int32_t poll_turn; /* agent whose events the conductor reads first */
     int event_fd;
     _Atomic bool stop;
     /* used if there is no penstock.dat */
@@ -58,7 +58,7 @@ void ps_loop_close(ps_loop_t *loop);
 /* Starts the thread, pinned and named, with all signals blocked.  PS_E_SYSTEM. */
 int ps_loop_start(ps_loop_t *loop);
 void ps_loop_join(ps_loop_t *loop);
-/* Executes commands (bounded), then one duty cycle. Returns the work done. */
+/* Executes a bounded number of commands, then one duty cycle. Returns the work done. */
 int32_t ps_agent_cycle(ps_driver_t *driver, ps_agent_t *agent, int64_t now_ns);
 
 #endif

@@ -33,10 +33,11 @@ int64_t ps_group_log_producer(const ps_group_log_t *reader);
  * at most max_bytes. The walk ends at a word that is not a valid frame of its position. */
 int64_t ps_group_log_end(const ps_group_log_t *reader, int64_t from, int64_t max_bytes);
 /* Returns the highest frame boundary in (from, to] within max_bytes and the term of `from`; at
- * least one frame is included, because padding may be long. PS_E_CORRUPT: no whole frame of this
- * position begins at `from` and ends at or before `to`. */
+ * least one frame is included, because padding may be long. PS_E_CORRUPT: no complete and valid
+ * frame begins at `from` and ends at or before `to`. */
 int64_t ps_group_log_cut(const ps_group_log_t *reader, int64_t from, int64_t to, int64_t max_bytes);
-/* Returns the bytes at position, valid at least to the end of its term. */
+/* Returns a pointer to the bytes at position; the bytes are readable at least to the end of the
+ * term. */
 const uint8_t *ps_group_log_at(const ps_group_log_t *reader, int64_t position);
 
 /* Copies entries of an index ring, the oldest first; returns their number, at most capacity. */
@@ -50,9 +51,9 @@ int32_t ps_slot_read_index(const ps_shared_t *shared, int32_t kind, int32_t slot
 int32_t ps_slot_read_times(const ps_shared_t *shared, int32_t kind, int32_t slot, int64_t start,
                            int64_t end, ps_index_view_t *out, int32_t capacity);
 
-/* Parameters to move the position of a subscriber that has no process, as the release of a client
- * does; never backwards. Conductor thread. publication_slot -1: the subscriber reads a network
- * image. */
+/* Parameters for moving the position of a subscriber that has no process. The move has the effect
+ * of a client's release, and never goes backwards. Conductor thread. publication_slot -1: the
+ * subscriber reads a network image. */
 typedef struct ps_release_params {
     int64_t position;
     int32_t position_counter_id;

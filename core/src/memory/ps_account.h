@@ -27,7 +27,7 @@ typedef struct ps_holder {
 _Static_assert(sizeof(ps_holder_t) <= PS_HOLDER_WORDS * sizeof(uint64_t),
                "a holder fits its words");
 
-/* Records that cause (ps_cause) and culprit (receiver or client id, 0 unknown) block the
+/* Records the cause (ps_cause) and the culprit (receiver or client id, 0 unknown) that block the
  * publication from now_ns on. If cause or culprit changed, adds the running interval to
  * blocked_ns[old cause] and to the sketch. holder: NULL if unknown. Sender thread. Bound:
  * PS_CULPRITS entries. */
@@ -41,8 +41,8 @@ void ps_account_describe(ps_publication_slot_t *slot, const ps_holder_t *holder)
 /* Stores the state of the watermarks (ps_watermark). HIGH begins an episode. LOW and NORMAL end the
  * episode, with the number of drained messages. Sender thread. */
 void ps_account_press(ps_publication_slot_t *slot, int32_t state, int64_t drained, int64_t now_ns);
-/* A new daemon adopts the slot: completes an update that the old daemon left unfinished. No agent
- * runs. */
+/* Called when a new daemon adopts the slot: completes an update that the old daemon left
+ * unfinished. No agent runs. */
 void ps_account_adopt(ps_publication_slot_t *slot);
 
 #endif

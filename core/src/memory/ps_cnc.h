@@ -55,11 +55,13 @@ typedef struct ps_loss {
     int64_t epoch_ms;
     int64_t bytes;
     int32_t
-        gaps; /* number of gaps, >= 0, each an observation as in Aeron; 0: only known gaps grew. A
+        gaps; /* number of new gaps (>= 0); each gap is one observation, as in Aeron. 0: only known
+               * gaps grew. A
                    * new entry has at least one observation, because 0 ends the report. */
     int32_t session_id;
     int32_t stream_id;
-    int32_t settled; /* the stream is older than the sessions of a flood could be */
+    int32_t settled; /* the stream is so old that it does not belong to a flood of forged
+                      * sessions */
     const char *channel;
     const char *source; /* "host:port" */
 } ps_loss_t;

@@ -82,9 +82,10 @@ struct ps_cnc {
     int32_t freed_head;
     int32_t freed_count;
     int32_t high_water;
-    int32_t backed;          /* number of counters that have memory, as far as this process knows */
+    int32_t backed;          /* number of counters for which this process has reserved memory or has
+                              * found memory */
     char path[4096];         /* of cnc.dat */
-    _Atomic int64_t nowhere; /* cell that is used if an id is out of range */
+    _Atomic int64_t nowhere; /* cell that is used in place of a counter whose id is out of range */
 };
 
 static inline int64_t ps_cnc_align(int64_t value, int64_t to)

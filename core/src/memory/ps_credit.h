@@ -27,7 +27,7 @@ typedef struct ps_credit_reader {
     int64_t credits;            /* 0: grants none */
     int64_t burst;
     int64_t base; /* -1: not known yet */
-    int64_t at;   /* to compute the base: the messages from the join to this position have been
+    int64_t at;   /* for the base: position up to which the messages since the join have been
                    * counted */
     int64_t counted;
     int64_t returned;
@@ -44,13 +44,13 @@ typedef struct ps_counted {
 /* A reader joins at position. After an adoption the slot already states the base. */
 void ps_credit_join(ps_credit_reader_t *reader, ps_subscriber_slot_t *slot, int64_t position,
                     bool adopted);
-/* Sets the credits that the reader grants. Returns true if the reader's limit may decrease, so that
- * a new epoch must begin. */
+/* Sets the credits that the reader grants. Returns true if the reader's limit may decrease; the
+ * caller must then begin a new epoch. */
 bool ps_credit_set(ps_credit_reader_t *reader, int64_t credits, int64_t burst, bool frozen);
 /* Reads the number of returned credits, and computes the limit. Returns false while the base is
  * unknown. Bound: PS_CREDIT_SCAN frames. */
 bool ps_credit_step(ps_credit_reader_t *reader, const ps_log_t *log, const ps_counted_t *counted);
-/* Begins a new epoch: the limit may decrease. */
+/* Begins a new epoch, in which the limit may be lower than before. */
 void ps_credit_restart(ps_credit_reader_t *reader);
 /* Stores the state for the client. final: an ordinal of the stream, -1: unknown. */
 void ps_credit_show(const ps_credit_reader_t *reader, uint32_t epoch, int32_t state, int64_t final);

@@ -4,8 +4,8 @@
  *
  * A walk reads the positions [start, end) frame by frame. The walk checks every header before it
  * uses the header: another process or host may have written the bytes, and a writer may overwrite
- * the range meanwhile. The walk skips padding, joins fragments, and copies each payload byte once
- * into the caller's arrays. The walk moves no position, so it can be repeated.
+ * the range during the walk. The walk skips padding, joins fragments, and copies each payload byte
+ * once into the caller's arrays. The walk moves no position, so it can be repeated.
  *
  * A range begins and ends between messages (ps_gather_scan finds such positions). If the first
  * fragment of a message is missing, or padding replaces its end, the walk counts and skips its
@@ -53,7 +53,8 @@ typedef struct ps_gather_rows {
     int64_t position;     /* the next call continues here */
     int64_t needed;       /* PS_GATHER_TOO_LONG: bytes of the part of the message that was read */
     int64_t gaps;         /* number of padding frames that replace dropped messages */
-    int64_t gap_messages; /* number of messages that these frames replace, as far as known */
+    int64_t gap_messages; /* number of messages that these frames replace; frames that state no
+                           * number are not included */
     int64_t orphans;      /* number of frames that belong to no message */
 } ps_gather_rows_t;
 
@@ -68,7 +69,7 @@ typedef struct ps_gather_scan {
     int64_t message_limit; /* limit of `messages`; 0: none */
     int64_t messages;      /* number of complete messages before start (set by the caller), then
                             * before position */
-    int64_t position;      /* last position between messages that is within the limits */
+    int64_t position;      /* last boundary between messages within the limits */
     int32_t stop;          /* a ps_gather_stop */
 } ps_gather_scan_t;
 
@@ -76,15 +77,16 @@ typedef struct ps_gather_scan {
  * steps. */
 int ps_gather_scan(const ps_gather_frames_t *frames, ps_gather_scan_t *scan);
 
-/* The first whole message with a reserved value, and the end of the walk. */
+/* The first complete message that has a given reserved value, and the position at which the search
+ * ended. */
 typedef struct ps_gather_find {
     int64_t reserved_value; /* reserved value to search for in the first frame of messages; set by
                              * the caller */
     int64_t byte_limit;     /* length of the searched range; messages that begin after it are not
                          * searched; set by the caller */
     int64_t begin;          /* found: position of the message */
-    int64_t position;       /* found: the position after the message; else the last position between
-                         * messages */
+    int64_t position;       /* found: position after the message; not found: last boundary between
+                             * messages */
     int32_t found;          /* 1, 0 */
     int32_t stop;           /* a ps_gather_stop; FULL if the message was found, or at the limit */
 } ps_gather_find_t;
@@ -114,9 +116,9 @@ void ps_gather_close(ps_gather_log_t *log); /* NULL is allowed */
  * PS_E_INVALID: position or end is no multiple of 32, or end is before position. */
 int ps_gather_locate(const ps_gather_log_t *log, int64_t position, int64_t end,
                      ps_gather_frames_t *out);
-/* Returns 1 if the frame at position has not been overwritten. Returns 0 if it has: bytes copied
- * from this position on are not valid. This check is quick but not certain; to be certain, ask the
- * daemon after the copy whether it retains the position. */
+/* Returns 1 if the frame at position has not been overwritten. Returns 0 if the frame has been
+ * overwritten; bytes copied from this position on are then not valid. This check is quick but not
+ * certain; to be certain, ask the daemon after the copy whether it retains the position. */
 int ps_gather_intact(const ps_gather_log_t *log, int64_t position);
 
 #endif

@@ -36,13 +36,14 @@ typedef struct ps_log_params {
     int32_t file_mode;
     uint8_t reserve_terms;            /* number of terms to allocate now, 0..3, beginning with the
                                        * starting term */
-    int64_t reserve_from, reserve_to; /* range of further positions to allocate now; equal: none */
+    int64_t reserve_from, reserve_to; /* range of further positions to allocate now; both equal:
+                                       * none */
 } ps_log_params_t;
 
 int64_t ps_log_file_length(int32_t term_length, int32_t page_size);
-/* Creates the file (it must not exist) in full length, sparse except for metadata and reserved
- * terms. Returns PS_E_NO_SPACE (the error text has the bytes needed and available), PS_E_SYSTEM or
- * PS_E_INVALID. */
+/* Creates the file with its full length; the file must not exist. Metadata and reserved terms have
+ * blocks, all other ranges are sparse. Returns PS_E_NO_SPACE (the error text has the bytes needed
+ * and available), PS_E_SYSTEM or PS_E_INVALID. */
 int ps_log_create(const ps_log_params_t *params);
 /* Allocates the blocks of positions [from, to), at most three terms.  PS_E_NO_SPACE, PS_E_INVALID.
  * Any thread. */

@@ -6,8 +6,8 @@
  *   shut | failed | 0        | messages dropped in all, modulo 2^48
  *
  * A publisher that drops a message counts it, then sets `shut`. While `shut` is set, every offer is
- * refused. Only the sender clears `shut`. Before that it writes a padding frame into the log, which
- * states the number of messages dropped since the last such frame.
+ * refused. Only the sender clears `shut`. Before the sender clears `shut`, it writes a padding
+ * frame into the log. This frame states the number of messages dropped since the last such frame.
  */
 #ifndef PS_POLICY_H
 #define PS_POLICY_H
@@ -27,8 +27,8 @@ enum ps_policy {
 
 /* How full a publication's log is.  HIGH: publishers reached the depth, and the sender reported it.
  * PAUSED: they are still held.  LOW: the log drained to the low watermark, and no publisher has
- * continued yet. Every stream passes through these states; publishers are refused until LOW only if
- * a policy is stated. */
+ * continued yet. Every stream passes through these states. Only a stream with a policy refuses
+ * publishers from HIGH until LOW. */
 enum ps_watermark {
     PS_WATERMARK_NORMAL = 0,
     PS_WATERMARK_HIGH = 1,

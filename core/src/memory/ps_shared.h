@@ -62,8 +62,8 @@ typedef struct ps_driver_slot {
     _Atomic int32_t state; /* ps_driver_state */
     _Atomic int64_t storage_budget_bytes;
     _Atomic int64_t storage_used_bytes;
-    /* line: sender.  1 = asleep in epoll_wait: write its eventfd after making work (seq_cst
-     * pair) */
+    /* line: sender. 1: the sender sleeps in epoll_wait, so a thread that adds work must write the
+     * sender's eventfd (seq_cst pair) */
     alignas(PS_LINE) _Atomic uint32_t sender_parked;
     /* line: receiver */
     alignas(PS_LINE) _Atomic uint32_t receiver_parked;
@@ -109,8 +109,8 @@ typedef struct ps_client_slot {
                                    * over the claim */
     /* line: client. Credits that a thread of the client is about to take: publication slot + 1 in
      * the low half, the number of credits in the high half; 0: none. The thread stores the word
-     * before it takes the credits, and clears it when its frames are claimed. The sender therefore
-     * never counts these credits as lost. */
+     * before it takes the credits, and clears it when its frames are claimed. While the word states
+     * credits, the sender does not count them as lost. */
     alignas(PS_LINE) _Atomic uint64_t spends[PS_CLIENT_SPENDS];
 } ps_client_slot_t;
 
@@ -164,9 +164,10 @@ typedef struct ps_publication_slot {
     alignas(PS_LINE) _Atomic int64_t sent_ordinal;
     _Atomic int64_t credit_limit;   /* ordinal up to which receivers grant credits; INT64_MAX: no
                                      * receiver grants credits */
-    _Atomic int64_t credit_refused; /* number of statements of receivers that were out of range or
-                                     * too old */
-    _Atomic int64_t credit_base;    /* value of the count in `spend` for ordinal 0 of the stream */
+    _Atomic int64_t credit_refused; /* number of ignored credit statements of receivers, because
+                                     * they were out of range or too old */
+    _Atomic int64_t credit_base;    /* value that the count in `spend` has at ordinal 0 of the
+                                     * stream */
     _Atomic int64_t rate_bytes_per_s;
     _Atomic int64_t tokens_bytes;
     _Atomic int64_t enqueued_ns;
@@ -180,7 +181,7 @@ typedef struct ps_publication_slot {
      * reader does */
     alignas(PS_LINE) _Atomic int64_t wake_position;
     /* The account of time blocked (ps_account.c). A reader's copy is consistent if the sequence was
-     * even and equal before and after the copy. */
+     * even before the copy and had the same value after the copy. */
     alignas(PS_LINE) _Atomic uint32_t account_sequence;
     _Atomic int32_t cause; /* ps_cause binding now */
     _Atomic int64_t cause_since_ns;
@@ -331,11 +332,11 @@ struct ps_shared {
     ps_group_slot_t *groups;
     ps_history_t *publication_histories;
     ps_history_t *image_histories;
-    uint8_t *backing; /* 1 for each history that has memory, as far as this process knows
-                       * (ps_shared.c); images follow publications */
+    uint8_t *backing; /* 1 for each history for which this process has reserved or found memory
+                       * (ps_shared.c); publications, then images */
     int32_t n_clients, n_publications, n_images, n_subscribers, n_groups; /* trusted copies */
     int32_t read_only;
-    _Atomic int32_t *watch_fds; /* by client slot: eventfd that is written if PS_WATCHED is set,
+    _Atomic int32_t *watch_fds; /* by client slot: eventfd that a waker writes if PS_WATCHED is set;
                                  * borrowed; -1: none */
     char path[4096];            /* of the file */
 };

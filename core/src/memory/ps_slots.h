@@ -80,12 +80,14 @@ enum ps_strategy_bytes { PS_STRATEGY_BYTES = 64 };
 enum ps_credit_state {
     PS_CREDIT_NONE = 0,
     PS_CREDIT_GRANTING = 1,
-    PS_CREDIT_FREEZING = 2,   /* credits are withheld, and the sender has not acknowledged this */
+    PS_CREDIT_FREEZING = 2,   /* credits are withheld, and the sender has not acknowledged the
+                               * withholding */
     PS_CREDIT_FROZEN = 3,     /* the sender admits no message; claims may be open */
     PS_CREDIT_SETTLED = 4,    /* no message beyond `final` will arrive before the resume */
-    PS_CREDIT_UNSUPPORTED = 5 /* the sender knows no credits, or its message count is unknown */
+    PS_CREDIT_UNSUPPORTED = 5 /* the sender does not support credits, or its message count is
+                               * unknown */
 };
-/* 1 with the counts, 0: no receiver grants credits. */
+/* Returns 1 and the counts; 0: no receiver grants credits. */
 int ps_slot_read_spent(const ps_shared_t *shared, int32_t publication_slot, int64_t *granted,
                        int64_t *spent);
 int ps_slot_read_credit(const ps_shared_t *shared, int32_t subscriber_slot, ps_credit_view_t *out);

@@ -22,7 +22,7 @@ enum { PS_SPENT_BITS = 48, PS_SPEND_TRIES = 1024 };
 #define PS_SPENT_MASK    ((UINT64_C(1) << PS_SPENT_BITS) - 1)
 #define PS_SPEND_REVOKED (UINT64_C(1) << 63)
 
-/* Returns the count with these low bits that is nearest to `near`. */
+/* Returns the count that has these low bits and is nearest to `near`. */
 static inline int64_t ps_spent_near(uint64_t word, int64_t near)
 {
     const uint64_t ahead = (word - (uint64_t)near) << (64 - PS_SPENT_BITS);
@@ -46,9 +46,9 @@ static inline uint64_t ps_spend_moved(uint64_t word, int64_t by)
     return (word & ~PS_SPENT_MASK) | ((word + (uint64_t)by) & PS_SPENT_MASK);
 }
 
-/* Takes up to `wanted` (> 0) ordinals below limit. Returns the number taken; 0: none left; -1:
- * other publishers changed the word at every attempt, call again. *epoch: epoch of these ordinals.
- * alone: this thread is the only writer. */
+/* Takes up to `wanted` (> 0) ordinals below limit. Returns the number of ordinals taken; 0: none is
+ * left; -1: other publishers changed the word at every attempt, so call the function again. *epoch:
+ * epoch of these ordinals. alone: this thread is the only writer. */
 static inline int64_t ps_spend(_Atomic uint64_t *cell, int64_t limit, int64_t wanted, bool alone,
                                uint32_t *epoch)
 {
@@ -93,7 +93,7 @@ static inline int64_t ps_spend_credits(_Atomic uint64_t *cell, const _Atomic int
     return -1;
 }
 
-/* Returns credits that were taken and not used, in any epoch. */
+/* Releases credits that were taken and not used, in any epoch. */
 static inline void ps_spend_return_credits(_Atomic uint64_t *cell, int64_t count)
 {
     uint64_t word = atomic_load_explicit(cell, memory_order_relaxed);
@@ -107,7 +107,7 @@ static inline void ps_spend_return_credits(_Atomic uint64_t *cell, int64_t count
 
 /* Begins a new epoch of credits, revoked or not. Returns the word before the change, whose count is
  * the number of ordinals that publishers have taken. *done = false: publishers changed the word at
- * every attempt, call again. */
+ * every attempt, so call the function again. */
 static inline uint64_t ps_spend_begin(_Atomic uint64_t *cell, bool revoked, bool *done)
 {
     uint64_t word = atomic_load_explicit(cell, memory_order_relaxed);
@@ -121,7 +121,7 @@ static inline uint64_t ps_spend_begin(_Atomic uint64_t *cell, bool revoked, bool
     return word;
 }
 
-/* Returns ordinals that were taken and not used. If the epoch has changed, does nothing, because
+/* Releases ordinals that were taken and not used. If the epoch has changed, does nothing, because
  * the new epoch began with a new count. */
 static inline void ps_spend_return(_Atomic uint64_t *cell, int64_t count, bool alone,
                                    uint32_t epoch)

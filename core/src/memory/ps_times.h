@@ -56,9 +56,10 @@ void ps_times_reset(ps_time_table_t *table);
 /* Records that the stream has reached `position`, which is beyond all recorded positions. Only the
  * table's writer may call it; bounded time. */
 void ps_times_note(ps_time_table_t *table, int64_t position, int64_t time_ns, int64_t term_length);
-/* Copies the points for [start, end), ascending: the first is beyond start, the last is at end or
- * beyond, if known. Returns the number of points, at most capacity (>= 2). If there are more
- * points, joins points that are close in time. Any thread. */
+/* Copies the points for [start, end) in ascending order. The first point is beyond start; the last
+ * point is at end or beyond, if such a point is known. Returns the number of points, at most
+ * capacity (>= 2). If there are more points, the function joins points that are close in time. Any
+ * thread. */
 int32_t ps_times_read(const ps_time_table_t *table, int64_t start, int64_t end,
                       ps_time_point_t points[PS_TIMES_MOST], int32_t capacity);
 

@@ -3,7 +3,8 @@
  * ps_bands.h: the ready set of the sender (docs/scheduling.md). Six lists in priority order share
  * the sender by deficit weighted round robin in bytes: B4 to B0 with the weights 8:4:2:1:1, and the
  * background class with 3/8. Each list is served first in, first out. Streams with due retransmits
- * wait in a list of their own, which sends at most one byte for each byte of the other lists.
+ * wait in a separate list. This list may send at most one byte for each byte that the other lists
+ * send.
  *
  *   add --> list of its band --> pick --> (one turn) --> charge --> add again if more is there
  *
@@ -40,7 +41,7 @@ enum {
 typedef struct ps_band_entry {
     struct ps_band_entry *next, *prev;
     int64_t since_ns; /* when the wait began */
-    int32_t base;     /* priority without aging, at the time when the entry was added */
+    int32_t base;     /* priority, without aging, that the stream had when the entry was added */
     int8_t list;      /* ps_band of the list that holds it */
     bool queued;
 } ps_band_entry_t;
@@ -62,7 +63,8 @@ typedef struct ps_bands {
     int32_t at;            /* the band whose turn it is */
     uint32_t lowered;      /* retransmits earn half as much */
     uint64_t rounds;       /* completed */
-    bool alone;            /* no entry waited after the last pick, so its turn costs nothing */
+    bool alone;            /* no entry waited after the last pick, so the turn of the picked entry
+                            * is not charged */
     ps_band_entry_t *only; /* the only waiting entry, which is in no list yet */
     int32_t age_list;      /* position of the sweep of ps_bands_age; 0: no sweep runs */
     int32_t age_index;
@@ -73,19 +75,19 @@ typedef struct ps_bands {
 void ps_bands_init(ps_bands_t *bands);
 /* Removes an entry from its list, if it is in one. */
 void ps_bands_remove(ps_bands_t *bands, ps_band_entry_t *entry);
-/* The parts of the functions below for several entries. */
+/* Parts of the inline functions below, for the case of several entries. */
 void ps_bands_append(ps_bands_t *bands, ps_band_entry_t *entry);
 ps_band_entry_t *ps_bands_choose(ps_bands_t *bands);
 void ps_bands_spend(ps_bands_t *bands, int32_t list, int64_t bytes);
 void ps_bands_sweep(ps_bands_t *bands, int64_t now_ns);
 /* Returns the number of entries in the bands whose wait began before before_ns, at most `most`.
- * Bound: `most` entries, and one of each list. */
+ * Bound: Bound: `most` entries, and one of each list. */
 int32_t ps_bands_late(const ps_bands_t *bands, int64_t before_ns, int32_t most);
 /* Sets the quantum for a measured rate: 50 us of it, at least the largest datagram, within
  * PS_BANDS_QUANTUM_*. rate 0: not known. */
 void ps_bands_set_quantum(ps_bands_t *bands, int64_t bytes_per_s, int64_t largest_datagram);
-/* Returns the largest number of bytes that are charged while an entry waits, if `ahead` entries are
- * before it in its band. A turn sends at most quantum + largest_datagram - 1 bytes.
+/* Returns the largest number of bytes that can be charged while an entry waits, if `ahead` entries
+ * precede this entry in its band. A turn sends at most quantum + largest_datagram - 1 bytes.
  * docs/scheduling.md has the proof. */
 int64_t ps_bands_bound(const ps_bands_t *bands, int32_t list, int64_t ahead,
                        int64_t largest_datagram);
@@ -120,8 +122,8 @@ static inline ps_band_entry_t *ps_bands_pick(ps_bands_t *bands)
     return only;
 }
 
-/* Charges the turn of the last picked entry. Call it after the entry was added again, if it was.
- * bytes: sent in the turn. */
+/* Charges the turn of the last picked entry. If the entry is added again, charge after the
+ * addition. bytes: number of bytes sent in the turn. */
 static inline void ps_bands_charge(ps_bands_t *bands, int32_t list, int64_t bytes)
 {
     if (!bands->alone) {
@@ -130,7 +132,8 @@ static inline void ps_bands_charge(ps_bands_t *bands, int32_t list, int64_t byte
 }
 
 /* Moves entries whose age raises them to a higher band, if they are served earlier there. Call it
- * in each cycle: in 50 ms it examines the whole set once, a part in each call. */
+ * in each cycle. Each call examines a part of the set, so that the whole set is examined once in 50
+ * ms. */
 static inline void ps_bands_age(ps_bands_t *bands, int64_t now_ns)
 {
     if (bands->waiting > 1) {

@@ -26,7 +26,7 @@ typedef struct ps_congestion_input {
 
 typedef struct ps_congestion_ops {
     const char *name;
-    /* Window of the first status message, bytes. */
+    /* Returns the window of the first status message, in bytes. */
     int32_t (*initial_window)(ps_congestion_t *congestion);
     /* Returns the new window beyond consumption, 0..window_max bytes. *force: a status message must
      * leave now. Receiver thread; constant time, integers only. */
@@ -34,8 +34,8 @@ typedef struct ps_congestion_ops {
                           bool *force);
     /* Called with a round-trip sample and the smoothed value; NULL: not used. */
     void (*on_rtt)(ps_congestion_t *congestion, int64_t sample_ns, int64_t smoothed_ns);
-    /* Returns the bytes that may be in flight, 0: no bound at present; NULL: the strategy never has
-     * a bound. */
+    /* Returns the number of bytes that may be in flight; 0: no bound at present. NULL: the strategy
+     * never has a bound. */
     int64_t (*in_flight)(const ps_congestion_t *congestion);
     /* Returns the pacing rate for the sender in bytes a second, 0: none; NULL: the strategy has no
      * pacing rate. */
@@ -59,8 +59,8 @@ struct ps_congestion {
     bool custom_cut;          /* the window shrank since the last pass */
 };
 
-/* If a class in the control plane gives no answer for this long, the receiver window alone
- * applies. */
+/* If a class in the control plane gives no answer for this time, only the receiver window limits
+ * the sender. */
 #define PS_CC_SILENT_NS INT64_C(5000000000)
 
 extern const ps_congestion_ops_t ps_congestion_custom;
@@ -72,19 +72,19 @@ static inline int64_t ps_congestion_least(const ps_congestion_t *congestion)
     return two < congestion->window_max ? two : congestion->window_max;
 }
 /* Returns the window beyond consumption that allows in_flight bytes in flight. Sets binds. Sets
- * *force if the sender may now send at least an eighth of in_flight more than the last status
- * message allowed. */
+ * *force if the new window allows at least in_flight / 8 more bytes than the last status
+ * message. */
 int32_t ps_congestion_grant(ps_congestion_t *congestion, const ps_congestion_input_t *input,
                             int64_t in_flight, bool *force);
-/* Sets the window that a PS_CC_CUSTOM class answered (bytes; clipped to the least window and
- * window_max). Does nothing for other kinds. */
+/* Sets the window that a PS_CC_CUSTOM class returned, in bytes, clipped to the range from the least
+ * window to window_max. Does nothing for other kinds. */
 void ps_congestion_set(ps_congestion_t *congestion, int64_t window, int64_t now_ns);
 
 /* kind: ps_congestion_control.  friendly: CUBIC's Reno-friendly region.  PS_E_INVALID for an
  * unknown kind. */
 int ps_congestion_init(ps_congestion_t *congestion, int32_t kind, int32_t window_max, int32_t mtu,
                        bool friendly);
-/* Returns the bytes that may be in flight, 0: the strategy has no such bound. */
+/* Returns the number of bytes that may be in flight; 0: the strategy does not bound them. */
 static inline int64_t ps_congestion_window(const ps_congestion_t *congestion)
 {
     return congestion->ops->in_flight != NULL ? congestion->ops->in_flight(congestion) : 0;

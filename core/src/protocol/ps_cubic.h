@@ -7,8 +7,8 @@
  * arrived correspond to TCP's bytes "in flight". Three differences follow. A gap does not stop the
  * window: bytes received above the gap have left the network, so the receiver allows the same
  * number of new bytes, as TCP does with selective acknowledgement. A congestion event is a new gap;
- * gaps that begin below the limit of the last event belong to that event. The clock and the
- * measured round trip, not sequence numbers, delimit a round.
+ * gaps that begin below the limit of the last event belong to that event. A round lasts one
+ * measured round trip by the clock; sequence numbers do not delimit it.
  *
  * Pure, integers only: the same input gives the same window on every machine. Windows in bytes,
  * with 16 bits of fraction where they accumulate. Owner: the receiver thread. */
@@ -35,8 +35,8 @@ typedef struct ps_cubic {
     int64_t k_ticks;   /* K, in units of 100 us */
     int64_t epoch_ns;  /* start of the time of the cubic curve; idle rounds move it forward */
     int64_t grown_ns;  /* time at which the window last followed the cubic curve */
-    int64_t credit;    /* bytes that arrived since the epoch began and have not yet raised the
-                        * window */
+    int64_t credit;    /* number of bytes that arrived since the epoch began and are not yet counted
+                        * in the window */
     bool epoch_set;
     int64_t recovery; /* gaps that begin below this position belong to the last event */
     bool had_event;
@@ -62,8 +62,9 @@ void ps_cubic_on_rtt(ps_cubic_t *cubic, int64_t sample_ns, int64_t smoothed_ns);
 /* Records that bytes >= 0 arrived since the last call, including retransmitted bytes. Call it with
  * 0 too, so that rounds end. */
 void ps_cubic_on_received(ps_cubic_t *cubic, int64_t bytes, int64_t now_ns);
-/* Notes a new gap at `from`. The sender may send up to granted_to before it gets a status message
- * about the gap. Returns true if the gap is a congestion event, which has reduced the window. */
+/* Notes a new gap at `from`. granted_to: position up to which the sender may send before it gets
+ * the next status message. Returns true if the gap is a congestion event, which has reduced the
+ * window. */
 bool ps_cubic_on_loss(ps_cubic_t *cubic, int64_t from, int64_t granted_to, int64_t now_ns);
 /* The window in bytes, least..most. */
 static inline int64_t ps_cubic_window(const ps_cubic_t *cubic)

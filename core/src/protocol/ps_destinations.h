@@ -6,11 +6,11 @@
  * id to a manual destination.
  *
  * A dynamic list has two kinds of places (docs/decisions/0075). If a status message names a
- * publication of the channel, its sender gets a confirmed place. A confirmed place gets the stream,
- * and lasts while the receiver is heard. A join message (session 0, stream 0, S flag) names no
- * publication, and its 36 bytes are easily forged. The sender of a join message therefore gets only
- * a provisional place: such a place gets only SETUPs and lasts for a short time. There are few
- * provisional places, and a new one replaces the oldest. */
+ * publication of the channel, the receiver that sent it gets a confirmed place. A confirmed place
+ * gets the stream, and lasts while the receiver is heard. A join message (session 0, stream 0, S
+ * flag) names no publication, and its 36 bytes are easily forged. The receiver that sent a join
+ * message therefore gets only a provisional place. A provisional place gets only SETUPs and lasts
+ * for a short time. There are few provisional places, and a new one replaces the oldest. */
 #ifndef PS_DESTINATIONS_H
 #define PS_DESTINATIONS_H
 
@@ -42,7 +42,7 @@ typedef struct ps_destination {
 typedef struct ps_provisional {
     ps_addr_t address;
     int64_t heard_ns;    /* last join message */
-    int64_t answered_ns; /* when SETUPs were last sent to this address alone */
+    int64_t answered_ns; /* time at which SETUPs were last sent only to this address */
 } ps_provisional_t;
 
 typedef struct ps_destinations {
@@ -62,7 +62,7 @@ typedef struct ps_destinations {
 } ps_destinations_t;
 
 enum ps_destination_verdict {
-    PS_DESTINATION_KNOWN = 0,  /* the address is in the list, or needs no entry */
+    PS_DESTINATION_KNOWN = 0,  /* the address is already in the list, or needs no entry */
     PS_DESTINATION_ADDED = 1,  /* the address was added */
     PS_DESTINATION_ANSWER = 2, /* send SETUPs to the address */
     PS_DESTINATION_FULL = 3    /* the list was full; counted in refused */
@@ -75,12 +75,12 @@ void ps_destinations_fini(ps_destinations_t *list);
 
 /* All below: sender thread, no allocation. */
 
-/* Notes a valid status message from `from`. names: it names a publication of the channel. Expected
- * constant time. Returns ps_destination_verdict. */
+/* Records a valid status message from `from`. names: the status message names a publication of the
+ * channel. Expected constant time. Returns ps_destination_verdict. */
 int ps_destinations_on_sm(ps_destinations_t *list, int64_t receiver_id, const ps_addr_t *from,
                           bool names, int64_t now_ns);
-/* Notes a join message from `from`. O(PS_PROVISIONAL_MAX). again_ns: least time between two answers
- * to one place. Returns ps_destination_verdict, never FULL. */
+/* Records a join message from `from`. O(PS_PROVISIONAL_MAX). again_ns: least time between two
+ * answers to one place. Returns ps_destination_verdict, never FULL. */
 int ps_destinations_on_join(ps_destinations_t *list, const ps_addr_t *from, int64_t again_ns,
                             int64_t now_ns);
 /* Returns true if a confirmed or manual destination has this address. */
@@ -99,8 +99,8 @@ bool ps_destinations_expire(ps_destinations_t *list, int64_t timeout_ns, int64_t
  * none. */
 int64_t ps_destinations_next_ns(const ps_destinations_t *list, int64_t timeout_ns);
 /* Sends the batch to every confirmed or manual destination. Returns the number of datagrams that
- * all destinations took. An error of one destination is counted in *errors and does not delay other
- * destinations; loss recovery retransmits the data. */
+ * every destination accepted. An error of one destination is counted in *errors and does not delay
+ * other destinations; loss recovery retransmits the data. */
 int32_t ps_destinations_send(ps_destinations_t *list, const ps_net_ops_t *ops, ps_socket_t *socket,
                              const ps_dgram_t *dgrams, int32_t count, int64_t now_ns,
                              int32_t *errors);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_edges.h: the least and the largest of many positions, one of which changes at a time: a
- * complete binary tree whose inner nodes hold the bounds of their subtrees. One owner thread. */
+ * ps_edges.h: finds the least and the largest of many positions, of which one changes at a time.
+ * The structure is a complete binary tree; each inner node holds the bounds of its subtree. One
+ * owner thread. */
 #ifndef PS_EDGES_H
 #define PS_EDGES_H
 

@@ -23,7 +23,7 @@
 
 typedef struct ps_fc ps_fc_t;
 
-/* All: sender thread, no allocation; limits are positions. */
+/* All callbacks: sender thread, no allocation; limits are positions. */
 typedef struct ps_fc_ops {
     const char *name;
     int32_t retransmit_window_multiple; /* default */
@@ -50,7 +50,7 @@ typedef struct ps_fc_receiver {
     int64_t edge;     /* position + window of the last status message; may go backwards */
     int64_t heard_ns;
     int64_t open_ns; /* time at which the receiver last stated a window of at least a datagram */
-    bool eos, evict; /* is removed in the next timer cycle */
+    bool eos, evict; /* the next timer cycle removes this receiver */
 } ps_fc_receiver_t;
 
 enum { PS_FC_RECEIVERS_MAX = 2048 };
@@ -68,8 +68,8 @@ struct ps_fc {
     int32_t kind; /* ps_flow_control */
     int32_t half_term;
     int32_t min_size;
-    int32_t mtu; /* a receiver with a window below this accepts no datagram; set by the owner; 0:
-                  * any window above 0 accepts a datagram */
+    int32_t mtu; /* smallest window, set by the owner, in which a receiver accepts a datagram; 0:
+                  * any window above 0 */
     int64_t timeout_ns;
     int64_t tag;
     /* min, tagged */
@@ -77,10 +77,10 @@ struct ps_fc {
     ps_map_t index;              /* receiver id -> index + 1 */
     ps_edges_t edges;            /* of receivers, by index */
     ps_join_t *join;             /* the hold for joining receivers */
-    /* nak: receivers that cannot signal: time at which one was last heard, and the highest limit of
-     * one */
+    /* nak, for receivers that cannot send PRESSURE: the time at which the sender last heard such a
+     * receiver, and the highest limit of such a receiver */
     int64_t plain_heard_ns, plain_edge, plain_receiver;
-    int64_t furthest_receiver; /* id of the receiver with that edge; 0 none yet */
+    int64_t furthest_receiver; /* id of the receiver with the highest edge; 0 none yet */
     bool plain_heard;
     /* custom */
     int64_t custom_limit;
@@ -91,7 +91,8 @@ struct ps_fc {
     int64_t edge; /* highest edge so far: the limit of max */
     /* unicast, max, nak, custom: all receivers now advertise less than the limit
      * (docs/decisions/0073) */
-    int64_t watch_edge; /* highest edge advertised since then, and its receiver */
+    int64_t watch_edge; /* highest edge advertised since all receivers advertised less, and its
+                         * receiver */
     int64_t watch_receiver;
     int64_t watch_until_ns; /* time at which the limit falls to that edge; INT64_MAX: never */
 };
@@ -123,12 +124,12 @@ extern const ps_fc_ops_t ps_fc_tagged_ops;
 extern const ps_fc_ops_t ps_fc_pressure_ops;
 extern const ps_fc_ops_t ps_fc_custom_ops;
 
-/* For strategies that do not use these callbacks. */
+/* Empty callbacks, for strategies that do not use them. */
 int32_t ps_fc_no_setup_requested(ps_fc_t *fc, const ps_sm_t *sm, const ps_addr_t *from,
                                  int64_t now_ns);
 void ps_fc_no_setup_sent(ps_fc_t *fc, int64_t limit, int64_t now_ns);
-/* The on_idle callback of the strategies that use ps_fc_furthest: lowers a limit that no receiver
- * advertises any more. */
+/* The on_idle callback of strategies that use ps_fc_furthest. It lowers the limit if no receiver
+ * advertises it any more. */
 int64_t ps_fc_recede(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64_t now_ns);
 int64_t ps_fc_no_idle(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64_t now_ns);
 void ps_fc_no_error(ps_fc_t *fc, int64_t receiver_id, int64_t now_ns);

@@ -17,7 +17,7 @@
 typedef struct ps_gap {
     int64_t from;      /* first missing position */
     int64_t to;        /* first position after the gap */
-    int64_t due_ns;    /* time of the next request; until the first request the range counts as
+    int64_t due_ns;    /* time of the next request; before the first request the range counts as
                         * late, not as lost */
     int64_t opened_ns; /* when the gap was found */
     int32_t requested; /* number of requests, saturating */

@@ -4,10 +4,10 @@
  *
  *   pressure = max(depth, latency, min(busy, 0.15 + latency))
  *
- * depth: streams that wait longer than a round, of 32 a worker. latency: mean wait for a turn, of
- * 5 ms. busy: share of the time with ready streams. All are parts of a million. Waits count only
- * the share of the time in which the thread had a processor. No clock, no I/O. Owner: one
- * thread. */
+ * depth: number of streams that wait longer than a round, divided by 32 for each worker. latency:
+ * mean wait for a turn, divided by 5 ms. busy: share of the time with ready streams. All values are
+ * in parts per million. A wait counts only the time in which the thread had a processor. No clock,
+ * no I/O. Owner: one thread. */
 #ifndef PS_GOVERNOR_H
 #define PS_GOVERNOR_H
 
@@ -39,13 +39,13 @@ typedef struct ps_governor {
     int64_t coalesce_ns;                    /* time for which a stream may hold back a partial
                                              * datagram */
     int64_t status_interval_ns;             /* least time between two status messages; 0: none */
-    int64_t retry_after_ns;                 /* delay for throttled publishers; 0: no publisher is
-                                             * throttled */
+    int64_t retry_after_ns;                 /* delay that throttled publishers must observe; 0: no
+                                             * publisher is throttled */
     bool defers;                            /* true: streams with a priority below 0 are withheld */
     bool holds;                             /* coalesces or defers */
     int64_t sampled_ns;                     /* time of the last sample */
     int64_t high_since_ns;                  /* time since which pressure exceeds PS_GOVERNOR_DEFER;
-                                             * -1: it does not */
+                                             * -1: pressure does not exceed it */
     int64_t waited_ns;                      /* sum of the waits since the last sample */
     int64_t waits;
     int32_t forced; /* pressure in ppm that a test sets in place of the measured one; -1: none */
@@ -54,8 +54,8 @@ typedef struct ps_governor {
 typedef struct ps_governor_sample {
     int64_t now_ns;
     int64_t idle_ns;      /* time without ready streams since the last sample */
-    int64_t ran_ns;       /* processor time of the thread since then; -1: not measured */
-    int32_t late_streams; /* that wait longer than a round */
+    int64_t ran_ns;       /* processor time of the thread since the last sample; -1: not measured */
+    int32_t late_streams; /* number of streams that wait longer than a round */
     int32_t workers;
 } ps_governor_sample_t;
 

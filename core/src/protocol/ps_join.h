@@ -30,7 +30,7 @@ enum ps_join_verdict {
     PS_JOIN_EXPIRED = 1,    /* reported later: the hold ended and the receiver had not joined */
     PS_JOIN_TOO_SOON = 2,   /* this receiver had a hold within one time-out */
     PS_JOIN_NOT_JOINED = 3, /* a receiver at this address had a hold and has not joined since */
-    PS_JOIN_SPENT = 4       /* the holds of the last four time-outs lasted one time-out together, or
+    PS_JOIN_SPENT = 4       /* the holds of the last four time-outs together lasted one time-out, or
                              * there are too many requests */
 };
 
@@ -54,7 +54,7 @@ typedef struct ps_join {
     int64_t
         limit; /* the sender stays below this position while the hold lasts; INT64_MAX: no hold */
     int64_t until_ns; /* end of the hold */
-    int64_t since_ns; /* the time from this moment on is not yet counted as spent */
+    int64_t since_ns; /* time up to which holds are counted in spent_ns */
     int64_t joiner;   /* id of the receiver for which the last hold began */
     ps_addr_t joiner_address;
     int64_t timeout_ns; /* T >= 1 */
@@ -69,10 +69,10 @@ typedef struct ps_join {
 void ps_join_init(ps_join_t *join, int64_t timeout_ns);
 /* A receiver requested a SETUP.  Returns ps_join_verdict.  Bound: PS_JOIN_RECORDS. */
 int32_t ps_join_request(ps_join_t *join, int64_t id, const ps_addr_t *from, int64_t now_ns);
-/* Call when the SETUP has left: begins the hold of limit for the receivers that requested it.
- * waits: the group has members. */
+/* Call when the SETUP has left. Holds the limit for the receivers that requested the SETUP. waits:
+ * the group has members. */
 void ps_join_start(ps_join_t *join, int64_t limit, bool waits, int64_t now_ns);
-/* Call when a status message of a followed receiver arrived. This receiver has joined, and all
+/* Call when a status message of a followed receiver has arrived. This receiver has joined, and all
  * receivers at its address that requested a SETUP count as joined. The hold ends unless it is for
  * another receiver. Returns the time at which the receiver's hold began; now_ns if the receiver had
  * no hold. Bound: PS_JOIN_RECORDS. */

@@ -3,10 +3,11 @@
  * ps_pressure_control.h: the sender's half of NAK-strength control (docs/nak-strength.md): computes
  * a rate from signals.  A pure function on integers: no clock, no allocation, no randomness.
  *
- * At first the stream has no limit. A signal states its level, and its slowest reader's rate r,
- * cadence (the interval between batches) and residue (the bytes unread after the last batch). A
- * signal also states the overrun: the bytes beyond the receiver's capacity. The requested rate
- * follows from these values: docs/nak-strength.md ("Rates of the sender") has the factors.
+ * At first the stream has no limit. A signal states its level, and three values of the receiver's
+ * slowest reader: the rate r, the cadence (the interval between batches) and the residue (the bytes
+ * unread after the last batch). A signal also states the overrun: the bytes beyond the receiver's
+ * capacity. The requested rate follows from these values: docs/nak-strength.md ("Rates of the
+ * sender") has the factors.
  *
  * The limit is the lowest requested rate. The receiver that requested the lowest rate is the
  * culprit. Signals of the culprit lower and raise the limit, signals of other receivers only lower
@@ -16,8 +17,8 @@
  * and grows.
  *
  * Tested bounds: the limit never falls below the floor. From the floor F the limit exceeds any rate
- * R after at most ps_pressure_recovery_windows(F, R) windows without a signal. After that the
- * stream has no limit again.
+ * R after at most ps_pressure_recovery_windows(F, R) windows without a signal. After these windows
+ * the stream has no limit again.
  */
 #ifndef PS_PRESSURE_CONTROL_H
 #define PS_PRESSURE_CONTROL_H
@@ -56,10 +57,9 @@ typedef struct ps_pressure_control {
     int32_t quiet;          /* windows without a signal */
     int32_t beyond;         /* number of these windows with a limit above the wall */
     /* rate measurement: bytes sent in each eighth of 50 ms */
-    int64_t sent_ns, began_ns; /* time of the last bytes; time of the first bytes after 50 ms
-                                * without */
-    int64_t before, turned_ns; /* rate measured when bytes were last sent, and the time of this
-                                * measurement */
+    int64_t sent_ns, began_ns; /* time at which bytes were last sent; time of the first bytes after
+                                * 50 ms without bytes */
+    int64_t before, turned_ns; /* rate at the last measurement, and the time of this measurement */
     int64_t bucket_index;
     int64_t buckets[PS_PRESSURE_BUCKETS + 1];
     uint64_t signals, cuts; /* totals, for metrics */
@@ -85,8 +85,8 @@ static inline bool ps_pressure_control_limits(const ps_pressure_control_t *rate)
 {
     return rate->limit < PS_PRESSURE_UNLIMITED;
 }
-/* Returns the largest number of windows without a signal that a limit needs to rise from `from`
- * above `to`, for any wall. */
+/* Returns the number of windows without a signal after which a limit has risen from `from` above
+ * `to`, whatever the wall is. */
 int32_t ps_pressure_recovery_windows(int64_t from, int64_t to);
 
 #endif

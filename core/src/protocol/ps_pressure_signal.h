@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_pressure_signal.h: the receiver's half of NAK-strength control (docs/nak-strength.md):
- * measures how fast the readers of a queue consume, and decides when to signal the queue's fill.
- * Pure and in integers: no clock, no allocation; the caller passes random numbers.
+ * ps_pressure_signal.h: the receiver's half of NAK-strength control (docs/nak-strength.md). It
+ * measures how fast the readers of a queue consume, and decides when to signal the fill of the
+ * queue. Pure and in integers: no clock, no allocation; the caller passes random numbers.
  *
  * Reader. Each check reads the reader's position. The cadence is the longest time within a span in
  * which the reader left data unread. The cadence rises at once, and falls by a quarter of the
@@ -34,8 +34,8 @@ enum { PS_PRESSURE_LEVELS = 4, PS_PRESSURE_PPM = 1000000 };
 /* One reader of a queue. */
 typedef struct ps_pressure_reader {
     int64_t position;      /* consumed position at the last check */
-    int64_t waiting_ns;    /* since when data is unread */
-    int64_t span_ns;       /* when the running span began; 0: none runs */
+    int64_t waiting_ns;    /* time since which data is unread */
+    int64_t span_ns;       /* time at which the running span began; 0: no span */
     int64_t span_position; /* consumed position at its start */
     int64_t longest_ns;    /* longest time in the running span in which data was unread */
     int64_t low;           /* least unread bytes since the running batch began */
@@ -87,7 +87,7 @@ typedef struct ps_pressure_signal {
     int64_t first_ns;      /* earliest time of this episode's first signal */
     int64_t low_ns;        /* time at which the queue was last below a quarter */
     int32_t level;         /* highest level signalled in the window */
-    bool episode;          /* true: the queue has been at 50 % or above since it was last below */
+    bool episode;          /* true: the queue has reached 50 % since it was last below a quarter */
 } ps_pressure_signal_t;
 
 typedef struct ps_pressure_input {
@@ -97,7 +97,7 @@ typedef struct ps_pressure_input {
     int64_t capacity;   /* bytes, > 0 */
     int64_t rtt_ns;     /* 0 unknown */
     int64_t cadence_ns; /* of that reader; 0 unknown */
-    uint32_t random;    /* uniform random number; spreads the first signals of a group */
+    uint32_t random;    /* uniform random number; spreads the first signals of a group in time */
     bool group;
     bool paused; /* the reader is paused: send no signal */
 } ps_pressure_input_t;

@@ -17,12 +17,13 @@ enum {
                                       * it is 0 */
 };
 
-/* Returns 500 * 2^(-t / 30 s), rounded down. t is rounded up to the next tick: a stream consumed
- * just now has 499. 0 from 300 s on and for a negative t. */
+/* Returns 500 * 2^(-t / 30 s), rounded down. t is rounded up to the next tick, so a stream consumed
+ * just now has 499. Returns 0 for t >= 300 s and for a negative t. */
 int32_t ps_priority_recency(int64_t since_consumed_ns);
-/* Returns +5 for each tick waited (100 a second), at most PS_PRIORITY_MAX. */
+/* Returns 5 for each tick of waiting (100 ticks a second), at most PS_PRIORITY_MAX. */
 int32_t ps_priority_aging(int64_t waited_ns);
-/* Returns the ps_band of an effective priority: 750, 500, 250 and 0 are the lowest of B4 to B1. */
+/* Returns the ps_band of an effective priority. 750, 500, 250 and 0 are the lowest priorities of
+ * B4, B3, B2 and B1. */
 int32_t ps_priority_band(int32_t effective);
 
 #endif

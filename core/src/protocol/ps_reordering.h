@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_reordering.h: the delay of overtaken datagrams, learned from one path. The receiver requests a
- * gap, and counts a loss, only if the gap is older than this delay.
+ * ps_reordering.h: learns by how much datagrams of one path arrive late because others overtook
+ * them. The receiver requests a gap, and counts a loss, only if the gap is older than this delay.
  *
  * If a gap fills before the receiver has requested it, a datagram was late. If a gap fills after
  * one request, the frame may be the retransmit or the late original. If the same bytes then arrive
@@ -18,12 +18,12 @@ enum { PS_REORDERING_SUSPECTS = 16 };
 
 typedef struct ps_suspect {
     int64_t from, to; /* range that arrived after one request; from == to: none */
-    int64_t late_ns;  /* time from the opening of the gap to that arrival */
+    int64_t late_ns;  /* time from the opening of the gap to the arrival of this range */
 } ps_suspect_t;
 
 typedef struct ps_reordering {
-    int64_t window_ns; /* a gap is requested only when older than this; 0: no datagram was late so
-                        * far */
+    int64_t window_ns; /* a gap is requested only when it is older than this; 0: no datagram was
+                        * late so far */
     ps_suspect_t suspects[PS_REORDERING_SUSPECTS];
     uint32_t next;
 } ps_reordering_t;

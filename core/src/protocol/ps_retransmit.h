@@ -4,7 +4,7 @@
  * is a small pool of actions. The sender waits for an action's delay and retransmits its range in
  * slices. Then it keeps the action for a time, so that it ignores a repeated NAK for the same
  * range. For an Aeron unicast receiver there is one action, which a new NAK replaces. For a group
- * or a penstock receiver there are several. A full pool drops the action that has lingered
+ * or a penstock receiver there are several actions. A full pool drops the action that has lingered
  * longest. */
 #ifndef PS_RETRANSMIT_H
 #define PS_RETRANSMIT_H
@@ -44,7 +44,7 @@ void ps_retransmit_set_capacity(ps_retransmit_t *retransmit, int32_t capacity);
  * is served. Returns their number. */
 int32_t ps_retransmit_due(ps_retransmit_t *retransmit, int64_t now_ns, ps_resend_t **due,
                           int32_t count);
-/* Call when the action was sent or dropped: it lingers from now on. */
+/* Call when the action was sent or dropped. The action lingers from now on. */
 void ps_retransmit_done(ps_retransmit_t *retransmit, ps_resend_t *action, int64_t now_ns);
 /* Returns the earliest due time of a PENDING action, INT64_MAX if none. */
 int64_t ps_retransmit_next_ns(const ps_retransmit_t *retransmit);

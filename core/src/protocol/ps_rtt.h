@@ -6,9 +6,9 @@
  *
  * The round trip can grow by a large factor while requests still leave at an interval computed from
  * the old one. The table holds sixteen requests. When the table of requests is full, every second
- * request is dropped instead of the oldest. Further requests leave at intervals of a sixteenth of
- * the oldest request's age. Each request therefore stays in the table for at least half of this
- * age. An answer finds its request even if the round trip has grown. */
+ * request is dropped instead of the oldest. Further requests leave at intervals of 1/16 of the
+ * oldest request's age. Each request therefore stays in the table for at least half of this age. An
+ * answer finds its request even if the round trip has grown. */
 #ifndef PS_RTT_H
 #define PS_RTT_H
 
@@ -25,12 +25,12 @@ typedef struct ps_rtt {
     int32_t outstanding;                      /* number of these */
 } ps_rtt_t;
 
-/* Returns true if the requests in flight allow another one now. */
+/* Returns true if another request may leave now, given the requests in flight. */
 bool ps_rtt_ready(const ps_rtt_t *rtt, int64_t now_ns);
 /* Records that a request with this time stamp (> 0, later than the last) leaves now. */
 void ps_rtt_requested(ps_rtt_t *rtt, int64_t stamp_ns);
-/* Notes an answer. Returns the sample in ns (> 0), or 0: the answer belongs to no request, repeats
- * an answer, or states an impossible delay at the sender. */
+/* Notes an answer. Returns the sample in ns (> 0). Returns 0 if the answer belongs to no request,
+ * repeats an answer, or states an impossible delay at the sender. */
 int64_t ps_rtt_answered(ps_rtt_t *rtt, int64_t stamp_ns, int64_t delta_ns, int64_t now_ns);
 /* Returns the time after which an answer counts as lost: smoothed + 4 variations, at least 9/8
  * smoothed. 0: unknown. */

@@ -6,8 +6,9 @@
  *   ACTIVE --behind for window_limit--> LINGER --linger--> RESTING --resting--> ACTIVE (rejoined)
  *                                          \--linger, rejoin off--> CLOSED
  *
- * A tethered subscriber stays ACTIVE.  ACTIVE and LINGER gate the stream, RESTING and CLOSED do
- * not. Publications (for spies and IPC readers) and images use the same state machine. */
+ * A tethered subscriber stays ACTIVE. A subscriber in ACTIVE or LINGER gates the stream; a
+ * subscriber in RESTING or CLOSED does not. Publications (for spies and IPC readers) and images use
+ * the same state machine. */
 #ifndef PS_TETHER_H
 #define PS_TETHER_H
 
@@ -31,15 +32,15 @@ typedef struct ps_tether {
 } ps_tether_t;
 
 void ps_tether_init(ps_tether_t *tether, bool tethered, bool rejoin, int64_t now_ns);
-/* Checks one subscriber. position: the subscriber's; leader_position: position of the most advanced
- * subscriber (images) or of the sender; window_bytes: the window in effect. Returns true if the
- * state changed; the caller then reports it. On RESTING -> ACTIVE the caller places the subscriber
- * at its join position. Agent thread, O(1). */
+/* Checks one subscriber. position: position of this subscriber; leader_position: position of the
+ * most advanced subscriber (images) or of the sender; window_bytes: the window in effect. Returns
+ * true if the state changed; the caller then reports it. On RESTING -> ACTIVE the caller places the
+ * subscriber at its join position. Agent thread, O(1). */
 bool ps_tether_step(ps_tether_t *tether, int64_t position, int64_t leader_position,
                     int64_t window_bytes, const ps_tether_timeouts_t *timeouts, int64_t now_ns);
-/* Returns the time to the next check: a sixteenth of the window limit time-out, at most 100 ms. The
- * checks are so frequent that a subscriber which was behind only for a moment does not count as
- * behind all the time. */
+/* Returns the time to the next check: a sixteenth of the window limit time-out, at most 100 ms.
+ * With this interval, a subscriber that is behind only for a moment does not count as always
+ * behind. */
 int64_t ps_tether_check_ns(const ps_tether_timeouts_t *timeouts);
 static inline bool ps_tether_gates(const ps_tether_t *tether)
 {

@@ -20,11 +20,12 @@ enum {
     PS_HALF_OPEN_WAITING = 64,     /* entries that the conductor has not answered yet */
     PS_HALF_OPEN_LEAST = 16
 };
-/* A younger entry is not replaced, because its data may still need a round trip. */
+/* An entry younger than this is not replaced, because its data may still need a round trip to
+ * arrive. */
 #define PS_HALF_OPEN_NS INT64_C(1000000000)
 
-/* SETUPs that one endpoint reports: a burst, then one in each interval. When a session becomes
- * established, its SETUP no longer counts against the budget. */
+/* Number of SETUPs that one endpoint reports: a burst, then one in each interval. When a session
+ * becomes established, its SETUP no longer counts against the budget. */
 enum { PS_SETUP_BURST = 1024 };
 #define PS_SETUP_INTERVAL_NS INT64_C(4000000)
 
@@ -68,7 +69,7 @@ int32_t ps_half_open_enter(ps_half_open_t *half_open, const ps_addr_t *from, int
                            ps_image_t **victim);
 /* Records that the conductor made an image. */
 void ps_half_open_answered(ps_half_open_t *half_open, int32_t handle, ps_image_t *image);
-/* Removes an entry whose session is established, refused or gone. handle 0: does nothing. */
+/* Removes the entry of a session that is established, refused or gone. handle 0: does nothing. */
 void ps_half_open_leave(ps_half_open_t *half_open, int32_t handle);
 
 #endif

@@ -67,14 +67,14 @@ enum ps_image_state {
  * source change it (docs/trust.md). */
 typedef struct ps_connection {
     ps_addr_t control;    /* where SMs and NAKs go */
-    ps_addr_t source;     /* the followed address; family 0: none yet, and the receiver will follow
-                           * the source of the next frame within the window */
+    ps_addr_t source;     /* the followed address; family 0: none yet; the receiver then follows the
+                           * source of the next frame within the window */
     int64_t activity_ns;  /* time of the source's last accepted frame or SETUP */
     int64_t furthest;     /* highest position that the source stated, -1: none yet */
-    int64_t low_position; /* position of the source's last frame if it was a heartbeat below hwm; -1
-                           * otherwise */
+    int64_t low_position; /* position of the source's last frame if this frame was a heartbeat below
+                           * hwm; otherwise -1 */
     int64_t eos_position; /* valid when eos */
-    int64_t eos_since_ns; /* time of the first of the EOS heartbeats in a row */
+    int64_t eos_since_ns; /* time of the first EOS heartbeat of an uninterrupted series */
     uint8_t established;
     uint8_t confirmed; /* 1: the source sent data or a heartbeat, not only a SETUP */
     uint8_t eos;
@@ -96,7 +96,7 @@ typedef struct ps_peer {
     int32_t index;      /* connection from which the SETUPs are requested */
     int64_t due_ns;     /* time of the next request, at most one a second */
     uint8_t changed;    /* 1: two SETUPs in a row stated the change; requests continue even if later
-                         * SETUPs agree */
+                         * SETUPs confirm it, because both may be forged */
     uint8_t unknown;    /* 1: the receiver follows another source now, whose SETUP has not arrived
                          * yet */
 } ps_peer_t;
@@ -118,8 +118,8 @@ typedef struct ps_image_subscriber {
 /* Credits of the image's readers (ps_image_credit.c). */
 typedef struct ps_image_credits {
     int32_t readers;  /* number of readers that grant credits */
-    bool joined;      /* a reader has joined, which may or may not grant credits */
-    bool known;       /* the limit is known, so that it can be stated */
+    bool joined;      /* a reader has joined, with or without credits */
+    bool known;       /* the limit is known, so a status message can state it */
     bool frozen;      /* a reader withholds its credits */
     bool asks;        /* the sender has not answered the present epoch */
     bool settled;     /* no message beyond `final` arrives before the resume */
@@ -133,11 +133,10 @@ typedef struct ps_image_credits {
     int64_t ask_ns;    /* time at which an unanswered epoch is stated again */
     int64_t restate_ns;
     int64_t restate_ordinal;
-    int32_t restates; /* number of repeats that are left for a statement that raised the limit from
-                       * 0 */
+    int32_t restates; /* number of times to repeat the statement that raised the limit from 0 */
 } ps_image_credits_t;
 
-/* Two threads write an image. Each group of fields begins a cache line of its own: a store of one
+/* Two threads write an image. Each group of fields begins a new cache line, so that a store of one
  * thread never invalidates a cache line of the other thread. The creating function allocates the
  * struct aligned. */
 struct ps_image {
@@ -168,7 +167,8 @@ struct ps_image {
     int64_t hwm;
     int64_t position; /* rcv-pos, as last stored in the counter */
     int64_t reserved_position;
-    int64_t kept_position; /* answer to PS_RCMD_RELEASE_TERMS: terms [kept, released_to) */
+    int64_t kept_position; /* answer to PS_RCMD_RELEASE_TERMS: the image keeps the terms in
+                            * [kept_position, released_to) */
     int64_t released_to;   /* -1 nothing */
     int64_t free_to;       /* no reader is below this position, so the receiver may write up to
                             * three terms above it */
@@ -192,7 +192,8 @@ struct ps_image {
     int32_t window;      /* the last computed window */
     int32_t sent_window; /* the last advertised window */
     int64_t sm_position; /* L: the position in the last status message */
-    int64_t consumption; /* slowest gating subscriber, monotonic, a frame multiple */
+    int64_t consumption; /* position of the slowest gating subscriber; monotonic, a multiple of the
+                          * frame alignment */
     int64_t fastest;     /* fastest subscriber */
     int64_t sm_due_ns;
     int64_t last_sm_ns;
@@ -209,7 +210,8 @@ struct ps_image {
     ps_rtt_t rtt;
     int64_t rtt_due_ns;    /* time of the next request while data arrives */
     int64_t drain_ns;      /* when draining began */
-    int64_t end_position;  /* INT64_MAX until the end is known and all data up to it has arrived */
+    int64_t end_position;  /* end of the stream; INT64_MAX until the end is known and all data up to
+                            * the end has arrived */
     int64_t error_due_ns;  /* time of the next ERR frame of a rejected image */
     int64_t hold_since_ns; /* time at which the receiver first saw join_hold, 0 none */
     ps_connection_t connections[PS_RECV_DESTINATIONS_MAX];
@@ -292,7 +294,7 @@ bool ps_image_direct_range(const ps_image_t *image, ps_direct_range_t *out);
 uint32_t ps_image_on_direct(ps_image_t *image, const ps_recv_destination_t *destination,
                             const ps_direct_range_t *range, uint64_t first_word, uint32_t length,
                             uint32_t segment, const ps_addr_t *from, uint64_t *next_word);
-/* Makes a run visible to readers, which is already in the log at the high-water mark. */
+/* Makes visible to readers a run that is already in the log at the high-water mark. */
 void ps_image_reveal(ps_image_t *image, uint64_t first_word, uint32_t length, int32_t messages);
 /* ps_image_source.c */
 
@@ -302,12 +304,13 @@ int ps_image_on_setup(ps_image_t *image, const ps_recv_destination_t *destinatio
                       const ps_setup_t *setup, const ps_addr_t *from);
 void ps_image_on_rttm(ps_image_t *image, const ps_recv_destination_t *destination,
                       const ps_rttm_t *rttm, const ps_addr_t *from);
-/* Returns true if a frame from this address is accepted: the followed source always; any source if
- * the followed one was silent for the connection time-out or sent only a SETUP. */
+/* Returns true if the receiver accepts a frame from this address. The followed source is always
+ * accepted. Other sources are accepted if the followed source was silent for the connection
+ * time-out or sent only a SETUP. */
 bool ps_image_admits(const ps_image_t *image, int32_t index, const ps_addr_t *from);
 /* Counts a datagram of another source. */
 void ps_image_count_foreign(ps_image_t *image, int32_t index, const ps_addr_t *from);
-/* Records an accepted data frame or heartbeat within the window, which states that the stream
+/* Records an accepted data frame or heartbeat within the window. The frame states that the stream
  * reaches up to `end`. From now on the receiver follows the source of the frame. */
 void ps_image_touch(ps_image_t *image, const ps_recv_destination_t *destination,
                     const ps_addr_t *from, int64_t end);
@@ -348,21 +351,21 @@ bool ps_image_raise_hwm(ps_image_t *image, int64_t position);
 void ps_image_count_loss(ps_image_t *image, int64_t from, int64_t to);
 /* Counts messages up to rcv-pos, at most PS_IMAGE_SCAN_FRAMES frames a call. */
 void ps_image_count_messages(ps_image_t *image);
-/* Processes a hot image once a duty cycle: gaps, rcv-pos, consumption, status message. Returns the
- * work done; *stay: the image stays hot. */
+/* Processes a hot image once in each duty cycle: gaps, rcv-pos, consumption, status message.
+ * Returns the work done; *stay: the image stays hot. */
 int32_t ps_image_cycle(ps_image_t *image, int64_t now_ns, bool *stay);
 /* Runs the timers. */
 void ps_image_tick(ps_image_t *image, int64_t now_ns);
-/* Records a datagram [position, end) for which the log has no room, or before which too much data
- * is missing for a retransmit. Several such datagrams in a row count as fill. If the first missing
- * byte is then too old to be retransmitted, the image ends (PS_END_OUTRUN). */
+/* Records a datagram [position, end) for which the log has no room, or a datagram that begins too
+ * far beyond missing data for a retransmit. Several such datagrams in a row count as fill. If the
+ * first missing byte is then too old to be retransmitted, the image ends (PS_END_OUTRUN). */
 void ps_image_on_beyond(ps_image_t *image, int64_t position, int64_t end);
 /* Records a heartbeat of a sender under NAK-strength control: the sender has sent all data up to
  * position. */
 void ps_image_on_stated(ps_image_t *image, int64_t position);
-/* Requests data that the receiver did not accept, as far as the log has room now. */
+/* Requests data that the receiver dropped earlier, as far as the log has room for it now. */
 void ps_image_catch_up(ps_image_t *image);
-/* Stores how the image's readers consume, for the next image of the session. */
+/* Stores the learned values of the image's readers for the next image of the session. */
 void ps_image_remember(const ps_image_t *image);
 ps_pressure_learned_t ps_image_recall(const ps_image_t *image);
 /* Returns the reader whose queue the signals describe: the slowest gating reader that is not
@@ -401,8 +404,8 @@ static inline bool ps_image_is_silent(const ps_image_t *image)
            image->params.congestion_control == PS_CC_STATIC;
 }
 /* Returns the position up to which datagrams are accepted. Under NAK-strength control the sender
- * does not wait for windows, so the receiver accepts half a term more, until a signal has had an
- * effect. */
+ * does not wait for windows. The receiver therefore accepts half a term more, for the time until a
+ * signal has an effect. */
 static inline int64_t ps_image_edge(const ps_image_t *image)
 {
     return ps_image_under_nak(image) ? image->consumption + image->log.term_length
@@ -420,7 +423,7 @@ static inline int64_t ps_image_room(const ps_image_t *image)
     return room < image->reserved_position ? room : image->reserved_position;
 }
 /* Zeroes the first word at position, where data is missing, so that readers stop there. Call it
- * after the gap list or the high-water mark was updated, and before the data up to position becomes
+ * after updating the gap list or the high-water mark, and before the data up to position becomes
  * visible. */
 void ps_image_seal(ps_image_t *image, int64_t position);
 /* Requests storage beyond the received data, once for each reserved_position. */
@@ -429,7 +432,7 @@ void ps_image_check_storage(ps_image_t *image);
 void ps_image_establish(ps_image_t *image);
 /* Emits PS_EV_IMAGE_ESTABLISHED; returns false if the ring is full. */
 bool ps_image_report_established(ps_image_t *image);
-/* Releases the unused terms, if possible, and always reports the result. */
+/* Releases unused terms if the stream allows this, and reports the result in any case. */
 void ps_image_on_release_terms(ps_image_t *image, int32_t least_terms);
 void ps_image_report_released(ps_image_t *image, int64_t now_ns);
 void ps_image_report_loss(ps_image_t *image, int64_t now_ns);
@@ -440,12 +443,12 @@ void ps_image_send_error(ps_image_t *image, int64_t now_ns);
 void ps_image_tether(ps_image_t *image, int64_t now_ns);
 /* ps_image_credit.c */
 
-/* Adds a reader, which grants credits if its params state them. */
+/* Adds a reader. The reader grants credits if its params state them. */
 void ps_image_credit_join(ps_image_t *image, ps_image_subscriber_t *subscriber,
                           const ps_subscriber_params_t *params);
 void ps_image_credit_leave(ps_image_t *image);
 void ps_image_credit_change(ps_image_t *image, const ps_credit_change_t *change);
-/* Returns false if no reader grants credits, so that the other calls have nothing to do. */
+/* Returns false if no reader grants credits; the other functions then have no effect. */
 static inline bool ps_image_has_credits(const ps_image_t *image)
 {
     const ps_image_credits_t *credits = &image->credits;

@@ -55,7 +55,7 @@ typedef struct ps_image_params {
     ps_addr_t source;                     /* as in the PS_EV_SETUP */
     int64_t nak_delay_ns;                 /* -1: driver default */
     int64_t reserved_position;            /* storage is reserved below this position, and for the
-                                           * word at it */
+                                           * word at this position */
     int64_t join_ordinal;                 /* -1 unknown */
     uint32_t peer_capabilities;
     int64_t untethered_window_limit_timeout_ns;
@@ -87,15 +87,16 @@ typedef struct ps_image_status {
                                 * follow */
 } ps_image_status_t;
 
-/* The input of a congestion control in the control plane. Each value is the newest one; two values
- * may come from two successive passes of the receiver. */
+/* The input of a congestion control in the control plane. Each value is the newest; two values may
+ * come from two successive passes of the receiver. */
 typedef struct ps_congestion_view {
     int64_t window;      /* bytes that may be in flight; 0: no window is in force, because the class
                           * is silent */
     int64_t least, most; /* bounds of an answer, bytes */
-    int64_t received;    /* bytes of the stream that arrived since the image began */
-    int64_t consumed;    /* bytes that the slowest subscriber has read since then */
-    int64_t granted;     /* bytes that the sender may have sent since then */
+    int64_t received;    /* number of bytes of the stream that arrived since the image began */
+    int64_t consumed;    /* number of bytes that the slowest subscriber has read since the image
+                          * began */
+    int64_t granted;     /* number of bytes that the sender may have sent since the image began */
     int64_t losses;      /* number of the receiver's passes that found new loss */
     int64_t missing;     /* bytes of open gaps */
     int64_t rtt_ns;      /* smoothed, 0 unknown */

@@ -18,7 +18,7 @@
 enum { PS_RECEIVER_ENDPOINTS_MAX = 1024, PS_RECEIVER_RECV_LIMIT = 256, PS_OUTBOX_SLOTS = 32 };
 #define PS_TICK_NS INT64_C(1000000)
 
-/* Control frames for one socket and address, which are sent in one call. */
+/* Control frames for one socket and address; one call sends all of them. */
 typedef struct ps_outbox {
     const ps_recv_destination_t *destination;
     ps_addr_t to;
@@ -58,7 +58,8 @@ struct ps_receiver {
     ps_pending_release_t *releases; /* releases_limit */
     int32_t n_releases;
     int32_t releases_limit; /* has room for one entry of each image, endpoint and destination */
-    int64_t bytes_received; /* bytes of this cycle that are not yet in the counter */
+    int64_t bytes_received; /* number of bytes received in this cycle and not yet added to the
+                             * counter */
     int64_t sm_sent;
     int64_t naks_sent;
     _Atomic uint64_t faults[PS_WIRE_FAULTS]; /* written by the receiver, read by any thread */

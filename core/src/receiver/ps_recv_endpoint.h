@@ -41,12 +41,13 @@ enum ps_session_state {
     PS_SESSION_PENDING_SETUP = 1, /* a SETUP was requested; the entry is removed at deadline_ns */
     PS_SESSION_INIT = 2,          /* reported to the conductor, whose answer is awaited */
     PS_SESSION_ACTIVE = 3,        /* has an image */
-    /* The next two states last as long as a subscription reads the stream. Entries in these states
-     * take at most half of the table; beyond it the oldest entry is removed. */
+    /* A session stays in the next two states as long as a subscription reads the stream. Entries in
+     * these states take at most half of the table. If there are more, the oldest entry is
+     * removed. */
     PS_SESSION_COOL_DOWN = 4,   /* its image has ended; ignored */
     PS_SESSION_NO_INTEREST = 5, /* refused by the conductor; ignored */
-    PS_SESSION_REFUSED = 6      /* its SETUP was refused with an ERR frame; ignored until
-                                   * deadline_ns */
+    PS_SESSION_REFUSED = 6      /* the receiver refused the SETUP with an ERR frame, and ignores the
+                                 * session until deadline_ns */
 };
 
 typedef struct ps_session {
@@ -66,8 +67,8 @@ typedef struct ps_session {
 enum ps_destination_use {
     PS_DESTINATION_UNUSED = 0,
     PS_DESTINATION_USED = 1,
-    PS_DESTINATION_LEAVING = 2 /* the receiver has released it, and the conductor has not closed it
-                                * yet */
+    PS_DESTINATION_LEAVING = 2 /* 1: the receiver has released the destination, and the conductor
+                                * has not closed it yet */
 };
 
 enum { PS_RECV_LEARNED = 16 };
@@ -99,15 +100,15 @@ struct ps_recv_endpoint {
     int32_t pending;                            /* sessions in PENDING_SETUP or REFUSED */
     int32_t kept;                               /* sessions in COOL_DOWN or NO_INTEREST */
     int64_t pending_due_ns;                     /* earliest deadline of the pending sessions */
-    int64_t setup_due_ns;                       /* when the budget for reports of SETUPs is full
-                                                 * again */
+    int64_t setup_due_ns;                       /* time at which the budget for reports of SETUPs is
+                                                 * full again */
     uint64_t cached_key;                        /* key of the last session looked up, for runs of
                                                  * one stream */
     ps_session_t *cached;                       /* NULL: no cache */
-    int32_t streak;                             /* number of buffers in a row that one image
+    int32_t streak;                             /* number of successive buffers that one image
                                                  * accepted completely */
-    ps_recv_learned_t learned[PS_RECV_LEARNED]; /* the newest entries; empty entries have cadence
-                                                 * and rate 0 */
+    ps_recv_learned_t learned[PS_RECV_LEARNED]; /* learned values, newest first; an empty entry has
+                                                 * cadence 0 and rate 0 */
     int32_t next_learned;                       /* index */
     int32_t slot;                               /* index in the receiver's list */
     int32_t interests;                          /* conductor: number of interests */

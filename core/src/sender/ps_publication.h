@@ -37,7 +37,7 @@ enum {
     PS_PUBLICATION_CLIENTS = 64,
     PS_PUBLICATION_QUARANTINE = 16,
     PS_PUBLICATION_RECEIVERS_UNICAST = 64,
-    PS_PUBLICATION_RECEIVERS_GROUP = 2048 /* as many as the places of a dynamic list */
+    PS_PUBLICATION_RECEIVERS_GROUP = 2048 /* as many as a dynamic list of destinations has places */
 };
 
 enum ps_publication_state {
@@ -87,7 +87,7 @@ typedef struct ps_publication_subscriber {
     ps_tether_t tether;
     ps_isolation_t isolation;
     ps_credit_reader_t credit;
-    bool tether_pending; /* 1: its state change is not reported yet */
+    bool tether_pending; /* 1: the last state change of this reader is not reported yet */
 } ps_publication_subscriber_t;
 
 /* Credits of a stream (ps_publication_credit.c). Ordinals count the messages of the stream; on IPC
@@ -96,7 +96,8 @@ typedef struct ps_publication_credits {
     bool on;      /* a receiver or a local reader grants credits */
     bool stale;   /* a receiver's statement has changed, so the statements must be combined again */
     bool revoked; /* publishers may take no credits, because a granting reader is frozen */
-    bool settled; /* revoked, and each taken credit has been used by a sent message or returned */
+    bool settled; /* revoked, and each credit that was taken has been returned or used by a sent
+                   * message */
     bool answer;  /* a receiver waits for a CREDIT frame */
     bool binds;   /* publishers have taken all */
     bool network_frozen;
@@ -107,8 +108,8 @@ typedef struct ps_publication_credits {
     int64_t send_limit;    /* ordinal up to which the sender may send, including the messages taken
                             * when an epoch began */
     int64_t base;          /* value of the count in the spent word for ordinal 0 */
-    int64_t spent;         /* value of this count at the last read */
-    int64_t spent_on;      /* value of this count when the stream got credits */
+    int64_t spent;         /* value of the spent word's count at the last read */
+    int64_t spent_on;      /* value of the spent word's count when the stream got credits */
     int64_t epoch_ordinal; /* number of messages taken when the present epoch began */
     int64_t culprit;       /* receiver, or client if culprit_slot >= 0, with the lowest limit */
     int32_t culprit_slot;
@@ -121,13 +122,13 @@ typedef struct ps_publication_credits {
 typedef struct ps_publication_quarantine {
     int32_t client_slot;
     int64_t client_id;
-    uint64_t claims_lost; /* the memory is released when the client's count of lost claims reaches
-                           * this value */
+    uint64_t claims_lost; /* the sender may zero the memory when the client's count of lost claims
+                           * reaches this value */
     int64_t from;
     int64_t to;
 } ps_publication_quarantine_t;
 
-/* Two threads write a publication. Each group of fields begins a cache line of its own: a store of
+/* Two threads write a publication. Each group of fields begins a new cache line, so that a store of
  * one thread never invalidates a cache line of the other thread. The creating function allocates
  * the struct aligned. */
 struct ps_publication {
@@ -145,10 +146,10 @@ struct ps_publication {
     _Atomic int64_t *limit_cell, *position_cell, *sender_position_cell, *sender_limit_cell,
         *back_pressure_cell, *naks_cell, *receivers_cell;
     int32_t receiver_capacity;
-    bool rated; /* the channel has a rate, so a token bucket may bind */
+    bool rated; /* the channel has a rate, so a token bucket may limit the stream */
     bool nak;   /* NAK-strength control */
-    /* [receiver_capacity + 1] for the conductor; the last entry is for the last receiver with a
-     * join hold */
+    /* [receiver_capacity + 1] entries that the conductor reads; the last entry is for the last
+     * receiver with a join hold */
     ps_snapshot_entry_t *snapshot;
     ps_publication_receiver_t *receivers;
     /* line: conductor */
@@ -159,7 +160,7 @@ struct ps_publication {
     _Atomic int64_t status_signals; /* PRESSURE frames heard */
     _Atomic int32_t status_connected;
     _Atomic int32_t status_receivers;
-    /* line: sender, read by no other thread */
+    /* line: sender; no other thread reads these fields */
     alignas(PS_LINE) _Atomic int64_t unused_cell; /* used for absent counters */
     /* sender: positions */
     int64_t sender_position;
@@ -171,10 +172,10 @@ struct ps_publication {
     int64_t consumer_position; /* IPC: highest position of a reader so far */
     int64_t reserved_position; /* storage */
     int64_t kept_position;     /* position below which the log has no memory, because the stream
-                                * began here or has released it */
-    int64_t rests_at;          /* producer position at the time when terms were released; -1: none
-                                * were released */
-    int64_t released_to;       /* answer to PS_SC_RELEASE_TERMS; -1: none is due */
+                                * began here or released the memory */
+    int64_t rests_at;          /* producer position when terms were released; -1: no terms were
+                                * released */
+    int64_t released_to;       /* answer to PS_SC_RELEASE_TERMS; -1: no answer is due */
     int64_t end_position;      /* draining: final producer position */
     int64_t sent_ordinal;
     int64_t index_position, index_ns;
@@ -191,7 +192,7 @@ struct ps_publication {
                             * drains to low_watermark */
     int64_t low_watermark; /* constant: number of bytes by which publishers are ahead of the
                             * consumers */
-    int64_t dropped_sent;  /* number of dropped messages in sent_ordinal */
+    int64_t dropped_sent;  /* number of dropped messages that sent_ordinal includes */
     /* sender: watermarks (ps_publication_watermark.c) */
     int64_t depth;      /* bytes by which publishers were ahead of the consumers at the last
                          * check */
@@ -199,15 +200,16 @@ struct ps_publication {
     int64_t walked, walked_messages; /* IPC with a policy: messages have been counted up to this
                                       * position */
     ps_publication_pressure_t pressure;
-    bool adopted_connection; /* 1: adopted as connected, and no receiver has been heard since */
+    bool adopted_connection; /* 1: the publication was adopted as connected, and the sender has
+                              * heard no receiver since */
     int64_t adopted_until_ns;
     bool in_watch, hot;
     /* sender: how busy (ps_sender_hot.c) */
     int64_t hot_ns;          /* time at which new data was last found while the stream was hot */
-    int64_t hot_tail;        /* readers have been woken for the data below this position */
+    int64_t hot_tail;        /* the sender has woken the readers for all data below this position */
     int64_t hot_tail_ns;     /* when that was checked */
-    int64_t counted_ordinal; /* published_ordinal at the time when the publication was last taken
-                              * from the bitmap */
+    int64_t counted_ordinal; /* published_ordinal when the sender last took the publication from the
+                              * bitmap */
     int64_t counted_ns;
     int32_t busy_checks; /* number of checks in a row that found many messages */
     ps_publication_credits_t credits;
@@ -254,17 +256,17 @@ struct ps_publication {
     int64_t padding_bytes;   /* bytes of padding that were not sent, because only the header of a
                               * PAD is sent */
     int64_t spent;           /* number of messages admitted, at the last read */
-    int64_t spent_uncounted; /* number of these messages in excess of sent_ordinal, when no message
-                              * was in flight */
-    int64_t admit_due_ns;    /* time at which a reached limit of a rate rises; INT64_MAX: no limit
-                              * is reached */
+    int64_t spent_uncounted; /* admitted messages minus sent_ordinal, at a time when no message was
+                              * in flight */
+    int64_t admit_due_ns;    /* time at which the limit of a rate rises again; INT64_MAX: publishers
+                              * have not reached it */
     bool bytes_bind, messages_bind;             /* the rate is exhausted */
     bool bytes_lead_binds, messages_lead_binds; /* 1: the amount of unsent data has reached a tenth
                                                  * of a second of the rate */
     int64_t paced_until_ns;                     /* time until which a pacing bucket is empty;
                                                  * INT64_MAX: no bucket is empty */
-    bool paced;                                 /* 1: the pacing of a congestion-controlled receiver
-                                                 * ended the last turn */
+    bool paced;                                 /* 1: the last turn ended because of the pacing rate
+                                                 * of a congestion-controlled receiver */
     ps_map_t receiver_index;                    /* receiver id -> index + 1 */
     int32_t receiver_count;
     int32_t receivers_shown; /* fc-receivers */
@@ -303,7 +305,7 @@ static inline int64_t ps_publication_term(const ps_publication_t *pub)
     return pub->log.term_length;
 }
 
-/* Returns false if the stream has no credits, so that the other calls have nothing to do. */
+/* Returns false if the stream has no credits; the other functions then have no effect. */
 static inline bool ps_publication_has_credits(const ps_publication_t *pub)
 {
     return pub->credits.on || pub->credits.stale || pub->credits.readers > 0;
@@ -315,7 +317,7 @@ static inline _Atomic int64_t *ps_publication_limit_cell(const ps_publication_t 
     return pub->credits.on ? &pub->slot->credited_limit : pub->limit_cell;
 }
 
-/* Returns the lowest position at which a receiver can miss sent data. */
+/* Returns the lowest position from which a receiver may still request sent data. */
 static inline int64_t ps_publication_sent_floor(const ps_publication_t *pub)
 {
     return pub->sender_position -
@@ -324,8 +326,9 @@ static inline int64_t ps_publication_sent_floor(const ps_publication_t *pub)
 
 /* ---- ps_publication_send.c ------------------------------------------------------------------- */
 
-/* Executes one turn: sends a slice of new data (network), moves the limit. *more: more work can be
- * done now. Returns bytes sent. Bound: PS_TURN_DATAGRAMS, and the bytes of the sender's turn. */
+/* Executes one turn: sends a slice of new data (network only), then moves the limit. *more: more
+ * work can be done now. Returns bytes sent. Bound: PS_TURN_DATAGRAMS, and the number of bytes that
+ * a turn of the sender may send. */
 int32_t ps_publication_turn(ps_publication_t *pub, int64_t now_ns, bool *more);
 /* Executes one turn of retransmits, with the same bound. */
 int32_t ps_publication_repair_turn(ps_publication_t *pub, int64_t now_ns, bool *more);
@@ -351,8 +354,8 @@ int64_t ps_publication_resend_floor(const ps_publication_t *pub);
 void ps_publication_pace_init(ps_publication_t *pub);
 /* Applies the pacing rate of a status message (unicast). */
 void ps_publication_on_congestion(ps_publication_t *pub, const ps_sm_t *sm, int64_t now_ns);
-/* Returns true if pacing forbids new data (retransmits) now. In that case the publication becomes
- * ready again when it may send. */
+/* Returns true if pacing forbids new data (retransmits) now. The publication then becomes ready
+ * again when it may send. */
 bool ps_publication_pace_shut(ps_publication_t *pub, int64_t now_ns);
 bool ps_publication_repair_shut(ps_publication_t *pub, int64_t now_ns);
 /* Charges the buckets with the bytes of new data and of retransmits that left. */
@@ -362,8 +365,8 @@ int64_t ps_publication_pace_timer(ps_publication_t *pub, int64_t now_ns);
 
 /* ---- ps_publication_cause.c ------------------------------------------------------------------ */
 
-/* Updates the account in the slot with the cause that blocks producers now, or none. Bound: the
- * receivers. */
+/* Updates the account in the slot with the cause that blocks the publishers now, if there is one.
+ * Bound: the receivers. */
 void ps_publication_account(ps_publication_t *pub, int64_t now_ns);
 /* Copies the newest statement of a receiver into the account, if that receiver is the culprit. */
 void ps_publication_account_restated(ps_publication_t *pub,
@@ -383,7 +386,7 @@ void ps_publication_clean_behind(ps_publication_t *pub);
 
 /* ---- ps_publication_idle.c ------------------------------------------------------------------- */
 
-/* Releases the unused terms, if possible, and always reports the result. */
+/* Releases unused terms if the stream allows this, and reports the result in any case. */
 void ps_publication_on_release_terms(ps_publication_t *pub, int32_t least_terms);
 
 /* ---- ps_publication_subscribers.c ----------------------------------------------------------- */
@@ -391,11 +394,11 @@ void ps_publication_on_release_terms(ps_publication_t *pub, int32_t least_terms)
 /* Wakes parked local readers, because there may be new data (fences once). */
 void ps_publication_wake_subscribers(ps_publication_t *pub);
 void ps_publication_wake_clients(ps_publication_t *pub);
-/* Returns true if the dirty flag is set and the bit is not. Then a client was killed or stopped
- * between its two stores, or is about to execute the second. While the flag is set, no other
- * publisher sets the bit. */
+/* Returns true if the dirty flag is set and the bit in the bitmap is not. In this state a client
+ * was killed or stopped between its two stores, or is about to execute the second store. While the
+ * flag is set, no other publisher sets the bit. */
 bool ps_publication_is_forgotten(const ps_publication_t *pub);
-/* Sets flag and bit in place of a publisher that died before it could. */
+/* Sets flag and bit in place of a publisher that died before it set them. */
 void ps_publication_check_again(ps_publication_t *pub);
 /* Reads the local readers' positions into slowest and fastest. True if one moved. */
 bool ps_publication_read_subscribers(ps_publication_t *pub);
@@ -404,8 +407,8 @@ int64_t ps_publication_step_tethers(ps_publication_t *pub, int64_t now_ns);
 bool ps_publication_add_reader(ps_publication_t *pub, const ps_subscriber_params_t *params,
                                int64_t now_ns);
 void ps_publication_remove_reader(ps_publication_t *pub, int32_t counter_id);
-/* Returns true if a local reader exists or gates the publication, so that its progress must wake a
- * parked sender. */
+/* Returns true if a local reader exists or gates the publication. The progress of such a reader
+ * must wake a parked sender. */
 bool ps_publication_wants_sender(const ps_publication_t *pub);
 
 /* ---- ps_publication_timer.c ------------------------------------------------------------------ */
@@ -466,7 +469,8 @@ void ps_publication_rate_init(ps_publication_t *pub);
  * INT64_MAX: no limit. */
 int64_t ps_publication_rate_room(ps_publication_t *pub, int64_t now_ns);
 int64_t ps_publication_message_room(ps_publication_t *pub, int64_t now_ns);
-/* Returns true if no data may leave now; sets a timer for the time at which data may leave. */
+/* Returns true if no data may leave now, and then sets a timer for the time at which data may
+ * leave. */
 bool ps_publication_rate_shut(ps_publication_t *pub, int64_t now_ns);
 void ps_publication_rate_sent(ps_publication_t *pub, int64_t bytes, int64_t messages,
                               int64_t now_ns);
@@ -490,7 +494,7 @@ bool ps_publication_owes_gap(const ps_publication_t *pub);
 /* If there is room, states the number of dropped messages in the log, and opens the stream. True:
  * it did. */
 bool ps_publication_state_drops(ps_publication_t *pub);
-/* Call when draining begins: the log ends at its present end. */
+/* Call when draining begins. Stores the present producer position as the end of the stream. */
 void ps_publication_close_end(ps_publication_t *pub);
 
 /* ---- ps_publication_watermark.c -------------------------------------------------------------- */
@@ -499,13 +503,13 @@ void ps_publication_watermark_init(ps_publication_t *pub);
 /* Updates the state of the watermarks, after the account was written. held: publishers are at the
  * limit. Bound: 4096 frames. */
 void ps_publication_step_watermark(ps_publication_t *pub, bool held, int64_t now_ns);
-/* Timer: reports an episode whose report was delayed, because it began too soon after the last
- * report. Returns the time of the next call. */
+/* Timer: reports an episode of pressure whose report was delayed because the episode began too soon
+ * after the last report. Returns the time of the next call. */
 int64_t ps_publication_watermark_timer(ps_publication_t *pub, int64_t now_ns);
 /* Fills in the event for a reached depth, or for a drained log. */
 void ps_publication_describe_pressure(const ps_publication_t *pub, bool relieved,
                                       ps_event_t *event);
-/* Records the depth, without ending an episode. */
+/* Records the depth, and does not end an episode. */
 static inline void ps_publication_note_depth(ps_publication_t *pub, int64_t depth)
 {
     pub->depth = depth;
@@ -547,8 +551,8 @@ void ps_publication_credit_add(ps_publication_t *pub, ps_publication_subscriber_
 void ps_publication_credit_change(ps_publication_t *pub, const ps_credit_change_t *change);
 /* Returns the messages that the sender may send; INT64_MAX: no limit. */
 int64_t ps_publication_credit_room(const ps_publication_t *pub);
-/* Returns the length of the part of the datagram at position that has the ends of at most
- * `messages` messages. */
+/* Returns the length of the leading part of the datagram at position in which at most `messages`
+ * messages end. */
 int32_t ps_publication_credit_bytes(const ps_publication_t *pub, int64_t position, int32_t bytes,
                                     int64_t messages);
 /* Returns the ordinal limit in the units of the publishers' count: publishers take ordinals below
@@ -557,8 +561,8 @@ int64_t ps_publication_credit_ordinals(const ps_publication_t *pub);
 
 void ps_publication_free(ps_publication_t *pub);
 
-/* Returns the aligned length of a frame if this length is possible at offset, else -1. Another
- * process wrote the length. */
+/* Returns the aligned length of a frame; -1 if a frame of this length is impossible at offset.
+ * Another process wrote the length. */
 static inline int32_t ps_publication_checked_span(const ps_publication_t *pub,
                                                   const ps_frame_t *frame, int32_t length,
                                                   int32_t offset)

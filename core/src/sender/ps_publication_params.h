@@ -52,12 +52,12 @@ typedef struct ps_publication_params {
     int32_t policy;                     /* ps_policy */
     int64_t low_watermark_bytes;        /* low watermark of a stream with a policy; 0: half the
                                          * window */
-    int32_t retransmit_window_multiple; /* 0: depends on the medium (16 for unicast, 4 for
-                                         * groups) */
+    int32_t retransmit_window_multiple; /* 0: 16 for unicast, 4 for groups */
     int32_t window_bytes;               /* publication window in effect */
     int32_t max_resend;                 /* group semantics: 1..256 */
     int32_t ttl;                        /* stated in SETUP */
-    const char *strategy;               /* flow control as text for people, shortened in the slot */
+    const char *strategy;               /* flow control as a readable text, which the slot
+                                         * shortens */
     int64_t reserved_position;          /* storage is reserved below this position */
     int64_t untethered_window_limit_timeout_ns;
     int64_t untethered_linger_timeout_ns;
@@ -72,7 +72,8 @@ typedef struct ps_publication_params {
      * contradict each other: PS_E_CORRUPT */
     uint8_t adopted;
     int64_t start_position;     /* adopted: first position of the stream */
-    ps_relay_path_t relay_path; /* stated in SETUP; count 0: no relay publishes it */
+    ps_relay_path_t relay_path; /* relays, as stated in SETUP; count 0: the publication is not a
+                                 * relay's */
     /* adopted: the terms below were released and read as zeroes; 0: none were */
     int64_t kept_position;
 } ps_publication_params_t;

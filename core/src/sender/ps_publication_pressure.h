@@ -10,7 +10,8 @@
 
 #include "ps_types.h"
 
-/* The reported episode, kept until its relief is reported: the next episode may begin before. */
+/* The reported episode, kept until its relief is reported, because the next episode may begin
+ * earlier. */
 typedef struct ps_publication_episode {
     int32_t cause, client_slot;
     int64_t culprit;
@@ -28,12 +29,13 @@ typedef struct ps_publication_pressure {
     ps_addr_t source;
     int64_t since_ns;
     int64_t peak_bytes;
-    int64_t messages;    /* that consumers had taken when it began, -1 unknown */
-    int64_t tail;        /* of the log when it had drained to the low watermark */
-    int64_t reported_ns; /* when a trigger was last reported; INT64_MIN/2 never */
+    int64_t messages;    /* number of messages that consumers had taken when the episode began; -1
+                          * unknown */
+    int64_t tail;        /* producer position when the log had drained to the low watermark */
+    int64_t reported_ns; /* time at which an episode was last reported; INT64_MIN/2: never */
     int32_t episodes;    /* not reported yet */
     int32_t reported_episodes;
-    bool reported; /* the trigger of this episode is */
+    bool reported; /* 1: the beginning of this episode is reported */
     ps_publication_episode_t ended;
 } ps_publication_pressure_t;
 

@@ -16,8 +16,8 @@ enum {
     PS_SEND_OUTBOX = 64,
     PS_JOIN_ANSWERS = 64, /* number of joining receivers that are answered in one poll */
     PS_JOIN_SETUPS = 32,  /* SETUPs for one joining receiver */
-    PS_JOIN_BUDGET = 512  /* number of SETUPs for all joining receivers together; each gets at least
-                           * one */
+    PS_JOIN_BUDGET = 512  /* number of SETUPs for all joining receivers together; each receiver gets
+                           * at least one */
 };
 
 /* Values of the channel status counter. */
@@ -57,7 +57,7 @@ struct ps_send_endpoint {
     ps_addr_t joins[PS_JOIN_ANSWERS]; /* addresses waiting for an answer, at most until the poll
                                        * ends */
     int32_t join_count;
-    int32_t join_cursor; /* publication with which the next answer begins */
+    int32_t join_cursor; /* publication whose SETUP the next answer sends first */
     ps_send_endpoint_t *next;
     bool poll_now;
     bool grew;   /* 1: a destination was added in this poll */
@@ -80,8 +80,8 @@ int32_t ps_send_endpoint_send(ps_send_endpoint_t *endpoint, const ps_dgram_t *dg
  * flush, at the latest at the end of this cycle. */
 void ps_send_endpoint_queue(ps_send_endpoint_t *endpoint, ps_publication_t *pub,
                             const uint8_t *frame, int64_t now_ns);
-/* Sends the queued heartbeats. A heartbeat that the socket does not accept is due again an interval
- * later. */
+/* Sends the queued heartbeats. If the socket does not accept a heartbeat, the next heartbeat is due
+ * one interval later. */
 void ps_send_endpoint_flush(ps_send_endpoint_t *endpoint, int64_t now_ns);
 /* Returns false if the endpoint has no destination. */
 static inline bool ps_send_endpoint_reachable(const ps_send_endpoint_t *endpoint)
@@ -95,10 +95,10 @@ int32_t ps_send_endpoint_poll(ps_send_endpoint_t *endpoint, ps_on_datagram_fn on
 int64_t ps_send_endpoint_on_timer(ps_send_endpoint_t *endpoint, int64_t now_ns);
 /* Kinds of valid status messages. */
 enum ps_heard {
-    PS_HEARD_OTHER = 0, /* the message names no publication of this endpoint, or states that the
-                         * receiver leaves */
-    PS_HEARD_NAMES = 1, /* names a publication: the message names a publication, and `from` is a
-                         * receiver of it */
+    PS_HEARD_OTHER = 0, /* the status message names no publication of this endpoint, or states that
+                         * the receiver leaves */
+    PS_HEARD_NAMES = 1, /* the status message names a publication, and `from` is a receiver of this
+                         * publication */
     PS_HEARD_JOIN = 2   /* session 0, stream 0, S flag: requests the SETUPs of all publications */
 };
 void ps_send_endpoint_heard(ps_send_endpoint_t *endpoint, const ps_sm_t *sm, int32_t heard,

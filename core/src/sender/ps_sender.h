@@ -3,7 +3,7 @@
  * ps_sender.h: the state of the sender agent, private to its files. Owner: the sender thread unless
  * stated otherwise.
  *
- * The unit of work is a dirty publication.  Publishers set a bit; the sender takes the bits, puts
+ * The unit of work is a dirty publication. A publisher sets a bit. The sender takes the bits, puts
  * each publication into the ready set at most once, and serves the set by bands (ps_bands.h). A
  * publication whose window is closed leaves the set, and returns when a status message opens the
  * window. A publication with due retransmits is also in the set of retransmits. Publications with
@@ -19,12 +19,12 @@
 
 enum {
     PS_TURN_DATAGRAMS = 64,     /* per send call */
-    PS_TURN_BYTES = 128 * 1024, /* per turn of one publication, if no other waits */
+    PS_TURN_BYTES = 128 * 1024, /* per turn of one publication, if no other publication waits */
     PS_TURNS_PER_CYCLE = 32,
-    PS_SLOW_CYCLE_NS = 500 * 1000, /* a thread whose cycles are this far apart serves all
-                                    * publications in each cycle */
+    PS_SLOW_CYCLE_NS = 500 * 1000, /* if the cycles of a thread are this far apart, each cycle
+                                    * serves all publications */
     PS_POLL_RATIO = 6,             /* cycles between polls while sending */
-    PS_POLL_BYTES = 64 * 1024,     /* or after this many bytes sent */
+    PS_POLL_BYTES = 64 * 1024,     /* or after this number of sent bytes */
     PS_POLL_LIMIT = 64,            /* datagrams per socket and poll */
     PS_POLL_SLICE = 32,            /* endpoints per poll in addition to those that sent */
     PS_SCAN_SLICE = 512,           /* publications per cycle of the timer scan */
@@ -47,8 +47,8 @@ struct ps_sender {
     int64_t now_ns;                  /* of the running cycle */
     ps_publication_t **by_slot;      /* penstock.dat slot -> publication */
     ps_publication_t **publications; /* dense, any order */
-    int64_t *due_ns;                 /* due time of each publication, in an array of its own, so
-                                      * that a scan reads few cache lines */
+    int64_t *due_ns;                 /* due time of each publication, in a separate array, so that a
+                                      * scan reads few cache lines */
     int32_t capacity;
     int32_t publication_count;
     ps_publication_t **buckets; /* (endpoint, session, stream) -> publication, chained */
@@ -65,7 +65,8 @@ struct ps_sender {
     int64_t idle_since_ns;    /* time since which no publication is ready; -1: one is ready */
     int64_t idle_ns;          /* since the governor's last sample */
     int64_t thread_ns;        /* processor time of the thread at the last sample */
-    int64_t busy_bytes;       /* sent in cycles that followed a cycle that sent */
+    int64_t busy_bytes;       /* number of bytes sent in cycles whose previous cycle also sent
+                               * data */
     int64_t busy_ns;          /* the time of these cycles */
     int64_t busy_since_ns;    /* time at which the last cycle began, if it sent data; else -1 */
     int64_t largest_datagram; /* of all publications */
@@ -80,15 +81,15 @@ struct ps_sender {
     int64_t bytes_since_poll;
     int64_t polled_ns;
     int64_t poll_gap_ns; /* time between polls while no publication waits for a receiver */
-    bool awaits_window;  /* 1: a publication has waited for a window since the last poll that found
-                          * a datagram */
+    bool awaits_window;  /* 1: a publication has waited for a window since a poll last found a
+                          * datagram */
     int64_t scan_started_ns;
     int64_t min_due_ns;   /* no timer before this */
     int64_t scan_min_ns;  /* earliest time that the running scan has found */
     int32_t scan_index;   /* -1: no scan running */
-    bool urgent;          /* scan now, without waiting for the tick */
+    bool urgent;          /* 1: scan the timers now, without waiting for the next tick */
     int32_t paused_count; /* publications whose state is PS_WATERMARK_PAUSED */
-    bool barriers;        /* 1: streams may be hot, because ps_barrier_run works */
+    bool barriers;        /* 1: ps_barrier_run works, so streams may be hot */
     ps_publication_t *hot[PS_HOT_LIMIT];
     int32_t hot_count;
 };
@@ -112,7 +113,7 @@ void ps_sender_govern(ps_sender_t *sender);
 /* Returns true if the governor withholds the publication's new data, and sets a timer for the time
  * at which data may leave. */
 bool ps_sender_defers(ps_sender_t *sender, ps_publication_t *publication);
-/* Like ps_sender_defers, for one partial datagram. */
+/* Like ps_sender_defers, but decides about one partial datagram. */
 bool ps_sender_coalesces(ps_sender_t *sender, ps_publication_t *publication);
 
 /* ---- ps_sender_schedule.c -------------------------------------------------------------------- */

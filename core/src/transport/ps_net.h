@@ -28,7 +28,7 @@ typedef void (*ps_on_datagram_fn)(void *context, const uint8_t *data, uint32_t l
 typedef void (*ps_on_run_fn)(void *context, const uint8_t *data, uint32_t length, uint32_t segment,
                              const ps_addr_t *from, int64_t rx_ns);
 
-/* Memory of a log into which the transport may receive the next bytes of a stream directly. No
+/* Memory in a log buffer; the transport may receive the next bytes of a stream directly into it. No
  * reader reads this memory. The transport must not change its first 8 bytes, and may overwrite all
  * others. */
 typedef struct ps_direct_range {
@@ -37,22 +37,22 @@ typedef struct ps_direct_range {
 } ps_direct_range_t;
 enum { PS_DIRECT_LEAST = 4096, PS_DIRECT_MOST = 64 * 1024 };
 typedef struct ps_direct {
-    /* Called before each receive. If it returns false, the transport receives into its own
-     * buffer. */
+    /* Called before each receive. If the callback returns false, the transport receives into its
+     * own buffer. */
     bool (*prepare)(void *context, ps_direct_range_t *out);
-    /* Called when datagrams are in the range, except that their first 8 bytes are in first_word.
-     * Returns the length of the leading datagrams that stay in the log; the transport passes the
-     * other datagrams to fn. The callback may overwrite the 8 bytes after the datagrams that stay;
-     * if data follows there, the callback stores these bytes in *next_word. */
+    /* Called when datagrams were received into the range. Their first 8 bytes are in first_word,
+     * not in the range. Returns the length of the leading datagrams that stay in the log; the
+     * transport passes the other datagrams to fn. The callback may overwrite the 8 bytes after the
+     * datagrams that stay; if data follows there, the callback stores these bytes in *next_word. */
     uint32_t (*received)(void *context, const ps_direct_range_t *range, uint64_t first_word,
                          uint32_t length, uint32_t segment, const ps_addr_t *from, int64_t rx_ns,
                          uint64_t *next_word);
 } ps_direct_t;
 
 typedef struct ps_net_ops {
-    /* Opens and binds a socket as params state; connects it or joins a group if they require that.
-     * PS_E_ADDRESS_IN_USE, PS_E_NO_INTERFACE, PS_E_NO_BUFFER, PS_E_PERMISSION, PS_E_SYSTEM,
-     * PS_E_NO_MEMORY. Conductor thread. */
+    /* Opens and binds a socket as params state; connects the socket or joins a group if params
+     * require this. PS_E_ADDRESS_IN_USE, PS_E_NO_INTERFACE, PS_E_NO_BUFFER, PS_E_PERMISSION,
+     * PS_E_SYSTEM, PS_E_NO_MEMORY. Conductor thread. */
     int (*open)(void *net, const ps_socket_params_t *params, ps_socket_t **out);
     /* Closes the socket. Owner thread, or the conductor thread after the owner has released the
      * socket. */
@@ -74,8 +74,9 @@ typedef struct ps_net_ops {
     /* Replaces the peer of a connected socket (name re-resolution). The conductor must own the
      * socket. */
     int (*reconnect)(ps_socket_t *socket, const ps_addr_t *remote);
-    /* Like recv, but passes datagrams that the kernel joined (GRO) in one piece, and may receive
-     * into a log (direct NULL: never). The entry is NULL if the implementation has only recv. */
+    /* Like recv, but passes datagrams that the kernel joined (GRO) to the callback in one piece.
+     * May receive into a log buffer (direct NULL: never). The entry is NULL if the implementation
+     * has only recv. */
     int (*recv_runs)(ps_socket_t *socket, int32_t limit, ps_on_run_fn fn, const ps_direct_t *direct,
                      void *context, int64_t now_ns);
     /* Enlarges the receive buffer to `bytes` (1..PS_RECV_BUFFER_MAX) as far as the kernel allows;

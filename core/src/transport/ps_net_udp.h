@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_net_udp.h: the implementation of ps_net.h by kernel UDP; private to ps_net_udp_*.c and their
- * tests. */
+ * ps_net_udp.h: implements ps_net.h with kernel UDP; private to ps_net_udp_*.c and their tests. */
 #ifndef PS_NET_UDP_H
 #define PS_NET_UDP_H
 

@@ -74,7 +74,8 @@ static inline int32_t ps_wrap_add(int32_t a, int32_t b)
 }
 static inline int64_t ps_position(int32_t term_id, int32_t offset, int32_t shift, int32_t initial)
 {
-    /* The shift is unsigned, because a hostile term id may be before the initial one. */
+    /* The shift is unsigned, because a hostile frame may have a term id before the initial term
+     * id. */
     return (int64_t)((uint64_t)(int64_t)ps_wrap_sub(term_id, initial) << shift) + offset;
 }
 static inline int32_t ps_term_count(int64_t position, int32_t shift)
@@ -90,16 +91,16 @@ static inline int32_t ps_term_id_at(int64_t position, int32_t shift, int32_t ini
     return ps_wrap_add(initial, (int32_t)(position >> shift));
 }
 
-/* The maximum position of a stream, at which the term count has its highest value. No frame begins
- * there. */
+/* The maximum position of a stream: the end of the last term that the term count allows. No frame
+ * begins there. */
 static inline int64_t ps_max_position(int32_t shift)
 {
     return INT64_C(1) << (31 + shift);
 }
 
-/* A position in the form in which heartbeats and status messages state it. The maximum position is
- * the offset T of the last term. The id of the next term would wrap to a value before the initial
- * one, and a receiver would drop the frame. */
+/* The term id and offset by which heartbeats and status messages state a position. The maximum
+ * position is the offset T of the last term. The id of the next term would wrap to a value before
+ * the initial one, and a receiver would drop the frame. */
 typedef struct ps_place {
     int32_t term_id;
     int32_t term_offset; /* 0..T; T only at the maximum position */
@@ -112,8 +113,8 @@ static inline ps_place_t ps_place_of(int64_t position, int32_t shift, int32_t in
     return (ps_place_t){ ps_term_id_at(last, shift, initial), (int32_t)(position - begin) };
 }
 
-/* Returns the position that a peer states. Aeron states the maximum position by the wrapped term
- * id, which occurs in no other case. Negative: before the initial term. */
+/* Returns the position that a peer states. Aeron states the maximum position with the wrapped term
+ * id, which has no other meaning. Negative: before the initial term. */
 static inline int64_t ps_position_stated(int32_t term_id, int32_t offset, int32_t shift,
                                          int32_t initial)
 {
@@ -193,9 +194,9 @@ static inline void ps_frame_reserved(ps_frame_t *frame, int64_t reserved_value)
     __atomic_store_n(words + 3, (uint64_t)reserved_value, __ATOMIC_RELAXED);
 }
 
-/* Returns value, which is usually *guess. Without the guess, the processor would have to load this
- * frame's length before it could compute the address of the next frame. With a branch on the guess,
- * the processor continues before the length has arrived. */
+/* Returns value, which is usually equal to *guess. Without the guess, the processor would have to
+ * load this frame's length before it could compute the address of the next frame. With a branch on
+ * the guess, the processor continues before the length has arrived. */
 static inline int32_t ps_frame_guess(int32_t *guess, int32_t value)
 {
     if (__builtin_expect(value != *guess, 0)) {
@@ -234,8 +235,8 @@ static inline int32_t ps_frame_messages(const ps_frame_t *frame)
                                       : (frame->flags & PS_FLAG_END) != 0;
 }
 
-/* The longest padding that a sender passes in one step: the length of the longest claim that did
- * not fit. */
+/* The longest padding that a sender skips in one step: the length of the longest claim that did not
+ * fit into a term. */
 static inline int64_t ps_log_longest_pad(int64_t term_length, int32_t mtu)
 {
     const int64_t payload = mtu - PS_HEADER_BYTES;

@@ -4,8 +4,8 @@
  * and EXT frames (docs/wire-extensions.md).
  *
  * All integers on the wire are little-endian. No function trusts its input: a datagram of any bytes
- * and any length is safe. The structures hold decoded values in host order, and no pointer into the
- * datagram unless stated. */
+ * and any length is safe. The structures hold decoded values in host order. Unless stated, they
+ * hold no pointer into the datagram. */
 #ifndef PS_WIRE_H
 #define PS_WIRE_H
 
@@ -57,7 +57,8 @@ enum ps_wire_fault {
 enum {
     PS_CAP_PENSTOCK = 1,
     PS_CAP_ORDINALS = 2,
-    /* SETUP: requests PRESSURE frames (fc=nak); SM: the receiver sends them on request */
+    /* SETUP: the sender requests PRESSURE frames (fc=nak); SM: the receiver sends PRESSURE frames
+     * on request */
     PS_CAP_PRESSURE = 4,
     /* SETUP: the sender accepts NAK_LIST frames (ps_wire_nak_list.h) */
     PS_CAP_NAK_LIST = 8,
@@ -145,8 +146,8 @@ typedef struct ps_data {
 } ps_data_t;
 
 /* First check of every datagram (docs/spec/wire-format.md section 4, items 1 and 2). *type gets the
- * frame type. Returns ps_wire_fault. EXT frames with penstock's magic pass; for others the function
- * returns PS_WIRE_UNKNOWN_TYPE. */
+ * frame type. Returns ps_wire_fault. EXT frames with penstock's magic pass; for other EXT frames
+ * the function returns PS_WIRE_UNKNOWN_TYPE. */
 int ps_wire_check(const uint8_t *data, uint32_t length, uint16_t *type);
 
 /* Call a decoder only after ps_wire_check has returned PS_WIRE_OK and the decoder's frame type.
@@ -177,8 +178,8 @@ uint32_t ps_wire_run(const uint8_t *data, uint32_t length, uint32_t segment, int
 uint32_t ps_wire_run_from(uint64_t first_word, const uint8_t *data, uint32_t length,
                           uint32_t segment, int32_t term_length, int32_t *messages);
 
-/* Copies a text into a field of PS_NAME_MAX + 1 bytes, and cuts it between UTF-8 characters if it
- * is longer. `from` needs no NUL: at most PS_NAME_MAX bytes are read. */
+/* Copies a text into a field of PS_NAME_MAX + 1 bytes. A longer text is cut between UTF-8
+ * characters. `from` needs no NUL: at most PS_NAME_MAX bytes are read. */
 void ps_name_copy(char *out, const char *from);
 /* Builders write a frame into out (PS_CONTROL_MAX bytes) and return the length of the datagram.
  * trailer NULL: no trailer. */

@@ -15,10 +15,10 @@ typedef struct ps_wire_credit {
     int32_t session_id, stream_id;
     int64_t receiver_id;
     uint32_t epoch;
-    uint32_t flags;  /* PS_CREDIT_ANSWER_SETTLED: each message below ordinal was sent, and no
+    uint32_t flags;  /* PS_CREDIT_ANSWER_SETTLED: all messages below ordinal were sent, and no
                       * further message follows in this epoch */
-    int64_t ordinal; /* number of messages that publishers had taken when the epoch began; when
-                      * settled, that they have published */
+    int64_t ordinal; /* number of messages for which publishers had taken credits when the epoch
+                      * began; when settled: number of messages that they have published */
 } ps_credit_frame_t;
 
 /* Reads a CREDIT after ps_wire_check. Reads only the first bytes of a longer frame. Returns

@@ -98,8 +98,8 @@ static inline void ps_put_i64(uint8_t *at, int64_t value)
 
 /* Sets `out` to "no trailer": capabilities 0, all fields unknown. */
 void ps_trailer_clear(ps_trailer_t *out);
-/* Reads the length bytes after a frame. If the trailer is malformed or foreign, `out` is set to "no
- * trailer". Bound: length / 4 TLVs. */
+/* Reads the length bytes after a frame. If the trailer is malformed or not penstock's, `out` is set
+ * to "no trailer". Bound: length / 4 TLVs. */
 void ps_trailer_read(const uint8_t *data, uint32_t length, ps_trailer_t *out);
 /* Write the TLVs that belong to the frame type. Return the number of bytes, 0 if trailer is NULL or
  * states no capabilities. At most PS_TRAILER_MAX. */

@@ -34,7 +34,8 @@ class PublishEvent(Action):
 
 @attrs.frozen(kw_only=True)
 class Record(Action):
-    """A change of the registry, for the next daemon; ``fields`` is None if the key was removed."""
+    """A change of the registry, recorded for the next daemon. ``fields`` is None if the key was
+    removed."""
 
     kind: str
     key: tuple[int, ...]

@@ -53,7 +53,7 @@ class RecvAddressing:
 
 
 def resolve(target: uri.Address) -> Saga[Address]:
-    """The address of a host and port."""
+    """Return the address of a host and port."""
     scope_id = 0
     if target.scope:
         interfaces = yield from _interfaces()
@@ -111,7 +111,7 @@ def _check_interface(spec: uri.Interface | None, family: int) -> Saga[None]:
 
 def check_interface(plan: EndpointPlan) -> Saga[None]:
     """Refuse an interface that this host does not have. Call it for a channel that opens no socket
-    itself: its tag names another channel, or its destinations are added later."""
+    itself, because its tag names another channel or its destinations are added later."""
     spec = plan.interface
     yield from _check_interface(spec, 6 if spec is not None and spec.ipv6 else 4)
 
@@ -143,7 +143,7 @@ def _socket(
 
 
 def send_addressing(plan: EndpointPlan, settings: ConductorSettings) -> Saga[SendAddressing]:
-    """Sockets for a network publication."""
+    """Return the sockets for a network publication."""
     base = attrs.evolve(_socket(plan, settings, settings.sender_port_range), gso=settings.gso)
     if plan.control_mode:
         return (yield from _mdc_addressing(plan, base))
@@ -210,7 +210,7 @@ def _group_send_addressing(
 
 
 def recv_addressing(plan: EndpointPlan, settings: ConductorSettings) -> Saga[RecvAddressing]:
-    """The socket for a network subscription or one destination of it."""
+    """Return the socket for a network subscription, or for one of its destinations."""
     base = attrs.evolve(_socket(plan, settings, settings.receiver_port_range), gro=settings.gro)
     if plan.endpoint is None and plan.control is None:
         raise Refused(

@@ -252,7 +252,7 @@ def group_subscription_plan(
 def destination_plan(
     parsed: uri.ChannelUri, channel: str, *, subscription: bool
 ) -> EndpointPlan:
-    """One address of a manual publication or subscription."""
+    """Plan one destination of a manual publication or subscription."""
     try:
         uri.check_destination(parsed, subscription=subscription)
     except uri.ChannelError as error:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choose the flow control of a channel that does not state one, by ``[[stream]]`` rules, then by
-media.
+"""Choose the flow control of a channel that states none: by the ``[[stream]]`` rules, else by the
+medium.
 
 A rule sets only parameters that the channel does not state. The first rule that matches applies."""
 
@@ -52,8 +52,9 @@ def apply(
 ) -> uri.ChannelUri:
     """Return the channel, completed with the values of the first matching rule.
 
-    Settings that do not apply to this medium are ignored: a rule can match many channels. A setting
-    that contradicts the channel's own parameters is refused, and the rule is named.
+    Settings that do not apply to this medium are ignored, because a rule can match channels of
+    several media. A setting that contradicts the channel's own parameters is refused, and the rule
+    is named.
     """
     if publication and parsed.fc is not None:
         _kind_of(parsed.fc)
@@ -171,8 +172,8 @@ def _kind_of(given: uri.FlowControl) -> FlowControl:
 
 
 def custom_names(given: uri.FlowControl | None, settings: ConductorSettings) -> tuple[str, ...]:
-    """Return the Python strategies that a network publication may get: the one of its channel, or
-    the defaults."""
+    """Return the Python strategies that a network publication may get: the strategy of its channel,
+    or the defaults."""
     choices = [given] if given is not None else [
         _read_flow_control(text)
         for text in (settings.multicast_flow_control, settings.unicast_flow_control)

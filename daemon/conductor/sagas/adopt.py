@@ -2,9 +2,10 @@
 """Adopt the registrations of a dead daemon (docs/decisions/0030).
 
 The conductor makes all objects again with their old ids, counters, slots, addresses and logs, so
-that clients and remote hosts notice only a pause. Objects that cannot be made again are left out.
-Their client is notified when it returns, and adds them again. Images are made before subscriptions
-listen, so that their sessions are known when the first datagram arrives.
+that clients and remote hosts notice only a pause. Objects that cannot be made again are omitted.
+When the client of such an object returns, the daemon notifies the client, which adds the object
+again. Images are made before subscriptions listen, so that their sessions are known when the first
+datagram arrives.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients: grant leases, execute a client's commands one after the other, and clean up after a
+"""Grant leases to clients, execute each client's commands in order, and clean up after a client's
 death."""
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Choose the congestion control of an image, and call it if it is a Python class.
 
-The channel chooses the congestion control. If it states none, the first ``[[stream]]`` rule that
-matches the arriving stream, its session and its term length chooses; otherwise the configuration.
+The channel chooses the congestion control. If the channel states none, the first ``[[stream]]``
+rule chooses that matches the arriving stream, its session and its term length. If no rule matches,
+the configuration chooses.
 
 The conductor calls a class once in max(``STEP_NS``, round trip), at most ``LONGEST_NS``. An answer
 is valid until the next answer. A class that needs longer than ``DEADLINE_NS`` is late: the
-conductor counts this and logs it once. If a class gives no answer for ``SILENT_NS``, the receiver
-falls back to the receiver window alone until it answers. The daemon reports the fallback in its log
-and in the event feed."""
+conductor counts this and logs it once. If a class gives no answer for ``SILENT_NS``, only the
+receiver window limits the sender until the class answers. The daemon reports the fallback in its
+log and in the event feed."""
 
 from __future__ import annotations
 
@@ -83,7 +84,8 @@ def names(
 def check(plan: SubscriptionPlan, stream_id: int, settings: ConductorSettings) -> Saga[None]:
     """Check each class that an image may use: create an object of it and drop the object.
 
-    The user's code may hang, so the check runs before the saga requests the exclusive right.
+    The user's code may never return, so the check runs before the saga requests the exclusive
+    right.
 
     :raises Refused: a class cannot be found or made.
     """

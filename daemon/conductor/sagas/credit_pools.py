@@ -2,11 +2,12 @@
 """Divide the credits of subscriptions among publishers (docs/decisions/0264).
 
 A subscription with a policy has a pool of N credits.  The conductor measures at each step which
-publishers used up their shares, divides the pool (``credit_division``), and changes the shares.  A
-lower share is requested first; the credits are granted to others when the sender has acknowledged
-it and no more is outstanding.  So the sum of what is outstanding never exceeds the pool.
+publishers used up their shares, divides the pool (``credit_division``), and changes the shares. The
+conductor first lowers a share. It grants the released credits to others when the sender has
+acknowledged the lower share and no more than this share is outstanding. The sum of all outstanding
+messages therefore never exceeds the pool.
 
-With ``ps-credits=auto`` the number itself follows the traffic.
+With ``ps-credits=auto`` the number of credits in the pool follows the traffic.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ _SPARE: Final = 2                       # a publisher requests twice what it use
 
 
 def first_share(state: State, subscription: Subscription) -> CreditShare:
-    """Return the share of a publisher that joins: of a pool, what is free.
+    """Return the share of a publisher that joins. In a pool this share is the free part of the
+    pool.
 
     :raises Refused: the pool has no credit for one more publisher.
     """
@@ -51,9 +53,9 @@ def first_share(state: State, subscription: Subscription) -> CreditShare:
 
 
 def check_room(subscription: Subscription, members: int) -> None:
-    """Refuse one more publisher than the pool has credits.
+    """Refuse a publisher if the pool already has as many publishers as credits.
 
-    :raises Refused: it has no credit for it.
+    :raises Refused: the pool has no credit for the publisher.
     """
     plan = subscription.plan
     if plan.credit_policy and not plan.credit_auto and members >= plan.credits:
@@ -66,7 +68,7 @@ def check_room(subscription: Subscription, members: int) -> None:
 
 
 def watch(state: State, subscription: Subscription) -> None:
-    """Divide from time to time, while there is something to divide."""
+    """Divide the pool at intervals, as long as there are publishers with requests."""
     plan = subscription.plan
     if subscription.dividing or not plan.credits:
         return
@@ -234,8 +236,8 @@ def _links(subscription: Subscription) -> list[SubscriberLink]:
 
 
 def adopt(link: SubscriberLink) -> int:
-    """Return the credits with which a new daemon adds a reader.  If a lower share was not
-    acknowledged, it is stated again, which needs a higher one before it."""
+    """Return the credits with which a new daemon adds a reader. If a lower share was not
+    acknowledged, it must be stated again, after a statement of a higher share."""
     credit = link.credit
     credit.lowered = credit.held > credit.share
     return credit.share + int(credit.lowered)

@@ -76,7 +76,8 @@ def set_credits(link: SubscriberLink) -> SetImageCredits | SetPublicationCredits
 
 
 def is_frozen(link: SubscriberLink) -> bool:
-    """Return whether a reader grants nothing: withheld, or without a credit of its pool yet."""
+    """Return whether a reader grants nothing, because its credits are withheld or its pool has
+    given it no credit yet."""
     return link.subscription.withheld or not link.credit.share
 
 

@@ -4,10 +4,10 @@
 Every ``STEP_NS`` a publication's strategy gets the last status messages of its receivers. The limit
 that the strategy returns is valid for ``VALID_NS``, counted from the call; afterwards the rule
 ``on_late`` applies (docs/decisions/0096). A strategy that needs longer than ``DEADLINE_NS`` is
-late. When the time is over, the conductor counts the late answer and logs it once. The conductor
-uses a late answer, because an older limit is safer than no limit. If a strategy gives no answer for
-``SILENT_NS``, the sender falls back to ``max`` until it answers. The daemon reports the fallback in
-its log and in the event feed."""
+late. When this time is over, the conductor counts the call as late, and logs the first late call.
+The conductor uses a late answer, because an older limit is safer than no limit. If a strategy gives
+no answer for ``SILENT_NS``, the sender uses ``max`` until the strategy answers. The daemon reports
+the fallback in its log and in the event feed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _again(state: State, publication: Publication) -> None:
 
 def make(plan: PublicationPlan, settings: ConductorSettings) -> Saga[dict[str, Any]]:
     """Make the Python strategies that a publication may get, by name. The user's code may be slow
-    or hang, so it runs before the saga requests the exclusive right."""
+    or never return, so it runs before the saga requests the exclusive right."""
     made: dict[str, Any] = {}
     if plan.is_ipc:
         return made

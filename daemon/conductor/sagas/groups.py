@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Consumer groups: subscriptions that outlive their readers.
 
-A group is a client without a process. A group has subscriptions, and a publication that it blocks
+A group is a client without a process. A group has subscriptions. A publication that a group blocks
 shows the name and id of the group. Only acknowledgements move its positions. A sender's window, the
 limit of a local publication and the status messages therefore follow the acknowledged positions, by
 the rules for any subscriber.

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images: a stream that arrives from a sender. The conductor makes an image when a SETUP arrives,
 and shows it to subscribers when its first frame arrives. When the sender ends or falls silent, the
-image drains. The daemon keeps it for the linger time, for slow subscribers, and then deletes it."""
+image drains. The daemon keeps a drained image for the linger time, for slow subscribers, and then
+deletes it."""
 
 from __future__ import annotations
 
@@ -130,7 +131,7 @@ def _forget(
 
 
 def on_established(state: State, image_id: int) -> Saga[None]:
-    """Show the image to subscribers, because its first frame was accepted."""
+    """Show the image to subscribers. Called when the receiver has accepted the first frame."""
     yield EXCLUSIVE
     image = state.images.get(image_id)
     if image is None or image.state is not ImageState.ACTIVE or image.established:

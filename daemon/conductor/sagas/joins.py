@@ -61,9 +61,11 @@ def on_join(state: State, event: Join) -> None:
 
 def report_no_image(state: State, endpoint: RecvEndpoint, event: Setup, refused: Refused
                     ) -> None:
-    """Log that this receiver cannot join a stream, at most once in LOG_EVERY_NS for a session.
+    """Log that a subscription of this daemon cannot join a stream, at most once in LOG_EVERY_NS for
+    a session.
 
-    The sender repeats the SETUP, and the other receivers of a group may be waiting for this one.
+    The log helps an operator, because the sender repeats the SETUP and the other receivers of a
+    group may wait for this receiver.
     """
     key = (event.stream_id, event.session_id)
     last_ns = endpoint.refusals.get(key)

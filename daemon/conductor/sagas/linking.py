@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Subscribers: a subscription on an image, or on a local publication (IPC and spies).
+"""Link subscriptions to images, and to local publications (IPC and spies).
 
 Each link has a position counter and a slot. If a link ends and its client is alive, the daemon
-keeps counter and slot for the image linger time. The client may still write to them before it reads
-the notice.
+keeps counter and slot for the image linger time. The client may still write to counter and slot
+before it reads the notice.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ def withdraw(state: State, link: SubscriberLink, reason: str) -> None:
 
 
 def unlink(state: State, link: SubscriberLink, *, source_alive: bool = True) -> None:
-    """End a link; the source no longer waits for its reader."""
+    """End a link; the image or publication no longer waits for the reader."""
     source = link.source
     source.subscribers.pop(link.subscription.id, None)
     link.subscription.links.pop(source.id, None)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Warnings of settings and loads that defeat back-pressure, with the remedy: each once for a
-publication, in the daemon's log, the event feed and the publication's status."""
+"""Warn of settings and loads that defeat back-pressure, and state the remedy. Each warning appears
+once for a publication: in the daemon's log, in the event feed and in the publication's status."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONG_NS: Final = PERIOD_NS // 2
 
 
 def check_settings(state: State, publication: Publication) -> None:
-    """Warn of a depth of a million messages and of a low watermark next to the depth.
+    """Warn of a depth of a million messages, and of a low watermark that is close to the depth.
 
     A publication without a policy has neither."""
     plan = publication.plan
@@ -43,9 +43,10 @@ def check_settings(state: State, publication: Publication) -> None:
 def follow_pressure(
     state: State, publication: Publication, event: PressureTriggered, culprit: str
 ) -> None:
-    """Add an event to the time under pressure; look at it a minute after the first one.
+    """Add an event to the time under pressure; check this time a minute after the first event.
 
-    Events come at most once a second. Each stands for ``episodes`` as long as its own."""
+    Events come at most once a second. Each event stands for ``episodes`` episodes; each of them
+    counts as long as the reported one."""
     if "sustained" in publication.warnings:
         return
     pressed = publication.pressed

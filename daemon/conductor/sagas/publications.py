@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Publications: share an open one or make a new one; drain it after its last client has left, keep
-it for the linger time, then delete it."""
+"""Share an open publication or make a new one. After the last client has left, drain the
+publication, keep it for the linger time, and delete it."""
 
 from __future__ import annotations
 
@@ -498,7 +498,7 @@ def on_drained(state: State, publication_id: int) -> None:
 
 
 def on_end_confirmed(state: State, publication_id: int) -> None:
-    """End the linger time, because the unicast receiver confirmed all data."""
+    """End the linger time. Called when the unicast receiver has confirmed all data."""
     publication = state.publications.get(publication_id)
     if publication is not None:
         publication.end_confirmed = True

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Receive buffers that follow the receiver window.
+"""Make receive buffers as large as the receiver window requires.
 
 A sender may have a whole window in flight, and all of it may reach the socket while the receiver
-thread does not run. The kernel counts the memory of a datagram: 2304 bytes for one of 1408 bytes,
-twice the length for one of 8192. The kernel also doubles the requested size of the buffer. A buffer
-as large as the window therefore holds a window of large datagrams. The daemon requests twice the
-window, which also holds a window of datagrams of 512 bytes. Unused room takes no memory.
+thread does not run. The kernel counts the memory of a datagram: 2304 bytes for a datagram of 1408
+bytes, and twice the length for a datagram of 8192 bytes. The kernel also doubles the requested size
+of the buffer. A buffer as large as the window therefore holds a window of large datagrams. The
+daemon requests twice the window, which also holds a window of datagrams of 512 bytes. Unused room
+takes no memory.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sockets of subscriptions: one for a plain channel, one for each destination of a manual
-multi-destination subscription. Each endpoint counts the subscriptions of each stream and
-session."""
+"""Open and close the sockets of subscriptions: one socket for a plain channel, one for each
+destination of a manual multi-destination subscription. Each endpoint counts the subscriptions of
+each stream and session."""
 
 from __future__ import annotations
 

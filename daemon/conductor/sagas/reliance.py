@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decide whether a sender waits for a lagging consumer group.
 
-The daemon knows the flow control of its own publications, and of penstock senders on other hosts,
-which state it in their SETUP. Aeron drivers do not state it, so for their group streams the daemon
-can only warn.
+The daemon knows the flow control of its own publications. Penstock senders on other hosts state
+their flow control in their SETUP. Aeron drivers do not state their flow control, so the daemon can
+only warn of their group streams.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 
 While a stream is alive, the position of the group's subscriber retains the log, as the position of
 any subscriber does. When the stream ends, the image or publication leaves the data plane. The log
-file stays, with a record of its own, until the group has acknowledged all data, is closed or
-expires.
+file stays, with a separate record, until the group has acknowledged all data, is closed or expires.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from penstock.daemon.conductor.state.state import State
 
 @attrs.frozen(kw_only=True)
 class Locate:
-    """A request of the fetch service: where is the log that a group keeps?"""
+    """A request of the fetch service for the place of a log that a group keeps."""
 
     log_id: int
     session_id: int
@@ -87,7 +86,7 @@ def group_of(state: State, link: SubscriberLink) -> Group | None:
 
 
 def detach_groups(state: State, source: Image | Publication) -> None:
-    """Keep the unacknowledged data of an ended stream in records of its own."""
+    """Keep the unacknowledged data of an ended stream in separate records."""
     for link in list(source.subscribers.values()):
         group = group_of(state, link)
         if group is not None:
@@ -122,8 +121,8 @@ def _detach(state: State, group: Group, link: SubscriberLink) -> None:
 
 
 def settle(state: State, source: Image | Publication) -> None:
-    """Record the end of a log that the data plane has released, which does not change any more.
-    Call this while the log's counters and slot exist."""
+    """Record the end of a log that the data plane has released. This end is final. Call this while
+    the log's counters and slot exist."""
     for group in state.groups.values():
         retained = group.retained.get(source.id)
         if retained is not None:

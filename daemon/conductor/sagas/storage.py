@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Terms of log buffers: the daemon allocates them one at a time ahead of the writers, and releases
-them while a stream is idle (docs/decisions/0033).
+"""Allocate the terms of log buffers one at a time ahead of the writers, and release terms while a
+stream is idle (docs/decisions/0033).
 
-If a term cannot be allocated, the request is repeated; meanwhile the stream is blocked with cause
-``storage``, and no data is lost. The daemon releases terms in steps. An agent states the terms that
-it does not need. The registry records the remaining terms. The daemon returns the memory of the
-other terms to the file system, then adjusts the budget. After a death between two steps, the
-registry never lists a term without memory: a term is recorded after its allocation, and removed
-from the record before its release.
+If a term cannot be allocated, the request is repeated. Until a request succeeds, the stream is
+blocked with cause ``storage``, and no data is lost. The daemon releases terms in steps. An agent
+states the terms that it does not need. The registry records the remaining terms. The daemon returns
+the memory of the other terms to the file system, then adjusts the budget. After a death between two
+steps, the registry never lists a term without memory: a term is recorded after its allocation, and
+removed from the record before its release.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _owner(state: State, kind: ObjectKind, object_id: int) -> Image | Publicatio
 def on_term_needed(
     state: State, kind: ObjectKind, object_id: int, wanted: int = 0
 ) -> Saga[None]:
-    """Allocate the next part and notify the agent; if that fails, repeat it later.
+    """Allocate the next part and notify the agent. If the allocation fails, repeat it later.
 
     :param wanted: position to allocate up to; 0: to the end of the next term.
     """
@@ -145,7 +145,7 @@ def _least_terms(state: State, log: LogFile) -> int:
 
 
 def watch(state: State, owner: Image | Publication) -> None:
-    """Check from time to time whether the stream is idle, while its log has terms to release."""
+    """While the log has terms to release, check at intervals whether the stream is idle."""
     if state.settings.idle_term_timeout_ns <= 0 or owner.id in state.watched:
         return
     if owner.log.reserved_terms > _least_terms(state, owner.log):
@@ -210,7 +210,7 @@ def _request(state: State, owner: Image | Publication) -> None:
 
 
 def on_terms_released(state: State, event: TermsReleased) -> None:
-    """Process an agent's answer: it keeps the terms from b to a; all terms if a is -1."""
+    """Process an agent's answer: the agent keeps the terms from b to a, or all terms if a is -1."""
     owner = _owner(state, event.kind, event.id)
     if owner is None:
         return

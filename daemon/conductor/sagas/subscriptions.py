@@ -48,7 +48,7 @@ def add_subscription(
     state: State, client: Client, message: AddSubscription, answer: Answer, *,
     joins: Joins = Joins.BESIDE,
 ) -> Saga[None]:
-    """Add a subscription; ``answer`` sends the reply, before any notice of an image."""
+    """Add a subscription. ``answer`` sends the reply before any notice of an image is sent."""
     plan = plan_of(state, client, message.channel, message.stream_id)
     if plan.kind == "udp":
         yield from congestion.check(plan, message.stream_id, state.settings)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Choose the text of an error in the distinct error log.
 
-The log keeps one entry for each text permanently, so an attacker who can vary a text could fill it.
-An error is therefore recorded by kind and source: the first text represents all later ones of the
-same kind and source. The number of sources is bounded: beyond the bound, one entry of the kind
-represents all further sources. Errors caused by datagrams have a bound of their own, so that they
+The log keeps one entry for each text permanently, so an attacker who can vary a text could fill the
+log. An error is therefore recorded by kind and source: the first text represents all later ones of
+the same kind and source. The number of sources of a kind is bounded. If there are more sources, one
+entry of the kind represents them. Errors caused by datagrams have a separate bound, so that they
 never use the room of local errors.
 """
 

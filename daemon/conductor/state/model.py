@@ -130,8 +130,8 @@ class LogFile:
 
     @property
     def notified_position(self) -> int:
-        """Position up to which an agent may write. The agent also zeroes the word at this position,
-        for which only the first page of a term has memory without a reservation."""
+        """Position up to which an agent may write. The agent also zeroes the word at this position.
+        Without a reservation, only the first page of a term has memory for this word."""
         if self.is_whole:
             return ALL_TERMS
         whole = self.reserved_position == self.last_end

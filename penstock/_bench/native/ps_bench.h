@@ -25,12 +25,13 @@ typedef struct ps_bench_result {
     int64_t last_ns;
 } ps_bench_result_t;
 
-/* Call it first: sets the core whose functions the loops call. PS_E_VERSION: the core is from
- * another build. */
+/* Call this function before all others: it sets the core whose functions the loops call.
+ * PS_E_VERSION: the core is from another build. */
 int ps_bench_connect(const ps_fast_table_t *core);
 
-/* Offers messages of size >= 16 bytes until until_ns (monotonic) or max_messages; numbers continue
- * at out->messages, so that calls add up.  Waits by yielding, then by parking.  0 or a code. */
+/* Offers messages of size >= 16 bytes until until_ns (monotonic) or max_messages. Message numbers
+ * continue at out->messages, so several calls act as one. Waits by yielding, then by parking. 0 or
+ * a code. */
 int ps_bench_publish(ps_client_t *client, ps_pub_t *pub, int32_t size, int64_t until_ns,
                      int64_t max_messages, ps_bench_result_t *out);
 /* Polls until until_ns or out->messages == max_messages; adds the result to out. */
@@ -40,7 +41,7 @@ int ps_bench_receive(ps_client_t *client, ps_sub_t *sub, int64_t until_ns, int64
  * to spin before parking (0: park at once). */
 int ps_bench_ping(ps_client_t *client, ps_pub_t *pub, ps_sub_t *sub, int32_t size, int32_t count,
                   int64_t spin_ns, int64_t *times_ns);
-/* Each ping carries its number; PS_E_CORRUPT when another comes back. */
+/* Each ping carries its number; PS_E_CORRUPT if a pong has another number. */
 
 /* Echoes every message until until_ns. */
 int ps_bench_pong(ps_client_t *client, ps_pub_t *pub, ps_sub_t *sub, int64_t until_ns,
@@ -49,7 +50,7 @@ int ps_bench_pong(ps_client_t *client, ps_pub_t *pub, ps_sub_t *sub, int64_t unt
 /* Writes the same messages for loops written in Python: count messages, beginning with number
  * first, without space between them. */
 void ps_bench_fill(uint8_t *base, int32_t size, int64_t first, int32_t count);
-/* Folds count received messages, back to back, into out. */
+/* Adds count received messages, which lie back to back, to the hash of out. */
 void ps_bench_fold(const uint8_t *base, int32_t size, int64_t count, ps_bench_result_t *out);
 /* Like ps_bench_fold, for the messages that a poll returned. */
 void ps_bench_fold_messages(const ps_message_t *messages, int32_t count, ps_bench_result_t *out);

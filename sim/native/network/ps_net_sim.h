@@ -50,7 +50,8 @@ typedef struct ps_sim_queued {
 
 typedef struct ps_sim_host ps_sim_host_t;
 
-/* An observer of the network. role: role of the socket; PS_SOCKET_ANY: not a socket of a driver. */
+/* An observer of the network. role: role of the socket; PS_SOCKET_ANY: the socket does not belong
+ * to a driver. */
 typedef struct ps_sim_observer {
     /* sent: a datagram left a host. refused: the socket did not accept these datagrams. */
     void (*sent)(void *context, int32_t host, enum ps_socket_role role,
@@ -61,8 +62,8 @@ typedef struct ps_sim_observer {
     void (*arrived)(void *context, int32_t host, const ps_sim_packet_t *packet);
     void (*read)(void *context, int32_t host, enum ps_socket_role role,
                  const ps_sim_packet_t *packet, int64_t rx_ns, int64_t now_ns);
-    /* Returns true if the driver may read the datagram and its successors in the stream in one
-     * call. */
+    /* Returns true if the driver may read this datagram and the following datagrams of the stream
+     * in one call. */
     bool (*may_join)(void *context, int32_t host, const ps_sim_packet_t *packet);
     void (*free)(void *context);
 } ps_sim_observer_t;
@@ -107,7 +108,7 @@ struct ps_simnet {
     uint64_t sequence;
     ps_simnet_stats_t stats;
     int64_t calm_delay_ns;
-    uint16_t calm_port; /* datagrams to or from this port have a link of their own; 0: none */
+    uint16_t calm_port; /* datagrams to or from this port have a separate link; 0: no such port */
     int32_t host_count;
     ps_sim_host_t hosts[PS_SIM_MAX_HOSTS];
     ps_sim_link_state_t links[PS_SIM_MAX_HOSTS][PS_SIM_MAX_HOSTS]; /* [from][to] */
@@ -166,7 +167,8 @@ static inline bool ps_sim_host_has(const ps_sim_host_t *host, const ps_addr_t *a
     return false;
 }
 
-/* Adds the fate of a datagram to the trace hash; with SENT also the datagram's bytes. */
+/* Adds the fate of a datagram to the trace hash. If the fate is SENT, adds the datagram's bytes
+ * too. */
 void ps_sim_trace(ps_simnet_t *simnet, int64_t time_ns, const ps_sim_packet_t *packet, int32_t host,
                   enum ps_sim_verdict verdict);
 /* Drops one reference. */
@@ -179,8 +181,8 @@ int ps_sim_put_on_link(ps_sim_host_t *from, ps_sim_host_t *to, ps_sim_packet_t *
                        int64_t now_ns);
 /* Adds an arrival.  Takes a reference.  PS_E_NO_MEMORY. */
 int ps_sim_schedule(ps_simnet_t *simnet, int64_t time_ns, int32_t host, ps_sim_packet_t *packet);
-/* Takes the next arrival from the heap, which must not be empty; the caller then owns its
- * reference. */
+/* Takes the next arrival from the heap, which must not be empty. The caller then owns the reference
+ * to the datagram. */
 ps_sim_arrival_t ps_sim_next_arrival(ps_simnet_t *simnet);
 /* Delivers an arrived datagram to the sockets of its host. */
 void ps_sim_arrive(ps_sim_host_t *host, ps_sim_packet_t *packet, int64_t time_ns);

@@ -59,7 +59,7 @@ typedef struct ps_simnet_stats {
 
 /* PS_E_NO_MEMORY. */
 int ps_simnet_create(uint64_t seed, ps_simnet_t **out);
-/* Destroy the drivers with their networks and sockets first. NULL is allowed. */
+/* Before this call, destroy the drivers with their networks and sockets. NULL is allowed. */
 void ps_simnet_destroy(ps_simnet_t *simnet);
 /* Returns the host's index, 0, 1, ..., or PS_E_NO_SPACE (64 hosts). */
 int32_t ps_simnet_add_host(ps_simnet_t *simnet);
@@ -72,7 +72,7 @@ int ps_simnet_set_link(ps_simnet_t *simnet, int32_t from, int32_t to, const ps_s
 /* Drops the datagram with this number (0, 1, ...) on the link between two hosts. PS_E_INVALID,
  * PS_E_NO_MEMORY. */
 int ps_simnet_drop(ps_simnet_t *simnet, int32_t from, int32_t to, uint64_t number);
-/* Until until_ns the host's sockets accept no datagram. With a probability of short_ppm, a call
+/* Until until_ns the host's sockets accept no datagram. With the probability short_ppm, a send call
  * accepts only the first few datagrams, or none. PS_E_INVALID. */
 int ps_simnet_stuff(ps_simnet_t *simnet, int32_t host, int64_t until_ns, uint32_t short_ppm);
 /* Sends a forged datagram from a host, from any of its ports. length 1..65504 bytes. PS_E_INVALID,

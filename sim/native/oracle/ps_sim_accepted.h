@@ -25,7 +25,7 @@ void ps_sim_credit_check(ps_simworld_t *world, const ps_sim_publisher_t *publish
  * Bound: its subscribers. */
 void ps_sim_credit_watch(ps_simworld_t *world, int32_t host);
 /* Returns true if a status message may leave because of its credits. Changed credits leave at
- * once. A limit that rose from 0 is stated twice more, and a new epoch is stated until the sender
+ * once. A receiver repeats a limit that rose from 0 twice, and repeats a new epoch until the sender
  * answers. */
 bool ps_sim_states_credits(ps_sim_stated_t *stated, const ps_trailer_t *trailer, int64_t now_ns,
                            int64_t slack_ns);

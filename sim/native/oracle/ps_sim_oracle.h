@@ -10,7 +10,7 @@
 
 #include "ps_simworld.h"
 
-/* Datagrams by type, as sent; multicast once. */
+/* Number of sent datagrams by type; a multicast datagram counts once. */
 typedef struct ps_sim_wire {
     uint64_t data;       /* data frames whose bytes were not sent before */
     uint64_t data_bytes; /* of the stream */

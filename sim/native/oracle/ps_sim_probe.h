@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_sim_probe.h: oracles that check a driver after each duty cycle. The probe sees every datagram
- * that a driver reads and sends, at the virtual time of that call. It checks publications and
- * images after each duty cycle. From the datagrams the probe maintains its own model of each
+ * that a driver reads and sends, at the virtual time of that call. The probe checks publications
+ * and images after each duty cycle. From the datagrams the probe maintains its own model of each
  * publication and image. The model is written from the protocol's description, not from the tested
  * code, and is compared with the driver's state.
  *
@@ -80,7 +80,7 @@ typedef struct ps_probe_suspect {
 /* The index of positions and ordinals: one entry for each 256th of a term, or each millisecond. */
 typedef struct ps_probe_index {
     uint64_t count;
-    int64_t position, at_ns, end; /* of the newest entry; end of the count */
+    int64_t position, at_ns, end; /* position of the newest entry; end of the count */
 } ps_probe_index_t;
 
 /* Rounds of cubic, and HyStart++ (RFC 9406). */
@@ -101,7 +101,7 @@ typedef struct ps_probe_strength {
     int32_t level, quiet, beyond;
     uint64_t signals;
     int64_t eighths[9], bytes[9]; /* bytes sent, by eighths of 50 ms */
-    bool open; /* a signal is near the bound of a rule: the driver's result is accepted */
+    bool open; /* true: near the bound of a rule, so the driver's result is accepted */
 } ps_probe_strength_t;
 
 /* NAK-strength control in the receiver. */
@@ -114,15 +114,15 @@ typedef struct ps_probe_queue {
 
 typedef struct ps_probe_receiver {
     int64_t id, edge, position, heard_ns;
-    int64_t fc_heard_ns, left_ns; /* times: the strategy last heard it; it stated that it leaves */
+    int64_t fc_heard_ns, left_ns; /* times: last heard by the strategy; stated that it leaves */
     int64_t open_ns;              /* time of the last stated window of at least a datagram */
     uint32_t reason;
     bool live;              /* it counts for the connection */
-    bool followed, leaving; /* by fc=min and fc=tagged */
+    bool followed, leaving; /* the receiver is followed by fc=min or fc=tagged */
     bool within;            /* true: the sender was within the receiver's window at some time */
 } ps_probe_receiver_t;
 
-/* State before a cycle, for whose change a client may wait. limit: for an image, its position. */
+/* State before a cycle; a client may wait for a change. limit: for an image, its position. */
 typedef struct ps_probe_shown {
     bool marked, connected;
     int32_t state;
@@ -138,7 +138,7 @@ typedef struct ps_probe_notified {
     int64_t lost, lost_before, loss_ns, lost_gaps;
     int64_t tether_ids[PS_PROBE_TETHERS];
     int32_t tether_states[PS_PROBE_TETHERS];
-    bool pressed; /* triggered, and not relieved since; the rest: of messages sent */
+    bool pressed; /* pressure is reported, its relief is not; the rest: messages sent */
     int64_t triggered_ns, messages_before, drained_least, drained_most;
 } ps_probe_notified_t;
 
@@ -146,7 +146,7 @@ typedef struct ps_probe_notified {
  * `need`. */
 typedef struct ps_probe_request {
     int64_t from, to, need, cursor, requested_ns, done_ns; /* done -1: open */
-    bool optional; /* requested so often that the sender may abandon it */
+    bool optional; /* the range was requested so often that the sender may abandon it */
     bool cut;      /* true: the range is longer than one answer of a sender */
 } ps_probe_request_t;
 
@@ -164,7 +164,7 @@ typedef struct ps_probe_join {
     int64_t from_ns[PS_PROBE_HOLDS],
         to_ns[PS_PROBE_HOLDS]; /* time intervals in which a hold was the limit */
     bool held, known;          /* state at the last check: a hold was the limit; a hold existed */
-    bool fresh, owed;          /* its first request arrived; a SETUP was sent for it */
+    bool fresh, owed;          /* true: its first request arrived; true: a SETUP was sent for it */
     bool began;                /* a SETUP was sent in this cycle */
     int64_t fresh_id;
     ps_addr_t fresh_from;
@@ -181,7 +181,7 @@ typedef struct ps_probe_pub {
     int64_t high, last_high; /* end of the sent data, now and at the last check */
     int64_t messages;        /* number of messages sent, counted by END flags */
     int64_t setup_ns, beat_ns, data_ns;
-    int64_t idle_ns; /* time at which it last had no destination for heartbeats */
+    int64_t idle_ns; /* time at which the publication last had no destination for heartbeats */
     bool requested_setup, ever_heard, ever_connected;
     uint64_t naks;
     int32_t request_count, requested_now;
@@ -190,7 +190,7 @@ typedef struct ps_probe_pub {
     int32_t receiver_count;
     ps_probe_receiver_t receivers[PS_PROBE_RECEIVERS];
     int64_t watch_ns,
-        watch_edge;      /* since this time receivers advertise less than the limit; 0: no */
+        watch_edge;      /* since when receivers advertise less than the limit; 0: they do not */
     int64_t limit;       /* by the strategy */
     int64_t stated_edge; /* the highest position that a receiver has stated */
     ps_probe_join_t join;
@@ -203,7 +203,7 @@ typedef struct ps_probe_pub {
     int64_t held_ns, checked_ns;
     int32_t cause;
     ps_probe_bucket_t repair, pace, bytes, message_rate, nak;
-    int64_t stated_rate; /* stated by a congestion-controlled receiver, 0 none */
+    int64_t stated_rate; /* pacing rate that a congestion-controlled receiver stated; 0: none */
     int64_t fresh_bytes, repair_bytes, fresh_messages; /* since the last check */
     int64_t paced_bytes;                               /* bytes sent before a new pace was read */
     int64_t signal_bytes; /* new data sent at the old rate, before PRESSURE was read */
@@ -212,7 +212,7 @@ typedef struct ps_probe_pub {
     ps_probe_tether_t tethers[PS_PROBE_TETHERS];
     int64_t last_leader;
     int64_t spied;    /* highest position of a spy */
-    bool spies_heard; /* at the last check: a receiver was connected, or adopted */
+    bool spies_heard; /* at the last check: connected to a receiver, or adopted so */
     ps_probe_shown_t shown;
     ps_probe_notified_t notified;
     bool counted, was_revoked; /* state at the last check of the counters */
@@ -229,7 +229,7 @@ typedef struct ps_probe_gap {
     int64_t from, to, opened_ns, requested_ns, first_ns;
     int32_t requested;
     bool placed;           /* true: the first due time was checked */
-    bool lost, fresh_loss; /* the gap counts as a loss; it has since the last cycle */
+    bool lost, fresh_loss; /* counts as a loss; became a loss after the last cycle */
 } ps_probe_gap_t;
 
 typedef struct ps_probe_image {
@@ -251,14 +251,14 @@ typedef struct ps_probe_image {
     int64_t rtt_ns, rtt_due_ns, rtt_late_ns; /* last request of a round trip; earliest and
                                               * latest time of the next request */
     int64_t last_position;
-    int64_t quiet_ns; /* last time without any frame from its sender */
+    int64_t quiet_ns; /* last time at which no frame of the sender had arrived */
     int64_t seen_consumption, consumed_ns, drain_ns;
     int64_t moved_ns, surely_moved_ns, moved_sum;
     int64_t pressure_ns;
     bool was_empty; /* true: there was no unread data at the last check */
     int64_t least_rtt, most_rtt, smoothed_rtt, rtt_variation;
     int32_t last_phase; /* phase of cubic */
-    bool counted;       /* true: the ordinals of its messages are known */
+    bool counted;       /* true: the ordinals of the image's messages are known */
     ps_probe_index_t index;
     int64_t cubic_received;
     int64_t cubic_grown_ns;    /* time at which data last arrived, or a new epoch began */
@@ -270,11 +270,11 @@ typedef struct ps_probe_image {
     int64_t naks_shown;
     bool was_revoked, was_rejected;
     int32_t readers, last_state;   /* at the last check */
-    int64_t lost_bytes, lost_gaps; /* lost since the model began, not yet reported */
+    int64_t lost_bytes, lost_gaps; /* bytes lost in total; gaps to report since the model began */
     int32_t gap_count;
     ps_probe_gap_t gaps[PS_PROBE_GAPS];
     ps_probe_queue_t queue;
-    int64_t beyond; /* position of the sender when it was last beyond the kept range; 0: never */
+    int64_t beyond; /* sender's position when it was last beyond the kept range; 0: never */
     int64_t kept;   /* end of the range that the receiver keeps under nak, at the last check */
     int64_t joined_bytes; /* missing bytes of gaps that already count as lost */
     int64_t late_ns;      /* learned reordering */
@@ -283,7 +283,7 @@ typedef struct ps_probe_image {
     int64_t late_least_ns, late_most_ns; /* bounds of late_ns in the last cycle */
     ps_probe_suspect_t suspects[PS_PROBE_SUSPECTS];
     uint32_t suspect_next;
-    int64_t path_ns; /* time at which its sender was last heard, -1: unknown */
+    int64_t path_ns; /* time at which the receiver last heard the sender; -1: unknown */
     ps_probe_tether_t tethers[PS_PROBE_TETHERS];
     ps_cubic_t cubic;
     ps_probe_round_t round;
@@ -301,7 +301,7 @@ typedef struct ps_probe_image {
 
 /* A duty cycle of a driver: its start, and the datagrams read and sent. */
 typedef struct ps_probe_cycle {
-    bool commanded, notified; /* true: commands waited; true: a client had marked a stream */
+    bool commanded, notified; /* true: commands waited; true: a client marked a stream dirty */
     bool turns;               /* true: the sender had streams to check in each cycle */
     bool timed;               /* a timer was due */
     int64_t tick_ns, readers;
@@ -375,8 +375,8 @@ void ps_probe_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packe
                    int64_t now_ns);
 void ps_probe_sent(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
                    enum ps_sim_kind kind, int64_t now_ns);
-/* Records that the host's socket did not accept a datagram. Receivers count such a datagram as
- * sent, and repeat it by a timer; senders do not. */
+/* Records that the host's socket did not accept a datagram. A receiver counts such a datagram as
+ * sent, and repeats it by a timer. A sender does not. */
 void ps_probe_refused(ps_probe_t *probe, int32_t host, const uint8_t *data, uint32_t length,
                       int64_t now_ns);
 /* Returns true if the datagram begins exactly at the end of the image's data, so that following
@@ -419,10 +419,10 @@ int64_t ps_probe_ordinal(const ps_sim_ledger_t *ledger, int64_t position);
 /* Returns the error of an index that has counted messages up to end; NULL: no error. */
 const char *ps_probe_index_check(ps_probe_index_t *model, const ps_index_ring_t *ring, int64_t end,
                                  int32_t term_length, int64_t epoch_offset_ns, int64_t now_ns);
-/* Both functions assume that data up to high was sent. The first returns the lowest position that a
- * receiver can miss. The second returns true if a status message may state the position. The
- * position may be behind by T/2, with fc=nak by T. At the end of a term it may also be behind by
- * the longest padding. */
+/* The two functions assume that data up to high was sent. ps_probe_sent_floor returns the lowest
+ * position that a receiver can miss. The other function returns true if a status message may state
+ * the position. The position may be behind by T/2, with fc=nak by T. At the end of a term the
+ * position may also be behind by the longest padding. */
 int64_t ps_probe_sent_floor(const ps_publication_t *pub, int64_t high);
 bool ps_probe_may_grant(const ps_publication_t *pub, int64_t high, int64_t position);
 
@@ -439,15 +439,15 @@ int64_t ps_probe_blocked_total(const ps_publication_t *pub);
 /* ps_sim_probe_fc.c */
 void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
                     const ps_addr_t *from, int64_t now_ns);
-/* ps_sim_probe_join.c. A request for a SETUP; a SETUP; a receiver that the group follows was heard
- * (returns the time since which the group waited for it, else now_ns); after a cycle. */
+/* ps_sim_probe_join.c. Record a request for a SETUP; a SETUP; a status message of a followed
+ * receiver (returns since when the group waited for it, else now_ns); the end of a cycle. */
 void ps_probe_join_requested(ps_probe_pub_t *model, int64_t id, const ps_addr_t *from,
                              int64_t now_ns);
 void ps_probe_join_setup(ps_probe_pub_t *model);
 int64_t ps_probe_join_came(ps_probe_pub_t *model, int64_t id, const ps_addr_t *from,
                            int64_t now_ns);
 void ps_probe_join_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
-/* Returns the limit of the hold in force, INT64_MAX: none. */
+/* Returns the limit of the present hold; INT64_MAX: there is no hold. */
 static inline int64_t ps_probe_hold(const ps_probe_pub_t *model)
 {
     return model->pub->fc.join != NULL ? model->pub->fc.join->limit : INT64_MAX;
@@ -500,9 +500,9 @@ void ps_probe_cubic_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
 /* ps_sim_probe_path.c */
 /* Returns true if the high-water mark may rise to position: the new gap needs room in the list. */
 bool ps_probe_path_has_room(const ps_image_t *image, int64_t position);
-/* The first records that [from, to), a chain of frames with room in the log, was read; it returns
- * false if the gap list was too full for a part. The other records a chain that begins below the
- * consumed position. */
+/* The first function records that [from, to), a chain of frames with room in the log, was read. It
+ * returns false if the gap list had no room for a part of the chain. The other function records a
+ * chain that begins below the consumed position. */
 bool ps_probe_path_data(ps_probe_image_t *model, const ps_sim_packet_t *packet, int64_t from,
                         int64_t to, int64_t now_ns);
 void ps_probe_path_stale(ps_probe_image_t *model, int64_t from, int64_t to, int64_t now_ns);

@@ -10,8 +10,8 @@
 /* Records a sent datagram of a stream whose channel writes the time of sending. */
 void ps_sim_stamp_sent(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
                        enum ps_sim_kind kind, int64_t now_ns);
-/* Records that a socket did not accept a datagram, which a spy may read with the time of this
- * attempt. */
+/* Records that a socket did not accept a datagram. A spy may read this datagram with the time of
+ * the failed attempt. */
 void ps_sim_stamp_refused(ps_probe_t *probe, int32_t host, const uint8_t *bytes, uint32_t length,
                           int64_t now_ns);
 /* Records that the sender passed [from, to) because spies had read it. */

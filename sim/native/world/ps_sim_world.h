@@ -44,9 +44,10 @@ typedef struct ps_sim_ledger {
     int64_t walked; /* after the first drop: position up to which the log was searched for marks */
     /* ps_sim_lead.c: the publication whose rates limit the messages since lead_since; the last
      * second of these messages */
-    int64_t lead_life; /* value of ps_sim_slot_t.lives at that time; 0: no message was accepted
+    int64_t lead_life; /* value of ps_sim_slot_t.lives at lead_since; 0: no message was accepted
                         * yet */
-    int64_t lead_id;   /* address of the publication, which may occur twice */
+    int64_t lead_id;   /* address of the publication; a later publication may have the same
+                        * address */
     int64_t lead_since, second_from, second_bytes;
 } ps_sim_ledger_t;
 
@@ -68,8 +69,8 @@ typedef struct ps_sim_publisher {
     ps_sim_publisher_stats_t stats;
     int64_t due_ns;
     int64_t blocked_since_ns; /* -1: not */
-    int64_t refused_limit;    /* limit at a refused offer; until it changes, a further offer is
-                               * useless */
+    int64_t refused_limit;    /* limit when the last offer was refused; until the limit changes, a
+                               * further offer is useless */
     int64_t refused_ordinals;
     int32_t refused_connected;
     bool refused;
@@ -118,7 +119,7 @@ typedef struct ps_sim_slot {
     int64_t ready_ns;    /* earliest time of the next step */
     int64_t deadline_ns; /* deadline of the driver */
     int64_t control_ns;
-    int64_t control_from_ns; /* time until which its conductor is busy */
+    int64_t control_from_ns; /* time until which the host's conductor is busy */
     int32_t idle_steps;      /* number of steps in a row without an external event */
     bool touched;
     bool stepped; /* at this moment */
@@ -162,13 +163,14 @@ struct ps_simworld {
     int32_t violation_count;
     char violations[PS_SIM_MAX_VIOLATIONS][PS_SIM_VIOLATION_BYTES];
     uint8_t offered[PS_SIM_MESSAGE_MAX];  /* message that a publisher is writing */
-    uint8_t expected[PS_SIM_MESSAGE_MAX]; /* message with which a subscriber compares */
+    uint8_t expected[PS_SIM_MESSAGE_MAX]; /* message with which a subscriber compares a received
+                                           * message */
 };
 
 /* Runs one turn of an application at now_ns. Returns true if it did work. */
 bool ps_sim_publisher_act(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t now_ns);
 bool ps_sim_subscriber_act(ps_simworld_t *world, int32_t index, int64_t now_ns);
-/* Returns the time of its next turn if nothing happens on its host. */
+/* Returns the time of the application's next turn, if no event of its host is earlier. */
 int64_t ps_sim_publisher_due_ns(const ps_simworld_t *world, const ps_sim_publisher_t *publisher);
 int64_t ps_sim_subscriber_due_ns(const ps_sim_subscriber_t *subscriber);
 void ps_sim_apps_free(ps_simworld_t *world);
@@ -176,7 +178,7 @@ void ps_sim_apps_free(ps_simworld_t *world);
  * no publisher. */
 ps_sim_reader_t *ps_sim_reader_of(ps_simworld_t *world, int32_t subscriber, int32_t session_id,
                                   int32_t stream_id);
-/* Takes the gaps that the subscriber's images have reached. Returns true if there was one. */
+/* Takes the gaps that the subscriber's images have reached. Returns true if there was a gap. */
 bool ps_sim_take_gaps(ps_simworld_t *world, int32_t subscriber);
 /* Returns the number of missing messages in [first, end) that are not in a reported gap. */
 int64_t ps_sim_untold(const ps_sim_ledger_t *ledger, const ps_sim_reader_t *reader, int64_t first,

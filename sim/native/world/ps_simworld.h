@@ -20,7 +20,8 @@ enum ps_simworld_stop {
     PS_SIMWORLD_TIME = 0,    /* until_ns */
     PS_SIMWORLD_CONTROL = 1, /* a conductor must run, because an event waits or its deadline is
                               * due */
-    PS_SIMWORLD_STUCK = 2,   /* a host requests one call after the other without doing work */
+    PS_SIMWORLD_STUCK = 2,   /* a host repeatedly requests a call at the same time, and does no work
+                              * in the calls */
     PS_SIMWORLD_WOKEN = 3    /* a client for which ps_simworld_await waits was woken */
 };
 
@@ -70,7 +71,7 @@ typedef struct ps_sim_subscriber_params {
     int32_t host;
     int32_t stream_id;
     int32_t poll_limit;       /* messages a turn */
-    int64_t poll_interval_ns; /* time from one turn with messages to the next */
+    int64_t poll_interval_ns; /* time from one turn that read messages to the next such turn */
     int32_t batch;   /* > 0: messages taken and released at each multiple of the interval */
     int64_t credits; /* largest number of outstanding messages, 0: no limit */
 } ps_sim_subscriber_params_t;
@@ -91,12 +92,12 @@ typedef struct ps_sim_reader_stats {
     int64_t missed; /* messages in explicit gaps */
     int64_t gaps;
     int64_t first;    /* number of the first message, -1: none yet */
-    int64_t next;     /* number of the message after the last */
+    int64_t next;     /* number of the message after the last delivered one */
     int64_t position; /* delivered */
     int64_t last_ns;
     int64_t latency_ns; /* longest from acceptance to delivery */
-    int64_t untold;     /* number of missing messages after the last one that are not in a reported
-                         * gap */
+    int64_t untold;     /* number of missing messages after the last delivered one that are not in a
+                         * reported gap */
     int64_t dropped;    /* number of messages that the publication's policy dropped, as reported in
                          * gaps */
 } ps_sim_reader_stats_t;
@@ -153,12 +154,13 @@ uint64_t ps_simworld_digest(const ps_simworld_t *world, int32_t subscriber);
  * The client must stay open until ps_simworld_await_nobody. PS_E_NO_SPACE: PS_SIM_MAX_APPS. */
 int ps_simworld_await(ps_simworld_t *world, ps_client_t *client, uint32_t ticket);
 void ps_simworld_await_nobody(ps_simworld_t *world);
-/* Makes a publication that an application in Python uses read the time of the world, which must
- * outlive it. */
+/* Makes a publication of an application in Python read the time of the world. The world must
+ * outlive the publication. */
 void ps_simworld_set_clock(ps_simworld_t *world, ps_pub_t *pub);
 
-/* Runs until until_ns or until Python is needed. *now_ns: start of the run, then its end. Returns
- * ps_simworld_stop. Bound: one step of a host in each of its cycles. */
+/* Runs until until_ns or until Python is needed. *now_ns: the caller sets the time at which the run
+ * starts; the function stores the time at which it ended. Returns ps_simworld_stop. Bound: one step
+ * of a host in each of its cycles. */
 int32_t ps_simworld_run(ps_simworld_t *world, int64_t until_ns, int64_t *now_ns);
 /* The host's conductor is busy until until_ns and processes no event. */
 void ps_simworld_hold_control(ps_simworld_t *world, int32_t host, int64_t until_ns);
@@ -167,8 +169,7 @@ int32_t ps_simworld_wants_control(const ps_simworld_t *world, int32_t host, int6
 uint64_t ps_simworld_steps(const ps_simworld_t *world);
 /* Returns a violation by index, "" beyond the last. The first 16 are kept. */
 const char *ps_simworld_violation(const ps_simworld_t *world, int32_t index);
-/* Returns the rules that the run used, as far as the probe checks them: a bit for each
- * ps_sim_rule. */
+/* Returns those rules checked by the probe that the run used: a bit for each ps_sim_rule. */
 uint64_t ps_simworld_rules(const ps_simworld_t *world);
 
 #endif
