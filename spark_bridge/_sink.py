@@ -221,8 +221,8 @@ class _Task:
         values = batch.column(VALUE)
         if values.null_count:
             raise InvalidArgument(
-                f"column {VALUE} has {values.null_count} nulls, which no message can be: filter "
-                "them out, or use payload=arrow"
+                f"column {VALUE} has {values.null_count} nulls, but a message cannot be null: "
+                "filter them out, or use payload=arrow"
             )
         if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
             values = values.cast(pa.large_string()).cast(pa.large_binary())

@@ -56,7 +56,7 @@ def check_subscription(uri: ChannelUri) -> None:
         return
     if uri.endpoint is None and uri.tags is None:
         raise ChannelError(
-            "endpoint", "", "is missing: a subscription listens somewhere",
+            "endpoint", "", "is missing: a subscription needs an address",
             "host:port; port 0 lets the system choose",
         )
     _check_receive_addresses(uri)

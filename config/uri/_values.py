@@ -243,7 +243,8 @@ def read_timestamp_offset(key: str, text: str) -> int:
     if text == "reserved":
         return RESERVED_VALUE_OFFSET
     if not _INTEGER.fullmatch(text) or not 0 <= int(text) <= 65504:
-        raise ChannelError(key, text, "is not an offset", "0..65504 bytes of payload, or reserved")
+        raise ChannelError(key, text, "is not an offset",
+                           "0..65504, an offset in the payload, or the word reserved")
     return int(text)
 
 

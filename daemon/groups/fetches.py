@@ -136,7 +136,8 @@ class FetchServer:
             self._fail(peer, correlation, "limit", f"{mine} requests of this connection and "
                        f"{len(self._waiting)} in all are under way: try again later")
         elif request.start % 32:
-            self._fail(peer, correlation, "malformed", f"{request.start} is no frame's beginning")
+            self._fail(peer, correlation, "malformed",
+                       f"{request.start} is not the start of a frame")
         else:
             self._request(_Waiting(peer, correlation, request))
 

@@ -79,7 +79,7 @@ class TraceFile:
         path = Path(name).absolute()
         if path.resolve().is_relative_to(directory.resolve()):
             raise ConfigurationError(
-                f"trace.file: {path} lies in the daemon's directory, which goes with the daemon: "
+                f"trace.file: {path} lies in the daemon's directory, which the daemon removes: "
                 "choose a file elsewhere"
             )
         try:
@@ -170,7 +170,7 @@ class TraceFile:
             self.dropped += lost
         if not self._complained:
             self._complained = True
-            _LOG.error("%s: %s: the trace has a hole", self._path, why)
+            _LOG.error("%s: %s: records are missing from the trace", self._path, why)
 
 
 def _open(path: Path) -> int:

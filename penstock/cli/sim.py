@@ -205,7 +205,7 @@ def _commit() -> str:
         )
     except (OSError, subprocess.CalledProcessError) as error:
         raise click.UsageError(
-            f"the sample is drawn by the commit, and git does not tell it ({error}): give --seed"
+            f"the commit's hash seeds the sample, but git failed ({error}): state --seed"
         ) from None
     return done.stdout[:8]
 

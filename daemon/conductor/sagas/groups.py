@@ -451,7 +451,8 @@ def _acknowledge(state: State, group: Group, message: AcknowledgeGroup) -> Saga[
     for session_id, initial_term_id, position in rows:
         if position % 32:
             raise Refused(
-                "malformed", f"position {position} of session {session_id} is no frame's beginning"
+                "malformed",
+                f"position {position} of session {session_id} is not the start of a frame",
             )
         key = (session_id, initial_term_id)
         wanted[key] = max(position, wanted.get(key, 0))

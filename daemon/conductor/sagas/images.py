@@ -208,7 +208,7 @@ def _check_credits(
             raise Refused(
                 _NO_CREDITS,
                 f"ps-credits-required=true of the subscription with ps-credits={plan.credits} "
-                f"refuses a sender that knows no credits ({peer}): leave ps-credits-required out, "
+                f"refuses a sender without credits ({peer}): leave ps-credits-required out, "
                 "or choose another flow control",
             )
         images = [image for image in endpoint.images.values()
@@ -495,7 +495,7 @@ def _report_outrun(state: State, image: Image) -> None:
     state.error(
         "outrun", image.source,
         f"session {image.session_id} of stream {image.stream_id} from {image.source}: a "
-        f"reader of client {', '.join(clients)} is slower than fc=nak slows down for; it "
+        f"reader of client {', '.join(clients)} is slower than the least rate of fc=nak; it "
         "missed messages and joins again at the present position: read faster or use fc=min",
     )
     state.event(

@@ -196,8 +196,8 @@ static void test_the_end_of_a_stream_is_never_deferred(void)
     close_many(many);
 }
 
-/* Other programs delay each cycle by 2 ms: all streams that wait seem late, so no sample is taken for
- * up to a second interval. */
+/* Other programs delay each cycle by 2 ms, so that all waiting streams seem late: the sender takes
+ * no sample for up to a second interval. */
 static void test_a_sample_waits_for_a_cycle_that_nobody_delayed(void)
 {
     many_t *many = open_many();
