@@ -17,7 +17,7 @@ void ps_img_credit_polled(ps_img_t *image, int64_t from, const ps_message_t *out
         messages += (out[i].flags & PS_FLAG_END) != 0;
         to = out[i].start_position == to ? out[i].position : -1;
     }
-    /* If what was handed out is without a break, nothing else was passed. */
+    /* Delivered messages without a break: the reader passed nothing else. */
     const int64_t passed =
         to == image->delivered ? messages : ps_img_messages(image, from, image->delivered);
     if (passed == 0) {

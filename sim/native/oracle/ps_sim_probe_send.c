@@ -241,8 +241,9 @@ void ps_probe_data_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_data_
     ps_probe_strength_sent(model, packet->length, now_ns);
 }
 
-/* Messages that were accepted before anybody granted credits wait here for them, and so does what
- * follows dropped messages, which take ordinals too. What all receivers grant must be sent. */
+/* Messages that the publisher accepted before a receiver granted credits wait here for them. So do
+ * messages behind dropped ones, which take ordinals too. The sender must send all messages that
+ * every receiver grants. */
 static bool is_granted(const ps_publication_t *pub, int64_t now_ns)
 {
     const int64_t timeout_ns = pub->params.fc_receiver_timeout_ns;
