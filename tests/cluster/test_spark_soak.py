@@ -11,6 +11,7 @@ and keeps a file for each batch. The streams' logs are on two hosts, and so are 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import signal
@@ -26,6 +27,7 @@ from support.processes import Peer, PeerError
 from cluster.spark_cluster import Driver, Drivers, SparkCluster
 from cluster.spark_publisher import HEAD
 from cluster.test_spark_kill import source_runners
+from penstock.client import GroupControl
 
 RECORDS, KILLS, SECONDS = map(int, os.environ.get("PENSTOCK_SPARK_SOAK", "40000,4,40").split(","))
 
@@ -113,7 +115,33 @@ class Chain:
             if self.hear(2.0):
                 quiet = time.monotonic()
             self.mend()
-            assert time.monotonic() - quiet < PATIENCE_S, f"{self.stored()} of {count} rows"
+            assert time.monotonic() - quiet < PATIENCE_S, self.standstill(count)
+
+    def standstill(self, count: int) -> str:
+        """State where the rows are that do not come: the missing numbers, both queries, and the
+        logs that the daemons of both streams retain."""
+        lines = [f"{self.stored()} of {count} rows"]
+        if self.rows:
+            numbers = self.content()[:, 0]
+            missing = np.setdiff1d(np.arange(numbers.max() + 1), numbers)
+            lines.append(
+                f"highest number {numbers.max()}, below it {len(missing)} are missing, "
+                f"{missing[:1]} to {missing[-1:]}"
+            )
+        for name in ("keep", "relay"):
+            with contextlib.suppress(PeerError):
+                found = self.driver.request("progress", query=name)
+                lines.append(f"{name}: {json.dumps(found)[:4000]}")
+        for host in (1, 2):
+            with GroupControl(directory=str(self.spark.hosts[host].directory)) as control:
+                for group in control.groups():
+                    lines.append(f"daemon {host}: group {group.name} {group.channel}")
+                    lines += [
+                        f"  session {log.session_id} committed {log.committed} retained from "
+                        f"{log.retained_from} to {log.end_position}, ended {log.ended}"
+                        for log in group.logs
+                    ]
+        return "\n".join(lines)
 
     def stored(self) -> int:
         """Files are the truth: a driver that died may not have told the last one."""
