@@ -7,50 +7,11 @@ from __future__ import annotations
 import attrs
 import pytest
 from support.old_core import OldCore, Patch
+from support.withheld import COUNT, LOSSY, WITHHELD, check, drawn, withheld
 
-from penstock.core.credits import CreditState
 from penstock.sim import files, library
-from penstock.sim.core import Link
-from penstock.sim.scenario import (
-    MS_NS,
-    SECOND_NS,
-    PublisherScript,
-    Scenario,
-    SubscriberScript,
-    host_ip,
-)
-from penstock.sim.world import World, run
-
-WITHHELD = (SECOND_NS, 3 * SECOND_NS)
-LOSSY = Link(delay_ns=5 * MS_NS, loss_ppm=30_000)
-
-
-def withheld(medium: str, *, number: int, readers: int = 1, size: int = 500) -> Scenario:
-    """A stream whose first reader withholds for two seconds, on a path that loses 3 %."""
-    channel = {
-        "ipc": "aeron:ipc",
-        "unicast": f"aeron:udp?endpoint={host_ip(1)}:40456",
-        "multicast": "aeron:udp?endpoint=239.20.0.1:40456|interface=10.0.0.0/24",
-    }[medium]
-    first = 0 if medium == "ipc" else 1
-    option = f"{'|' if '?' in channel else '?'}ps-credits={number}"
-    return Scenario(
-        name=f"withheld {medium}",
-        hosts=1 + (readers if first else 0),
-        link=LOSSY,
-        publishers=(
-            PublisherScript(host=0, channel=channel, count=2000, size_low=1, size_high=size,
-                            start_ns=SECOND_NS // 2, interval_ns=MS_NS),
-        ),
-        subscribers=tuple(
-            SubscriberScript(
-                host=first + (index if first else 0), channel=channel + option,
-                withholds=(WITHHELD,) if index == 0 else (),
-                may_join_late=index > 0,
-            )
-            for index in range(readers)
-        ),
-    )
+from penstock.sim.scenario import MS_NS, Scenario
+from penstock.sim.world import run
 
 
 def slow() -> Scenario:
@@ -62,29 +23,37 @@ def slow() -> Scenario:
     )
 
 
+def idle_at_the_freeze() -> Scenario:
+    """An exclusive publisher that offers nothing while a withhold settles, and then goes on."""
+    scenario = withheld("unicast", number=100, exclusive=True)
+    (publisher,) = scenario.publishers
+    idle = (WITHHELD[0] - 100 * MS_NS, WITHHELD[0] + 500 * MS_NS)
+    return attrs.evolve(scenario, publishers=(attrs.evolve(publisher, pauses=(idle,)),))
+
+
+@pytest.mark.parametrize("exclusive", [False, True], ids=["shared", "exclusive"])
 @pytest.mark.parametrize("number", [1, 5, 100])
 @pytest.mark.parametrize(
     ("medium", "readers"),
-    [("ipc", 1), ("ipc", 2), ("unicast", 1), ("multicast", 1), ("multicast", 3)],
+    [("ipc", 1), ("ipc", 2), ("unicast", 1), ("multicast", 1), ("multicast", 3), ("tagged", 1),
+     ("mdc", 1), ("spy", 1)],
 )
 @pytest.mark.parametrize("size", [500, 6000])
 def test_nothing_is_in_flight_while_credits_are_withheld(
-    medium: str, readers: int, number: int, size: int
+    medium: str, readers: int, number: int, size: int, exclusive: bool
 ) -> None:
-    with World(withheld(medium, number=number, readers=readers, size=size), 1) as world:
-        world.run_until(WITHHELD[1] - MS_NS)
-        views = [view for app in world.subscribers for view in app.credits()]
-        assert len(views) == readers
-        assert views[0].state == CreditState.SETTLED
-        assert views[0].returned == views[0].final > 0
-        assert views[0].passed == views[0].final
-        published = sum(s.messages for s in world.publishers[0].statistics())
-        assert all(view.passed <= published for view in views)
-        assert views[0].passed == published or readers > 1
-        assert published < 2000
-        report = world.run()
-    assert report.violations == ()
-    assert report.messages == 2000 if readers == 1 else report.messages > 2000
+    scenario = withheld(medium, number=number, readers=readers, size=size, exclusive=exclusive)
+    report = check(scenario, 1, readers=readers)
+    assert report.messages == COUNT if len(scenario.subscribers) == 1 else report.messages > COUNT
+
+
+def test_an_idle_publisher_loses_its_lease_at_the_freeze() -> None:
+    check(idle_at_the_freeze(), 1)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_withhold_leaves_nothing_in_flight_in_any_seed(seed: int) -> None:
+    check(drawn(seed), seed)
 
 
 WRONG = (
@@ -128,6 +97,16 @@ WRONG = (
             file="ps_publication_credit.c",
             now="ps_spend_begin(&pub->slot->spend, frozen, &done);",
             old="ps_spend_begin(&pub->slot->spend, frozen && limit < 0, &done);",
+        ),
+        "",
+    ),
+    (
+        "a lease outlives its epoch",
+        idle_at_the_freeze(),
+        Patch(
+            file="ps_client_publication.c",
+            now="if (PS_LIKELY(ps_leased(pub->lease, word) > 0)) {",
+            old="if (PS_LIKELY(ps_leased(pub->lease, word) > -1)) {",
         ),
         "",
     ),

@@ -9,6 +9,7 @@
 #include "ps_cpu.h"
 #include "ps_inline.h"
 #include "ps_client_publication.h"
+#include "ps_spend.h"
 
 /* AHEAD is more than the bytes zeroed at a time. */
 enum { PS_SMALL_BYTES = 256, PS_ZERO_BYTES = 2048, PS_AHEAD_BYTES = PS_ZERO_BYTES + 512 };
@@ -432,10 +433,41 @@ int64_t ps_pub_publish_open(ps_pub_t *pub, const ps_iov_t *pieces, int64_t lengt
                                     : ps_pub_publish_admitted(pub, pieces, length, reserved_value);
 }
 
+/* Publishes a message from the lease, if that is in its epoch. 0: it is not. */
+static PS_ALWAYS_INLINE int64_t ps_pub_publish_leased(ps_pub_t *pub, const ps_iov_t *piece,
+                                                      int64_t reserved_value)
+{
+    ps_publication_slot_t *slot = pub->slot;
+    int64_t position = 0;
+    atomic_store_explicit(&slot->spending, 1, memory_order_relaxed);
+    /* The sender's barrier orders the mark before this load. */
+    atomic_signal_fence(memory_order_seq_cst);
+    const uint64_t word = atomic_load_explicit(&slot->spend, memory_order_relaxed);
+    if (PS_LIKELY(ps_leased(pub->lease, word) > 0)) {
+        /* Release: a sender that sees the smaller lease sees the mark. */
+        atomic_store_explicit(&slot->lease, pub->lease - 1, memory_order_release);
+        position = ps_pub_publish_single(pub, piece, (int32_t)piece->length, reserved_value, true);
+        if (PS_LIKELY(position > 0)) {
+            pub->lease--;
+        } else {
+            atomic_store_explicit(&slot->lease, pub->lease, memory_order_release);
+        }
+    }
+    atomic_store_explicit(&slot->spending, 0, memory_order_release);
+    return position;
+}
+
 /* Publishes one piece that is fragmented, metered or under a policy, or is too long. */
 static PS_NOINLINE int64_t ps_pub_offer_long(ps_pub_t *pub, const ps_iov_t *piece,
                                              int64_t reserved_value)
 {
+    if ((uint32_t)pub->lease != 0 && pub->policy == 0 &&
+        piece->length <= (size_t)pub->max_payload && piece->length <= (size_t)pub->max_message) {
+        const int64_t position = ps_pub_publish_leased(pub, piece, reserved_value);
+        if (PS_LIKELY(position != 0)) {
+            return position;
+        }
+    }
     if (piece->length > (size_t)pub->max_message) {
         return ps_pub_fail_length(
             pub, piece->length > INT64_MAX ? INT64_MAX : (int64_t)piece->length, pub->max_message);

@@ -38,6 +38,7 @@ struct ps_pub {
     int32_t term_offset;
     int32_t zeroed_to; /* sealed logs: memory from term_offset up to this offset is zero */
     int64_t ordinal;
+    uint64_t lease; /* the slot's lease word, which only this publisher writes */
 };
 
 /* Reserved space of one or more frames. */

@@ -23,6 +23,52 @@ static _Atomic uint64_t *place_of(const ps_pub_t *pub)
     return &pub->client->shared->clients[pub->client->slot].spends[own_place - 1];
 }
 
+/* Takes credits from the lease. 0: there are none, or the lease has ended. The caller has marked the
+ * spend. */
+static int64_t take_leased(ps_pub_t *pub, int64_t wanted)
+{
+    if ((uint32_t)pub->lease == 0) {
+        return 0;
+    }
+    /* The sender's barrier orders the mark before this load. */
+    atomic_signal_fence(memory_order_seq_cst);
+    const uint64_t word = atomic_load_explicit(&pub->slot->spend, memory_order_relaxed);
+    const int64_t leased = ps_leased(pub->lease, word);
+    const int64_t taken = leased < wanted ? leased : wanted;
+    pub->lease = taken > 0 ? pub->lease - (uint64_t)taken : 0;
+    /* Release: a sender that sees the smaller lease sees the mark. */
+    atomic_store_explicit(&pub->slot->lease, pub->lease, memory_order_release);
+    return taken;
+}
+
+/* An exclusive publisher that takes one credit takes some for later messages too. */
+static int64_t take_ahead(ps_pub_t *pub)
+{
+    uint32_t epoch = 0;
+    const int64_t taken =
+        ps_spend_credits(&pub->slot->spend, &pub->slot->ordinal_limit, PS_LEASE_MOST, &epoch);
+    if (taken <= 0) {
+        return taken;
+    }
+    pub->lease = ps_lease_of(epoch, taken - 1);
+    atomic_store_explicit(&pub->slot->lease, pub->lease, memory_order_release);
+    return 1;
+}
+
+static int64_t take_credits(ps_pub_t *pub, int64_t wanted)
+{
+    const bool leases =
+        pub->exclusive && pub->client->barriers && (ps_pub_metered(pub) & PS_METERED_LEASES) != 0;
+    const int64_t leased = leases ? take_leased(pub, wanted) : 0;
+    uint32_t epoch = 0;
+    if (leased > 0) {
+        return leased;
+    }
+    return leases && wanted == 1
+               ? take_ahead(pub)
+               : ps_spend_credits(&pub->slot->spend, &pub->slot->ordinal_limit, wanted, &epoch);
+}
+
 static int64_t take(ps_pub_t *pub, int64_t wanted, uint32_t *epoch)
 {
     if ((ps_pub_metered(pub) & PS_METERED_CREDITS) == 0) {
@@ -36,7 +82,7 @@ static int64_t take(ps_pub_t *pub, int64_t wanted, uint32_t *epoch)
     atomic_store_explicit(place_of(pub), (uint64_t)wanted << 32 | (uint32_t)(pub->slot_index + 1),
                           memory_order_relaxed);
     *epoch = CREDITS;
-    return ps_spend_credits(&pub->slot->spend, &pub->slot->ordinal_limit, wanted);
+    return take_credits(pub, wanted);
 }
 
 void ps_pub_taken(ps_pub_t *pub, uint32_t epoch)
@@ -107,9 +153,10 @@ int64_t ps_pub_credits(const ps_pub_t *pub)
     if ((metered & PS_METERED_CREDITS) == 0) {
         return INT64_MAX;
     }
+    const int64_t leased = ps_spend_leased(pub->slot);
     const uint64_t word = atomic_load_explicit(&pub->slot->spend, memory_order_acquire);
-    return ps_spend_room(word,
-                         atomic_load_explicit(&pub->slot->ordinal_limit, memory_order_acquire));
+    return leased + ps_spend_room(word, atomic_load_explicit(&pub->slot->ordinal_limit,
+                                                             memory_order_acquire));
 }
 
 int ps_pub_credit_counts(const ps_pub_t *pub, int64_t *granted, int64_t *spent)

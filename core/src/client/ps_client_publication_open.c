@@ -61,6 +61,9 @@ static int ps_pub_resume(ps_pub_t *pub, const char *path)
     pub->term_id = term_id;
     pub->term_offset = (int32_t)offset;
     pub->ordinal = atomic_load_explicit(&pub->slot->published_ordinal, memory_order_relaxed);
+    /* The lease of an earlier publisher ends here. */
+    atomic_store_explicit(&pub->slot->lease, 0, memory_order_release);
+    atomic_store_explicit(&pub->slot->spending, 0, memory_order_release);
     return PS_OK;
 }
 

@@ -128,6 +128,13 @@ bool ps_credit_is_due(const ps_credit_reader_t *reader)
                atomic_load_explicit(&reader->slot->credit_wake, memory_order_relaxed);
 }
 
+int64_t ps_spend_leased(const ps_publication_slot_t *slot)
+{
+    /* The lease first: it is never larger than what the word has counted. */
+    const uint64_t lease = atomic_load_explicit(&slot->lease, memory_order_acquire);
+    return ps_leased(lease, atomic_load_explicit(&slot->spend, memory_order_acquire));
+}
+
 bool ps_spend_counts(const ps_publication_slot_t *slot, int64_t *granted, int64_t *spent)
 {
     const int64_t limit = load(&slot->credit_limit);
@@ -136,10 +143,12 @@ bool ps_spend_counts(const ps_publication_slot_t *slot, int64_t *granted, int64_
         return false;
     }
     const int64_t base = load(&slot->credit_base);
+    const int64_t leased = ps_spend_leased(slot);
     const uint64_t word = atomic_load_explicit(&slot->spend, memory_order_acquire);
     const uint64_t near = (uint64_t)base + (uint64_t)limit; /* of another process: may wrap */
     *granted = limit;
-    *spent = (int64_t)((uint64_t)ps_spent_near(word, (int64_t)near) - (uint64_t)base);
+    *spent =
+        (int64_t)((uint64_t)ps_spent_near(word, (int64_t)near) - (uint64_t)base - (uint64_t)leased);
     return true;
 }
 

@@ -64,6 +64,8 @@ bool ps_credit_is_due(const ps_credit_reader_t *reader);
 int64_t ps_credit_count(const ps_log_t *log, int64_t *position, int64_t to, int32_t frames,
                         int64_t *dropped);
 
+/* Returns the number of credits that the exclusive publisher holds in its lease. */
+int64_t ps_spend_leased(const ps_publication_slot_t *slot);
 /* Reads the ordinals that a stream's receivers granted and that its publishers took. False: none
  * grants. */
 bool ps_spend_counts(const ps_publication_slot_t *slot, int64_t *granted, int64_t *spent);

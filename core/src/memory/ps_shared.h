@@ -115,7 +115,8 @@ typedef struct ps_client_slot {
 } ps_client_slot_t;
 
 /* Limits that publishers of a stream must obey. */
-enum ps_metered { PS_METERED_RATE = 1, PS_METERED_CREDITS = 2 };
+/* LEASES: an exclusive publisher may take credits ahead (ps_spend.h). */
+enum ps_metered { PS_METERED_RATE = 1, PS_METERED_CREDITS = 2, PS_METERED_LEASES = 4 };
 
 /* The words of a ps_holder_t (ps_account.h). */
 #define PS_HOLDER_WORDS 16
@@ -160,6 +161,10 @@ typedef struct ps_publication_slot {
     /* line: publishers */
     alignas(PS_LINE) _Atomic int64_t published_ordinal;
     _Atomic uint64_t spend; /* ps_spend.h; used by metered streams */
+    /* The exclusive publisher of a stream with credits: its lease (ps_spend.h), and 1 while it
+     * publishes a message from it. */
+    _Atomic uint64_t lease;
+    _Atomic uint32_t spending;
     /* lines: sender */
     alignas(PS_LINE) _Atomic int64_t sent_ordinal;
     _Atomic int64_t credit_limit;   /* ordinal up to which receivers grant credits; INT64_MAX: no

@@ -10,7 +10,13 @@
  * The sender states the ordinal up to which it admits messages. Publishers and sender compare
  * ordinals modulo 2^48, so the count may wrap. Epoch and `revoked` are used by credits
  * (docs/decisions/0240): the sender begins an epoch when it lowers the limit. While `revoked` is
- * set, no publisher can take an ordinal. */
+ * set, no publisher can take an ordinal.
+ *
+ * An exclusive publisher takes up to PS_LEASE_MOST credits at once and keeps the rest in the lease
+ * word: epoch in the high half, number in the low half. The lease ends with its epoch. Then no
+ * publisher can use its credits. The publisher marks its spend, then reads the epoch; the sender begins
+ * an epoch, makes all publishers execute a barrier, then reads the marks. So a publisher without a
+ * mark spends nothing more from an ended lease. */
 #ifndef PS_SPEND_H
 #define PS_SPEND_H
 
@@ -18,7 +24,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { PS_SPENT_BITS = 48, PS_SPEND_TRIES = 1024 };
+enum { PS_SPENT_BITS = 48, PS_SPEND_TRIES = 1024, PS_LEASE_MOST = 64 };
 #define PS_SPENT_MASK    ((UINT64_C(1) << PS_SPENT_BITS) - 1)
 #define PS_SPEND_REVOKED (UINT64_C(1) << 63)
 
@@ -39,6 +45,19 @@ static inline int64_t ps_spend_room(uint64_t word, int64_t limit)
 static inline uint32_t ps_spend_epoch(uint64_t word)
 {
     return (uint32_t)(word >> PS_SPENT_BITS) & 0x7FFF;
+}
+
+static inline uint64_t ps_lease_of(uint32_t epoch, int64_t credits)
+{
+    return (uint64_t)epoch << 32 | (uint64_t)credits;
+}
+
+/* Returns the number of credits of a lease, in the epoch of the spent word; 0: the lease has ended,
+ * or is not valid. */
+static inline int64_t ps_leased(uint64_t lease, uint64_t word)
+{
+    const uint32_t credits = (uint32_t)lease;
+    return lease >> 32 == ps_spend_epoch(word) && credits <= PS_LEASE_MOST ? credits : 0;
 }
 
 static inline uint64_t ps_spend_moved(uint64_t word, int64_t by)
@@ -76,12 +95,13 @@ static inline int64_t ps_spend(_Atomic uint64_t *cell, int64_t limit, int64_t wa
  * lower limit, then changes the word. A publisher whose exchange succeeds afterwards has therefore
  * read the lower limit. */
 static inline int64_t ps_spend_credits(_Atomic uint64_t *cell, const _Atomic int64_t *limit,
-                                       int64_t wanted)
+                                       int64_t wanted, uint32_t *epoch)
 {
     uint64_t word = atomic_load_explicit(cell, memory_order_acquire);
     for (int32_t i = 0; i < PS_SPEND_TRIES; i++) {
         const int64_t room = ps_spend_room(word, atomic_load_explicit(limit, memory_order_acquire));
         const int64_t taken = room < wanted ? room : wanted;
+        *epoch = ps_spend_epoch(word);
         if (taken == 0) {
             return 0;
         }

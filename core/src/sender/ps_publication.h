@@ -109,6 +109,7 @@ typedef struct ps_publication_credits {
                             * when an epoch began */
     int64_t base;          /* value of the count in the spent word for ordinal 0 */
     int64_t spent;         /* value of the spent word's count at the last read */
+    int64_t leased;        /* number of these that the exclusive publisher has not used */
     int64_t spent_on;      /* value of the spent word's count when the stream got credits */
     int64_t epoch_ordinal; /* number of messages taken when the present epoch began */
     int64_t culprit;       /* receiver, or client if culprit_slot >= 0, with the lowest limit */

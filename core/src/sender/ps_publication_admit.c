@@ -46,10 +46,10 @@ void ps_publication_admit_init(ps_publication_t *pub)
     if (!pub->credits.on) {
         atomic_store_explicit(&pub->slot->ordinal_limit, pub->spent, memory_order_relaxed);
     }
-    const uint32_t credits =
-        pub->params.adopted
-            ? atomic_load_explicit(&pub->slot->metered, memory_order_relaxed) & PS_METERED_CREDITS
-            : 0;
+    const uint32_t credits = pub->params.adopted
+                                 ? atomic_load_explicit(&pub->slot->metered, memory_order_relaxed) &
+                                       (PS_METERED_CREDITS | PS_METERED_LEASES)
+                                 : 0;
     atomic_store_explicit(&pub->slot->metered, credits | (messages > 0 ? PS_METERED_RATE : 0),
                           memory_order_release);
 }

@@ -14,6 +14,7 @@
  *
  * A limit that decreases, or a freeze, begins a new epoch: the sender stores the lower limit, then
  * changes the word, and reads in that operation what was taken. */
+#include "ps_barrier.h"
 #include "ps_sender.h"
 #include "ps_spend.h"
 #include "ps_wire_credit.h"
@@ -57,6 +58,10 @@ static bool is_marked(const ps_publication_t *pub)
         if (atomic_load_explicit(&client->id, memory_order_acquire) == 0) {
             continue;
         }
+        if (pub->params.exclusive &&
+            atomic_load_explicit(&pub->slot->spending, memory_order_acquire) != 0) {
+            return true;
+        }
         for (int32_t j = 0; j < PS_CLIENT_SPENDS; j++) {
             if ((uint32_t)atomic_load_explicit(&client->spends[j], memory_order_acquire) == mark) {
                 return true;
@@ -84,17 +89,21 @@ static bool is_quiet(ps_publication_t *pub, uint64_t word)
 static bool reconcile(ps_publication_t *pub)
 {
     ps_publication_credits_t *credits = &pub->credits;
+    /* The lease before the word, and before the marks: ps_spend.h. */
+    const uint64_t lease = atomic_load_explicit(&pub->slot->lease, memory_order_acquire);
     const uint64_t word = word_of(pub);
     const int64_t sent = counted_of(pub).ordinal - dropped_of(pub);
     credits->spent = ps_spent_near(word, credits->spent);
-    const int64_t ahead = credits->spent - credits->base - sent;
+    credits->leased = ps_leased(lease, word);
+    const int64_t used = credits->spent - credits->leased;
+    const int64_t ahead = used - credits->base - sent;
     if (ahead < 0) { /* published without a credit: it began before the stream had any */
-        set_base(pub, credits->spent - sent);
+        set_base(pub, used - sent);
         return false;
     }
     const bool quiet = is_quiet(pub, word);
     if (ahead > 0 && quiet) {
-        set_base(pub, credits->spent - sent);
+        set_base(pub, used - sent);
     }
     return quiet;
 }
@@ -131,6 +140,30 @@ static int64_t unsent(const ps_publication_t *pub)
     return messages > 0 ? messages : 0;
 }
 
+/* Leases need the sender's barrier, or a sender that runs in the publisher's thread. */
+static uint32_t leases(const ps_publication_t *pub)
+{
+    const ps_sender_t *sender = ps_publication_sender(pub);
+    return sender->barriers || sender->params->threading == PS_INVOKER ? PS_METERED_LEASES : 0;
+}
+
+/* Ends the lease of an earlier epoch. If its publisher is not just spending from it, the unused
+ * credits can be granted again; else reconcile finds them later. */
+static void end_lease(ps_publication_t *pub, uint64_t word_before)
+{
+    uint64_t lease = atomic_load_explicit(&pub->slot->lease, memory_order_acquire);
+    if (ps_leased(lease, word_before) == 0) {
+        return;
+    }
+    if (ps_publication_sender(pub)->barriers) {
+        ps_barrier_run();
+    }
+    if (!is_marked(pub)) {
+        lease = atomic_load_explicit(&pub->slot->lease, memory_order_acquire);
+        set_base(pub, pub->credits.base + ps_leased(lease, word_before));
+    }
+}
+
 static void turn_on(ps_publication_t *pub)
 {
     ps_publication_credits_t *credits = &pub->credits;
@@ -144,7 +177,8 @@ static void turn_on(ps_publication_t *pub)
     atomic_store_explicit(&pub->slot->ordinal_limit, credits->spent, memory_order_relaxed);
     atomic_store_explicit(&pub->slot->credited_limit, pub->publisher_limit, memory_order_relaxed);
     /* Release: a publisher that sees the bit finds both limits. */
-    atomic_fetch_or_explicit(&pub->slot->metered, PS_METERED_CREDITS, memory_order_release);
+    atomic_fetch_or_explicit(&pub->slot->metered, PS_METERED_CREDITS | leases(pub),
+                             memory_order_release);
     /* Each publisher meets the plain limit, and learns of the credits there. */
     if (pub->publisher_limit > pub->producer_position) {
         atomic_store_explicit(pub->limit_cell, pub->producer_position, memory_order_release);
@@ -157,8 +191,11 @@ static void turn_off(ps_publication_t *pub)
     ps_publication_credits_t *credits = &pub->credits;
     bool done = true;
     (void)reconcile(pub);
-    if (credits->revoked) {
-        (void)ps_spend_begin(&pub->slot->spend, false, &done);
+    if (credits->revoked || pub->params.exclusive) {
+        const int64_t base = credits->base;
+        const uint64_t word = ps_spend_begin(&pub->slot->spend, false, &done);
+        end_lease(pub, word);
+        credits->spent_on += credits->base - base;
     }
     if (!done) {
         check_later(pub, ps_publication_sender(pub)->now_ns);
@@ -174,7 +211,8 @@ static void turn_off(ps_publication_t *pub)
                               memory_order_relaxed);
     pub->spent_uncounted = credits->base;
     atomic_store_explicit(&pub->slot->credit_limit, PS_CREDIT_OPEN, memory_order_relaxed);
-    atomic_fetch_and_explicit(&pub->slot->metered, ~(uint32_t)PS_METERED_CREDITS,
+    atomic_fetch_and_explicit(&pub->slot->metered,
+                              ~(uint32_t)(PS_METERED_CREDITS | PS_METERED_LEASES),
                               memory_order_release);
     atomic_store_explicit(pub->limit_cell, pub->publisher_limit, memory_order_release);
 }
@@ -194,6 +232,8 @@ static bool begin_epoch(ps_publication_t *pub, int64_t limit, bool frozen, int64
         return false;
     }
     credits->spent = ps_spent_near(word, credits->spent);
+    end_lease(pub, word);
+    credits->leased = 0;
     credits->epoch_ordinal = credits->spent - credits->base + dropped_of(pub);
     credits->send_limit = credits->epoch_ordinal > limit ? credits->epoch_ordinal : limit;
     credits->revoked = frozen;
@@ -215,7 +255,8 @@ static bool apply(ps_publication_t *pub, int64_t limit, bool frozen, int64_t now
     credits->send_limit = limit > credits->send_limit ? limit : credits->send_limit;
     store_ordinals(pub);
     atomic_store_explicit(&pub->slot->credit_limit, limit, memory_order_relaxed);
-    credits->binds = credits->revoked || credits->spent >= ps_publication_credit_ordinals(pub);
+    credits->binds =
+        credits->revoked || credits->spent - credits->leased >= ps_publication_credit_ordinals(pub);
     return true;
 }
 

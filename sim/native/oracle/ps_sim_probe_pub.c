@@ -207,7 +207,8 @@ static bool is_congested(const ps_probe_pub_t *model, int64_t receiver_id)
 static bool has_no_credit(const ps_publication_t *pub)
 {
     const uint64_t word = atomic_load_explicit(&pub->slot->spend, memory_order_relaxed);
-    return pub->credits.on && ps_spend_room(word, load(&pub->slot->ordinal_limit)) == 0;
+    return pub->credits.on && ps_spend_leased(pub->slot) == 0 &&
+           ps_spend_room(word, load(&pub->slot->ordinal_limit)) == 0;
 }
 
 static bool is_possible(const ps_probe_t *probe, const ps_probe_pub_t *model, int32_t cause,
