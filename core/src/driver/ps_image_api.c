@@ -315,8 +315,8 @@ int64_t ps_image_join_position(const ps_image_t *image)
     int64_t position;
 
     /* While the hold is set, the receiver releases no memory; pairs with the acquire load in
-     * ps_image_reclaim. The loads are sequentially consistent, because an acquire load of a
-     * processor may pass the store (LDAPR of ARMv8). A release already in progress stays a term below every position read
+     * ps_image_reclaim. The loads are sequentially consistent: an acquire load may pass the store
+     * (LDAPR of ARMv8). A release already in progress stays a term below every position read
      * here. */
     atomic_store_explicit(&held->join_hold, INT64_MIN, memory_order_seq_cst);
     position = atomic_load_explicit(held->position_cell, memory_order_seq_cst);
