@@ -23,8 +23,8 @@ static _Atomic uint64_t *place_of(const ps_pub_t *pub)
     return &pub->client->shared->clients[pub->client->slot].spends[own_place - 1];
 }
 
-/* Takes credits from the lease. 0: there are none, or the lease has ended. The caller has marked the
- * spend. */
+/* Takes credits from the lease. 0: there are none, or the lease has ended. The caller has marked
+ * the spend. */
 static int64_t take_leased(ps_pub_t *pub, int64_t wanted)
 {
     if ((uint32_t)pub->lease == 0) {

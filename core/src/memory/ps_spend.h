@@ -14,9 +14,9 @@
  *
  * An exclusive publisher takes up to PS_LEASE_MOST credits at once and keeps the rest in the lease
  * word: epoch in the high half, number in the low half. The lease ends with its epoch. Then no
- * publisher can use its credits. The publisher marks its spend, then reads the epoch; the sender begins
- * an epoch, makes all publishers execute a barrier, then reads the marks. So a publisher without a
- * mark spends nothing more from an ended lease. */
+ * publisher can use its credits. The publisher marks its spend, then reads the epoch; the sender
+ * begins an epoch, makes all publishers execute a barrier, then reads the marks. So a publisher
+ * without a mark spends nothing more from an ended lease. */
 #ifndef PS_SPEND_H
 #define PS_SPEND_H
 

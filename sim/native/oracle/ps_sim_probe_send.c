@@ -250,8 +250,8 @@ static bool is_granted(const ps_publication_t *pub, int64_t now_ns)
     int64_t least = PS_CREDIT_OPEN;
     for (int32_t i = 0; i < pub->receiver_count; i++) {
         const ps_publication_receiver_t *receiver = &pub->receivers[i];
-        const bool silent = timeout_ns > 0 && pub->fc.counts_receivers &&
-                            receiver->heard_ns + timeout_ns <= now_ns;
+        const bool silent =
+            timeout_ns > 0 && pub->fc.counts_receivers && receiver->heard_ns + timeout_ns <= now_ns;
         if (!silent && (receiver->credit_limit < least || receiver->credit_frozen)) {
             least = receiver->credit_frozen ? 0 : receiver->credit_limit;
         }
@@ -270,7 +270,8 @@ static void check_data(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
         const ps_frame_t *frame = ps_frame_at(&pub->log, pub->sender_position);
         const int32_t length = ps_frame_length_acquire(frame);
         const int64_t wire = frame->type == PS_TYPE_PAD ? PS_HEADER_BYTES : ps_align32(length);
-        sendable = length > 0 && is_granted(pub, now_ns) && pub->sender_position + wire <= pub->sender_limit &&
+        sendable = length > 0 && is_granted(pub, now_ns) &&
+                   pub->sender_position + wire <= pub->sender_limit &&
                    model->pace.level > pub->log.mtu && model->bytes.level > pub->log.mtu &&
                    model->nak.level > pub->log.mtu && model->message_rate.level > 1;
     }
@@ -302,8 +303,8 @@ static bool is_covered(const ps_publication_t *pub, int64_t position)
     return false;
 }
 
-/* Returns the end of the last whole frame of [from, to). A range may end inside a frame: at the most
- * that one answer may have, or at the edge of a receiver's window. A frame is never sent in parts. */
+/* Returns the end of the last whole frame of [from, to). A range may end inside a frame: at the
+ * limit of one answer, or at the edge of a receiver's window. The sender never sends part of one. */
 static int64_t whole_frames_end(const ps_publication_t *pub, int64_t from, int64_t to)
 {
     const int64_t last = to < pub->sender_position ? to : pub->sender_position;
