@@ -228,6 +228,7 @@ int main(void)
     test_a_partial_datagram_waits_as_long_as_pressure_says();
     test_low_priorities_are_deferred_and_never_starve();
     test_the_end_of_a_stream_is_never_deferred();
+    test_a_sample_waits_for_a_cycle_that_nobody_delayed();
     test_the_sample_is_shown();
     test_the_governor_is_the_cause_only_while_it_holds_the_stream();
     return 0;
