@@ -17,6 +17,8 @@ enum {
     SPIN_CHECKS = 64
 };
 
+static const int64_t ECHO_NS = INT64_C(5000000000);
+
 static const ps_fast_table_t *core; /* set once, before any loop runs */
 
 int ps_bench_connect(const ps_fast_table_t *table)
@@ -215,7 +217,7 @@ int ps_bench_ping(ps_client_t *client, ps_pub_t *pub, ps_sub_t *sub, int32_t siz
     for (int32_t i = 0; i < count; i++) {
         const int64_t begin_ns = monotonic_ns();
         memcpy(message, &i, size < (int32_t)sizeof i ? (size_t)size : sizeof i);
-        const int64_t until_ns = begin_ns + INT64_C(5000000000);
+        const int64_t until_ns = begin_ns + ECHO_NS;
         const int64_t position = offer_waiting(client, pub, message, size, until_ns, &ignored);
         const int32_t got =
             position > 0 ? poll_one(client, sub, &echo, spin_ns, until_ns) : (int32_t)position;
@@ -240,10 +242,12 @@ int ps_bench_pong(ps_client_t *client, ps_pub_t *pub, ps_sub_t *sub, int64_t unt
         if (got <= 0) {
             return got;
         }
+        /* The call may end, but not before the echo: nobody else has this message. */
+        const int64_t echo_ns = monotonic_ns() + ECHO_NS;
         const int64_t position =
-            offer_waiting(client, pub, message.data, (int32_t)message.length, until_ns, &ignored);
+            offer_waiting(client, pub, message.data, (int32_t)message.length, echo_ns, &ignored);
         if (position <= 0) {
-            return (int)position;
+            return position < 0 ? (int)position : core->fail(PS_E_TIMEOUT, "no room for an echo");
         }
     }
 }
