@@ -37,7 +37,9 @@ pytestmark = [
 
 STREAM = 900
 PATIENCE_S = 240.0
-CLOCKS_NS = 1_000_000    # a daemon notes the time at which its cycle began
+# A daemon records the time at which its cycle began. On a machine with other work, the daemon can
+# lose the processor for some slices in the middle of a cycle.
+CLOCKS_NS = 50_000_000
 
 
 class Chain:

@@ -130,7 +130,7 @@ def test_a_late_reply_is_dropped_and_counted(ends: tuple[str, Client, Client]) -
 
     with serving(far, channel, handler) as service, near.requester(channel, STREAM) as requester:
         assert requester.request(b"quick", timeout_s=TIMEOUT_S) == b"quick"
-        with pytest.raises(penstock.TimeoutExpired, match="1 servers are connected"):
+        with pytest.raises(penstock.TimeoutExpired, match="1 server is connected"):
             requester.request(b"slow", timeout_s=0.05)
         go.set()
         assert requester.request(b"next", timeout_s=TIMEOUT_S) == b"next"

@@ -304,7 +304,7 @@ static bool is_covered(const ps_publication_t *pub, int64_t position)
 }
 
 /* Returns the end of the last whole frame of [from, to). A range may end inside a frame: at the
- * limit of one answer, or at the edge of a receiver's window. The sender never sends part of one. */
+ * limit of one answer, or at the edge of a receiver's window. The sender never sends a part. */
 static int64_t whole_frames_end(const ps_publication_t *pub, int64_t from, int64_t to)
 {
     const int64_t last = to < pub->sender_position ? to : pub->sender_position;
