@@ -7,6 +7,8 @@
 #include "ps_publication.h"
 #include "ps_sim_world.h"
 
+struct ps_probe; /* ps_sim_probe.h */
+
 /* Credits in the last status message of an image. */
 typedef struct ps_sim_stated {
     int64_t limit;
@@ -20,7 +22,7 @@ int64_t ps_sim_framed_bytes(const ps_publication_t *pub, int32_t size);
 void ps_sim_lead_check(ps_simworld_t *world, const ps_sim_publisher_t *publisher,
                        const ps_publication_t *pub, int64_t start);
 /* Checks that readers granted a credit for the latest accepted message. */
-void ps_sim_credit_check(ps_simworld_t *world, const ps_sim_publisher_t *publisher);
+void ps_sim_credit_check(struct ps_probe *probe, const ps_sim_publisher_t *publisher);
 /* After a duty cycle of the host, checks the subscriptions whose credits are withheld and settled.
  * Bound: its subscribers. */
 void ps_sim_credit_watch(ps_simworld_t *world, int32_t host);

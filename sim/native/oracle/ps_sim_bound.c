@@ -190,7 +190,7 @@ void ps_sim_bound_check(ps_probe_t *probe, const ps_sim_publisher_t *publisher, 
     }
     const int64_t start = end - ps_sim_framed_bytes(pub, size);
     ps_sim_lead_check(world, publisher, pub, start);
-    ps_sim_credit_check(world, publisher);
+    ps_sim_credit_check(probe, publisher);
     const int64_t window = pub->params.window_bytes < pub->log.term_length
                                ? pub->params.window_bytes
                                : pub->log.term_length;

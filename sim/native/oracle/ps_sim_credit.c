@@ -4,6 +4,7 @@
  * ends are the applications' own.
  */
 #include "ps_client_internal.h"
+#include "ps_driver_state.h"
 #include "ps_sim_probe.h"
 
 /* The image repeats a new limit after 10 ms and 40 ms more, at the end of a cycle each time. */
@@ -48,6 +49,52 @@ static bool is_whole(const ps_sim_reader_t *reader)
     return reader->stats.first == 0 && !reader->may_jump && reader->stats.gaps == 0;
 }
 
+/* ---- members ---------------------------------------------------------------------------------- */
+
+/* Notes which receiver states the credits of a reader. */
+static void note_receiver(const ps_simworld_t *world, const ps_sim_subscriber_t *subscriber,
+                          ps_sim_reader_t *reader)
+{
+    const ps_driver_t *driver = world->slots[subscriber->params.host].driver;
+    const ps_sim_ledger_t *of = &world->ledgers[reader->ledger];
+    const ps_img_t *read = image_of(subscriber, of);
+    if (read == NULL || driver == NULL) {
+        return;
+    }
+    const int64_t slot = read->subscriber - read->client->shared->subscribers;
+    for (int32_t i = 0; i < driver->receiver->n_images; i++) {
+        const ps_image_t *image = driver->receiver->images[i];
+        for (int32_t j = 0; image->endpoint != NULL && j < image->n_subscribers; j++) {
+            if (image->params.session_id == of->session_id &&
+                image->params.stream_id == of->stream_id && image->subscribers[j].slot == slot) {
+                reader->receiver_id = image->endpoint->params.receiver_id;
+            }
+        }
+    }
+}
+
+/* Credits of a group combine by the minimum of its members. A receiver is no member any more when
+ * no status message of it counted for its time-out: its host is dead, or it is so far behind the
+ * receivers that the strategy follows that the sender has nothing for it. Its first message
+ * afterwards makes it a member again. */
+static bool is_silent(const ps_probe_pub_t *model, int64_t receiver_id, int64_t now_ns)
+{
+    const ps_publication_t *pub = model->pub;
+    const bool follows =
+        pub->params.flow_control == PS_FC_MIN || pub->params.flow_control == PS_FC_TAGGED;
+    const int64_t stated_ns = pub->params.fc_receiver_timeout_ns;
+    const int64_t connection_ns = pub->context->params.connection_timeout_ns;
+    const int64_t silent_ns =
+        follows && stated_ns > 0 && stated_ns < connection_ns ? stated_ns : connection_ns;
+    for (int32_t i = 0; i < model->receiver_count; i++) {
+        const ps_probe_receiver_t *receiver = &model->receivers[i];
+        if (receiver->id == receiver_id) {
+            return now_ns - receiver->heard_ns >= silent_ns;
+        }
+    }
+    return false;
+}
+
 /* A settled withhold states the last message that was accepted. */
 void ps_sim_credit_watch(ps_simworld_t *world, int32_t host)
 {
@@ -58,8 +105,9 @@ void ps_sim_credit_watch(ps_simworld_t *world, int32_t host)
             continue;
         }
         for (int32_t j = 0; j < subscriber->reader_count; j++) {
-            const ps_sim_reader_t *reader = &subscriber->readers[j];
+            ps_sim_reader_t *reader = &subscriber->readers[j];
             const ps_sim_ledger_t *of = &world->ledgers[reader->ledger];
+            note_receiver(world, subscriber, reader);
             const ps_img_t *image = is_whole(reader) ? image_of(subscriber, of) : NULL;
             if (!is_settled(image)) {
                 continue;
@@ -76,10 +124,13 @@ void ps_sim_credit_watch(ps_simworld_t *world, int32_t host)
     }
 }
 
-void ps_sim_credit_check(ps_simworld_t *world, const ps_sim_publisher_t *publisher)
+void ps_sim_credit_check(ps_probe_t *probe, const ps_sim_publisher_t *publisher)
 {
+    ps_simworld_t *world = probe->world;
     const int32_t ledger = publisher->params.ledger;
     const ps_sim_ledger_t *of = &world->ledgers[ledger];
+    const ps_probe_pub_t *model =
+        ps_probe_pub(probe, publisher->params.host, of->session_id, of->stream_id);
     for (int32_t i = 0; i < world->subscriber_count; i++) {
         const ps_sim_subscriber_t *subscriber = &world->subscribers[i];
         if (subscriber->params.credits == 0 || !subscriber->attached ||
@@ -94,7 +145,9 @@ void ps_sim_credit_check(ps_simworld_t *world, const ps_sim_publisher_t *publish
         for (int32_t j = 0; j < subscriber->reader_count; j++) {
             const ps_sim_reader_t *reader = &subscriber->readers[j];
             /* A reader that joined later, or joins again, finds what others had granted. */
-            if (reader->ledger != ledger || !is_whole(reader)) {
+            if (reader->ledger != ledger || !is_whole(reader) ||
+                (model != NULL && reader->receiver_id != 0 &&
+                 is_silent(model, reader->receiver_id, world->now_ns))) {
                 continue;
             }
             if (of->count - reader->released > subscriber->params.credits) {

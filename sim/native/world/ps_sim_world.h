@@ -90,7 +90,8 @@ typedef struct ps_sim_reader {
     ps_sim_gap_t *gaps; /* gaps reported since the last message, in order */
     int32_t gap_count;
     int32_t gap_capacity;
-    int64_t released; /* number of the message after the last one that a poll released */
+    int64_t released;    /* number of the message after the last one that a poll released */
+    int64_t receiver_id; /* of its last image; 0: it reads on the publisher's host */
     ps_sim_reader_stats_t stats;
 } ps_sim_reader_t;
 
