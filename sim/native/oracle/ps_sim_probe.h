@@ -217,8 +217,8 @@ typedef struct ps_probe_pub {
     ps_probe_notified_t notified;
     bool counted, was_revoked; /* state at the last check of the counters */
     int64_t held_count;
-    int64_t turn_datagrams, turn_bytes, turn_limit; /* new data; the limit before */
-    int64_t consumed_sum, consumed_ns;              /* as last shown */
+    int64_t turn_datagrams, turn_bytes, turn_limit, turn_waits; /* new data; the rest: before it */
+    int64_t consumed_sum, consumed_ns;                          /* as last shown */
     int64_t paused_at; /* limit that publishers reached above the low watermark; 0: none */
     int64_t consumed_by;
     bool forgot;       /* a receiver left the table since the last check */

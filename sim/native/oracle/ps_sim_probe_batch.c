@@ -61,10 +61,26 @@ void ps_probe_batch_sent(ps_probe_t *probe, ps_probe_pub_t *model, int64_t from,
     }
 }
 
+/* A turn for which others waited is a quantum at most (docs/scheduling.md): another publication, or
+ * retransmits of this one, which wait in a list of their own. */
+static int64_t turn_bound(ps_probe_pub_t *model)
+{
+    const ps_publication_t *pub = model->pub;
+    const ps_sender_t *sender = pub->sender;
+    const int64_t waits = atomic_load_explicit(&pub->slot->waits, memory_order_relaxed);
+    const bool shared = waits != model->turn_waits;
+    model->turn_waits = waits;
+    return shared && (sender->publication_count > 1 ||
+                      ps_retransmit_next_ns(&pub->retransmit) < INT64_MAX)
+               ? sender->bands.quantum
+               : PS_TURN_BYTES;
+}
+
 /* A turn ends when it is long, when nothing is there, or when something holds it. */
 static void check_turn(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
+    const int64_t bound = turn_bound(model);
     const int64_t limit =
         model->turn_limit < pub->sender_limit ? model->turn_limit : pub->sender_limit;
     const int64_t next = frame_wire(pub, pub->sender_position);
@@ -77,7 +93,7 @@ static void check_turn(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
         pub->drops && ps_frame_at(&pub->log, pub->sender_position)->type == PS_TYPE_PAD;
     if (model->turn_datagrams > 0 && next > 0 && !appended &&
         pub->sender_position + next <= limit && !held &&
-        model->turn_datagrams < PS_TURN_DATAGRAMS && model->turn_bytes + most <= PS_TURN_BYTES) {
+        model->turn_datagrams < PS_TURN_DATAGRAMS && model->turn_bytes + most <= bound) {
         complain(probe, model, "a turn could have taken more", model->turn_datagrams,
                  model->turn_bytes);
     }
