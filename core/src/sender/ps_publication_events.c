@@ -31,6 +31,18 @@ static bool emit_tethers(ps_publication_t *pub)
     return true;
 }
 
+/* A report that waited for room in the ring counts from now: the next comes a second later. */
+static bool emit_triggered(ps_publication_t *pub)
+{
+    ps_event_t event = { .type = PS_EV_NONE };
+    ps_publication_describe_pressure(pub, false, &event);
+    if (!emit(pub, &event)) {
+        return false;
+    }
+    pub->pressure.reported_ns = ps_publication_sender(pub)->now_ns;
+    return true;
+}
+
 /* Reports a receiver that requested to join. */
 static bool emit_join(ps_publication_t *pub)
 {
@@ -79,10 +91,8 @@ static bool emit_one(ps_publication_t *pub, uint32_t bit)
         event.error.code = PS_E_CORRUPT;
         break;
     case PS_PEND_JOIN: return emit_join(pub);
-    case PS_PEND_TRIGGERED:
-    case PS_PEND_RELIEVED:
-        ps_publication_describe_pressure(pub, bit == PS_PEND_RELIEVED, &event);
-        break;
+    case PS_PEND_TRIGGERED: return emit_triggered(pub);
+    case PS_PEND_RELIEVED: ps_publication_describe_pressure(pub, true, &event); break;
     default: return emit_tethers(pub);
     }
     return emit(pub, &event);

@@ -139,7 +139,7 @@ typedef struct ps_probe_notified {
     int64_t tether_ids[PS_PROBE_TETHERS];
     int32_t tether_states[PS_PROBE_TETHERS];
     bool pressed; /* pressure is reported, its relief is not; the rest: messages sent */
-    int64_t triggered_ns, messages_before, drained_least, drained_most;
+    int64_t triggered_ns, messages_before, drained_least, drained_most, drained_by, episodes;
 } ps_probe_notified_t;
 
 /* A requested range: the sender may retransmit data up to `to`, and must retransmit data up to

@@ -63,7 +63,8 @@ static void check_drained(ps_probe_t *probe, const ps_probe_pub_t *model, const 
         return; /* spies stand in: what they read was not sent */
     }
     /* A message of many fragments is counted where it begins, and by the model where it ends. */
-    const int64_t least = notified->messages_before - notified->drained_most - 1;
+    const int64_t by = notified->drained_by >= 0 ? notified->drained_by : notified->messages_before;
+    const int64_t least = by - notified->drained_most - 1;
     const int64_t most = messages_of(model) - notified->drained_least + 1;
     if (event->pressure.drained < least || event->pressure.drained > most) {
         complain(probe, model, "pressure is relieved with another number of messages drained",
@@ -96,6 +97,8 @@ void ps_probe_pressure_event(ps_probe_t *probe, ps_probe_pub_t *model, const ps_
         /* It may have begun up to a second before its report. */
         notified->drained_least = event->pressure.duration_ns > 0 ? 0 : notified->messages_before;
         notified->drained_most = messages_of(model);
+        notified->drained_by = -1;
+        notified->episodes = load(&model->pub->slot->episodes);
     } else {
         check_drained(probe, model, event);
     }
@@ -126,6 +129,11 @@ void ps_probe_pressure_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t n
                      session_id);
     if (pressed != (load(&pub->slot->pressed_since_ns) != 0)) {
         complain(probe, model, "an episode of pressure has no beginning", state, now_ns);
+    }
+    /* The report of the end may wait for room in the ring, while the stream continues. */
+    if (notified->drained_by < 0 &&
+        (!pressed || load(&pub->slot->episodes) != notified->episodes)) {
+        notified->drained_by = notified->messages_before;
     }
     notified->messages_before = messages_of(model);
 }
