@@ -63,14 +63,6 @@ typedef struct ps_probe_bucket {
     int64_t at_ns;
 } ps_probe_bucket_t;
 
-typedef struct ps_probe_tether {
-    bool known;
-    int32_t id, state;
-    int64_t since_ns,
-        near_ns; /* start of this state; last time at which it was near the other subscriptions */
-    int64_t surely_ns, far_ns; /* last time certainly near; last time behind */
-} ps_probe_tether_t;
-
 /* Data that arrived after one request. If the data arrives a second time, the first copy was late,
  * not lost. */
 typedef struct ps_probe_suspect {
@@ -485,6 +477,9 @@ void ps_probe_pressure_sent(ps_probe_t *probe, ps_probe_image_t *model,
                             const ps_pressure_t *pressure, int64_t now_ns);
 /* Returns true if one of the image's connections to the sender is alive. */
 bool ps_probe_is_heard(const ps_image_t *image, int64_t now_ns);
+/* Returns true if the timers of this cycle stopped waiting for an untethered reader. They run after
+ * the status message of the cycle was built: the next one states the data that became free. */
+bool ps_probe_left_behind(const ps_probe_image_t *model);
 void ps_probe_recv_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
 
 /* ps_sim_probe_rate.c */

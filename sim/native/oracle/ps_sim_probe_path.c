@@ -259,6 +259,18 @@ static void check_path(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_n
         "ways to the sender are shown", model->host, image->params.session_id);
 }
 
+bool ps_probe_is_heard(const ps_image_t *image, int64_t now_ns)
+{
+    for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX; i++) {
+        if (image->connections[i].established &&
+            now_ns - image->connections[i].activity_ns <
+                image->receiver->params->connection_timeout_ns) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* ---- readers that may be left behind --------------------------------------------------------- */
 
 static ps_probe_tether_t *tether_of(ps_probe_tether_t *known, int32_t id, const ps_tether_t *tether,
@@ -364,6 +376,22 @@ static int64_t rejoin_position(const ps_image_t *image, int32_t who)
         }
     }
     return slowest == INT64_MAX ? end : slowest;
+}
+
+bool ps_probe_left_behind(const ps_probe_image_t *model)
+{
+    const ps_image_t *image = model->image;
+    for (int32_t i = 0; i < image->n_subscribers; i++) {
+        const ps_image_subscriber_t *reader = &image->subscribers[i];
+        for (int32_t k = 0; k < PS_PROBE_TETHERS; k++) {
+            const ps_probe_tether_t *known = &model->tethers[k];
+            if (known->known && known->id == reader->position_counter_id &&
+                known->state < PS_TETHER_RESTING && !ps_tether_gates(&reader->tether)) {
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 static void check_image_tethers(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)

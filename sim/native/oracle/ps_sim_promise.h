@@ -76,4 +76,12 @@ typedef struct ps_probe_promise {
     bool broken;
 } ps_probe_promise_t;
 
+typedef struct ps_probe_tether {
+    bool known;
+    int32_t id, state;
+    int64_t since_ns,
+        near_ns; /* start of this state; last time at which it was near the other subscriptions */
+    int64_t surely_ns, far_ns; /* last time certainly near; last time behind */
+} ps_probe_tether_t;
+
 #endif
