@@ -9,18 +9,25 @@
 
 /* The image repeats a new limit after 10 ms and 40 ms more, at the end of a cycle each time. */
 #define RESTATED_NS INT64_C(50000000)
+/* An answer comes within 20 ms of the last request for it. The limit is repeated then, and after
+ * 40 ms more. */
+#define ANSWERED_NS INT64_C(60000000)
 
-bool ps_sim_states_credits(ps_sim_stated_t *stated, const ps_trailer_t *trailer, int64_t now_ns,
-                           int64_t slack_ns)
+bool ps_sim_states_credits(ps_sim_stated_t *stated, const ps_trailer_t *trailer, int32_t readers,
+                           int64_t now_ns, int64_t slack_ns)
 {
-    const bool news =
-        trailer->credit_limit != stated->limit || trailer->credit_epoch != stated->epoch;
+    const bool news = trailer->credit_limit != stated->limit ||
+                      trailer->credit_epoch != stated->epoch || readers < stated->readers;
+    const bool asks = (trailer->credit_flags & PS_CREDIT_FLAG_ANSWER) != 0;
     stated->changed_ns = news ? now_ns : stated->changed_ns;
+    stated->asked_ns = asks ? now_ns : stated->asked_ns;
     stated->limit = trailer->credit_limit;
     stated->epoch = trailer->credit_epoch;
+    stated->readers = readers;
     return news || trailer->credit_flags != 0 ||
            (trailer->credit_limit >= 0 &&
-            now_ns - stated->changed_ns <= RESTATED_NS + 2 * slack_ns);
+            (now_ns - stated->changed_ns <= RESTATED_NS + 2 * slack_ns ||
+             now_ns - stated->asked_ns <= ANSWERED_NS + 2 * slack_ns));
 }
 
 /* The image of a subscriber that reads this ledger; NULL: none. */

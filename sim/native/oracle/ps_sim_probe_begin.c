@@ -136,6 +136,7 @@ void ps_probe_image_begin(ps_probe_image_t *model, int64_t now_ns)
     model->sm_ns = INT64_MIN / 2;
     model->sm_position = image->sm_position;
     model->sm_forced_ns = now_ns;
+    model->credits.asked_ns = INT64_MIN / 2;
     model->rtt_ns = INT64_MIN / 2;
     model->moved_ns = now_ns;
     model->consumed_ns = now_ns;

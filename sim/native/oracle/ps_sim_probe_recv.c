@@ -139,8 +139,9 @@ static void check_timing(ps_probe_t *probe, ps_probe_image_t *model, const ps_sm
     const int64_t since_ns = now_ns - model->sm_ns;
     const bool due = position >= ps_probe_sm_due(image, model->sm_position);
     const bool moved = ps_image_contiguous(image) + image->consumption != model->moved_sum;
-    const bool credits = ps_sim_states_credits(&model->credits, &sm->trailer, now_ns,
-                                               ps_probe_slack_ns(probe, model->host));
+    const bool credits =
+        ps_sim_states_credits(&model->credits, &sm->trailer, image->credits.readers, now_ns,
+                              ps_probe_slack_ns(probe, model->host));
     const bool forced = model->sm_forced_ns >= model->sm_ns || model->sm_bound || credits ||
                         image->state >= PS_IMAGE_DRAINING ||
                         image->params.congestion_control != PS_CC_STATIC;
