@@ -174,6 +174,9 @@ void ps_probe_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packe
             (image = ps_probe_image(probe, host, data.session_id, data.stream_id, now_ns)) !=
                 NULL &&
             !is_foreign(image->image, packet, now_ns)) {
+            if (!is_followed(image->image, packet)) { /* the sender gets a status message at once */
+                image->sm_forced_ns = now_ns;
+            }
             ps_probe_image_data(probe, image, &data, packet, now_ns);
         }
     } else if (type == PS_TYPE_SETUP) {
