@@ -158,6 +158,7 @@ typedef struct ps_probe_join {
     bool held, known;          /* state at the last check: a hold was the limit; a hold existed */
     bool fresh, owed;          /* true: its first request arrived; true: a SETUP was sent for it */
     bool began;                /* a SETUP was sent in this cycle */
+    int64_t ended_ns;          /* last time at which the check before had found a hold */
     int64_t fresh_id;
     ps_addr_t fresh_from;
 } ps_probe_join_t;

@@ -104,6 +104,18 @@ static void forget_leaving(ps_probe_pub_t *model)
     }
 }
 
+/* The timers of the sender may have removed more receivers than the one that is heard: what counts
+ * for one that joins is the least edge of those that are left. */
+static void settle_doubtful(ps_probe_pub_t *model, int64_t now_ns)
+{
+    for (int32_t i = 0; i < model->receiver_count; i++) {
+        ps_probe_receiver_t *receiver = &model->receivers[i];
+        if (is_doubtful(model->pub, receiver, now_ns)) {
+            receiver->followed = is_tracked(model->pub, receiver->id);
+        }
+    }
+}
+
 static void follow(ps_probe_pub_t *model, ps_probe_receiver_t *receiver, const ps_sm_t *sm,
                    const ps_addr_t *from, int64_t edge, int64_t now_ns)
 {
@@ -113,9 +125,7 @@ static void follow(ps_probe_pub_t *model, ps_probe_receiver_t *receiver, const p
         return;
     }
     forget_leaving(model);
-    if (is_doubtful(model->pub, receiver, now_ns)) {
-        receiver->followed = is_tracked(model->pub, receiver->id);
-    }
+    settle_doubtful(model, now_ns);
     if (receiver->followed) {
         receiver->edge = edge;
         receiver->fc_heard_ns = now_ns;

@@ -187,9 +187,12 @@ void ps_probe_join_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
     ps_probe_join_t *join = &model->join;
     const ps_join_t *shown = pub->fc.join;
     const int64_t hold = ps_probe_hold(model);
-    /* The hold may have ended in this cycle; the limit then moves in the next. A hold has no effect
-     * while no receiver is followed. */
-    const bool was_held = join->held || join->known;
+    /* The hold may have ended in this cycle; the limit then moves with the next timers. A hold has
+     * no effect while no receiver is followed. */
+    if (join->held || join->known) {
+        join->ended_ns = now_ns;
+    }
+    const bool was_held = now_ns - join->ended_ns <= ps_probe_slack_ns(probe, model->host);
     int64_t least = INT64_MAX;
     for (int32_t i = 0; i < PS_JOIN_RECORDS && hold != INT64_MAX; i++) {
         if (shown->records[i].state == PS_JOIN_WAITING) {
