@@ -2,9 +2,8 @@
  *
  * ps_publication_credit.c: credits at the sender (docs/decisions/0240).
  *
- * Receivers state limits in their status messages; local readers state them in their slots. The
- * least of them is the limit of the stream, whatever the strategy. Publishers take ordinals below
- * it from the spent word (ps_spend.h).
+ * Receivers state limits in status messages, local readers in their slots. The least is the
+ * stream's, whatever the strategy. Publishers take ordinals below it from the word of ps_spend.h.
  *
  *   ordinal limit = limit + base - dropped     in counts of the spent word
  *
@@ -291,8 +290,10 @@ static int64_t combine(ps_publication_t *pub, bool *frozen)
 {
     ps_publication_credits_t *credits = &pub->credits;
     const ps_counted_t counted = counted_of(pub);
-    int64_t limit = credits->network;
-    *frozen = credits->network_frozen;
+    /* The dead daemon's limit holds until a receiver states one. */
+    const bool held = credits->network == PS_CREDIT_OPEN && credits->on && pub->adopted_connection;
+    int64_t limit = held ? credits->limit : credits->network;
+    *frozen = held ? credits->revoked : credits->network_frozen;
     credits->culprit = credits->network_who;
     credits->culprit_slot = -1;
     for (int32_t i = 0; credits->readers > 0 && i < pub->subscriber_count; i++) {
@@ -428,7 +429,7 @@ bool ps_publication_credit_step(ps_publication_t *pub, int64_t now_ns)
     bool frozen = false;
     const int64_t limit = combine(pub, &frozen);
     if (limit == PS_CREDIT_OPEN) {
-        if (credits->on && !pub->adopted_connection) {
+        if (credits->on) {
             turn_off(pub);
         }
         return more;
@@ -579,7 +580,6 @@ void ps_publication_credit_init(ps_publication_t *pub)
         atomic_store_explicit(&pub->slot->credit_limit, PS_CREDIT_OPEN, memory_order_relaxed);
         return;
     }
-    /* The dead daemon's limit holds until a receiver states one. */
     credits->on = true;
     credits->stale = true;
     credits->base = atomic_load_explicit(&slot->credit_base, memory_order_relaxed);

@@ -291,8 +291,8 @@ static bool is_storage_used_up(const ps_publication_t *pub)
 static int32_t plain_cause(const ps_probe_pub_t *model)
 {
     const ps_publication_t *pub = model->pub;
-    if (!pub->connected) {
-        return PS_CAUSE_NO_RECEIVER;
+    if (!pub->connected || (pub->endpoint != NULL && !ps_send_endpoint_reachable(pub->endpoint))) {
+        return PS_CAUSE_NO_RECEIVER; /* or no destination yet, after an adoption */
     }
     if (is_storage_used_up(pub)) {
         return 0;
