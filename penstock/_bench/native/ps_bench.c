@@ -242,7 +242,7 @@ int ps_bench_pong(ps_client_t *client, ps_pub_t *pub, ps_sub_t *sub, int64_t unt
         if (got <= 0) {
             return got;
         }
-        /* The call may end, but not before the echo: nobody else has this message. */
+        /* The call may end, but not before the echo: only this thread has the message. */
         const int64_t echo_ns = monotonic_ns() + ECHO_NS;
         const int64_t position =
             offer_waiting(client, pub, message.data, (int32_t)message.length, echo_ns, &ignored);
