@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Both accounts of a publication, decoded from shared memory (``ps_pressure_view.h``).
 
-The account of time held has the time for which publishers were at their limit, by cause and by
-culprit. The account of refusals has the number of refused offers, by the cause that bound.
+The first account measures how long publishers were blocked at their limit, by cause and by
+culprit. The second account counts refused offers by cause.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types of streams that clients need; :mod:`penstock.core.driver_types` has the other types.
+"""Enums and classes that clients need; :mod:`penstock.core.driver_types` has those of the driver.
 
 The process of a client imports only this module, because the classes of the driver would take a
 tenth of the client's import time.

@@ -25,7 +25,7 @@ class Draw:
         self.classes = classes
 
     def chance(self, name: str) -> bool:
-        """Return whether the scenario has a feature; if so, record its class."""
+        """Decide at random whether the scenario gets the feature ``name``; if so, record it."""
         if self.rng.random() < self.weight:
             self.classes.add(name)
             return True

@@ -43,9 +43,9 @@ typedef struct ps_idle_state {
 /* cpus <= PS_IDLE_FEW_CPUS: no spinning, only yielding. */
 void ps_idle_init(ps_idle_state_t *idle, int32_t strategy, int32_t cpus);
 /* Call after a duty cycle that found work. light: there was little work, and more work is unlikely
- * to follow at once. If the thread had waited for this work, a client probably needs a processor
- * next; with few CPUs a thread with PARK then yields. Returns true if the thread yielded, so that
- * time has passed. */
+ * to follow at once. With PARK and at most PS_IDLE_FEW_CPUS processors, the thread yields if it was
+ * idle before this work and the work was light: a client probably needs the processor next. Returns
+ * true if the thread yielded, so that time has passed. */
 bool ps_idle_on_work(ps_idle_state_t *idle, int64_t now_ns, bool light);
 /* Call after a duty cycle without work. The call may pause the CPU or yield. Returns the next step,
  * PS_IDLE_... */

@@ -189,8 +189,8 @@ int64_t ps_image_join_position(const ps_image_t *image);
 /* Starts draining. Status messages carry EOS from now on, and PS_EV_IMAGE_DRAINED follows when all
  * subscribers are at the end. */
 int ps_image_drain(ps_driver_t *driver, ps_image_t *image);
-/* Rejects the image for an application: the receiver sends ERR frames instead of status messages
- * until the image ends by liveness. */
+/* Rejects the image at an application's request. The receiver sends ERR frames instead of status
+ * messages until the image's liveness time-out ends it. */
 int ps_image_reject(ps_driver_t *driver, ps_image_t *image, const char *reason);
 int ps_image_reserved(ps_driver_t *driver, ps_image_t *image, int64_t position);
 /* Like ps_publication_release_terms, for an image. */

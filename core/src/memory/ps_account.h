@@ -39,7 +39,7 @@ bool ps_account_binds(const ps_publication_slot_t *slot, int32_t cause, int64_t 
 /* Updates the description of the present culprit. Sender thread. */
 void ps_account_describe(ps_publication_slot_t *slot, const ps_holder_t *holder);
 /* Stores the state of the watermarks (ps_watermark). HIGH begins an episode. LOW and NORMAL end the
- * episode, with the number of drained messages. Sender thread. */
+ * episode and add `drained`, the messages consumed during it, to the slot. Sender thread. */
 void ps_account_press(ps_publication_slot_t *slot, int32_t state, int64_t drained, int64_t now_ns);
 /* Called when a new daemon adopts the slot: completes an update that the old daemon left
  * unfinished. No agent runs. */

@@ -19,8 +19,8 @@ typedef struct ps_beyond {
 } ps_beyond_t;
 
 /* If subscriber_slot belongs to a relay whose publication an application blocks, sets *out and
- * returns true. The relay writes the value in the slot, so this function checks it. Bound: 8 copies
- * of a holder. */
+ * returns true. The relay writes the value in the slot, so this function checks it. Bound: 8
+ * attempts to copy the ps_holder_t of a slot, which the sender may change meanwhile. */
 bool ps_relay_beyond(const ps_shared_t *shared, int32_t subscriber_slot, ps_beyond_t *out);
 
 #endif

@@ -55,7 +55,8 @@ typedef struct ps_band_list {
 
 typedef struct ps_bands {
     ps_band_list_t lists[PS_BAND_LISTS];
-    int64_t quantum;       /* bytes: the grant of weight 1 in a round, and the bound of a turn */
+    int64_t quantum;       /* bytes that a band of weight PS_BANDS_WEIGHT_UNIT may send in a round;
+                            * a turn sends at most this and one datagram */
     int64_t round_ns;      /* duration of a round in which all bands have data, at the measured
                             * rate */
     int64_t repair_credit; /* bytes of retransmits that may be sent while bands wait */

@@ -33,7 +33,7 @@ typedef struct ps_cubic {
     int64_t prior;     /* cwnd before the last event, bytes */
     int64_t reno_q;    /* W_est, bytes << 16 */
     int64_t k_ticks;   /* K, in units of 100 us */
-    int64_t epoch_ns;  /* start of the time of the cubic curve; idle rounds move it forward */
+    int64_t epoch_ns;  /* time at which the cubic curve has t = 0; idle rounds move this time on */
     int64_t grown_ns;  /* time at which the window last followed the cubic curve */
     int64_t credit;    /* number of bytes that arrived since the epoch began and are not yet counted
                         * in the window */

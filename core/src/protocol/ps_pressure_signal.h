@@ -4,10 +4,11 @@
  * measures how fast the readers of a queue consume, and decides when to signal the fill of the
  * queue. Pure and in integers: no clock, no allocation; the caller passes random numbers.
  *
- * Reader. Each check reads the reader's position. The cadence is the longest time within a span in
- * which the reader left data unread. The cadence rises at once, and falls by a quarter of the
- * difference in each span. A span begins and ends at the start of a batch. A span lasts at least a
- * cadence and at least 25 ms. The bytes consumed in a span, divided by its length, are therefore
+ * Reader. Each check reads the reader's position. A batch is the data that a reader reads at once,
+ * before it pauses. A span lasts from the start of one batch to the start of a later one. The
+ * cadence is the longest time within a span in which the reader left data unread. The cadence rises
+ * at once, and falls by a quarter of the difference in each span. A span lasts at least a cadence
+ * and at least 25 ms. The bytes consumed in a span, divided by its length, are therefore
  * the exact rate for batches of any size. If the queue was never empty in a span, this quotient is
  * the rate that the reader can consume; if the reader emptied the queue, the quotient is a lower
  * bound. A reader that leaves data unread for longer than max(2 cadences, 250 ms), at most 2 s, is

@@ -317,7 +317,8 @@ void ps_image_touch(ps_image_t *image, const ps_recv_destination_t *destination,
 /* Returns true if the connection is established and its source was heard within the connection
  * time-out. */
 bool ps_image_connection_live(const ps_image_t *image, int32_t index, int64_t now_ns);
-/* Requests the SETUPs that confirm capabilities, and reports second sources. */
+/* Requests another SETUP if the sender's capabilities are not confirmed yet and the request is
+ * due. */
 void ps_image_source_tick(ps_image_t *image, int64_t now_ns);
 
 /* ps_image_end.c */
@@ -357,8 +358,9 @@ int32_t ps_image_cycle(ps_image_t *image, int64_t now_ns, bool *stay);
 /* Runs the timers. */
 void ps_image_tick(ps_image_t *image, int64_t now_ns);
 /* Records a datagram [position, end) for which the log has no room, or a datagram that begins too
- * far beyond missing data for a retransmit. Several such datagrams in a row count as fill. If the
- * first missing byte is then too old to be retransmitted, the image ends (PS_END_OUTRUN). */
+ * far beyond missing data for a retransmit. A single such datagram may be forged; after several in
+ * a row the receiver believes that the sender has sent up to `end`. If the first missing byte is
+ * then too old to be retransmitted, the image ends (PS_END_OUTRUN). */
 void ps_image_on_beyond(ps_image_t *image, int64_t position, int64_t end);
 /* Records a heartbeat of a sender under NAK-strength control: the sender has sent all data up to
  * position. */

@@ -191,8 +191,8 @@ struct ps_publication {
     bool drops;            /* constant: drop_newest */
     bool paused;           /* 1: publishers reached the limit, which does not rise until the log
                             * drains to low_watermark */
-    int64_t low_watermark; /* constant: number of bytes by which publishers are ahead of the
-                            * consumers */
+    int64_t low_watermark; /* constant: bytes; `paused` ends when `depth` has fallen to this
+                            * threshold */
     int64_t dropped_sent;  /* number of dropped messages that sent_ordinal includes */
     /* sender: watermarks (ps_publication_watermark.c) */
     int64_t depth;      /* bytes by which publishers were ahead of the consumers at the last

@@ -56,7 +56,7 @@ static bool is_whole(const ps_sim_reader_t *reader)
     return reader->stats.first == 0 && !reader->may_jump && reader->stats.gaps == 0;
 }
 
-/* ---- members ---------------------------------------------------------------------------------- */
+/* ---- members ------------------------------------------------------------------------------- */
 
 /* Notes which receiver states the credits of a reader. */
 static void note_receiver(const ps_simworld_t *world, const ps_sim_subscriber_t *subscriber,
