@@ -68,8 +68,8 @@ SHORTER = {
     "fan_out": "The programs of zenoh and NATS are shorter: they have no object for the sender, "
     "and do not wait for the receivers. Without that wait, a receiver of penstock that joins "
     "later starts at a later message.",
-    "monitoring": "zenoh's program is shorter: it asks its own sender only. For that, "
-    "`sender.is_connected` is enough in penstock.",
+    "monitoring": "zenoh's program is shorter because it checks only its own sender. In penstock, "
+    "`sender.is_connected` makes that check.",
     "in_asyncio": "The program of NATS is shorter: it has no object for the sender.",
 }
 _HEAD = """\

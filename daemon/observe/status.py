@@ -263,6 +263,7 @@ def publication_status(
     granted, spent = read_spent(shared, publication.slot) or (-1, -1)
     levels = view.levels_at(now_ns)
     effects = view.scheduled()
+    depth = max(0, live.producer_position - live.consumer_position)
     if shared.slot_id(SlotKind.PUBLICATION, publication.slot) != publication.id:
         return None
     client, name = view.client
@@ -295,8 +296,9 @@ def publication_status(
         refused=view.refusals(),
         refused_ns=view.refused_ns,
         refused_episodes=view.refused_episodes,
-        queue_depth_bytes=max(0, live.producer_position - live.consumer_position),
-        queue_peak_bytes=levels.peak_bytes,
+        queue_depth_bytes=depth,
+        # The sender measures the peak in its next turn: the view never shows less than the depth.
+        queue_peak_bytes=max(levels.peak_bytes, depth),
         watermark=WATERMARKS.get(levels.watermark, "normal"),
         pressure_events=levels.pressed_episodes,
         pressure_ns=levels.pressed_ns,
