@@ -31,12 +31,16 @@ extern const ps_fast_table_t *fast_core;
 extern PyTypeObject *fast_header_type;
 extern PyTypeObject *fast_log_type;
 extern PyTypeObject *fast_park_type;
+extern PyTypeObject *fast_poller_type;
 
 /* Make the types and add them to the module. Return 0 or -1. */
+int fast_add_park(PyObject *module);
 int fast_add_log(PyObject *module);
 int fast_add_header(PyObject *module);
 int fast_add_offerer(PyObject *module);
 int fast_add_poller(PyObject *module);
+/* After fast_add_poller: a waiter is derived from a poller. */
+int fast_add_waiter(PyObject *module);
 int fast_add_guard(PyObject *module);
 /* Makes a type from its spec, derived from base if that is not NULL, and adds it under name.
  * Returns a reference borrowed from the module, or NULL. */

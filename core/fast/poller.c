@@ -457,11 +457,10 @@ static PyType_Spec poller_spec = {
     .slots = poller_slots,
 };
 
+PyTypeObject *fast_poller_type;
+
 int fast_add_poller(PyObject *module)
 {
-    PyTypeObject *poller = fast_add_type(module, "Poller", &poller_spec, NULL);
-    if (poller == NULL) {
-        return -1;
-    }
-    return fast_add_waiter(module, poller);
+    fast_poller_type = fast_add_type(module, "Poller", &poller_spec, NULL);
+    return fast_poller_type != NULL ? 0 : -1;
 }

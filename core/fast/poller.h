@@ -44,7 +44,4 @@ PyObject *fast_poller_take(PyObject *self, PyObject *limit);
 PyObject *fast_poller_next(PyObject *self, PyObject *held);
 PyObject *fast_poller_give_back(PyObject *self, PyObject *unused);
 
-/* Makes the type of objects that can be waited for (waiter.c). Returns 0 or -1. */
-int fast_add_waiter(PyObject *module, PyTypeObject *poller);
-
 #endif

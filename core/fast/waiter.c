@@ -165,7 +165,7 @@ static PyType_Spec waiter_spec = {
     .slots = waiter_slots,
 };
 
-int fast_add_waiter(PyObject *module, PyTypeObject *poller)
+int fast_add_waiter(PyObject *module)
 {
-    return fast_add_type(module, "Waiter", &waiter_spec, poller) != NULL ? 0 : -1;
+    return fast_add_type(module, "Waiter", &waiter_spec, fast_poller_type) != NULL ? 0 : -1;
 }

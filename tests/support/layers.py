@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -77,6 +78,7 @@ def compiled(files: list[Path], place: Path) -> dict[Path, Path]:
     """The object file of each source, built below ``place``."""
     flags = ["-std=gnu11", "-O1", "-UNDEBUG", "-w", f"-I{ROOT / 'core/include'}"]
     flags += [f"-I{ROOT / folder}" for folder in ALLOWED]
+    flags.append(f"-I{sysconfig.get_path('include')}")
 
     def build(source: Path) -> tuple[Path, Path]:
         made = place / f"{source.stem}.o"

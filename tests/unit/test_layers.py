@@ -22,15 +22,17 @@ from support.layers import (
 
 CORE: Final = tuple(folder for folder in ALLOWED if folder.startswith("core/src"))
 SIMULATOR: Final = tuple(folder for folder in ALLOWED if folder.startswith("sim/native"))
+EXTENSIONS: Final = tuple(
+    folder for folder in ALLOWED if folder not in CORE and folder not in SIMULATOR
+)
 # Two files of one folder may call each other; more may not.
 MOST_IN_A_CYCLE: Final = 2
 
 
-
 @pytest.fixture(scope="module")
 def linked(tmp_path_factory: pytest.TempPathFactory) -> set[tuple[Path, Path]]:
-    """(source, source that defines what it calls) of the core and of the simulator."""
-    sources = c_files(*CORE, *SIMULATOR, pattern="*.c")
+    """(source, source that defines what it calls) of the core, the simulator and the extensions."""
+    sources = c_files(*CORE, *SIMULATOR, *EXTENSIONS, pattern="*.c")
     return set(links(compiled(sources, tmp_path_factory.mktemp("objects"))))
 
 
