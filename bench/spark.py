@@ -28,6 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 import penstock
 from bench.contenders import BUILD, ROOT
 from bench.spark_memory import MemorySource
+from bench.spark_work import Contender, Work
 from penstock._bench.processes import BenchError
 from penstock.client import GroupControl
 from penstock.spark_bridge import register, tuned_settings
@@ -38,23 +39,6 @@ SUBSCRIPTION: Final = "bench"
 _START_S: Final = 30.0
 _TERM: Final = 512 * 1024 * 1024
 _GOALS: Final = {"memory": 0.95, "kafka": 3.0}
-
-
-@attrs.frozen(kw_only=True)
-class Work:
-    """What is read."""
-
-    records: int
-    size: int
-    partitions: int
-
-
-@attrs.frozen(kw_only=True)
-class Contender:
-    """A way to read the records."""
-
-    name: str
-    load: Callable[[SparkSession], DataFrame]
 
 
 # ---- set-up --------------------------------------------------------------------------------------

@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
 from bench.kafka import broker, connector_jars
-
-if TYPE_CHECKING:
-    from bench.spark import Contender, Work
+from bench.spark_work import Contender, Work
 
 TOPIC: Final = "records"
 #: More at once than by default, which was a little slower here.
@@ -31,8 +29,6 @@ def connector() -> str:
 @contextlib.contextmanager
 def filled(work: Work, payload: Callable[[int, int], bytes]) -> Iterator[Contender]:
     """A broker for the length of the block; the topic is filled when it is loaded first."""
-    from bench.spark import Contender
-
     with broker(partitions=work.partitions) as servers:
         full: list[bool] = []
 

@@ -21,7 +21,8 @@ import click
 from pyspark.sql import DataFrame, SparkSession
 
 from bench.contenders import BUILD
-from bench.spark import STREAM, Work, daemon, session, summary
+from bench.spark import STREAM, daemon, session, summary
+from bench.spark_work import Work
 from penstock._bench.processes import BenchError
 from penstock.client import GroupControl
 
