@@ -93,6 +93,11 @@ class Process:
         except OSError:
             raise self._failure(f"does not hear {text!r}") from None
 
+    def close_input(self) -> None:
+        """End the process's input; the process may print more lines before it ends."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
     def cpu_ns(self) -> int:
         """Return the processor time of all threads so far, living and ended."""
         return time.clock_gettime_ns((~self.pid << 3) | _CPU_CLOCK)

@@ -3,8 +3,9 @@
 # make docs-plots   the pictures of the guide, from runs in virtual time: the same on every machine
 # make docs-grid    heat maps and failing cells of the nak grid, into the guide (3 min a seed);
 #                   GRID_ARGS="--seed f2c10be9 --seeds 5"
+# make docs-pressure  pressure by load on sockets, into the guide (1 min; each run differs)
 
-.PHONY: docs-plots docs-grid
+.PHONY: docs-plots docs-grid docs-pressure
 GRID_ARGS ?=
 PLOT_PYTHON ?= $(BIN)/python
 
@@ -16,3 +17,7 @@ docs-plots: setup ext
 
 docs-grid: setup ext
 	$(PLOT_PYTHON) tools/plots/grid.py docs/images docs/nak-strength.md $(GRID_ARGS)
+
+docs-pressure: setup ext
+	$(BIN)/python -m bench.pressure
+	$(PLOT_PYTHON) tools/plots/pressure.py build/bench/pressure.json docs/images docs/scheduling.md
