@@ -199,8 +199,8 @@ class SchedulerConfig:
               "consumed, half of that after each further 30 s. false: 0.",
         "Set false if only stated priorities may count.")
     governor: bool = boolean(
-        False, "Under pressure the sender delays new data, and full publications answer THROTTLED.",
-        "Set true if the streams of the host together can overload the sender.")
+        True, "Under pressure the sender delays new data, and full publications answer THROTTLED.",
+        "Set false if all streams must get the same treatment under overload.")
 
 
 @attrs.frozen(kw_only=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Publishers of an overloaded daemon.  The governor is off, and the test writes its word in
+"""Publishers of an overloaded daemon.  The governor is off here: the test writes its word in
 ``penstock.dat``."""
 
 from __future__ import annotations
@@ -8,9 +8,11 @@ import json
 import mmap
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+from support.hosts import PenstockHost
 
 import penstock
 from loopback.conftest import NewHost
@@ -43,9 +45,17 @@ class Word:
 
 
 @pytest.fixture
-def pressed(new_host: NewHost) -> Iterator[tuple[penstock.Client, Word]]:
+def ungoverned(new_host: NewHost, tmp_path: Path) -> PenstockHost:
+    """A daemon that never writes its word."""
+    settings = tmp_path / "penstock.toml"
+    settings.write_text("[scheduler]\ngovernor = false\n", encoding="utf-8")
+    return new_host("--config", str(settings))
+
+
+@pytest.fixture
+def pressed(ungoverned: PenstockHost) -> Iterator[tuple[penstock.Client, Word]]:
     """A client of a daemon, and its word."""
-    host = new_host()
+    host = ungoverned
     with (
         open(f"{host.directory}/penstock.dat", "r+b") as file,
         mmap.mmap(file.fileno(), 8192) as memory,
@@ -125,8 +135,33 @@ def test_a_throttled_send_waits_before_it_offers_again(
         assert receive(reader, 1) == [MESSAGE]
 
 
-def test_the_sample_and_its_effects_are_shown(new_host: NewHost) -> None:
+def test_a_daemon_samples_its_pressure_by_default(
+    new_host: NewHost, port: Callable[[], int]
+) -> None:
+    """It takes samples while streams wait for each other."""
     host = new_host()
+    channel = f"aeron:udp?endpoint=127.0.0.1:{port()}"
+    with (
+        penstock.connect(host.directory) as client,
+        client.add_subscription(channel, 1) as reader,
+        client.add_exclusive_publication(channel, 1) as one,
+        client.add_exclusive_publication(channel, 1) as other,
+    ):
+        connected(one, reader)
+        connected(other, reader)
+
+        def sampled() -> bool:
+            for publication in (one, other) * 50:
+                publication.offer(MESSAGE)
+            while reader.poll(lambda message: None):
+                pass
+            return bool(json.loads(get(host, "/scheduler")[1])["sampled"])
+
+        eventually(sampled, "sampled")
+
+
+def test_the_sample_and_its_effects_are_shown(ungoverned: PenstockHost) -> None:
+    host = ungoverned
     with (
         open(f"{host.directory}/penstock.dat", "r+b") as file,
         mmap.mmap(file.fileno(), 8192) as memory,
