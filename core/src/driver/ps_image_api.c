@@ -145,6 +145,7 @@ static int prepare_positions(ps_image_t *image)
     image->established_taken = params->adopted;
     image->end_position = INT64_MAX;
     image->next_due_ns = INT64_MAX;
+    image->timer.at = -1;
     if (params->adopted) {
         code = take_over(image);
     }

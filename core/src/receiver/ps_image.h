@@ -12,6 +12,7 @@
 #define PS_IMAGE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "ps_congestion.h"
@@ -30,6 +31,7 @@
 #include "ps_rtt.h"
 #include "ps_shared.h"
 #include "ps_tether.h"
+#include "ps_timers.h"
 #include "ps_wire.h"
 #include "ps_wire_credit.h"
 
@@ -201,6 +203,7 @@ struct ps_image {
     int64_t moved_position;        /* + consumption at moved_ns */
     int64_t packet_ns;             /* time of the last accepted frame, for liveness */
     int64_t next_due_ns;           /* time of the earliest timer, except the timers of gaps */
+    ps_timer_t timer;              /* entry of this time in the receiver's heap */
     ps_pressure_signal_t pressure; /* under NAK-strength control */
     uint32_t pressure_random;
     int64_t sent_seen;    /* position up to which the sender has sent; the receiver may not have
@@ -439,6 +442,11 @@ void ps_image_on_release_terms(ps_image_t *image, int32_t least_terms);
 void ps_image_report_released(ps_image_t *image, int64_t now_ns);
 void ps_image_report_loss(ps_image_t *image, int64_t now_ns);
 void ps_image_timer(ps_image_t *image, int64_t due_ns);
+/* Returns the image that a timer of the receiver's heap belongs to. */
+static inline ps_image_t *ps_image_of_timer(ps_timer_t *timer)
+{
+    return (ps_image_t *)(void *)((uint8_t *)timer - offsetof(ps_image_t, timer));
+}
 /* Returns the position at which a reader joins again. */
 int64_t ps_image_rejoin_position(const ps_image_t *image);
 void ps_image_send_error(ps_image_t *image, int64_t now_ns);

@@ -19,6 +19,7 @@ static void add_image(ps_receiver_t *receiver, ps_image_t *image)
     image->receiver = receiver;
     image->index = receiver->n_images;
     receiver->images[receiver->n_images++] = image;
+    ps_timers_add(&receiver->timers, &image->timer, image->next_due_ns);
     if (session == NULL) {
         session = ps_recv_endpoint_insert(endpoint, params->stream_id, params->session_id,
                                           PS_SESSION_INIT);

@@ -47,7 +47,10 @@ int ps_receiver_create(const ps_context_t *context, ps_agent_t *agent, ps_receiv
         ps_receiver_destroy(receiver);
         return ps_fail(PS_E_NO_MEMORY, "no memory for %d images", params->shared->n_images);
     }
-    code = ps_half_open_init(&receiver->half_open, receiver->images_limit, params->seed);
+    code = ps_timers_init(&receiver->timers, receiver->images_limit + 1);
+    if (code == PS_OK) {
+        code = ps_half_open_init(&receiver->half_open, receiver->images_limit, params->seed);
+    }
     if (code != PS_OK) {
         ps_receiver_destroy(receiver);
         return code;
@@ -68,6 +71,7 @@ void ps_receiver_destroy(ps_receiver_t *receiver)
         ps_recv_endpoint_free(receiver->endpoints[i]);
     }
     ps_half_open_fini(&receiver->half_open);
+    ps_timers_fini(&receiver->timers);
     free(receiver->images);
     free(receiver->hot);
     free(receiver->releases);
@@ -207,21 +211,20 @@ static int32_t run_hot(ps_receiver_t *receiver)
 
 static void run_timers(ps_receiver_t *receiver)
 {
-    int64_t now_ns = receiver->now_ns;
-    int64_t due_ns = INT64_MAX;
+    const int64_t now_ns = receiver->now_ns;
+    int64_t due_ns;
 
     receiver->last_tick_ns = now_ns;
     receiver->timer_due_ns = INT64_MAX;
-    for (int32_t i = 0; i < receiver->n_images; i++) {
-        ps_image_t *image = receiver->images[i];
+    /* Each step moves one timer to a later time, so each image has at most one. */
+    while (ps_timers_first_ns(&receiver->timers) <= now_ns) {
+        ps_image_t *image = ps_image_of_timer(ps_timers_first(&receiver->timers));
 
-        if (image->next_due_ns <= now_ns) {
-            ps_image_tick(image, now_ns);
-        }
-        if (image->next_due_ns < due_ns) {
-            due_ns = image->next_due_ns;
-        }
+        ps_image_tick(image, now_ns);
+        ps_timers_set(&receiver->timers, &image->timer,
+                      image->next_due_ns > now_ns ? image->next_due_ns : now_ns + 1);
     }
+    due_ns = ps_timers_first_ns(&receiver->timers);
     for (int32_t i = 0; i < receiver->n_endpoints; i++) {
         ps_recv_endpoint_tick(receiver, receiver->endpoints[i], now_ns, &due_ns);
     }

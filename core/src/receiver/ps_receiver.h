@@ -12,6 +12,7 @@
 #include "ps_image.h"
 #include "ps_recv_endpoint.h"
 #include "ps_shared.h"
+#include "ps_timers.h"
 #include "ps_wake.h"
 #include "ps_wire.h"
 
@@ -43,6 +44,7 @@ struct ps_receiver {
     ps_random_t random;
     int64_t now_ns;       /* of the current duty cycle */
     int64_t timer_due_ns; /* time of the earliest timer of any object, INT64_MAX none */
+    ps_timers_t timers;   /* the timers of all images, except those of gaps */
     int64_t last_tick_ns;
     int64_t nak_due_ns; /* earliest gap timer of any hot image */
     uint64_t cycle;

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_timers.h: the timers of many objects, one for each object, in a binary heap by due time. An
+ * agent with thousands of objects looks only at those whose timer is due. The heap's size is fixed
+ * at init. One owner thread. Adding, setting and removing take O(log n) steps, reading the earliest
+ * time one. */
+#ifndef PS_TIMERS_H
+#define PS_TIMERS_H
+
+#include <stdint.h>
+
+/* The timer of one object; part of the object. */
+typedef struct ps_timer {
+    int32_t at; /* index of its entry; -1: not in a heap */
+} ps_timer_t;
+
+typedef struct ps_timers_entry {
+    int64_t due_ns;
+    ps_timer_t *timer;
+} ps_timers_entry_t;
+
+typedef struct ps_timers {
+    ps_timers_entry_t *entries;
+    int32_t count;
+    int32_t limit;
+} ps_timers_t;
+
+/* limit: largest number of timers, >= 1. PS_E_NO_MEMORY. */
+int ps_timers_init(ps_timers_t *timers, int32_t limit);
+void ps_timers_fini(ps_timers_t *timers);
+/* Adds a timer that is in no heap. due_ns may be INT64_MAX: never. */
+void ps_timers_add(ps_timers_t *timers, ps_timer_t *timer, int64_t due_ns);
+/* Removes a timer that is in this heap. */
+void ps_timers_remove(ps_timers_t *timers, ps_timer_t *timer);
+/* Moves a timer of this heap to another time, earlier or later. */
+void ps_timers_set(ps_timers_t *timers, ps_timer_t *timer, int64_t due_ns);
+
+/* Returns the due time of a timer that is in this heap. */
+static inline int64_t ps_timers_due_ns(const ps_timers_t *timers, const ps_timer_t *timer)
+{
+    return timers->entries[timer->at].due_ns;
+}
+
+/* Returns the earliest due time; INT64_MAX if no timer runs. */
+static inline int64_t ps_timers_first_ns(const ps_timers_t *timers)
+{
+    return timers->count > 0 ? timers->entries[0].due_ns : INT64_MAX;
+}
+
+/* Returns the timer with the earliest due time; the heap must not be empty. */
+static inline ps_timer_t *ps_timers_first(const ps_timers_t *timers)
+{
+    return timers->entries[0].timer;
+}
+
+#endif
