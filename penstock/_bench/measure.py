@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from penstock._bench.processes import Process
@@ -159,11 +160,20 @@ def many_streams(
     size: int,
     seconds: float,
     warmup_s: float,
+    ready_s: float,
+    directories: Sequence[Path],
 ) -> dict[str, Any]:
-    """Like :func:`throughput`, with a hash for each busy stream."""
-    subscriber.expect("ready", READY_S)
-    publisher.expect("ready", READY_S)
-    subscriber.expect("connected", READY_S)
+    """Like :func:`throughput`, with a hash for each busy stream, the time until all streams were
+    connected, and the memory of each daemon."""
+    begin_ns = time.monotonic_ns()
+    subscriber.expect("ready", ready_s)
+    publisher.expect("ready", ready_s)
+    subscriber.expect("connected", ready_s)
+    footprint: dict[str, Any] = {
+        "connect_s": (time.monotonic_ns() - begin_ns) / 1e9,
+        "files_bytes": [_allocated(directory) for directory in directories],
+        **_memory(others),
+    }
     time.sleep(1.5)  # the work after an addition has ended
     bill = _Bill([*others, publisher, subscriber])
     publisher.say("go")
@@ -179,4 +189,21 @@ def many_streams(
     good = received["messages"] == sent["messages"] and all(
         f"{expected_hash(count):016x}" == value for count, value in received["hashes"]
     )
-    return {**_rates(first, second, bill, size, len(others)), "hash_ok": good}
+    return {**_rates(first, second, bill, size, len(others)), **footprint, "hash_ok": good}
+
+
+def _allocated(directory: Path) -> int:
+    """Return the bytes that the files of a directory occupy."""
+    return sum(512 * path.stat().st_blocks for path in directory.rglob("*") if path.is_file())
+
+
+def _memory(processes: Sequence[Process]) -> dict[str, Any]:
+    """Return resident bytes without shared memory, and the number of mappings, of each process."""
+    private, mappings = [], []
+    for process in processes:
+        status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii")
+        fields = dict(line.split(":", 1) for line in status.splitlines())
+        private.append(1024 * int(fields["RssAnon"].split()[0]))
+        maps = Path(f"/proc/{process.pid}/maps").read_bytes()
+        mappings.append(maps.count(b"\n"))
+    return {"private_bytes": private, "mappings": mappings}

@@ -22,6 +22,7 @@ WORKS: Final = ("udp", "ipc", "rtt", "idle", "streams")
 _WORKER: Final = "penstock._bench.worker"
 _MEMORY: Final = Path("/dev/shm")
 _STREAMS_TERM: Final = 64 * 1024
+_COUNTERS: Final = 12                   # of a stream, at most
 
 
 @attrs.frozen(kw_only=True)
@@ -41,6 +42,9 @@ class Settings:
     spin_us: float = 0.0
     """How long a pinging or ponging client looks before it sleeps."""
     streams: int = 100
+    """Connected streams, for ``idle``."""
+    open: int = 1000
+    """Open streams, for ``streams``."""
     busy: int = 10
     rate: float = 200_000.0
     """Messages a second over all busy streams, for ``streams``."""
@@ -108,6 +112,7 @@ def _daemon(config: Path, directory: Path, side: Side) -> Process:
 
 
 def _configuration(settings: Settings) -> str:
+    room = (settings.open // 64 + 2) * 64
     tables: dict[str, dict[str, Any]] = {
         "agents": {"threading": settings.threading.lower(), "idle": settings.idle},
         "publications": {
@@ -119,6 +124,11 @@ def _configuration(settings: Settings) -> str:
         "sockets": {"sndbuf_bytes": settings.so_buffers, "rcvbuf_bytes": settings.so_buffers},
         "metrics": {"listen": ""},
         "log": {"level": "warning"},
+        "limits": {
+            "publications": max(4096, room), "images": max(4096, room),
+            "subscribers": max(8192, room),
+        },
+        "storage": {"counter_values_bytes": max(8 << 20, room * _COUNTERS * 128)},
     }
     lines = []
     for name, keys in tables.items():
@@ -200,7 +210,7 @@ def _many(
 ) -> Iterator[tuple[Process, Process]]:
     task = {
         "channel": f"aeron:udp?endpoint={where.b.address}:{free_port()}"
-        f"|term-length={_STREAMS_TERM if settings.streams > 100 else settings.term_length}",
+        f"|term-length={_STREAMS_TERM if busy or settings.streams > 100 else settings.term_length}",
         "streams": settings.streams, "busy": busy, "rate": settings.rate, "size": settings.size,
         "warmup_s": settings.warmup_s, "seconds": settings.seconds,
     }
@@ -212,10 +222,10 @@ def _many(
 
 
 def _streams(settings: Settings, where: Network) -> dict[str, Any]:
-    """Measure with 1 000 open streams, then with only the busy streams."""
+    """Measure with only the busy streams, then with all open streams."""
     few, many = (
         _streams_once(attrs.evolve(settings, streams=count), where)
-        for count in (settings.busy, 1000)
+        for count in (settings.busy, settings.open)
     )
     return {
         "few": few,
@@ -238,6 +248,8 @@ def _streams_once(settings: Settings, where: Network) -> dict[str, Any]:
             **measure.many_streams(
                 publisher, subscriber, pair.daemons, size=settings.size,
                 seconds=settings.seconds, warmup_s=settings.warmup_s,
+                ready_s=measure.READY_S + settings.streams / 50,
+                directories=pair.directories,
             ),
         }
 

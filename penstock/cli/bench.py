@@ -51,6 +51,8 @@ def parse_bytes(value: str) -> int:
               help="rtt: how long a client looks before it sleeps.")
 @click.option("--streams", type=click.IntRange(1, 4000), default=100, show_default=True,
               help="idle: connected streams.")
+@click.option("--open", type=click.IntRange(1, 20_000), default=1000, show_default=True,
+              help="streams: how many streams are open.")
 @click.option("--busy", type=click.IntRange(1, 100), default=10, show_default=True,
               help="streams: how many of the open ones carry messages.")
 @click.option("--rate", type=click.FloatRange(0, min_open=True), default=200_000.0,

@@ -12,29 +12,29 @@
 #include "ps_driver_state.h"
 #include "ps_receiver.h"
 
-static int allocate(ps_recv_endpoint_t *endpoint)
+static int allocate(ps_recv_endpoint_t *endpoint, const ps_shared_t *shared)
 {
-    uint64_t salt = endpoint->context->params.seed * UINT64_C(0x9e3779b97f4a7c15);
-    int code = ps_map_init(&endpoint->any_interest, PS_RECV_INTERESTS_MAX, salt);
+    const uint64_t salt = endpoint->context->params.seed * UINT64_C(0x9e3779b97f4a7c15);
+    int code;
+
+    endpoint->interests_limit = shared->n_subscribers;
+    endpoint->sessions_limit = shared->n_images + 2 * PS_RECV_PENDING_MAX + PS_RECV_KEPT_MAX;
+    code = ps_map_init(&endpoint->any_interest, endpoint->interests_limit, salt);
 
     if (code == PS_OK) {
-        code = ps_map_init(&endpoint->session_interest, PS_RECV_INTERESTS_MAX, salt);
+        code = ps_map_init(&endpoint->session_interest, endpoint->interests_limit, salt);
     }
     if (code == PS_OK) {
-        code = ps_map_init(&endpoint->session_index, PS_RECV_SESSIONS_MAX, salt);
+        code = ps_map_init(&endpoint->session_index, endpoint->sessions_limit, salt);
     }
     if (code != PS_OK) {
         return code;
     }
-    endpoint->sessions = calloc(PS_RECV_SESSIONS_MAX, sizeof(*endpoint->sessions));
+    /* Untouched entries take no memory. */
+    endpoint->sessions = calloc((size_t)endpoint->sessions_limit, sizeof(*endpoint->sessions));
     if (endpoint->sessions == NULL) {
-        return ps_fail(PS_E_NO_MEMORY, "no memory for %d sessions", PS_RECV_SESSIONS_MAX);
+        return ps_fail(PS_E_NO_MEMORY, "no memory for %d sessions", endpoint->sessions_limit);
     }
-    endpoint->sessions_limit = PS_RECV_SESSIONS_MAX;
-    for (int32_t i = 0; i < PS_RECV_SESSIONS_MAX; i++) {
-        endpoint->sessions[i].next_free = i + 1 < PS_RECV_SESSIONS_MAX ? i + 2 : 0;
-    }
-    endpoint->free_session = 1;
     return PS_OK;
 }
 
@@ -60,7 +60,7 @@ int ps_recv_endpoint_open(ps_driver_t *driver, const ps_recv_endpoint_params_t *
     endpoint->receiver = driver->receiver;
     endpoint->params = *params;
     endpoint->pending_due_ns = INT64_MAX;
-    code = allocate(endpoint);
+    code = allocate(endpoint, receiver->shared);
     if (code == PS_OK) {
         command.recv_endpoint = endpoint;
         code = ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
@@ -226,9 +226,10 @@ int ps_recv_endpoint_add_interest(ps_driver_t *driver, ps_recv_endpoint_t *endpo
                                            .any_session = any_session != 0 } };
     int code;
 
-    if (endpoint->interests == PS_RECV_INTERESTS_MAX) {
-        return ps_fail(PS_E_NO_SPACE, "more than %d subscriptions on one endpoint",
-                       PS_RECV_INTERESTS_MAX);
+    if (endpoint->interests == endpoint->interests_limit) {
+        return ps_fail(PS_E_NO_SPACE,
+                       "more than %d subscriptions on one endpoint; raise limits.subscribers",
+                       endpoint->interests_limit);
     }
     code = ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
     endpoint->interests += code == PS_OK;

@@ -134,7 +134,7 @@ static void on_new_session(ps_receiver_t *receiver, const ps_recv_destination_t 
     ps_recv_endpoint_t *endpoint = destination->endpoint;
     int32_t handle;
 
-    if (session == NULL && endpoint->free_session == 0) {
+    if (session == NULL && ps_recv_endpoint_is_full(endpoint)) {
         return; /* the table is full */
     }
     handle = admit(receiver, endpoint, from);

@@ -57,12 +57,12 @@ void ps_recv_endpoint_set_state(ps_recv_endpoint_t *endpoint, ps_session_t *sess
 ps_session_t *ps_recv_endpoint_insert(ps_recv_endpoint_t *endpoint, int32_t stream_id,
                                       int32_t session_id, int32_t state)
 {
-    int32_t index = endpoint->free_session;
+    const bool is_new = endpoint->free_session == 0;
+    const int32_t index = is_new ? endpoint->sessions_used + 1 : endpoint->free_session;
     ps_session_t *session;
 
-    /* Sessions without a SETUP may fill at most half of the table. */
-    if (index == 0 ||
-        (state == PS_SESSION_PENDING_SETUP && endpoint->pending >= endpoint->sessions_limit / 2)) {
+    if (ps_recv_endpoint_is_full(endpoint) ||
+        (state == PS_SESSION_PENDING_SETUP && endpoint->pending >= PS_RECV_PENDING_MAX)) {
         return NULL;
     }
     PS_ASSERT(index > 0 && index <= endpoint->sessions_limit);
@@ -71,7 +71,11 @@ ps_session_t *ps_recv_endpoint_insert(ps_recv_endpoint_t *endpoint, int32_t stre
     if (!ps_map_put(&endpoint->session_index, ps_map_key(stream_id, session_id), index)) {
         return NULL;
     }
-    endpoint->free_session = session->next_free;
+    if (is_new) {
+        endpoint->sessions_used = index;
+    } else {
+        endpoint->free_session = session->next_free;
+    }
     *session = (ps_session_t){ .stream_id = stream_id,
                                .session_id = session_id,
                                .deadline_ns = INT64_MAX };
@@ -88,7 +92,7 @@ void ps_recv_endpoint_erase(ps_recv_endpoint_t *endpoint, ps_session_t *session)
     session->image = NULL;
     session->next_free = endpoint->free_session;
     PS_ASSERT(session >= endpoint->sessions &&
-              session < endpoint->sessions + endpoint->sessions_limit);
+              session < endpoint->sessions + endpoint->sessions_used);
     endpoint->free_session = (int32_t)(session - endpoint->sessions) + 1;
     endpoint->cached = NULL;
 }
@@ -115,10 +119,10 @@ void ps_recv_endpoint_keep(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint
     PS_ASSERT(is_kept(state));
     ps_recv_endpoint_set_state(endpoint, session, state);
     session->kept_ns = receiver->now_ns;
-    if (endpoint->kept <= endpoint->sessions_limit / 2) {
+    if (endpoint->kept <= PS_RECV_KEPT_MAX) {
         return;
     }
-    for (int32_t i = 0; i < endpoint->sessions_limit; i++) {
+    for (int32_t i = 0; i < endpoint->sessions_used; i++) {
         ps_session_t *other = &endpoint->sessions[i];
 
         if (is_kept(other->state) && other != session &&
@@ -184,7 +188,7 @@ static void add_interest(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint,
 
 static void purge_unwanted(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint)
 {
-    for (int32_t i = 0; i < endpoint->sessions_limit; i++) {
+    for (int32_t i = 0; i < endpoint->sessions_used; i++) {
         ps_session_t *session = &endpoint->sessions[i];
 
         if (session->state == PS_SESSION_FREE || session->state == PS_SESSION_ACTIVE ||
@@ -338,7 +342,7 @@ static void expire_pending(ps_recv_endpoint_t *endpoint, int64_t now_ns)
 {
     int64_t due_ns = INT64_MAX;
 
-    for (int32_t i = 0; i < endpoint->sessions_limit && endpoint->pending > 0; i++) {
+    for (int32_t i = 0; i < endpoint->sessions_used && endpoint->pending > 0; i++) {
         ps_session_t *session = &endpoint->sessions[i];
 
         if (!has_deadline(session->state)) {
@@ -402,7 +406,7 @@ static void remove_endpoint(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoin
     for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX; i++) {
         detach_destination(receiver, endpoint, i);
     }
-    for (int32_t i = 0; i < endpoint->sessions_limit; i++) {
+    for (int32_t i = 0; i < endpoint->sessions_used; i++) {
         ps_half_open_leave(&receiver->half_open, endpoint->sessions[i].half_open);
         endpoint->sessions[i].half_open = 0;
     }

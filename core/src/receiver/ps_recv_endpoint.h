@@ -15,7 +15,11 @@
 #include "ps_receiver_agent.h"
 #include "ps_map.h"
 
-enum { PS_RECV_DESTINATIONS_MAX = 16, PS_RECV_INTERESTS_MAX = 4096, PS_RECV_SESSIONS_MAX = 2048 };
+enum {
+    PS_RECV_DESTINATIONS_MAX = 16,
+    PS_RECV_PENDING_MAX = 1024, /* sessions without an image that wait for a SETUP or its answer */
+    PS_RECV_KEPT_MAX = 1024     /* ended sessions that must not return */
+};
 
 typedef struct ps_recv_destination {
     int64_t id;
@@ -42,7 +46,7 @@ enum ps_session_state {
     PS_SESSION_INIT = 2,          /* reported to the conductor, whose answer is awaited */
     PS_SESSION_ACTIVE = 3,        /* has an image */
     /* A session stays in the next two states as long as a subscription reads the stream. Entries in
-     * these states take at most half of the table. If there are more, the oldest entry is
+     * these states take at most PS_RECV_KEPT_MAX places. If there are more, the oldest entry is
      * removed. */
     PS_SESSION_COOL_DOWN = 4,   /* its image has ended; ignored */
     PS_SESSION_NO_INTEREST = 5, /* refused by the conductor; ignored */
@@ -95,8 +99,13 @@ struct ps_recv_endpoint {
     ps_map_t session_interest; /* (stream, session) -> number of subscriptions */
     ps_map_t session_index;    /* (stream, session) -> index into sessions + 1 */
     ps_session_t *sessions;
-    int32_t sessions_limit;
-    int32_t free_session;                       /* index + 1 */
+    int32_t sessions_limit;                     /* all images, PS_RECV_PENDING_MAX sessions without
+                                                 * a SETUP, as many that are being set up, and
+                                                 * PS_RECV_KEPT_MAX that have ended */
+    int32_t sessions_used;                      /* entries that were ever used */
+    int32_t free_session;                       /* index + 1 of a used entry that is free again; 0:
+                                                 * none */
+    int32_t interests_limit;                    /* subscriptions; the conductor's */
     int32_t pending;                            /* sessions in PENDING_SETUP or REFUSED */
     int32_t kept;                               /* sessions in COOL_DOWN or NO_INTEREST */
     int64_t pending_due_ns;                     /* earliest deadline of the pending sessions */
@@ -118,14 +127,20 @@ struct ps_recv_endpoint {
 
 ps_session_t *ps_recv_endpoint_find(ps_recv_endpoint_t *endpoint, int32_t stream_id,
                                     int32_t session_id);
-/* Returns a new entry; NULL if the table is full. */
+/* Returns true if the table has no free entry. */
+static inline bool ps_recv_endpoint_is_full(const ps_recv_endpoint_t *endpoint)
+{
+    return endpoint->free_session == 0 && endpoint->sessions_used == endpoint->sessions_limit;
+}
+/* Returns a new entry; NULL if the table is full, or if PS_RECV_PENDING_MAX sessions wait and the
+ * new one would wait too. */
 ps_session_t *ps_recv_endpoint_insert(ps_recv_endpoint_t *endpoint, int32_t stream_id,
                                       int32_t session_id, int32_t state);
 void ps_recv_endpoint_erase(ps_recv_endpoint_t *endpoint, ps_session_t *session);
 /* Moves a session to state, and maintains the count of pending sessions. */
 void ps_recv_endpoint_set_state(ps_recv_endpoint_t *endpoint, ps_session_t *session, int32_t state);
-/* Moves a session to COOL_DOWN or NO_INTEREST. If such sessions take more than half of the table,
- * removes the oldest, so that forged sessions never fill the table. */
+/* Moves a session to COOL_DOWN or NO_INTEREST. If there are more than PS_RECV_KEPT_MAX of
+ * them, removes the oldest, so that forged sessions never fill the table. */
 void ps_recv_endpoint_keep(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint,
                            ps_session_t *session, int32_t state);
 bool ps_recv_endpoint_wants(const ps_recv_endpoint_t *endpoint, int32_t stream_id,

@@ -428,7 +428,7 @@ static void test_strangers_cannot_fill_the_table_for_ever(void)
         }
     }
     world_step(&world);
-    CHECK_EQ(world_count_sent(&world, PS_TYPE_SM), PS_RECV_SESSIONS_MAX / 2);
+    CHECK_EQ(world_count_sent(&world, PS_TYPE_SM), PS_RECV_PENDING_MAX);
     world_golden(&world, "setup"); /* a real one is not locked out for more than the time-out */
     world_step(&world);
     world_pass(&world, SECOND + 2 * MS);
@@ -442,12 +442,12 @@ static void test_strangers_cannot_fill_the_table_for_ever(void)
 /* Each session of a stream with rejoin=false that ended is ignored from then on. */
 static void test_ended_sessions_never_fill_the_table(void)
 {
-    const int32_t most = PS_RECV_SESSIONS_MAX / 2;
+    const int32_t most = PS_RECV_KEPT_MAX;
     world_t world;
     ps_event_t event;
     int32_t left = 0;
     world_open(&world, &PLAIN);
-    for (int32_t i = 0; i < 3 * PS_RECV_SESSIONS_MAX; i++) {
+    for (int32_t i = 0; i < 6 * PS_RECV_KEPT_MAX; i++) {
         CHECK_EQ(ps_recv_endpoint_forget_session(world.driver, world.endpoint, GOLDEN_STREAM,
                                                  1000 + i, 1),
                  PS_OK);
@@ -457,7 +457,7 @@ static void test_ended_sessions_never_fill_the_table(void)
             left++;
         }
     }
-    CHECK_EQ(left, 3 * PS_RECV_SESSIONS_MAX - most);
+    CHECK_EQ(left, 6 * PS_RECV_KEPT_MAX - most);
     CHECK_EQ(world.endpoint->kept, most);
     world_golden(&world, "setup"); /* a new stream finds a place */
     world_step(&world);

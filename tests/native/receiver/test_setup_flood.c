@@ -70,7 +70,7 @@ static void test_a_flood_reaches_the_conductor_in_bounds(int32_t addresses)
     world_close(&world);
 }
 
-/* DATA of strangers fills half of the table of sessions; a SETUP still gets in. */
+/* DATA of strangers takes all places of sessions without a SETUP; a SETUP still gets in. */
 static void test_a_setup_gets_in_beside_data_of_strangers(void)
 {
     const world_options_t plain = { 0 };
