@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from penstock.client import GroupState, LogRange
 from penstock.core.errors import InvalidArgument
 from penstock.spark_bridge import _planner as planner
-from penstock.spark_bridge import _planning
+from penstock.spark_bridge import _splitting
 from penstock.spark_bridge._locality import assign
 from penstock.spark_bridge._offsets import Left, Offset, Session
 from penstock.spark_bridge._options import StreamName, read_options
@@ -489,8 +489,8 @@ def test_tasks_have_equal_parts_of_a_range_that_one_request_does_not_walk(
     end = 32 * message * length
     item = made_range(1, 0, end)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_planning, "_CUT_BYTES", 32 * reach)
-        places = planning._places(view(log(1, end_position=end)), item, pieces)
+        patch.setattr(_splitting, "CUT_BYTES", 32 * reach)
+        places = planning._splitting.places(view(log(1, end_position=end)), item, pieces)
     planning.stop()
     assert places == sorted(set(places))
     parts = [part.length for part in planner.split(item, places)]
