@@ -166,14 +166,26 @@ class Loss:
         return f"{self.session}: {much} bytes from position {self.start}: {self.reason}"
 
 
-def losses(view: View, start: Offset) -> list[Loss]:
+def losses(
+    view: View, start: Offset, seen: Mapping[Session, int] | None = None
+) -> list[Loss]:
     """Return the ranges that the query has not read at ``start`` and that no daemon holds any
-    more."""
+    more.
+
+    :param seen: the highest known end of each session. A daemon that has read groups and logs of a
+        dead daemon can lack a log that was there.
+    """
+    ends = seen or {}
     found = []
     for session, position in sorted(start.positions.items()):
         holdings = view.holdings.get(session, ())
         if not holdings:
-            if session not in start.ended and _may_be_lost(view, start, session):
+            if ends.get(session, 0) > position:
+                found.append(Loss(
+                    session=session, start=position, end=None,
+                    reason=f"the log had data up to {ends[session]}, and is not there any more",
+                ))
+            elif session not in start.ended and _may_be_lost(view, start, session):
                 found.append(Loss(
                     session=session, start=position, end=None,
                     reason="the group expired or was closed, and the session is not there any more",

@@ -70,6 +70,7 @@ class Planning:
         self._available_now = False
         self._target: dict[Session, int] | None = None
         self._planned = Offset()
+        self._seen: dict[Session, int] = {}     # the highest end of each session
         self._lost_bytes = 0
         self._said: set[str] = set()
         self._turn = 0
@@ -191,6 +192,9 @@ class Planning:
         if not self._idle:
             self._batch_at = self._busy_at = time.monotonic()
         after = start if self._idle else self._frozen(view, begin, after)
+        self._seen = {
+            s: end for s, end in self._seen.items() if s in view.holdings or s in start.positions
+        }
         self._planned = after
         return after
 
@@ -262,14 +266,14 @@ class Planning:
         deadline = time.monotonic() + _REAPPEAR_S
         while time.monotonic() < deadline:
             away = {
-                loss.session for loss in planner.losses(view, start) if loss.end is None
+                loss.session for loss in planner.losses(view, start, self._seen) if loss.end is None
             } - self._awaited
             first = self._available_now and self._target is None and not view.holdings
             if not away and not first:
                 return view
             time.sleep(_PAUSE_S)
             view = self._check()
-        self._awaited |= {loss.session for loss in planner.losses(view, start)}
+        self._awaited |= {loss.session for loss in planner.losses(view, start, self._seen)}
         return view
 
     def _frozen(self, view: View, begin: Offset, after: Offset) -> Offset:
@@ -451,6 +455,8 @@ class Planning:
     def _check(self, acknowledged: Mapping[Session, int] | None = None) -> View:
         began = time.monotonic()
         self._view = self._subscription.view(acknowledged)
+        for session in self._view.holdings:
+            self._seen[session] = max(self._seen.get(session, 0), self._view.end(session))
         self._progress.look(self._view)
         self._look_s = time.monotonic() - began
         return self._view
@@ -466,7 +472,7 @@ class Planning:
 
     def _behind_losses(self, view: View, start: Offset) -> Offset:
         """Return ``start``, moved beyond losses if the query continues without the lost data."""
-        lost = planner.losses(view, start)
+        lost = planner.losses(view, start, self._seen)
         for loss in lost:
             if self._options.fail_on_data_loss:
                 raise DataLoss(

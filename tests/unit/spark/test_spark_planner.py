@@ -261,6 +261,19 @@ def test_what_is_gone_is_a_loss_and_what_was_read_is_not() -> None:
     assert planner.skip(start, [loss]).positions == {}
 
 
+def test_a_log_that_disappears_before_it_was_read_is_a_loss() -> None:
+    """Its group is there: without what was seen, the session would pass for read to its end."""
+    start = Offset(
+        positions={session(1): 320, session(2): 320},
+        groups=dict(view(log(1), log(2)).groups),
+    )
+    gone = view(log(3))
+    assert planner.losses(gone, start) == []
+    [loss] = planner.losses(gone, start, {session(1): 640, session(2): 320})
+    assert (loss.session, loss.start, loss.end) == (session(1), 320, None)
+    assert "data up to 640" in str(loss)
+
+
 def test_a_session_that_comes_back_is_read_on() -> None:
     # Its connection was lost at 320, where the query had all of it; nothing else moves.
     start = Offset(positions={session(1): 0}, groups={STREAM: "1.5"})
