@@ -134,6 +134,23 @@ class _Rows:
         self.reserved = reserved[:count]
 
 
+def _session(log: LogRange) -> Session:
+    return log.session_id, log.initial_term_id
+
+
+def _committed(logs: list[LogRange], log: LogRange) -> int:
+    """Return the committed position of the log's session. A session whose sender was silent and
+    returned has several logs, one behind the other; the group is in the first of them."""
+    return min(each.committed for each in logs if _session(each) == _session(log))
+
+
+def _older(logs: list[LogRange], log: LogRange) -> int:
+    """Return the number of logs that come before a log of the same session."""
+    return sum(
+        _session(each) == _session(log) and each.committed < log.committed for each in logs
+    )
+
+
 class ConsumerGroup:
     """This process as a member of a consumer group.  Made by
     :meth:`penstock.Client.consumer_group`.
@@ -270,9 +287,10 @@ class ConsumerGroup:
             held.release_dead()
             state = self._state()
             held.forget({(log.session_id, log.initial_term_id) for log in state.logs})
-            logs = state.logs[self._turn % len(state.logs) :] if state.logs else []
-            for log in [*logs, *state.logs[: len(state.logs) - len(logs)]]:
-                claim = self._take(held, log, limit, max_bytes)
+            first = self._turn % len(state.logs) if state.logs else 0
+            logs = [*state.logs[first:], *state.logs[:first]]
+            for log in sorted(logs, key=lambda log: _older(state.logs, log)):
+                claim = self._take(held, log, _committed(state.logs, log), limit, max_bytes)
                 if claim is not None:
                     self._turn += 1
                     held.write()
@@ -281,10 +299,12 @@ class ConsumerGroup:
                 return None
         return GroupBatch(self, log, claim, self._read(log, claim))
 
-    def _take(self, held: Shares, log: LogRange, limit: int, max_bytes: int) -> Claim | None:
-        session = (log.session_id, log.initial_term_id)
+    def _take(
+        self, held: Shares, log: LogRange, committed: int, limit: int, max_bytes: int
+    ) -> Claim | None:
+        session = _session(log)
         share = held.log(log)
-        share.acknowledged(log.committed)
+        share.acknowledged(committed)
         free = share.free(log.committed, log.end_position)
         if free is None:
             return None
@@ -333,7 +353,7 @@ class ConsumerGroup:
     # ---- committing ------------------------------------------------------------------------------
 
     def _commit(self, log: LogRange, claim: Claim) -> None:
-        session: Session = (log.session_id, log.initial_term_id)
+        session = _session(log)
         with self._shares() as held:
             if not held.commit(session, claim):
                 raise AssignmentLost(
@@ -342,12 +362,12 @@ class ConsumerGroup:
                     "member receives these messages"
                 )
             held.write()
-            known = [each for each in self._state().logs
-                     if (each.session_id, each.initial_term_id) == session]
+            known = [each for each in self._state().logs if _session(each) == session]
             if not known:
                 return          # the stream has ended, and all of it is acknowledged
-            position = held.log(log).acknowledged(known[0].committed)
-            if position > known[0].committed:
+            committed = _committed(known, known[0])
+            position = held.log(log).acknowledged(committed)
+            if position > committed:
                 self._control.acknowledge(
                     name=self._name, channel=self._channel, stream_id=self._stream_id,
                     positions={session: position}, owner=_OWNER,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import anyio
 import pytest
@@ -235,3 +236,39 @@ def test_groups_are_awaited(host: PenstockHost, backend: str) -> None:
             await group.end()
 
     anyio.run(test, backend=backend)
+
+
+def test_members_read_the_ended_log_of_a_session_before_the_next(
+    new_host: NewHost, port: Callable[[], int], tmp_path: Path
+) -> None:
+    """The sender's daemon is away for longer than the receiver's daemon waits: the session has two
+    logs, and a commit in the second must not release the first."""
+    config = tmp_path / "config.toml"
+    config.write_text('[timeouts]\nimage_liveness_timeout_ns = "1s"\n')
+    sender, receiver = new_host(), new_host("--config", str(config))
+    channel = f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=256k"
+    with (
+        penstock.connect(sender.directory) as source,
+        penstock.connect(receiver.directory) as client,
+        client.consumer_group("g", channel, STREAM) as group,
+    ):
+        publication = source.add_publication(channel, STREAM)
+        assert publication.wait_connected(TIMEOUT_S)
+        send(publication, 0, COUNT // 2)
+        end = publication.position
+        eventually(
+            lambda: [log.end_position for log in group.state().logs] == [end], "it arrives"
+        )
+        sender.kill()
+        eventually(lambda: group.state().logs[0].ended, "the session ends")
+        sender.start()
+        send(publication, COUNT // 2, COUNT)
+        eventually(lambda: len(group.state().logs) == 2, "the session returns")
+        got: list[bytes] = []
+        for batch in group.messages(limit=300, timeout_s=TIMEOUT_S):
+            got += batch
+            batch.commit()
+            if len(got) == COUNT:
+                break
+        assert got == texts(0, COUNT)
+        group.end()
