@@ -151,6 +151,15 @@ def _older(logs: list[LogRange], log: LogRange) -> int:
     )
 
 
+def _next(logs: list[LogRange], log: LogRange) -> LogRange | None:
+    """Return the log that continues a log."""
+    return next((
+        each for each in logs
+        if _session(each) == _session(log) and each.retained_from == log.end_position
+        and each.end_position > log.end_position
+    ), None)
+
+
 class ConsumerGroup:
     """This process as a member of a consumer group.  Made by
     :meth:`penstock.Client.consumer_group`.
@@ -289,22 +298,26 @@ class ConsumerGroup:
             held.forget({(log.session_id, log.initial_term_id) for log in state.logs})
             first = self._turn % len(state.logs) if state.logs else 0
             logs = [*state.logs[first:], *state.logs[:first]]
+            waiting: set[Session] = set()       # for the end of the next message
             for log in sorted(logs, key=lambda log: _older(state.logs, log)):
-                claim = self._take(held, log, _committed(state.logs, log), limit, max_bytes)
+                if _session(log) in waiting:
+                    continue
+                claim = self._take(held, state.logs, log, limit, max_bytes, waiting)
                 if claim is not None:
                     self._turn += 1
                     held.write()
                     break
             else:
                 return None
-        return GroupBatch(self, log, claim, self._read(log, claim))
+        return GroupBatch(self, log, claim, self._read(state.logs, log, claim))
 
     def _take(
-        self, held: Shares, log: LogRange, committed: int, limit: int, max_bytes: int
+        self, held: Shares, logs: list[LogRange], log: LogRange, limit: int, max_bytes: int,
+        waiting: set[Session],
     ) -> Claim | None:
         session = _session(log)
         share = held.log(log)
-        share.acknowledged(committed)
+        share.acknowledged(_committed(logs, log))
         free = share.free(log.committed, log.end_position)
         if free is None:
             return None
@@ -312,9 +325,44 @@ class ConsumerGroup:
         cuts = gather.cut(
             self._log(log), start, end, max_bytes=max_bytes, max_messages=limit
         )
-        if not cuts.positions:
+        stop = cuts.positions[-1] if cuts.positions else self._end_across(logs, log, start)
+        if stop is None:
+            # If data behind the log is lost, its last message never ends.
+            if not any(_session(x) == session and x.retained_from > log.end_position for x in logs):
+                waiting.add(session)
             return None
-        return held.take(session, start, cuts.positions[-1], self._member)
+        return held.take(session, start, stop, self._member)
+
+    def _end_across(self, logs: list[LogRange], log: LogRange, start: int) -> int | None:
+        """Return the end of a message that begins in a log and ends in the next one; None: it is
+        not there yet."""
+        if _next(logs, log) is None:
+            return None
+        term_end = (start // log.term_length + 1) * log.term_length
+        frames = self._frames(logs, log, start, term_end)
+        end = bytearray(8)
+        rows = gather.Rows(
+            values=bytearray(max(frames.end - start, 1)), offsets=bytearray(8), positions=end
+        )
+        rows.copy(frames)
+        return int.from_bytes(end, "little") if rows.count else None
+
+    def _frames(self, logs: list[LogRange], log: LogRange, start: int, end: int) -> gather.Frames:
+        """Return the frames of a range to the end of its term, in a log and the logs behind it."""
+        if end <= log.end_position:
+            return self._log(log).frames(start, end)
+        data, part = b"", log
+        while True:
+            at = start + len(data)
+            data += self._log(part).frames(at, min(end, part.end_position)).data
+            following = _next(logs, part)
+            if following is None or start + len(data) < part.end_position:
+                break
+            part = following
+        return gather.frames_of(
+            data, start=start, session_id=log.session_id, stream_id=log.stream_id,
+            initial_term_id=log.initial_term_id, term_length=log.term_length,
+        )
 
     def _log(self, log: LogRange) -> gather.MappedLog:
         mapped = self._logs.get(log.log_path)
@@ -322,7 +370,7 @@ class ConsumerGroup:
             mapped = self._logs[log.log_path] = gather.MappedLog.open(log.log_path)
         return mapped
 
-    def _read(self, log: LogRange, claim: Claim) -> _Rows:
+    def _read(self, logs: list[LogRange], log: LogRange, claim: Claim) -> _Rows:
         """Copy the messages of a claim, then have the daemon confirm that it kept them."""
         length = claim.end - claim.start
         most = length // _ALIGN + 1
@@ -333,7 +381,7 @@ class ConsumerGroup:
         )
         at = claim.start
         while at < claim.end:
-            frames = self._log(log).frames(at, claim.end)
+            frames = self._frames(logs, log, at, claim.end)
             rows.copy(frames)
             at = max(rows.position, at)
             if rows.position < frames.end and frames.end % log.term_length == 0:

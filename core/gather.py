@@ -66,6 +66,11 @@ class Frames:
         """Position after the last byte."""
         return int(self.native.start) + int(self.native.length)
 
+    @property
+    def data(self) -> bytes:
+        """Return a copy of the bytes."""
+        return bytes(ffi.buffer(self.native.data, self.native.length))
+
 
 def frames_of(
     data: Any,

@@ -272,3 +272,43 @@ def test_members_read_the_ended_log_of_a_session_before_the_next(
                 break
         assert got == texts(0, COUNT)
         group.end()
+
+
+def test_members_read_a_message_that_ends_in_the_next_log(
+    new_host: NewHost, port: Callable[[], int], tmp_path: Path
+) -> None:
+    """The window holds one message and a half when the sender's daemon dies."""
+    config = tmp_path / "config.toml"
+    config.write_text('[timeouts]\nimage_liveness_timeout_ns = "1s"\n')
+    sender, receiver = new_host(), new_host("--config", str(config))
+    channel = f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=256k"
+    messages = [bytes([number]) * 30_000 for number in range(6)]
+    with (
+        penstock.connect(sender.directory) as source,
+        penstock.connect(receiver.directory) as client,
+        client.consumer_group("g", channel, STREAM) as group,
+    ):
+        publication = source.add_publication(channel, STREAM)
+        assert publication.wait_connected(TIMEOUT_S)
+
+        def ended_within_a_message() -> bool:
+            [log] = group.state().logs
+            return log.ended and log.end_position % (publication.position // len(messages)) != 0
+
+        publication.send_batch(messages, TIMEOUT_S)
+        window = 128 * 1024
+        eventually(
+            lambda: any(log.end_position > window - 2048 for log in group.state().logs), "it fills"
+        )
+        sender.kill()
+        eventually(ended_within_a_message, "the session ends within a message")
+        sender.start()
+        eventually(lambda: len(group.state().logs) == 2, "the session returns")
+        got: list[bytes] = []
+        for batch in group.messages(limit=2, timeout_s=TIMEOUT_S):
+            got += batch
+            batch.commit()
+            if len(got) == len(messages):
+                break
+        assert got == messages
+        group.end()
