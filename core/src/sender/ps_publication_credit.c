@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_publication_credit.c: credits at the sender (docs/decisions/0240).
+ * ps_publication_credit.c: credits at the sender (docs/decisions/0240). The other half is
+ * ps_publication_grants.c: limits of receivers and readers, and their combination.
  *
  * Receivers state limits in status messages, local readers in their slots. The least is the
  * stream's, whatever the strategy. Publishers take ordinals below it from the word of ps_spend.h.
@@ -14,22 +15,14 @@
  * A limit that decreases, or a freeze, begins a new epoch: the sender stores the lower limit, then
  * changes the word, and reads in that operation what was taken. */
 #include "ps_barrier.h"
+#include "ps_publication_credit.h"
 #include "ps_sender.h"
 #include "ps_spend.h"
 #include "ps_wire_credit.h"
 
-enum { COUNT_FRAMES = 4096 };
-
 static uint64_t word_of(const ps_publication_t *pub)
 {
     return atomic_load_explicit(&pub->slot->spend, memory_order_acquire);
-}
-
-static ps_counted_t counted_of(const ps_publication_t *pub)
-{
-    return pub->endpoint == NULL
-               ? pub->credits.counted
-               : (ps_counted_t){ .position = pub->sender_position, .ordinal = pub->sent_ordinal };
 }
 
 static int64_t dropped_of(const ps_publication_t *pub)
@@ -80,7 +73,8 @@ static void set_base(ps_publication_t *pub, int64_t base)
  * its publisher. The order of the loads counts: the word, the marks, the tail, the word again. */
 static bool is_quiet(ps_publication_t *pub, uint64_t word)
 {
-    return !is_marked(pub) && ps_log_producer_position(&pub->log) == counted_of(pub).position &&
+    return !is_marked(pub) &&
+           ps_log_producer_position(&pub->log) == ps_publication_credit_counted(pub).position &&
            word_of(pub) == word;
 }
 
@@ -91,7 +85,7 @@ static bool reconcile(ps_publication_t *pub)
     /* The lease before the word, and before the marks: ps_spend.h. */
     const uint64_t lease = atomic_load_explicit(&pub->slot->lease, memory_order_acquire);
     const uint64_t word = word_of(pub);
-    const int64_t sent = counted_of(pub).ordinal - dropped_of(pub);
+    const int64_t sent = ps_publication_credit_counted(pub).ordinal - dropped_of(pub);
     credits->spent = ps_spent_near(word, credits->spent);
     credits->leased = ps_leased(lease, word);
     const int64_t used = credits->spent - credits->leased;
@@ -166,7 +160,7 @@ static void end_lease(ps_publication_t *pub, uint64_t word_before)
 static void turn_on(ps_publication_t *pub)
 {
     ps_publication_credits_t *credits = &pub->credits;
-    const ps_counted_t counted = counted_of(pub);
+    const ps_counted_t counted = ps_publication_credit_counted(pub);
     credits->on = true;
     credits->spent = ps_spent_near(word_of(pub), credits->spent);
     credits->spent_on = credits->spent;
@@ -259,118 +253,7 @@ static bool apply(ps_publication_t *pub, int64_t limit, bool frozen, int64_t now
     return true;
 }
 
-/* ---- who grants ------------------------------------------------------------------------------ */
-
-/* Bound: the receivers, once a changed statement. */
-static void combine_receivers(ps_publication_t *pub, int64_t now_ns)
-{
-    ps_publication_credits_t *credits = &pub->credits;
-    const int64_t timeout_ns = pub->params.fc_receiver_timeout_ns;
-    credits->stale = false;
-    credits->network = PS_CREDIT_OPEN;
-    credits->network_frozen = false;
-    for (int32_t i = 0; i < pub->receiver_count; i++) {
-        const ps_publication_receiver_t *receiver = &pub->receivers[i];
-        if (receiver->credit_limit == PS_CREDIT_OPEN ||
-            (timeout_ns > 0 && pub->fc.counts_receivers &&
-             receiver->heard_ns + timeout_ns <= now_ns)) {
-            continue;
-        }
-        const bool least = receiver->credit_limit < credits->network;
-        if (receiver->credit_frozen || (least && !credits->network_frozen)) {
-            credits->network_who = receiver->id;
-        }
-        credits->network_frozen = credits->network_frozen || receiver->credit_frozen;
-        credits->network = least ? receiver->credit_limit : credits->network;
-    }
-}
-
-/* Adds the local readers. A reader whose base is not known yet admits nothing new. */
-static int64_t combine(ps_publication_t *pub, bool *frozen)
-{
-    ps_publication_credits_t *credits = &pub->credits;
-    const ps_counted_t counted = counted_of(pub);
-    /* The dead daemon's limit holds until a receiver states one. */
-    const bool held = credits->network == PS_CREDIT_OPEN && credits->on && pub->adopted_connection;
-    int64_t limit = held ? credits->limit : credits->network;
-    *frozen = held ? credits->revoked : credits->network_frozen;
-    credits->culprit = credits->network_who;
-    credits->culprit_slot = -1;
-    for (int32_t i = 0; credits->readers > 0 && i < pub->subscriber_count; i++) {
-        ps_publication_subscriber_t *subscriber = &pub->subscribers[i];
-        ps_credit_reader_t *reader = &subscriber->credit;
-        if (reader->credits == 0) {
-            continue;
-        }
-        const bool known = ps_credit_step(reader, &pub->log, &counted);
-        const int64_t granted = known         ? reader->limit
-                                : credits->on ? credits->limit
-                                              : counted.ordinal;
-        if (reader->frozen || (granted < limit && !*frozen)) {
-            credits->culprit_slot = subscriber->client_slot;
-        }
-        *frozen = *frozen || reader->frozen;
-        limit = granted < limit ? granted : limit;
-    }
-    return limit;
-}
-
-/* The last message of a freeze; else what was taken when the reader's lower limit began. */
-static int64_t final_of(const ps_publication_credits_t *credits, const ps_credit_reader_t *reader,
-                        int64_t counted)
-{
-    if (!credits->revoked) {
-        return credits->limit <= reader->limit ? credits->epoch_ordinal : -1;
-    }
-    return credits->settled ? counted : credits->epoch_ordinal;
-}
-
-static void show_readers(ps_publication_t *pub)
-{
-    ps_publication_credits_t *credits = &pub->credits;
-    const ps_counted_t counted = counted_of(pub);
-    for (int32_t i = 0; credits->readers > 0 && i < pub->subscriber_count; i++) {
-        const ps_publication_subscriber_t *subscriber = &pub->subscribers[i];
-        const ps_credit_reader_t *reader = &subscriber->credit;
-        if (reader->credits == 0) {
-            continue;
-        }
-        const int32_t state = !reader->frozen     ? PS_CREDIT_GRANTING
-                              : !credits->revoked ? PS_CREDIT_FREEZING
-                              : credits->settled  ? PS_CREDIT_SETTLED
-                                                  : PS_CREDIT_FROZEN;
-        const bool changed =
-            atomic_load_explicit(&reader->slot->credit_state, memory_order_relaxed) != state;
-        ps_credit_show(reader, credits->local_epoch, state,
-                       final_of(credits, reader, counted.ordinal));
-        const int64_t step = credits->binds || reader->credits < 4 ? 1 : reader->credits / 4;
-        ps_credit_wake_at(reader, reader->returned + step);
-        if (changed && subscriber->client_slot >= 0) {
-            ps_slot_wake_client(pub->context->params.shared, subscriber->client_slot);
-        }
-    }
-}
-
-/* IPC: the log has no sender position, so its messages are counted here. True: more remain. */
-static bool count_log(ps_publication_t *pub)
-{
-    ps_publication_credits_t *credits = &pub->credits;
-    if (pub->endpoint != NULL || credits->counted.ordinal < 0) {
-        return false;
-    }
-    const int64_t before = credits->counted.position;
-    const int64_t messages =
-        ps_credit_count(&pub->log, &credits->counted.position, pub->producer_position, COUNT_FRAMES,
-                        &credits->counted_dropped);
-    credits->counted.ordinal += messages > 0 ? messages : 0;
-    atomic_store_explicit(&pub->slot->counted_ordinal, credits->counted.ordinal,
-                          memory_order_relaxed);
-    atomic_store_explicit(&pub->slot->counted_position, credits->counted.position,
-                          memory_order_release);
-    return credits->counted.position > before &&
-           credits->counted.position < pub->producer_position &&
-           ps_publication_frame_is_there(pub, credits->counted.position);
-}
+/* ---- a step ---------------------------------------------------------------------------------- */
 
 static void answer(ps_publication_t *pub, int64_t now_ns)
 {
@@ -422,12 +305,12 @@ bool ps_publication_credit_step(ps_publication_t *pub, int64_t now_ns)
     if (!ps_publication_has_credits(pub)) {
         return false;
     }
-    const bool more = count_log(pub);
+    const bool more = ps_publication_credit_count_log(pub);
     if (credits->stale) {
-        combine_receivers(pub, now_ns);
+        ps_publication_credit_combine_receivers(pub, now_ns);
     }
     bool frozen = false;
-    const int64_t limit = combine(pub, &frozen);
+    const int64_t limit = ps_publication_credit_combine(pub, &frozen);
     if (limit == PS_CREDIT_OPEN) {
         if (credits->on) {
             turn_off(pub);
@@ -440,109 +323,11 @@ bool ps_publication_credit_step(ps_publication_t *pub, int64_t now_ns)
     const bool quiet = reconcile(pub);
     const bool applied = apply(pub, limit, frozen, now_ns);
     settle(pub, quiet && !more, now_ns);
-    show_readers(pub);
+    ps_publication_credit_show(pub);
     if (credits->answer && applied) {
         answer(pub, now_ns);
     }
     return more;
-}
-
-/* ---- statements ------------------------------------------------------------------------------ */
-
-static bool counts(const ps_publication_t *pub, const ps_sm_t *sm)
-{
-    const bool tagged = pub->params.flow_control == PS_FC_TAGGED;
-    return (sm->trailer.capabilities & PS_CAP_CREDITS) != 0 && sm->trailer.credit_messages > 0 &&
-           sm->trailer.credit_limit >= 0 && !pub->nak && pub->params.flow_control != PS_FC_CUSTOM &&
-           (!tagged || (sm->has_group_tag && sm->group_tag == pub->params.fc_group_tag));
-}
-
-/* A receiver grants at most N beyond what was returned; twice as much is never sound. */
-static bool is_absurd(const ps_trailer_t *trailer)
-{
-    const int64_t most = 2 * (int64_t)trailer->credit_messages;
-    return trailer->credit_messages > PS_CREDITS_MAX || trailer->released_ordinal < 0 ||
-           trailer->released_ordinal > PS_CREDIT_OPEN - most ||
-           trailer->credit_limit > trailer->released_ordinal + most;
-}
-
-static void refuse(const ps_publication_t *pub)
-{
-    atomic_fetch_add_explicit(&pub->slot->credit_refused, 1, memory_order_relaxed);
-}
-
-void ps_publication_credit_heard(ps_publication_t *pub, ps_publication_receiver_t *receiver,
-                                 const ps_sm_t *sm)
-{
-    const ps_trailer_t *trailer = &sm->trailer;
-    const bool known = receiver->credit_limit != PS_CREDIT_OPEN;
-    if (!counts(pub, sm)) {
-        if (known) {
-            receiver->credit_limit = PS_CREDIT_OPEN;
-            receiver->credit_frozen = false;
-            receiver->credit_answer = false;
-            pub->credits.stale = true;
-        }
-        return;
-    }
-    const int32_t newer = (int32_t)(trailer->credit_epoch - receiver->credit_epoch);
-    if (is_absurd(trailer)) {
-        refuse(pub);
-        return;
-    }
-    if (known && (newer < 0 || (newer == 0 && trailer->credit_limit < receiver->credit_limit))) {
-        refuse(pub); /* an earlier statement */
-        return;
-    }
-    receiver->credit_limit = trailer->credit_limit;
-    receiver->credit_epoch = trailer->credit_epoch;
-    receiver->credit_frozen = (trailer->credit_flags & PS_CREDIT_FLAG_FROZEN) != 0;
-    receiver->credit_answer = (trailer->credit_flags & PS_CREDIT_FLAG_ANSWER) != 0;
-    pub->credits.answer = pub->credits.answer || receiver->credit_answer;
-    pub->credits.stale = true;
-}
-
-void ps_publication_credit_add(ps_publication_t *pub, ps_publication_subscriber_t *subscriber,
-                               const ps_subscriber_params_t *params)
-{
-    const ps_shared_t *shared = pub->context->params.shared;
-    ps_publication_credits_t *credits = &pub->credits;
-    if (params->slot < 0 || params->slot >= shared->n_subscribers) {
-        return;
-    }
-    /* It may have read on since it joined, and what it returned counts from there. */
-    const int64_t join = params->join_position;
-    const int64_t from =
-        join >= pub->clean_position && join <= subscriber->position ? join : subscriber->position;
-    ps_credit_join(&subscriber->credit, &shared->subscribers[params->slot], from, true);
-    const ps_credit_change_t change = { .position_counter_id = params->position_counter_id,
-                                        .credits = params->credits,
-                                        .credit_burst = params->credit_burst,
-                                        .frozen = params->frozen };
-    if (params->credits > 0) {
-        ps_publication_credit_change(pub, &change);
-    }
-    if (pub->endpoint == NULL && params->credits > 0 && credits->counted.ordinal < 0) {
-        credits->counted = (ps_counted_t){ .position = from, .ordinal = 0 };
-    }
-}
-
-void ps_publication_credit_change(ps_publication_t *pub, const ps_credit_change_t *change)
-{
-    ps_publication_credits_t *credits = &pub->credits;
-    credits->readers = 0;
-    for (int32_t i = 0; i < pub->subscriber_count; i++) {
-        ps_publication_subscriber_t *subscriber = &pub->subscribers[i];
-        ps_credit_reader_t *reader = &subscriber->credit;
-        if (subscriber->counter_id == change->position_counter_id && reader->slot != NULL &&
-            ps_credit_set(reader, change->credits, change->credit_burst, change->frozen != 0)) {
-            ps_credit_restart(reader);
-            credits->local_epoch++;
-        }
-        credits->readers += reader->credits > 0;
-    }
-    credits->local_epoch += credits->local_epoch == 0;
-    credits->stale = true;
 }
 
 /* ---- sending --------------------------------------------------------------------------------- */

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_publication_grants.c: the limits that receivers and local readers of a stream state, and their
+ * combination (docs/decisions/0240). */
+#include "ps_publication_credit.h"
+#include "ps_sender.h"
+
+enum { COUNT_FRAMES = 4096 };
+
+/* ---- statements ------------------------------------------------------------------------------ */
+
+static bool counts(const ps_publication_t *pub, const ps_sm_t *sm)
+{
+    const bool tagged = pub->params.flow_control == PS_FC_TAGGED;
+    return (sm->trailer.capabilities & PS_CAP_CREDITS) != 0 && sm->trailer.credit_messages > 0 &&
+           sm->trailer.credit_limit >= 0 && !pub->nak && pub->params.flow_control != PS_FC_CUSTOM &&
+           (!tagged || (sm->has_group_tag && sm->group_tag == pub->params.fc_group_tag));
+}
+
+/* A receiver grants at most N beyond what was returned; twice as much is never sound. */
+static bool is_absurd(const ps_trailer_t *trailer)
+{
+    const int64_t most = 2 * (int64_t)trailer->credit_messages;
+    return trailer->credit_messages > PS_CREDITS_MAX || trailer->released_ordinal < 0 ||
+           trailer->released_ordinal > PS_CREDIT_OPEN - most ||
+           trailer->credit_limit > trailer->released_ordinal + most;
+}
+
+static void refuse(const ps_publication_t *pub)
+{
+    atomic_fetch_add_explicit(&pub->slot->credit_refused, 1, memory_order_relaxed);
+}
+
+void ps_publication_credit_heard(ps_publication_t *pub, ps_publication_receiver_t *receiver,
+                                 const ps_sm_t *sm)
+{
+    const ps_trailer_t *trailer = &sm->trailer;
+    const bool known = receiver->credit_limit != PS_CREDIT_OPEN;
+    if (!counts(pub, sm)) {
+        if (known) {
+            receiver->credit_limit = PS_CREDIT_OPEN;
+            receiver->credit_frozen = false;
+            receiver->credit_answer = false;
+            pub->credits.stale = true;
+        }
+        return;
+    }
+    const int32_t newer = (int32_t)(trailer->credit_epoch - receiver->credit_epoch);
+    if (is_absurd(trailer)) {
+        refuse(pub);
+        return;
+    }
+    if (known && (newer < 0 || (newer == 0 && trailer->credit_limit < receiver->credit_limit))) {
+        refuse(pub); /* an earlier statement */
+        return;
+    }
+    receiver->credit_limit = trailer->credit_limit;
+    receiver->credit_epoch = trailer->credit_epoch;
+    receiver->credit_frozen = (trailer->credit_flags & PS_CREDIT_FLAG_FROZEN) != 0;
+    receiver->credit_answer = (trailer->credit_flags & PS_CREDIT_FLAG_ANSWER) != 0;
+    pub->credits.answer = pub->credits.answer || receiver->credit_answer;
+    pub->credits.stale = true;
+}
+
+void ps_publication_credit_add(ps_publication_t *pub, ps_publication_subscriber_t *subscriber,
+                               const ps_subscriber_params_t *params)
+{
+    const ps_shared_t *shared = pub->context->params.shared;
+    ps_publication_credits_t *credits = &pub->credits;
+    if (params->slot < 0 || params->slot >= shared->n_subscribers) {
+        return;
+    }
+    /* It may have read on since it joined, and what it returned counts from there. */
+    const int64_t join = params->join_position;
+    const int64_t from =
+        join >= pub->clean_position && join <= subscriber->position ? join : subscriber->position;
+    ps_credit_join(&subscriber->credit, &shared->subscribers[params->slot], from, true);
+    const ps_credit_change_t change = { .position_counter_id = params->position_counter_id,
+                                        .credits = params->credits,
+                                        .credit_burst = params->credit_burst,
+                                        .frozen = params->frozen };
+    if (params->credits > 0) {
+        ps_publication_credit_change(pub, &change);
+    }
+    if (pub->endpoint == NULL && params->credits > 0 && credits->counted.ordinal < 0) {
+        credits->counted = (ps_counted_t){ .position = from, .ordinal = 0 };
+    }
+}
+
+void ps_publication_credit_change(ps_publication_t *pub, const ps_credit_change_t *change)
+{
+    ps_publication_credits_t *credits = &pub->credits;
+    credits->readers = 0;
+    for (int32_t i = 0; i < pub->subscriber_count; i++) {
+        ps_publication_subscriber_t *subscriber = &pub->subscribers[i];
+        ps_credit_reader_t *reader = &subscriber->credit;
+        if (subscriber->counter_id == change->position_counter_id && reader->slot != NULL &&
+            ps_credit_set(reader, change->credits, change->credit_burst, change->frozen != 0)) {
+            ps_credit_restart(reader);
+            credits->local_epoch++;
+        }
+        credits->readers += reader->credits > 0;
+    }
+    credits->local_epoch += credits->local_epoch == 0;
+    credits->stale = true;
+}
+
+/* ---- who grants ------------------------------------------------------------------------------ */
+
+void ps_publication_credit_combine_receivers(ps_publication_t *pub, int64_t now_ns)
+{
+    ps_publication_credits_t *credits = &pub->credits;
+    const int64_t timeout_ns = pub->params.fc_receiver_timeout_ns;
+    credits->stale = false;
+    credits->network = PS_CREDIT_OPEN;
+    credits->network_frozen = false;
+    for (int32_t i = 0; i < pub->receiver_count; i++) {
+        const ps_publication_receiver_t *receiver = &pub->receivers[i];
+        if (receiver->credit_limit == PS_CREDIT_OPEN ||
+            (timeout_ns > 0 && pub->fc.counts_receivers &&
+             receiver->heard_ns + timeout_ns <= now_ns)) {
+            continue;
+        }
+        const bool least = receiver->credit_limit < credits->network;
+        if (receiver->credit_frozen || (least && !credits->network_frozen)) {
+            credits->network_who = receiver->id;
+        }
+        credits->network_frozen = credits->network_frozen || receiver->credit_frozen;
+        credits->network = least ? receiver->credit_limit : credits->network;
+    }
+}
+
+int64_t ps_publication_credit_combine(ps_publication_t *pub, bool *frozen)
+{
+    ps_publication_credits_t *credits = &pub->credits;
+    const ps_counted_t counted = ps_publication_credit_counted(pub);
+    /* The dead daemon's limit holds until a receiver states one. */
+    const bool held = credits->network == PS_CREDIT_OPEN && credits->on && pub->adopted_connection;
+    int64_t limit = held ? credits->limit : credits->network;
+    *frozen = held ? credits->revoked : credits->network_frozen;
+    credits->culprit = credits->network_who;
+    credits->culprit_slot = -1;
+    for (int32_t i = 0; credits->readers > 0 && i < pub->subscriber_count; i++) {
+        ps_publication_subscriber_t *subscriber = &pub->subscribers[i];
+        ps_credit_reader_t *reader = &subscriber->credit;
+        if (reader->credits == 0) {
+            continue;
+        }
+        const bool known = ps_credit_step(reader, &pub->log, &counted);
+        const int64_t granted = known         ? reader->limit
+                                : credits->on ? credits->limit
+                                              : counted.ordinal;
+        if (reader->frozen || (granted < limit && !*frozen)) {
+            credits->culprit_slot = subscriber->client_slot;
+        }
+        *frozen = *frozen || reader->frozen;
+        limit = granted < limit ? granted : limit;
+    }
+    return limit;
+}
+
+/* The last message of a freeze; else what was taken when the reader's lower limit began. */
+static int64_t final_of(const ps_publication_credits_t *credits, const ps_credit_reader_t *reader,
+                        int64_t counted)
+{
+    if (!credits->revoked) {
+        return credits->limit <= reader->limit ? credits->epoch_ordinal : -1;
+    }
+    return credits->settled ? counted : credits->epoch_ordinal;
+}
+
+void ps_publication_credit_show(ps_publication_t *pub)
+{
+    ps_publication_credits_t *credits = &pub->credits;
+    const ps_counted_t counted = ps_publication_credit_counted(pub);
+    for (int32_t i = 0; credits->readers > 0 && i < pub->subscriber_count; i++) {
+        const ps_publication_subscriber_t *subscriber = &pub->subscribers[i];
+        const ps_credit_reader_t *reader = &subscriber->credit;
+        if (reader->credits == 0) {
+            continue;
+        }
+        const int32_t state = !reader->frozen     ? PS_CREDIT_GRANTING
+                              : !credits->revoked ? PS_CREDIT_FREEZING
+                              : credits->settled  ? PS_CREDIT_SETTLED
+                                                  : PS_CREDIT_FROZEN;
+        const bool changed =
+            atomic_load_explicit(&reader->slot->credit_state, memory_order_relaxed) != state;
+        ps_credit_show(reader, credits->local_epoch, state,
+                       final_of(credits, reader, counted.ordinal));
+        const int64_t step = credits->binds || reader->credits < 4 ? 1 : reader->credits / 4;
+        ps_credit_wake_at(reader, reader->returned + step);
+        if (changed && subscriber->client_slot >= 0) {
+            ps_slot_wake_client(pub->context->params.shared, subscriber->client_slot);
+        }
+    }
+}
+
+bool ps_publication_credit_count_log(ps_publication_t *pub)
+{
+    ps_publication_credits_t *credits = &pub->credits;
+    if (pub->endpoint != NULL || credits->counted.ordinal < 0) {
+        return false;
+    }
+    const int64_t before = credits->counted.position;
+    const int64_t messages =
+        ps_credit_count(&pub->log, &credits->counted.position, pub->producer_position, COUNT_FRAMES,
+                        &credits->counted_dropped);
+    credits->counted.ordinal += messages > 0 ? messages : 0;
+    atomic_store_explicit(&pub->slot->counted_ordinal, credits->counted.ordinal,
+                          memory_order_relaxed);
+    atomic_store_explicit(&pub->slot->counted_position, credits->counted.position,
+                          memory_order_release);
+    return credits->counted.position > before &&
+           credits->counted.position < pub->producer_position &&
+           ps_publication_frame_is_there(pub, credits->counted.position);
+}
