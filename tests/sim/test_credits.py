@@ -14,9 +14,9 @@ from penstock.sim.scenario import MS_NS, Scenario
 from penstock.sim.world import run
 
 
-def slow() -> Scenario:
+def slow(medium: str = "unicast", size: int = 500) -> Scenario:
     """A reader that works on each batch for 20 ms."""
-    scenario = withheld("unicast", number=5)
+    scenario = withheld(medium, number=5, size=size)
     (reader,) = scenario.subscribers
     return attrs.evolve(
         scenario, subscribers=(attrs.evolve(reader, withholds=(), interval_ns=20 * MS_NS),)
@@ -56,6 +56,13 @@ def test_a_withhold_leaves_nothing_in_flight_in_any_seed(seed: int) -> None:
     check(drawn(seed), seed)
 
 
+def test_the_sender_takes_over_the_count_of_a_busy_reader() -> None:
+    """Five messages of up to 6000 bytes are more than the sender counts itself."""
+    report = run(slow("ipc", size=6000), seed=1)
+    assert report.violations == ()
+    assert report.messages == COUNT
+
+
 WRONG = (
     (
         "publishers are admitted beyond the limit",
@@ -87,6 +94,16 @@ WRONG = (
             now="    image->passed += passed;\n    show_passed(image);\n",
             old="    image->passed += passed;\n    show_passed(image);\n"
                 "    ps_img_credit_released(image);\n",
+        ),
+        "accepted and not released",
+    ),
+    (
+        "the sender takes over a count with one message too few",
+        slow("ipc", size=6000),
+        Patch(
+            file="ps_credit.c",
+            now="    out->ordinal = reader->base + returned;\n",
+            old="    out->ordinal = reader->base + returned - (returned > 500);\n",
         ),
         "accepted and not released",
     ),

@@ -87,6 +87,10 @@ int ps_img_open(ps_client_t *client, const ps_img_params_t *params, ps_img_t **o
         image->passed =
             atomic_load_explicit(&image->subscriber->credit_passed, memory_order_relaxed);
     }
+    if (image->subscriber != NULL) {
+        atomic_store_explicit(&image->subscriber->credit_in_order,
+                              image->credit_mode == PS_CREDIT_AUTOMATIC, memory_order_relaxed);
+    }
     code = ps_img_open_isolated(image, params);
     if (code != PS_OK) {
         ps_img_close(image);

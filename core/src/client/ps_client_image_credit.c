@@ -12,14 +12,15 @@ static void show_passed(ps_img_t *image)
 void ps_img_credit_polled(ps_img_t *image, int64_t from, const ps_message_t *out, int32_t handed)
 {
     int64_t messages = 0;
-    int64_t to = from;
+    int64_t bytes = 0;
     for (int32_t i = 0; i < handed; i++) {
-        messages += (out[i].flags & PS_FLAG_END) != 0;
-        to = out[i].start_position == to ? out[i].position : -1;
+        messages += (out[i].flags & PS_FLAG_END) / PS_FLAG_END;
+        bytes += out[i].position - out[i].start_position;
     }
-    /* Delivered messages without a break: the reader passed nothing else. */
-    const int64_t passed =
-        to == image->delivered ? messages : ps_img_messages(image, from, image->delivered);
+    /* Messages without a break: the reader passed nothing else. */
+    const int64_t passed = bytes == image->delivered - from
+                               ? messages
+                               : ps_img_messages(image, from, image->delivered);
     if (passed == 0) {
         return;
     }

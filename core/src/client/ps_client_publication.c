@@ -267,12 +267,11 @@ static void ps_cursor_copy(ps_cursor_t *cursor, uint8_t *to, size_t length)
 
 static PS_ALWAYS_INLINE int64_t ps_pub_publish_single(ps_pub_t *pub, const ps_iov_t *pieces,
                                                       int32_t length, int64_t reserved_value,
-                                                      bool special)
+                                                      bool exclusive, bool special)
 {
     const int32_t frame_length = length + PS_HEADER_BYTES;
     const int32_t required = ps_align32(frame_length);
     ps_space_t space;
-    const bool exclusive = pub->exclusive;
     int64_t code;
     if (PS_UNLIKELY(!(exclusive ? ps_pub_reserve_exclusive(pub, required, &space, &code)
                                 : ps_pub_reserve_shared(pub, required, &space, &code)))) {
@@ -395,7 +394,8 @@ int64_t ps_pub_publish_admitted(ps_pub_t *pub, const ps_iov_t *pieces, int64_t l
                                 int64_t reserved_value)
 {
     if (length <= pub->max_payload) {
-        return ps_pub_publish_single(pub, pieces, (int32_t)length, reserved_value, true);
+        return ps_pub_publish_single(pub, pieces, (int32_t)length, reserved_value, pub->exclusive,
+                                     true);
     }
     if (PS_UNLIKELY(length > pub->max_message)) {
         return ps_pub_fail_length(pub, length, pub->max_message);
@@ -407,7 +407,8 @@ int64_t ps_pub_publish(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
                        int64_t reserved_value)
 {
     if (PS_LIKELY(length <= ps_pub_single_max(pub))) {
-        return ps_pub_publish_single(pub, pieces, (int32_t)length, reserved_value, false);
+        return ps_pub_publish_single(pub, pieces, (int32_t)length, reserved_value, pub->exclusive,
+                                     false);
     }
     return pub->policy != 0 ? ps_pub_publish_policed(pub, pieces, length, reserved_value)
                             : ps_pub_publish_open(pub, pieces, length, reserved_value);
@@ -446,7 +447,8 @@ static PS_ALWAYS_INLINE int64_t ps_pub_publish_leased(ps_pub_t *pub, const ps_io
     if (PS_LIKELY(ps_leased(pub->lease, word) > 0)) {
         /* Release: a sender that sees the smaller lease sees the mark. */
         atomic_store_explicit(&slot->lease, pub->lease - 1, memory_order_release);
-        position = ps_pub_publish_single(pub, piece, (int32_t)piece->length, reserved_value, true);
+        position =
+            ps_pub_publish_single(pub, piece, (int32_t)piece->length, reserved_value, true, true);
         if (PS_LIKELY(position > 0)) {
             pub->lease--;
         } else {
@@ -457,22 +459,73 @@ static PS_ALWAYS_INLINE int64_t ps_pub_publish_leased(ps_pub_t *pub, const ps_io
     return position;
 }
 
-/* Publishes one piece that is fragmented, metered or under a policy, or is too long. */
-static PS_NOINLINE int64_t ps_pub_offer_long(ps_pub_t *pub, const ps_iov_t *piece,
-                                             int64_t reserved_value)
+/* Publishes a message of a shared stream with one credit. 0: there is none, or publishers are
+ * admitted in another way now. */
+static PS_ALWAYS_INLINE int64_t ps_pub_publish_credited(ps_pub_t *pub, const ps_iov_t *piece,
+                                                        int64_t reserved_value)
 {
-    if ((uint32_t)pub->lease != 0 && pub->policy == 0 &&
-        piece->length <= (size_t)pub->max_payload && piece->length <= (size_t)pub->max_message) {
-        const int64_t position = ps_pub_publish_leased(pub, piece, reserved_value);
-        if (PS_LIKELY(position != 0)) {
-            return position;
+    ps_publication_slot_t *slot = pub->slot;
+    int64_t position = 0;
+    uint32_t epoch = 0;
+    if (PS_UNLIKELY(atomic_load_explicit(&slot->metered, memory_order_acquire) !=
+                    (uint32_t)ps_pub_metered(pub))) {
+        return 0;
+    }
+    _Atomic uint64_t *place = ps_pub_spend_place(pub);
+    /* Stored before the credit is taken, as in ps_pub_take. */
+    atomic_store_explicit(place, ps_pub_spend_mark(pub, 1), memory_order_relaxed);
+    if (PS_LIKELY(ps_spend_credits(&slot->spend, &slot->ordinal_limit, 1, &epoch) > 0)) {
+        position =
+            ps_pub_publish_single(pub, piece, (int32_t)piece->length, reserved_value, false, true);
+        if (PS_UNLIKELY(position <= 0)) {
+            ps_spend_return_credits(&slot->spend, 1);
         }
     }
-    if (piece->length > (size_t)pub->max_message) {
-        return ps_pub_fail_length(
-            pub, piece->length > INT64_MAX ? INT64_MAX : (int64_t)piece->length, pub->max_message);
+    atomic_store_explicit(place, 0, memory_order_release);
+    return position;
+}
+
+static PS_ALWAYS_INLINE void ps_pub_offered(const ps_pub_t *pub, int64_t position)
+{
+    if (PS_LIKELY(position > 0 || position == PS_ADMIN_ACTION || position == PS_E_UNBLOCKED)) {
+        ps_pub_dirty(pub);
     }
-    return ps_pub_publish(pub, piece, (int64_t)piece->length, reserved_value);
+}
+
+/* Publishes one piece that is fragmented, metered or under a policy, or is too long. */
+static PS_NOINLINE int64_t ps_pub_offer_long(ps_pub_t *pub, const void *data, size_t length,
+                                             int64_t reserved_value)
+{
+    const ps_iov_t piece = { data, length };
+    if (length > (size_t)pub->max_message) {
+        return ps_pub_fail_length(pub, length > INT64_MAX ? INT64_MAX : (int64_t)length,
+                                  pub->max_message);
+    }
+    const int64_t position = ps_pub_publish(pub, &piece, (int64_t)length, reserved_value);
+    ps_pub_offered(pub, position);
+    return position;
+}
+
+/* Publishes one piece of a stream that is metered or under a policy, or a piece that is fragmented
+ * or too long. The short path is that of a message of one frame with a credit. */
+static PS_NOINLINE int64_t ps_pub_offer_special(ps_pub_t *pub, const void *data, size_t length,
+                                                int64_t reserved_value)
+{
+    const ps_iov_t piece = { data, length };
+    int64_t position = 0;
+    const int32_t end = atomic_load_explicit(&pub->credited_end, memory_order_relaxed);
+    if (PS_LIKELY(length < (size_t)end)) {
+        if (!pub->exclusive) {
+            position = ps_pub_publish_credited(pub, &piece, reserved_value);
+        } else if ((uint32_t)pub->lease != 0) {
+            position = ps_pub_publish_leased(pub, &piece, reserved_value);
+        }
+    }
+    if (PS_UNLIKELY(position == 0)) {
+        return ps_pub_offer_long(pub, data, length, reserved_value);
+    }
+    ps_pub_offered(pub, position);
+    return position;
 }
 
 int64_t ps_pub_offer(ps_pub_t *pub, const void *data, size_t length, int64_t reserved_value)
@@ -483,13 +536,12 @@ int64_t ps_pub_offer(ps_pub_t *pub, const void *data, size_t length, int64_t res
     }
     const ps_iov_t piece = { data, length };
     const int32_t single_max = ps_pub_single_max(pub);
-    const int64_t position =
-        PS_LIKELY(single_max >= 0 && length <= (size_t)single_max)
-            ? ps_pub_publish_single(pub, &piece, (int32_t)length, reserved_value, false)
-            : ps_pub_offer_long(pub, &piece, reserved_value);
-    if (PS_LIKELY(position > 0 || position == PS_ADMIN_ACTION || position == PS_E_UNBLOCKED)) {
-        ps_pub_dirty(pub);
+    if (PS_UNLIKELY(single_max < 0 || length > (size_t)single_max)) {
+        return ps_pub_offer_special(pub, data, length, reserved_value);
     }
+    const int64_t position =
+        ps_pub_publish_single(pub, &piece, (int32_t)length, reserved_value, pub->exclusive, false);
+    ps_pub_offered(pub, position);
     return position;
 }
 

@@ -23,9 +23,11 @@ struct ps_pub {
     /* ps_metered: each message takes an ordinal (ps_client_publication_admit.c). A refused thread,
      * and each call on a metered stream, compares this copy with the value in the slot. */
     _Atomic int32_t metered;
-    int32_t policy;             /* ps_policy (ps_client_publication_policy.c) */
-    _Atomic int32_t single_max; /* longest message that takes the short path: max_payload; -1 for
+    int32_t policy;               /* ps_policy (ps_client_publication_policy.c) */
+    _Atomic int32_t single_max;   /* longest message that takes the short path: max_payload; -1 for
                                  * streams that are metered or have a policy */
+    _Atomic int32_t credited_end; /* shorter messages take the short path of streams with credits;
+                                   * 0: none does */
     _Atomic int32_t closed;
     /* The account of refusals: start of this publisher's refusals (0: none), and their number
      * before the sender stated a cause. */
@@ -195,6 +197,13 @@ int64_t ps_pub_publish_admitted(ps_pub_t *pub, const ps_iov_t *pieces, int64_t l
                                 int64_t reserved_value);
 int64_t ps_pub_publish_metered(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
                                int64_t reserved_value);
+/* Returns the calling thread's place in the client's slot for the mark of a spend. */
+_Atomic uint64_t *ps_pub_spend_place(const ps_pub_t *pub);
+/* Returns the mark of a spend of this stream. */
+static inline uint64_t ps_pub_spend_mark(const ps_pub_t *pub, int64_t credits)
+{
+    return (uint64_t)credits << 32 | (uint32_t)(pub->slot_index + 1);
+}
 /* Metered streams: takes up to `wanted` (> 0) ordinals. Returns their number or a code. Call
  * ps_pub_taken when their frames are claimed or the ordinals were returned. */
 int64_t ps_pub_take(ps_pub_t *pub, int64_t wanted, uint32_t *epoch);

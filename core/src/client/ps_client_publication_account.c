@@ -123,6 +123,9 @@ bool ps_pub_follow_metering(ps_pub_t *pub)
     atomic_store_explicit(&pub->single_max,
                           metered != 0 || pub->policy != 0 ? -1 : pub->max_payload,
                           memory_order_relaxed);
+    const int32_t frame = pub->max_payload < pub->max_message ? pub->max_payload : pub->max_message;
+    atomic_store_explicit(&pub->credited_end, credits && pub->policy == 0 ? frame + 1 : 0,
+                          memory_order_relaxed);
     atomic_store_explicit(&pub->limit, credits ? &pub->slot->credited_limit : pub->plain_limit,
                           memory_order_relaxed);
     return true;

@@ -14,7 +14,7 @@
 static _Atomic uint32_t next_place;
 static _Thread_local uint32_t own_place; /* + 1; 0: none yet */
 
-static _Atomic uint64_t *place_of(const ps_pub_t *pub)
+_Atomic uint64_t *ps_pub_spend_place(const ps_pub_t *pub)
 {
     if (PS_UNLIKELY(own_place == 0)) {
         own_place =
@@ -79,7 +79,7 @@ static int64_t take(ps_pub_t *pub, int64_t wanted, uint32_t *epoch)
     }
     /* Stored before the credits are taken (release of the exchange): a sender that sees the credits
      * sees the mark. */
-    atomic_store_explicit(place_of(pub), (uint64_t)wanted << 32 | (uint32_t)(pub->slot_index + 1),
+    atomic_store_explicit(ps_pub_spend_place(pub), ps_pub_spend_mark(pub, wanted),
                           memory_order_relaxed);
     *epoch = CREDITS;
     return take_credits(pub, wanted);
@@ -89,7 +89,7 @@ void ps_pub_taken(ps_pub_t *pub, uint32_t epoch)
 {
     if (epoch == CREDITS) {
         /* Release: the reservation, or the return, comes before. */
-        atomic_store_explicit(place_of(pub), 0, memory_order_release);
+        atomic_store_explicit(ps_pub_spend_place(pub), 0, memory_order_release);
     }
 }
 

@@ -13,25 +13,57 @@ static int64_t load(const _Atomic int64_t *cell)
     return atomic_load_explicit(cell, memory_order_acquire);
 }
 
+/* A walk over the frames of a log, at most to the end of one term. */
+typedef struct walk {
+    const uint8_t *term;
+    int32_t offset;
+    int32_t end; /* in the term */
+    int32_t frames;
+    int64_t messages, dropped;
+} walk_t;
+
+/* Counts the frames of a term. Returns false at a frame that is not there or not valid. */
+static bool walk_term(const ps_log_t *log, walk_t *walk)
+{
+    int32_t guess = 0;
+    while (walk->offset < walk->end && walk->frames > 0) {
+        ps_frame_t *frame = (ps_frame_t *)(void *)(uintptr_t)(walk->term + walk->offset);
+        const uint64_t word = atomic_load_explicit(ps_frame_word(frame), memory_order_acquire);
+        const int32_t length = (int32_t)(uint32_t)word;
+        if (length < PS_HEADER_BYTES || length > log->term_length - walk->offset) {
+            return false;
+        }
+        if (ps_frame_word_type(word) != PS_TYPE_PAD) {
+            walk->messages += ps_frame_word_ends(word);
+        } else {
+            const int32_t count = ps_marked_messages(ps_frame_reserved_value(frame));
+            walk->messages += count;
+            walk->dropped += count;
+        }
+        walk->offset += ps_frame_guess(&guess, ps_align32(length));
+        walk->frames--;
+    }
+    return true;
+}
+
 int64_t ps_credit_count(const ps_log_t *log, int64_t *position, int64_t to, int32_t frames,
                         int64_t *dropped)
 {
-    int64_t messages = 0;
-    for (int32_t i = 0; i < frames && *position < to; i++) {
-        const ps_frame_t *frame = ps_frame_at(log, *position);
-        const int32_t length = ps_frame_length_acquire(frame);
-        if (length < PS_HEADER_BYTES ||
-            ps_align32_64(length) > log->term_length - (*position & log->term_mask)) {
-            return i > 0 ? messages : -1;
-        }
-        const int32_t count = ps_frame_messages(frame);
-        messages += count;
-        if (dropped != NULL && frame->type == PS_TYPE_PAD) {
-            *dropped += count;
-        }
-        *position += ps_align32_64(length);
+    walk_t walk = { .frames = frames };
+    bool there = true;
+    while (there && *position < to && walk.frames > 0) {
+        const int32_t offset = (int32_t)(*position & log->term_mask);
+        const int64_t begin = *position - offset;
+        walk.term = ps_log_at(log, begin);
+        walk.offset = offset;
+        walk.end = to - begin < log->term_length ? (int32_t)(to - begin) : log->term_length;
+        there = walk_term(log, &walk);
+        *position = begin + walk.offset;
     }
-    return messages;
+    if (dropped != NULL) {
+        *dropped += walk.dropped;
+    }
+    return there || walk.frames < frames ? walk.messages : -1;
 }
 
 void ps_credit_join(ps_credit_reader_t *reader, ps_subscriber_slot_t *slot, int64_t position,
@@ -79,12 +111,25 @@ static bool find_base(ps_credit_reader_t *reader, const ps_log_t *log, const ps_
     return true;
 }
 
-bool ps_credit_step(ps_credit_reader_t *reader, const ps_log_t *log, const ps_counted_t *counted)
+bool ps_credit_read_counted(const ps_credit_reader_t *reader, const _Atomic int64_t *position,
+                            ps_counted_t *out)
+{
+    const ps_subscriber_slot_t *slot = reader->slot;
+    /* The client stores these words in the opposite order, so equal positions mean that the count
+     * belongs to them. */
+    out->position = load(position);
+    const int64_t returned = ps_believed_ordinal(load(&slot->credit_returned));
+    out->ordinal = reader->base + returned;
+    return reader->base >= 0 && returned >= 0 && out->position == load(&slot->released);
+}
+
+bool ps_credit_step(ps_credit_reader_t *reader, const ps_log_t *log, const ps_counted_t *counted,
+                    int64_t exist_ordinal)
 {
     if (reader->base < 0 && !find_base(reader, log, counted)) {
         return false;
     }
-    const int64_t exist = counted->ordinal - reader->base;
+    const int64_t exist = exist_ordinal - reader->base;
     int64_t returned = load(&reader->slot->credit_returned);
     returned = returned < exist ? returned : exist;
     reader->returned = returned > reader->returned ? returned : reader->returned;

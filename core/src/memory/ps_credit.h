@@ -47,9 +47,16 @@ void ps_credit_join(ps_credit_reader_t *reader, ps_subscriber_slot_t *slot, int6
 /* Sets the credits that the reader grants. Returns true if the reader's limit may decrease; the
  * caller must then begin a new epoch. */
 bool ps_credit_set(ps_credit_reader_t *reader, int64_t credits, int64_t burst, bool frozen);
-/* Reads the number of returned credits, and computes the limit. Returns false while the base is
- * unknown. Bound: PS_CREDIT_SCAN frames. */
-bool ps_credit_step(ps_credit_reader_t *reader, const ps_log_t *log, const ps_counted_t *counted);
+/* Reads the number of returned credits, and computes the limit. exist_ordinal: messages of the
+ * stream, at least those counted. Returns false while the base is unknown. Bound: PS_CREDIT_SCAN
+ * frames. */
+bool ps_credit_step(ps_credit_reader_t *reader, const ps_log_t *log, const ps_counted_t *counted,
+                    int64_t exist_ordinal);
+/* Reads how many messages of the stream lie below the position that the reader's client released
+ * last. Returns false if the client stores the words at this moment. Only for a client that counts
+ * them (credit_in_order). */
+bool ps_credit_read_counted(const ps_credit_reader_t *reader, const _Atomic int64_t *position,
+                            ps_counted_t *out);
 /* Begins a new epoch, in which the limit may be lower than before. */
 void ps_credit_restart(ps_credit_reader_t *reader);
 /* Stores the state for the client. final: an ordinal of the stream, -1: unknown. */

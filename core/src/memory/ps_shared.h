@@ -259,6 +259,7 @@ typedef struct ps_subscriber_slot {
                                       * handles */
     _Atomic int32_t relayed_to; /* for a relay: slot of the publication on which it publishes, + 1;
                                  * 0 none */
+    _Atomic int32_t credit_in_order; /* 1: credit_returned counts the messages below `released` */
     /* line: the agent that the reader belongs to (ps_isolation.h) */
     alignas(PS_LINE) _Atomic uint32_t lagged; /* 1: the stream does not wait for this reader now */
     _Atomic int64_t skip_to; /* a position between two messages, not below `overwritten` */

@@ -152,7 +152,7 @@ static bool combine(ps_image_t *image)
         if (reader->credits == 0) {
             continue;
         }
-        if (!ps_credit_step(reader, &image->log, &counted)) {
+        if (!ps_credit_step(reader, &image->log, &counted, counted.ordinal)) {
             known = false;
             continue;
         }

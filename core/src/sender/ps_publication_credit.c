@@ -70,15 +70,25 @@ static void set_base(ps_publication_t *pub, int64_t base)
 }
 
 /* Returns true if each credit that was taken is in the log and counted, or returned, or lost with
- * its publisher. The order of the loads counts: the word, the marks, the tail, the word again. */
+ * its publisher. The order of the loads counts: the word, the marks, the tail, the word again.
+ * While messages of the last look are not counted, the publishers' lines are not loaded. */
 static bool is_quiet(ps_publication_t *pub, uint64_t word)
 {
-    return !is_marked(pub) &&
+    return pub->producer_position <= ps_publication_credit_counted(pub).position &&
+           !is_marked(pub) &&
            ps_log_producer_position(&pub->log) == ps_publication_credit_counted(pub).position &&
            word_of(pub) == word;
 }
 
-/* Fits the base to what the log holds. Returns true if nothing is in progress. */
+int64_t ps_publication_credit_taken(const ps_publication_t *pub)
+{
+    const int64_t leased = ps_spend_leased(pub->slot); /* before the word, as in reconcile */
+    return ps_spent_near(word_of(pub), pub->credits.spent) - leased - pub->credits.base +
+           dropped_of(pub);
+}
+
+/* Fits the base to what the log holds. Returns true if a freeze has to settle and nothing is in
+ * progress. */
 static bool reconcile(ps_publication_t *pub)
 {
     ps_publication_credits_t *credits = &pub->credits;
@@ -94,7 +104,8 @@ static bool reconcile(ps_publication_t *pub)
         set_base(pub, used - sent);
         return false;
     }
-    const bool quiet = is_quiet(pub, word);
+    const bool settles = credits->revoked && !credits->settled;
+    const bool quiet = (ahead > 0 || settles) && is_quiet(pub, word);
     if (ahead > 0 && quiet) {
         set_base(pub, used - sent);
     }
@@ -281,14 +292,15 @@ static void answer(ps_publication_t *pub, int64_t now_ns)
     }
 }
 
-/* Everything that was taken before the freeze has arrived in the log and left, or was returned. */
-static void settle(ps_publication_t *pub, bool quiet, int64_t now_ns)
+/* Everything that was taken before the freeze has arrived in the log and left, or was returned. No
+ * publisher takes a credit after the freeze began, so the look at the marks comes after that. */
+static void settle(ps_publication_t *pub, bool more, int64_t now_ns)
 {
     ps_publication_credits_t *credits = &pub->credits;
     if (!credits->revoked || credits->settled) {
         return;
     }
-    if (!quiet) {
+    if (!reconcile(pub) || more) {
         check_later(pub, now_ns);
         return;
     }
@@ -320,9 +332,9 @@ bool ps_publication_credit_step(ps_publication_t *pub, int64_t now_ns)
     if (!credits->on) {
         turn_on(pub);
     }
-    const bool quiet = reconcile(pub);
+    (void)reconcile(pub);
     const bool applied = apply(pub, limit, frozen, now_ns);
-    settle(pub, quiet && !more, now_ns);
+    settle(pub, more, now_ns);
     ps_publication_credit_show(pub);
     if (credits->answer && applied) {
         answer(pub, now_ns);

@@ -13,6 +13,8 @@ static inline ps_counted_t ps_publication_credit_counted(const ps_publication_t 
                : (ps_counted_t){ .position = pub->sender_position, .ordinal = pub->sent_ordinal };
 }
 
+/* Returns the number of messages whose credits publishers have taken. */
+int64_t ps_publication_credit_taken(const ps_publication_t *pub);
 /* IPC: the log has no sender position, so its messages are counted here. True: more remain. */
 bool ps_publication_credit_count_log(ps_publication_t *pub);
 /* Combines the statements of the receivers. Bound: the receivers, once a changed statement. */

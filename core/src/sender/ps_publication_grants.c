@@ -5,7 +5,7 @@
 #include "ps_publication_credit.h"
 #include "ps_sender.h"
 
-enum { COUNT_FRAMES = 4096 };
+enum { COUNT_FRAMES = 4096, WALK_BYTES = 4096 };
 
 /* ---- statements ------------------------------------------------------------------------------ */
 
@@ -130,10 +130,22 @@ void ps_publication_credit_combine_receivers(ps_publication_t *pub, int64_t now_
     }
 }
 
+/* Returns the number of messages of the stream. A message that is not counted yet exists if its
+ * credit was taken. */
+static int64_t existing(const ps_publication_t *pub, const ps_counted_t *counted)
+{
+    if (pub->endpoint != NULL || !pub->credits.on || counted->position >= pub->producer_position) {
+        return counted->ordinal;
+    }
+    const int64_t taken = ps_publication_credit_taken(pub);
+    return taken > counted->ordinal ? taken : counted->ordinal;
+}
+
 int64_t ps_publication_credit_combine(ps_publication_t *pub, bool *frozen)
 {
     ps_publication_credits_t *credits = &pub->credits;
     const ps_counted_t counted = ps_publication_credit_counted(pub);
+    const int64_t exist = existing(pub, &counted);
     /* The dead daemon's limit holds until a receiver states one. */
     const bool held = credits->network == PS_CREDIT_OPEN && credits->on && pub->adopted_connection;
     int64_t limit = held ? credits->limit : credits->network;
@@ -146,7 +158,7 @@ int64_t ps_publication_credit_combine(ps_publication_t *pub, bool *frozen)
         if (reader->credits == 0) {
             continue;
         }
-        const bool known = ps_credit_step(reader, &pub->log, &counted);
+        const bool known = ps_credit_step(reader, &pub->log, &counted, exist);
         const int64_t granted = known         ? reader->limit
                                 : credits->on ? credits->limit
                                               : counted.ordinal;
@@ -195,10 +207,73 @@ void ps_publication_credit_show(ps_publication_t *pub)
     }
 }
 
+/* Returns the only reader that grants; NULL: there are several. */
+static const ps_publication_subscriber_t *only_reader(const ps_publication_t *pub)
+{
+    const ps_publication_subscriber_t *only = NULL;
+    for (int32_t i = 0; pub->credits.readers == 1 && i < pub->subscriber_count; i++) {
+        only = pub->subscribers[i].credit.credits > 0 ? &pub->subscribers[i] : only;
+    }
+    return only;
+}
+
+/* Returns true if the count of the reader may be true: a message takes at least one frame, and a
+ * credit. */
+static bool is_possible(const ps_publication_t *pub, const ps_counted_t *stated)
+{
+    const ps_counted_t *counted = &pub->credits.counted;
+    const int64_t messages = stated->ordinal - counted->ordinal;
+    return (stated->position & (PS_FRAME_ALIGNMENT - 1)) == 0 && messages >= 0 &&
+           messages <= (stated->position - counted->position) / PS_FRAME_ALIGNMENT &&
+           stated->ordinal <= ps_publication_credit_taken(pub);
+}
+
+/* Takes over the count of a busy stream's only reader, whose client counts the messages that it
+ * releases. A walk over the frames would take their lines from publisher and reader (decision
+ * 0310). Returns false if the sender must count: no credit is granted yet, a freeze has to settle,
+ * little is to be counted, or the reader's count is missing or impossible. */
+static bool follow_reader(ps_publication_t *pub)
+{
+    ps_publication_credits_t *credits = &pub->credits;
+    const int64_t behind = pub->producer_position - credits->counted.position;
+    const ps_publication_subscriber_t *reader = NULL;
+    if (behind > WALK_BYTES && credits->on && !credits->revoked && !pub->drops) {
+        reader = only_reader(pub);
+    }
+    if (reader == NULL ||
+        atomic_load_explicit(&reader->credit.slot->credit_in_order, memory_order_relaxed) == 0) {
+        return false;
+    }
+    ps_counted_t stated;
+    if (!ps_credit_read_counted(&reader->credit, reader->cell, &stated)) {
+        /* The memory of what is not counted must not be released meanwhile. */
+        return reader->position - credits->counted.position <= ps_publication_term(pub) / 4;
+    }
+    if (stated.position <= credits->counted.position || stated.position > pub->producer_position) {
+        return true;
+    }
+    if (!is_possible(pub, &stated)) {
+        return false;
+    }
+    credits->counted = stated;
+    return true;
+}
+
+static void show_counted(const ps_publication_t *pub)
+{
+    const ps_counted_t *counted = &pub->credits.counted;
+    atomic_store_explicit(&pub->slot->counted_ordinal, counted->ordinal, memory_order_relaxed);
+    atomic_store_explicit(&pub->slot->counted_position, counted->position, memory_order_release);
+}
+
 bool ps_publication_credit_count_log(ps_publication_t *pub)
 {
     ps_publication_credits_t *credits = &pub->credits;
     if (pub->endpoint != NULL || credits->counted.ordinal < 0) {
+        return false;
+    }
+    if (follow_reader(pub)) {
+        show_counted(pub);
         return false;
     }
     const int64_t before = credits->counted.position;
@@ -206,10 +281,7 @@ bool ps_publication_credit_count_log(ps_publication_t *pub)
         ps_credit_count(&pub->log, &credits->counted.position, pub->producer_position, COUNT_FRAMES,
                         &credits->counted_dropped);
     credits->counted.ordinal += messages > 0 ? messages : 0;
-    atomic_store_explicit(&pub->slot->counted_ordinal, credits->counted.ordinal,
-                          memory_order_relaxed);
-    atomic_store_explicit(&pub->slot->counted_position, credits->counted.position,
-                          memory_order_release);
+    show_counted(pub);
     return credits->counted.position > before &&
            credits->counted.position < pub->producer_position &&
            ps_publication_frame_is_there(pub, credits->counted.position);

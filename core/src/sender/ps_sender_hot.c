@@ -163,7 +163,7 @@ int64_t ps_sender_nap_ns(const ps_sender_t *sender)
     for (int32_t i = 0; i < sender->hot_count; i++) {
         const ps_publication_t *pub = sender->hot[i];
         const int64_t window_ns = pub->window_bytes / NAP_WINDOW_BYTES_PER_NS;
-        if (pub->endpoint != NULL ||
+        if (pub->endpoint != NULL || pub->credits.binds ||
             atomic_load_explicit(&pub->slot->want_room, memory_order_relaxed) != 0) {
             return 0;
         }

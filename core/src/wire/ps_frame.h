@@ -135,6 +135,15 @@ static inline uint64_t ps_frame_word_of(int32_t frame_length, uint8_t flags, uin
 {
     return (uint64_t)(uint32_t)frame_length | ((uint64_t)flags << 40) | ((uint64_t)type << 48);
 }
+static inline uint16_t ps_frame_word_type(uint64_t word)
+{
+    return (uint16_t)(word >> 48);
+}
+/* Returns 1 if a message ends with the frame, else 0. */
+static inline int32_t ps_frame_word_ends(uint64_t word)
+{
+    return (int32_t)(word >> 40 & PS_FLAG_END) / PS_FLAG_END;
+}
 static inline uint64_t ps_claim_word_of(int32_t frame_length, int32_t client_slot)
 {
     return (uint64_t)(uint32_t)(-frame_length) | ((uint64_t)(uint32_t)client_slot << 32);

@@ -27,11 +27,11 @@ static void expect_pub(ps_probe_t *probe, const ps_probe_pub_t *model, const cha
 }
 
 /* Returns the position from which a local reader's release must wake a sleeping sender: the next
- * one while a publisher waits for room, the end while the stream drains, else an eighth of the
- * window. */
+ * one while a publisher waits for room or for credit, the end while the stream drains, else an
+ * eighth of the window. */
 static int64_t wake_position(const ps_publication_t *pub)
 {
-    const bool waits = pub->producer_position >= pub->publisher_limit ||
+    const bool waits = pub->producer_position >= pub->publisher_limit || pub->credits.binds ||
                        atomic_load_explicit(&pub->slot->want_room, memory_order_relaxed) != 0;
     if (pub->gating_count == 0 || pub->slowest_position >= pub->producer_position) {
         return INT64_MAX;

@@ -3,7 +3,7 @@
  * polls, again and again.  `measure.py` runs it under callgrind and counts instructions a message,
  * which no load on the machine changes.
  *
- *   loop ROW MESSAGES    ROW: udp-32, udp-1344, shared-32, ipc-32
+ *   loop ROW MESSAGES    ROW: one of ROWS
  *
  * Counted is what measured() does: MESSAGES messages, after a fifth of them to warm up.
  */
@@ -23,6 +23,7 @@ enum {
     PORT = 40123,
     OFFERS = 16,
     POLL = 64,
+    CREDITS = 1024,
     TURN_NS = 20000,
     SET_UP_TURNS = 100000
 };
@@ -31,12 +32,18 @@ typedef struct row {
     const char *name;
     int32_t length;
     bool ipc, exclusive;
+    int64_t credits;
 } row_t;
 
-static const row_t ROWS[] = { { "udp-32", 32, false, true },
-                              { "udp-1344", 1344, false, true },
-                              { "shared-32", 32, false, false },
-                              { "ipc-32", 32, true, true } };
+static const row_t ROWS[] = { { "udp-32", 32, false, true, 0 },
+                              { "udp-1344", 1344, false, true, 0 },
+                              { "shared-32", 32, false, false, 0 },
+                              { "ipc-32", 32, true, true, 0 },
+                              { "ipc-shared-32", 32, true, false, 0 },
+                              { "udp-32-credits", 32, false, true, CREDITS },
+                              { "shared-32-credits", 32, false, false, CREDITS },
+                              { "ipc-32-credits", 32, true, true, CREDITS },
+                              { "ipc-shared-32-credits", 32, true, false, CREDITS } };
 
 typedef struct side {
     char directory[256];
@@ -127,12 +134,19 @@ static void read_through(loop_t *loop, side_t *side, const ps_img_params_t *para
     CHECK_EQ(ps_sub_add_image(loop->sub, loop->img), PS_OK);
 }
 
-static ps_subscriber_params_t reader_of(side_t *side)
+static ps_subscriber_params_t reader_of(side_t *side, int64_t credits)
 {
     return (ps_subscriber_params_t){ .position_counter_id = counter(side, 0),
                                      .slot = ps_slot_allocate(side->shared, PS_SLOT_SUBSCRIBER, 1),
                                      .client_slot = side->client_slot,
-                                     .tether = 1 };
+                                     .tether = 1,
+                                     .credits = credits,
+                                     .credit_burst = credits };
+}
+
+static int32_t mode_of(const loop_t *loop)
+{
+    return loop->row.credits > 0 ? PS_CREDIT_AUTOMATIC : PS_CREDIT_PLAIN;
 }
 
 static ps_send_endpoint_t *open_socket(side_t *side)
@@ -185,7 +199,7 @@ static void publish(loop_t *loop)
                                   .limit_counter_id = params.publisher_limit_counter_id };
     CHECK_EQ(ps_pub_open(side->client, &pub, &loop->pub), PS_OK);
     if (loop->row.ipc) {
-        const ps_subscriber_params_t reader = reader_of(side);
+        const ps_subscriber_params_t reader = reader_of(side, loop->row.credits);
         CHECK_EQ(ps_publication_add_subscriber(side->driver, publication, &reader), PS_OK);
         const ps_img_params_t img = { .log_path = side->path,
                                       .correlation_id = 11,
@@ -193,7 +207,8 @@ static void publish(loop_t *loop)
                                       .position_counter_id = reader.position_counter_id,
                                       .subscriber_slot = reader.slot,
                                       .image_slot = -1,
-                                      .publication_slot = params.slot };
+                                      .publication_slot = params.slot,
+                                      .credit_mode = mode_of(loop) };
         read_through(loop, side, &img);
     }
 }
@@ -235,7 +250,7 @@ static void make_image(loop_t *loop, const ps_event_t *event)
     params.naks_counter_id = counter(side, 0);
     params.window_bytes = WINDOW;
     CHECK_EQ(ps_image_add(side->driver, &params, &loop->image), PS_OK);
-    const ps_subscriber_params_t reader = reader_of(side);
+    const ps_subscriber_params_t reader = reader_of(side, loop->row.credits);
     CHECK_EQ(ps_image_add_subscriber(side->driver, loop->image, &reader), PS_OK);
     const ps_img_params_t img = { .log_path = side->path,
                                   .correlation_id = 22,
@@ -243,7 +258,8 @@ static void make_image(loop_t *loop, const ps_event_t *event)
                                   .position_counter_id = reader.position_counter_id,
                                   .subscriber_slot = reader.slot,
                                   .image_slot = params.slot,
-                                  .publication_slot = -1 };
+                                  .publication_slot = -1,
+                                  .credit_mode = mode_of(loop) };
     read_through(loop, side, &img);
 }
 
@@ -272,7 +288,8 @@ static void offer_some(loop_t *loop, int64_t most)
             position = ps_pub_offer(loop->pub, loop->message, (size_t)loop->row.length, 0);
         }
         if (position < 0) {
-            CHECK(position == PS_BACK_PRESSURED || position == PS_NOT_CONNECTED);
+            CHECK(position == PS_BACK_PRESSURED || position == PS_NOT_CONNECTED ||
+                  position == PS_NO_CREDIT);
             return;
         }
         loop->offered++;
@@ -320,8 +337,7 @@ int main(int argc, char **argv)
     }
     const int64_t messages = argc == 3 ? atoll(argv[2]) : 0;
     if (loop.row.name == NULL || messages < 1) {
-        fprintf(stderr, "loop: expected one of udp-32, udp-1344, shared-32, ipc-32, and a number "
-                        "of messages from 1 on\n");
+        fprintf(stderr, "loop: expected the name of a row, and a number of messages from 1 on\n");
         return 2;
     }
     loop.now_ns = INT64_C(1000000000);

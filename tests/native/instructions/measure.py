@@ -21,7 +21,10 @@ import click
 HERE: Final = Path(__file__).resolve().parent
 ROOT: Final = HERE.parents[2]
 TABLE: Final = HERE / "table.json"
-ROWS: Final = ("udp-32", "udp-1344", "shared-32", "ipc-32")
+ROWS: Final = (
+    "udp-32", "udp-1344", "shared-32", "ipc-32", "ipc-shared-32",
+    "udp-32-credits", "shared-32-credits", "ipc-32-credits", "ipc-shared-32-credits",
+)
 MESSAGES: Final = 20_000
 LINE: Final = re.compile(r"^\s*([\d,]+) \(.*?\)\s+(\S+):")
 CORE: Final = re.compile(r"core/src/(\w+)/\w+\.[ch]$")
