@@ -141,8 +141,9 @@ def test_a_batch_returns_a_part_of_its_credits(pair: Pair) -> None:
     while sum(map(len, batches)) < 4:
         batches.append(subscription.recv_batch(4, 10))
     credit = batches[-1].credit
-    with pytest.raises(penstock.InvalidArgument, match=r"takes 1 to"):
-        credit.release(5)
+    for wrong in (5, 0, -1, 2**70):
+        with pytest.raises(penstock.InvalidArgument, match=r"takes 1 to"):
+            credit.release(wrong)
     credit.release(1)
     eventually(lambda: publication.credits.granted == 5, "no credit")
     for batch in batches:

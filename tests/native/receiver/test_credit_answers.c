@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_credit_answers.c: CREDIT frames that a receiver must not believe. A frozen image counts as
+ * settled only when the source that it follows answers it, in the present epoch.
+ */
+#include "speaker.h"
+
+#include "ps_image.h"
+#include "ps_wire_credit.h"
+
+enum { CREDITS = 20, SLOT = 1 };
+
+static const world_options_t SPEAKING = { .advertise = 1,
+                                          .peer_capabilities =
+                                              PS_CAP_PENSTOCK | PS_CAP_ORDINALS | PS_CAP_CREDITS };
+
+static int32_t state_of(const world_t *world)
+{
+    return atomic_load(&world->shared->subscribers[SLOT].credit_state);
+}
+
+/* A frame that answers the freeze, if nothing in it is wrong. */
+static ps_credit_frame_t answer_of(const world_t *world)
+{
+    return (ps_credit_frame_t){ .session_id = GOLDEN_SESSION,
+                                .stream_id = GOLDEN_STREAM,
+                                .receiver_id = world->image->endpoint->params.receiver_id,
+                                .epoch = world->image->credits.epoch,
+                                .flags = PS_CREDIT_ANSWER_SETTLED,
+                                .ordinal = 0 };
+}
+
+static void answer(world_t *world, const speaker_t *who, const ps_credit_frame_t *frame)
+{
+    uint8_t out[PS_CONTROL_MAX];
+    as(world, who);
+    world_inject(world, out, ps_wire_build_credit(out, frame));
+    world_pass(world, 2 * MS);
+}
+
+static void open_frozen(world_t *world, speaker_t *sender)
+{
+    open_image(world, &SPEAKING, sender);
+    const int32_t position = world_counter(world, "sub-pos", 0);
+    const ps_subscriber_params_t reader = { .position_counter_id = position,
+                                            .slot = SLOT,
+                                            .client_slot = world->client_slot,
+                                            .credits = CREDITS,
+                                            .credit_burst = CREDITS,
+                                            .tether = 1 };
+    CHECK_EQ(ps_image_add_subscriber(world->driver, world->image, &reader), PS_OK);
+    world_pass(world, 2 * MS);
+    CHECK_EQ(state_of(world), PS_CREDIT_GRANTING);
+    CHECK_EQ(ps_image_set_credits(world->driver, world->image, position, CREDITS, CREDITS, 1),
+             PS_OK);
+    world_pass(world, 2 * MS);
+    CHECK_EQ(state_of(world), PS_CREDIT_FREEZING);
+}
+
+static void test_an_answer_from_a_stranger_is_counted_as_foreign(void)
+{
+    world_t world;
+    speaker_t sender;
+    const speaker_t stranger = speaker(9, 666);
+    open_frozen(&world, &sender);
+    const ps_credit_frame_t frame = answer_of(&world);
+    const int64_t before = world_status(&world).foreign_datagrams;
+    answer(&world, &stranger, &frame);
+    CHECK_EQ(state_of(&world), PS_CREDIT_FREEZING);
+    CHECK_EQ(world_status(&world).foreign_datagrams, before + 1);
+    answer(&world, &sender, &frame);
+    CHECK_EQ(state_of(&world), PS_CREDIT_SETTLED);
+    world_close(&world);
+}
+
+static void test_an_answer_to_another_member_or_epoch_is_ignored(void)
+{
+    world_t world;
+    speaker_t sender;
+    open_frozen(&world, &sender);
+    ps_credit_frame_t frame = answer_of(&world);
+    frame.receiver_id++;
+    answer(&world, &sender, &frame);
+    CHECK_EQ(state_of(&world), PS_CREDIT_FREEZING);
+    frame = answer_of(&world);
+    frame.epoch--;
+    answer(&world, &sender, &frame);
+    CHECK_EQ(state_of(&world), PS_CREDIT_FREEZING);
+    frame = answer_of(&world);
+    frame.session_id++;
+    answer(&world, &sender, &frame);
+    CHECK_EQ(state_of(&world), PS_CREDIT_FREEZING);
+    world_close(&world);
+}
+
+int main(void)
+{
+    test_an_answer_from_a_stranger_is_counted_as_foreign();
+    test_an_answer_to_another_member_or_epoch_is_ignored();
+    return 0;
+}
