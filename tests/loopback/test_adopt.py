@@ -102,6 +102,27 @@ def test_deaths_on_a_bad_network(new_host: NewHost, port: Callable[[], int], vic
         assert publication.lost_sessions == ()
 
 
+def test_a_group_hears_the_new_daemon_at_once(
+    new_host: NewHost, port: Callable[[], int]
+) -> None:
+    """Publisher and receivers on one host: the receivers know the sender's address from the
+    journal, and would drop data that came from another."""
+    host = new_host()
+    channel = f"aeron:udp?endpoint=239.77.20.1:{port()}|interface=127.0.0.1|fc=min"
+    with two_clients(host, host) as (client, remote):
+        publication = client.add_publication(f"{channel}|term-length=64k", STREAM)
+        subscription = remote.add_subscription(channel, STREAM)
+        connected(publication, subscription)
+        receiver, sender = Receiver(subscription), Sender(publication, sizes=(64,))
+        for _ in range(2):
+            restart(host)
+            goes_on([sender], receiver)
+            (image,) = client.status()["images"]
+            assert image["foreign_datagrams"] == 0
+        finish([sender], receiver)
+        assert publication.lost_sessions == ()
+
+
 def test_what_was_accepted_before_a_close_survives_the_death(
     new_host: NewHost, port: Callable[[], int]
 ) -> None:

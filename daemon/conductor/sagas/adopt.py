@@ -16,7 +16,7 @@ from typing import Any
 
 import attrs
 
-from penstock.core.driver_types import Isolation, ObjectKind, SlotKind, SubscriberParams
+from penstock.core.driver_types import Address, Isolation, ObjectKind, SlotKind, SubscriberParams
 from penstock.daemon.conductor.actions import (
     AddImageObject,
     AddImageSubscriber,
@@ -215,13 +215,7 @@ def _send_endpoint(
     values = dict(fields)
     destinations = values.pop("destinations")
     endpoint = SendEndpoint(id=key[0], **values)
-    data = endpoint.params.data
-    bind = data.bind if endpoint.multicast else data.bind.with_port(endpoint.local.port)
-    peer = data.connect if endpoint.peer_address is None else endpoint.peer_address
-    params = attrs.evolve(
-        endpoint.params, data=attrs.evolve(data, bind=bind, connect=peer)
-    )
-    endpoint.local = yield OpenSendEndpoint(params=params)
+    endpoint.local = yield from _reopen(endpoint)
     state.emit(SetCounter(counter_id=endpoint.status_counter, value=ChannelStatus.ACTIVE))
     state.send_endpoints[endpoint.id] = endpoint
     for destination in destinations:
@@ -230,6 +224,28 @@ def _send_endpoint(
         )
         endpoint.destinations[destination.id] = destination
     note_send_endpoint(state, endpoint)
+
+
+def _reopen(endpoint: SendEndpoint) -> Saga[Address]:
+    """Open the socket of a sender again and return its address.
+
+    Receivers follow the source address, so the port stays the same. If another process has taken
+    a port that the kernel had chosen, the sender continues with another port: receivers that were
+    not adopted too accept its SETUP, because that states the same daemon with a later epoch.
+    """
+    data = endpoint.params.data
+    if endpoint.peer_address is not None:
+        data = attrs.evolve(data, connect=endpoint.peer_address)
+    bind = data.bind.with_port(endpoint.local.port)
+    params = attrs.evolve(endpoint.params, data=attrs.evolve(data, bind=bind))
+    try:
+        same: Address = yield OpenSendEndpoint(params=params)
+    except Refused as refused:
+        if refused.code != "address_in_use" or data.bind.port:
+            raise
+        other: Address = yield OpenSendEndpoint(params=attrs.evolve(params, data=data))
+        return other
+    return same
 
 
 def _recv_endpoint(

@@ -25,6 +25,7 @@ from penstock.daemon.restart import journal
 from penstock.daemon.restart.journal import Journal, JournalDamaged
 
 UNICAST = "aeron:udp?endpoint=10.0.0.2:40456"
+GROUP = "aeron:udp?endpoint=239.20.0.1:40456|interface=10.0.0.0/24"
 RECEIVE = "aeron:udp?endpoint=10.0.0.1:0"
 HEAD = b"PENSTOCK-REGISTRY 10\n"
 TOKEN = b"secret of the client"
@@ -48,11 +49,17 @@ def lease(rig: Rig, request: control.LeaseRequest, token: bytes, *, uid: int = 2
     return rig.last(a.GrantLease).client_id
 
 
-def new_daemon(dead: Rig, *, gone: frozenset[int] = frozenset(), **settings: Any) -> Rig:
-    """Another conductor in the same directory."""
+def heir(dead: Rig, **settings: Any) -> Rig:
+    """A conductor that has the directory of a dead one and has not adopted it yet."""
     rig = Rig(journal=True, **settings)
     rig.state.next_id = dead.state.next_id
     rig.counters, rig.slots, rig.files = dead.counters, dead.slots, dead.files
+    return rig
+
+
+def new_daemon(dead: Rig, *, gone: frozenset[int] = frozenset(), **settings: Any) -> Rig:
+    """Another conductor in the same directory."""
+    rig = heir(dead, **settings)
     rig._numbers = dead._numbers
     rig.now_ns = dead.now_ns
     records = journal.decode(registered(dead))
@@ -117,6 +124,46 @@ def test_a_chosen_port_is_requested_again() -> None:
     chosen = next(iter(next(iter(dead.state.recv_endpoints.values())).destinations.values()))
     rig = new_daemon(dead)
     assert rig.last(a.AddRecvDestination).params.socket.bind.port == chosen.address.port
+
+
+@pytest.mark.parametrize("channel", [UNICAST, GROUP])
+def test_a_sender_keeps_its_port(channel: str) -> None:
+    """Receivers follow the address of the sender that they know."""
+    dead = mortal()
+    client = lease(dead, control.LeaseRequest(name="c"), TOKEN)
+    dead.pub(client, channel)
+    (before,) = dead.state.send_endpoints.values()
+    assert before.local.port > 0
+    assert dead.last(a.OpenSendEndpoint).params.data.bind.port == 0
+    rig = new_daemon(dead)
+    again = rig.last(a.OpenSendEndpoint).params.data
+    assert again.bind.port == before.local.port
+    assert again.connect == before.params.data.connect
+
+
+def test_a_sender_whose_port_is_taken_continues_with_another() -> None:
+    dead = mortal()
+    client = lease(dead, control.LeaseRequest(name="c"), TOKEN)
+    added = dead.pub(client, UNICAST)
+    rig = heir(dead)
+    rig.fail(a.OpenSendEndpoint, "address_in_use")
+    rig._run(rig.conductor.adopt(journal.decode(registered(dead)), now_ns=0))
+    assert rig.last(a.OpenSendEndpoint).params.data.bind.port == 0
+    assert rig.last(a.AddPublicationObject).params.id == added.registration_id
+
+
+@pytest.mark.parametrize(("channel", "code"), [
+    (UNICAST, "no_interface"),
+    (f"{UNICAST}|control=10.0.0.1:40457", "address_in_use"),    # receivers were told this port
+])
+def test_a_sender_that_cannot_have_its_address_is_left_out(channel: str, code: str) -> None:
+    dead = mortal()
+    client = lease(dead, control.LeaseRequest(name="c"), TOKEN)
+    dead.pub(client, channel)
+    rig = heir(dead)
+    rig.fail(a.OpenSendEndpoint, code)
+    rig._run(rig.conductor.adopt(journal.decode(registered(dead)), now_ns=0))
+    assert rig.all(a.OpenSendEndpoint) + rig.all(a.AddPublicationObject) == []
 
 
 def test_images_are_there_before_anybody_is_interested() -> None:
@@ -195,9 +242,7 @@ def test_clients_known_dead_are_not_waited_for_and_leave_nothing() -> None:
 
 def test_what_cannot_be_adopted_is_left_out_and_its_client_hears_so() -> None:
     dead, client, made = busy()
-    rig = Rig(journal=True)
-    rig.state.next_id = dead.state.next_id
-    rig.counters, rig.slots, rig.files = dead.counters, dead.slots, dead.files
+    rig = heir(dead)
     rig.fail(a.AddPublicationObject, message="positions do not fit")
     rig._run(
         rig.conductor.adopt(journal.decode(registered(dead)), now_ns=0)
