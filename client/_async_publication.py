@@ -22,6 +22,7 @@ from penstock.client._publication_facts import (
     PublicationStatistics,
     RemoteRejection,
 )
+from penstock.client._receivers import condition
 from penstock.client._restart import LostSession
 
 if TYPE_CHECKING:
@@ -116,16 +117,18 @@ class AsyncPublication:
                 await in_thread(self._sync._raise_timeout, sending.position, timeout_s)
         return sending.position
 
-    async def wait_connected(self, timeout_s: float | None = None) -> bool:
+    async def wait_connected(
+        self, timeout_s: float | None = None, *, receivers: int = 1
+    ) -> bool:
         """See :meth:`penstock.Publication.wait_connected`."""
-
-        def connected() -> bool:
-            self._sync._want_room()
-            return self._sync.is_connected
-
-        return await self._parking.until(connected, timeout_s)
+        return await self._parking.until(condition(self._sync, receivers), timeout_s)
 
     # ---- facts -----------------------------------------------------------------------------------
+
+    @property
+    def receivers(self) -> int:
+        """See :attr:`penstock.Publication.receivers`."""
+        return self._sync.receivers
 
     @property
     def credits(self) -> PublicationCredits:

@@ -61,9 +61,16 @@ class AsyncTypedPublication(Generic[T]):
     def _encoded(self, values: Any) -> Any:
         return self._codec.encode_batch(values, self._raw.max_message_length)
 
-    async def wait_connected(self, timeout_s: float | None = None) -> bool:
+    @property
+    def receivers(self) -> int:
+        """See :attr:`penstock.Publication.receivers`."""
+        return self._raw.receivers
+
+    async def wait_connected(
+        self, timeout_s: float | None = None, *, receivers: int = 1
+    ) -> bool:
         """See :meth:`penstock.Publication.wait_connected`."""
-        return await self._raw.wait_connected(timeout_s)
+        return await self._raw.wait_connected(timeout_s, receivers=receivers)
 
     async def close(self) -> None:
         """See :meth:`penstock.Publication.close`.  A cancelled call completes before it raises."""

@@ -99,10 +99,3 @@ def other_of(publication: Publication, on_no_credit: OnNoCredit) -> Any:
         return None
     publication._diverted.routed += 1
     return on_no_credit.publication
-
-
-def why_not_connected(publication: Publication) -> str:
-    """If credits are the reason for NOT_CONNECTED, return this reason as a clause."""
-    if publication._diverted.ever_granted:
-        return ": the receivers that granted it credits have left"
-    return ""

@@ -22,7 +22,6 @@ from penstock.client._no_credit import (
     credits_of,
     is_diverted,
     other_of,
-    why_not_connected,
 )
 from penstock.client._offer import TRANSIENT, Offer, offer_code
 from penstock.client._pressure import Pressure, Rest, Throttled, pressure_of
@@ -31,6 +30,7 @@ from penstock.client._publication_facts import (
     PublicationStatistics,
     RemoteRejection,
 )
+from penstock.client._receivers import Receivers, why_not_connected
 from penstock.client._restart import LostSession
 from penstock.client._subscription import removal
 from penstock.config.protocol import control
@@ -84,7 +84,7 @@ def _open_native(client: Client, ready: control.PublicationReady) -> core.Public
     )
 
 
-class Publication(Throttled):
+class Publication(Throttled, Receivers):
     """Sends messages to one stream on one channel.
 
     Made by :meth:`penstock.Client.add_publication` (any thread may offer) or
@@ -267,17 +267,6 @@ class Publication(Throttled):
         if native.position < _MISUSE:
             handle.library.check(native.position, "claim")
         return Claim(native, length)
-
-    # ---- waiting ---------------------------------------------------------------------------------
-
-    def wait_connected(self, timeout_s: float | None = None) -> bool:
-        """Sleep until there is a receiver. Return False after ``timeout_s`` seconds."""
-
-        def connected() -> bool:
-            self._want_room()
-            return self.is_connected
-
-        return self._client._parking().until(connected, timeout_s)
 
     # ---- facts -----------------------------------------------------------------------------------
 

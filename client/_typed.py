@@ -145,9 +145,14 @@ class TypedPublication(Generic[T]):
     def _encoded(self, values: Any) -> Any:
         return self._codec.encode_batch(values, self._raw.max_message_length)
 
-    def wait_connected(self, timeout_s: float | None = None) -> bool:
+    @property
+    def receivers(self) -> int:
+        """See :attr:`penstock.Publication.receivers`."""
+        return self._raw.receivers
+
+    def wait_connected(self, timeout_s: float | None = None, *, receivers: int = 1) -> bool:
         """See :meth:`penstock.Publication.wait_connected`."""
-        return self._raw.wait_connected(timeout_s)
+        return self._raw.wait_connected(timeout_s, receivers=receivers)
 
     def close(self) -> None:
         """See :meth:`penstock.Publication.close`."""

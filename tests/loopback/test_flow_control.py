@@ -34,6 +34,58 @@ def _fill(publication: penstock.Publication, limit_s: float = 5.0) -> int:
     return code
 
 
+def test_a_group_below_its_least_size_takes_nothing_and_says_how_many_are_there(
+    client: Client, remote: Client, port: Port
+) -> None:
+    """As Aeron: not connected is not connected, at every place where one can look."""
+    control = port()
+    channel = f"aeron:udp?control=127.0.0.1:{control}|control-mode=dynamic|fc=min,g:/2"
+
+    def subscribe(at: Client) -> penstock.Subscription:
+        return at.add_subscription(
+            f"aeron:udp?endpoint=127.0.0.1:{port()}|control=127.0.0.1:{control}"
+            "|control-mode=dynamic", 7,
+        )
+
+    with client.add_publication(f"{channel}|term-length=64k", 7) as publication, \
+            subscribe(remote) as first:
+        assert first.wait_connected(10.0)
+        eventually(lambda: publication.receivers == 1, "the receiver is known")
+        assert not publication.is_connected
+        assert publication.offer(b"x") == Offer.NOT_CONNECTED
+        assert publication.position == 0
+        eventually(lambda: publication.pressure().cause == "no_receiver", "the cause is stated")
+        there = r"fc=min,g:/2 requires 2 receivers, and 1 is connected \(a receiver is a daemon"
+        with pytest.raises(penstock.TimeoutExpired, match=there):
+            publication.send(b"x", timeout_s=0.01)
+        with pytest.raises(penstock.NotConnected, match=there):
+            publication.send(b"x", wait_connected=False)
+        assert not publication.wait_connected(0.01)
+        with subscribe(client) as second:
+            assert publication.wait_connected(10.0, receivers=2)
+            sent = messages(100)
+            assert pump(publication, sent, [first, second]) == [sent, sent]
+
+
+def test_wait_connected_waits_for_the_stated_number(
+    client: Client, remote: Client, port: Port
+) -> None:
+    """On IPC subscriptions count; on UDP daemons do, however many subscriptions they have."""
+    group = f"aeron:udp?endpoint=239.20.0.9:{port()}|interface=127.0.0.1"
+    for channel, there in ((group, 1), ("aeron:ipc", 2)):
+        with client.add_publication(channel, 7) as publication:
+            assert publication.receivers == 0
+            assert not publication.wait_connected(0.01, receivers=2)
+            with client.add_subscription(channel, 7) as one, \
+                    client.add_subscription(channel, 7) as two:
+                connected(publication, one, two)
+                assert publication.wait_connected(10.0, receivers=there)
+                assert publication.receivers == there
+                assert not publication.wait_connected(0.01, receivers=there + 1)
+                with pytest.raises(penstock.InvalidArgument, match="receivers=0"):
+                    publication.wait_connected(0.01, receivers=0)
+
+
 @pytest.mark.parametrize("fc", ["min", "tagged,g:5", "preferred", "nak", "max",
                                 "py:demo.half_window:HalfWindow"])
 def test_streams_flow_under_every_strategy(

@@ -60,7 +60,7 @@ def scenario(channel: str, *, ends: tuple[int, int], dead: tuple[int, ...]) -> S
     ((0, 0), (0,)), ((0, 1), (0,)), ((0, 1), (1,)), ((0, 1), (0, 1)),
 ], ids=["both ends on one host", "sender", "receiver", "two hosts"])
 @pytest.mark.parametrize("flow_control", ["unicast", "max", "min", "tagged,g:5"])
-def test_streams_go_on_at_once_when_the_daemon_is_back(
+def test_streams_continue_at_once_when_the_daemon_is_back(
     flow_control: str, ends: tuple[int, int], dead: tuple[int, ...]
 ) -> None:
     unicast = f"aeron:udp?endpoint={host_ip(ends[1])}:40456"

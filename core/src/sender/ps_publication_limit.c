@@ -44,6 +44,7 @@ void ps_publication_update_connected(ps_publication_t *pub, int64_t now_ns)
     if (pub->receivers_shown != followed) {
         pub->receivers_shown = followed;
         atomic_store_explicit(pub->receivers_cell, followed, memory_order_release);
+        ps_publication_wake_clients(pub); /* a client may wait for this number */
     }
     if (connected == pub->connected) {
         return;
@@ -284,7 +285,7 @@ static inline bool is_at_ease(const ps_publication_t *pub)
 /* True: there is more to do at once.  In line: each turn of a stream comes through here. */
 __attribute__((always_inline)) static inline bool move_limit(ps_publication_t *pub, int64_t now_ns)
 {
-    if (!pub->connected && (pub->endpoint == NULL || !pub->has_receivers)) {
+    if (!pub->connected) { /* also while fewer receivers are there than the group requires */
         pull_back(pub);
         return false;
     }
