@@ -51,6 +51,25 @@ static int32_t collect_dirty(ps_sender_t *sender)
     return found;
 }
 
+static void ready_since(ps_sender_t *sender, ps_publication_t *pub, int64_t since_ns)
+{
+    ps_sender_ready(sender, pub);
+    pub->turn.since_ns = since_ns;
+}
+
+/* Lets the publication wait for a further turn. In a slow cycle it waits for the next cycle, so
+ * that it does not take the turn of another publication. */
+static void wait_again(ps_sender_t *sender, const ps_sender_again_t *again)
+{
+    if (sender->slow) {
+        sender->again[sender->again_count++] = *again;
+    } else if (again->repair) {
+        ps_sender_ready_repair(sender, again->pub);
+    } else {
+        ready_since(sender, again->pub, again->since_ns);
+    }
+}
+
 static int64_t run_repair(ps_sender_t *sender, ps_band_entry_t *entry)
 {
     uint8_t *at = (uint8_t *)entry - offsetof(ps_publication_t, resend);
@@ -58,15 +77,9 @@ static int64_t run_repair(ps_sender_t *sender, ps_band_entry_t *entry)
     bool more = false;
     const int64_t bytes = ps_publication_repair_turn(pub, sender->now_ns, &more);
     if (more) {
-        ps_sender_ready_repair(sender, pub);
+        wait_again(sender, &(ps_sender_again_t){ .pub = pub, .repair = true });
     }
     return bytes;
-}
-
-static void ready_since(ps_sender_t *sender, ps_publication_t *pub, int64_t since_ns)
-{
-    ps_sender_ready(sender, pub);
-    pub->turn.since_ns = since_ns;
 }
 
 /* Only this thread writes these fields. */
@@ -109,11 +122,7 @@ static int64_t run_turn(ps_sender_t *sender, bool *further)
         if (more) {
             /* not served: it ages */
             const int64_t since_ns = bytes > 0 ? sender->now_ns : entry->since_ns;
-            if (sender->slow) {
-                sender->again[sender->again_count++] = (ps_sender_again_t){ pub, since_ns };
-            } else {
-                ready_since(sender, pub, since_ns);
-            }
+            wait_again(sender, &(ps_sender_again_t){ .pub = pub, .since_ns = since_ns });
             *further = bytes > 0;
         }
     }
@@ -194,8 +203,9 @@ static int64_t run_ready(ps_sender_t *sender, int32_t *turns_done)
         bytes += sent;
         (*turns_done)++;
     }
+    sender->slow = false;
     for (int32_t i = 0; i < sender->again_count; i++) {
-        ready_since(sender, sender->again[i].pub, sender->again[i].since_ns);
+        wait_again(sender, &sender->again[i]);
     }
     sender->again_count = 0;
     ps_bands_age(&sender->bands, sender->now_ns);

@@ -37,6 +37,7 @@ enum {
 typedef struct ps_sender_again {
     ps_publication_t *pub;
     int64_t since_ns;
+    bool repair; /* the turn was one of retransmits */
 } ps_sender_again_t;
 
 struct ps_sender {

@@ -110,11 +110,43 @@ static void test_a_stream_of_the_top_band_waits_for_two_quanta(void)
     close_many(many);
 }
 
+/* If the thread seldom runs, each stream has one turn a cycle: turns of retransmits do not take
+ * those of other streams. */
+static void test_retransmits_leave_a_slow_cycle_to_other_streams(void)
+{
+    many_t *many = open_many();
+    ps_publication_t *lossy = add_stream(many, PS_PRIORITY_AUTO);
+    ps_publication_t *other = add_stream(many, PS_PRIORITY_AUTO);
+    uint8_t out[PS_CONTROL_MAX];
+    connect_all(many, TERM / 2);
+    publish(many, lossy, 100 * FRAME);
+    for (int32_t i = 0; i < 100; i++) {
+        cycle(many);
+    }
+    CHECK_EQ(lossy->sender_position, 100 * FRAME);
+    const ps_nak_t nak = { lossy->log.session_id, 1, 0, 0, 90 * FRAME };
+    rig_inject(many->rig, &many->rig->peer, out, ps_wire_build_nak(out, &nak));
+    for (int32_t i = 0; i < 100 && !lossy->resend.queued; i++) {
+        cycle(many);
+    }
+    CHECK(lossy->resend.queued);
+    publish(many, other, FRAME);
+    /* The share of retransmits suffices for more than the datagrams of one turn. */
+    sender(many)->bands.quantum = PS_BANDS_QUANTUM_MAX;
+    sender(many)->bands.repair_credit = PS_BANDS_QUANTUM_MAX;
+    many->rig->now_ns += MS;
+    (void)ps_driver_step(many->rig->driver, many->rig->now_ns);
+    CHECK_EQ(other->sender_position, FRAME);
+    CHECK(lossy->resend.queued && lossy->retransmit.actions[0].cursor > 0);
+    close_many(many);
+}
+
 int main(void)
 {
     test_stated_priorities_share_by_the_weights_of_their_bands();
     test_a_stream_with_a_closed_window_leaves_the_ready_set();
     test_a_stream_of_the_top_band_waits_for_two_quanta();
     test_streams_beyond_the_limit_of_hot_ones_share_equally();
+    test_retransmits_leave_a_slow_cycle_to_other_streams();
     return 0;
 }
