@@ -129,6 +129,7 @@ bool ps_publication_state_drops(ps_publication_t *pub)
     atomic_store_explicit(pub->position_cell, pub->producer_position, memory_order_release);
     pub->limit_raised = true; /* publishers may be waiting to be let in again */
     ps_publication_wake_subscribers(pub);
+    ps_sender_watch(ps_publication_sender(pub), pub); /* as after a publisher's notification */
     return true;
 }
 

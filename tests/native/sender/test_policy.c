@@ -252,6 +252,30 @@ static void test_a_rate_drops_what_is_beyond_it(void)
     rig_close(world.rig);
 }
 
+/* The sender appends the frame that states drops, so no publisher notifies it: the reader of the
+ * frame is followed all the same. */
+static void test_a_reader_of_stated_drops_is_followed(void)
+{
+    const row_t row = { RIG_IPC, OFFER, 16, 1, 1000 };
+    world_t world;
+    open_world(&world, &row, PS_POLICY_DROP_NEWEST, 3);
+    rig_t *rig = world.rig;
+    while (publish(&world, 0) != PS_DROPPED) {
+    }
+    const int64_t tail = rig_tail(rig);
+    turn(&world, 0, RIG_TERM);
+    CHECK(world.consumed == tail && rig->pub->slowest_position == tail);
+    for (int32_t i = 0; i < 20 && rig_tail(rig) == tail; i++) {
+        rig_step(rig, 1000 * 1000);
+    }
+    CHECK_EQ(rig_tail(rig), tail + PS_HEADER_BYTES);
+    ps_counter_set(rig->cnc, world.reader, rig_tail(rig));
+    rig_step(rig, 0);
+    CHECK_EQ(rig->pub->slowest_position, rig_tail(rig));
+    close_publishers(&world);
+    rig_close(rig);
+}
+
 /* Publishers at the limit wait for the low watermark, not for the next byte. */
 static void test_a_stream_stays_paused_until_the_low_watermark(void)
 {
@@ -440,6 +464,7 @@ int main(void)
     test_drops_of_a_paused_stream_wake_nobody();
     test_drops_are_stated();
     test_a_rate_drops_what_is_beyond_it();
+    test_a_reader_of_stated_drops_is_followed();
     test_a_stream_stays_paused_until_the_low_watermark();
     test_an_error_holds_until_the_reset();
     test_streams_without_a_policy_take_the_short_way();
