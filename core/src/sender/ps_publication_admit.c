@@ -133,5 +133,6 @@ int64_t ps_publication_admit(ps_publication_t *pub, int64_t want, int64_t now_ns
 
 bool ps_publication_admits_no_message(const ps_publication_t *pub)
 {
-    return pub->messages_bind || pub->messages_lead_binds || pub->credits.binds;
+    const bool rate_binds = pub->messages_bind || pub->messages_lead_binds;
+    return (rate_binds && pub->credits.leased == 0) || pub->credits.binds;
 }

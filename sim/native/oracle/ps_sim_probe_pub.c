@@ -342,7 +342,8 @@ static void check_account(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
     const bool held =
         pub->state == PS_PUBLICATION_ACTIVE && !pub->revoked &&
         (pub->producer_position >= pub->publisher_limit || has_no_credit(pub) ||
-         (pub->params.rate_messages_per_s > 0 && load(&pub->slot->ordinal_limit) <= pub->spent));
+         (pub->params.rate_messages_per_s > 0 && ps_spend_leased(pub->slot) == 0 &&
+          load(&pub->slot->ordinal_limit) <= pub->spent));
     const int32_t plain = held ? plain_cause(model) : 0;
     /* If there is only one receiver, the culprit is known. */
     const bool named = plain != PS_CAUSE_RECEIVER_WINDOW || pub->receiver_count != 1 ||
