@@ -178,6 +178,7 @@ typedef struct ps_probe_pub {
     bool requested_setup, ever_heard, ever_connected;
     uint64_t naks;
     int32_t request_count, requested_now;
+    int64_t full_ns; /* time at which the pool of answers was last full; 0: never */
     ps_probe_request_t requests[PS_PROBE_REQUESTS];
     /* receivers */
     int32_t receiver_count;
@@ -461,6 +462,7 @@ void ps_probe_heartbeat_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_
 
 /* ps_sim_probe_pub.c */
 void ps_probe_pub_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
+bool ps_probe_is_above_watermark(const ps_publication_t *pub, int64_t ahead);
 
 /* ps_sim_probe_img.c */
 void ps_probe_image_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);

@@ -73,6 +73,9 @@ static double step_of(ps_probe_strength_t *strength)
     const double wall = strength->wall;
     const double k = strength->quiet < 8 ? strength->quiet : 8;
     const bool known = wall > 0;
+    /* Over several windows rounding adds up: at the bound of a rule either may hold. */
+    const double nearest = least(apart(limit, 1.125 * wall), apart(limit, 0.875 * wall));
+    strength->open = strength->open || (known && nearest <= ROUNDED + strength->unsure);
     if (known && limit > 1.125 * wall) {
         strength->beyond++;
         return limit / 32 * (strength->beyond < 8 ? strength->beyond : 8);
@@ -220,7 +223,9 @@ void ps_probe_strength_signal(ps_probe_pub_t *model, const ps_pressure_t *pressu
     if (anew || !same) {
         note_wall(strength, pressure, sent);
     }
-    strength->unsure += ROUNDED + rate / 1e4 + sent / 1e3; /* times in microseconds */
+    /* Times in microseconds: a cadence of a millisecond may be a thousandth shorter. */
+    const double cut = pressure->cadence_ns < 1000000 ? 0 : 1e3 / (double)pressure->cadence_ns;
+    strength->unsure += ROUNDED + rate * (1e-4 + cut) + sent / 1e3;
     /* Data sent in the cycle that reads the signal may count, or may not. */
     strength->unsure += now_ns - strength->began_ns < PS_PRESSURE_WINDOW_NS ? PS_PROBE_NO_LIMIT : 0;
     strength->limit = rate;

@@ -93,7 +93,7 @@ static void check_memory(ps_probe_t *probe, ps_probe_pub_t *model, int64_t produ
 
 /* If a policy is stated, publishers that reached the limit wait until they are ahead by no more
  * than this. */
-static bool is_above_watermark(const ps_publication_t *pub, int64_t ahead)
+bool ps_probe_is_above_watermark(const ps_publication_t *pub, int64_t ahead)
 {
     const int64_t stated = pub->params.low_watermark_bytes;
     return pub->params.policy != PS_POLICY_NONE &&
@@ -106,7 +106,7 @@ static void check_pause(ps_probe_t *probe, ps_probe_pub_t *model, int64_t produc
     const ps_publication_t *pub = model->pub;
     /* The sender appends its frame that states drops after the limit rose. */
     const int64_t own = pub->drops ? PS_FRAME_ALIGNMENT : 0;
-    const bool above = is_above_watermark(pub, ahead - own) && pub->connected && !pub->rated;
+    const bool above = ps_probe_is_above_watermark(pub, ahead - own) && pub->connected && !pub->rated;
     if (above && model->paused_at > 0 && pub->publisher_limit > model->paused_at) {
         complain(probe, model, "the limit rose above the low watermark", pub->publisher_limit,
                  model->paused_at);
@@ -152,7 +152,7 @@ static void check_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
     expected = expected < stored ? expected : stored;
     promise(probe, model, P_PUB_ROOM,
             !active || !served || pub->rated || pub->quarantine_count > 0 ||
-                is_above_watermark(pub, producer - consumer) ||
+                ps_probe_is_above_watermark(pub, producer - consumer) ||
                 pub->publisher_limit >= expected - PS_FRAME_ALIGNMENT,
             now_ns, 8, "producers get a window of room");
     promise(probe, model, P_PUB_PULLED,

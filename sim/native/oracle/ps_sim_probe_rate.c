@@ -102,7 +102,9 @@ static void check_local(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
                       room);
     }
     const double least = (double)pub->log.mtu + model->bytes.rate / 1000 + 1;
-    const bool unread = pub->producer_position - pub->slowest_position >= 2 * pub->log.mtu;
+    /* Under a policy, publishers that met the limit wait for the low watermark, too. */
+    const int64_t depth = pub->producer_position - pub->slowest_position;
+    const bool unread = depth >= 2 * pub->log.mtu || ps_probe_is_above_watermark(pub, depth);
     ps_probe_promise(probe, &model->promises[P_PUB_LOCAL],
                      pub->gating_count == 0 || !pub->connected || pub->storage_clamped ||
                          pub->cleaning_behind || pub->quarantine_count > 0 || unread ||

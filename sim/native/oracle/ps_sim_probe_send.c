@@ -156,17 +156,28 @@ static void check_heartbeat(ps_probe_t *probe, ps_probe_pub_t *model, int64_t no
 /* ---- data ------------------------------------------------------------------------------------ */
 
 /* The pool of answers is small towards a group: a full one forgets what lingers, and the same may
- * be requested and answered once more. */
-static bool is_pool_full(const ps_probe_pub_t *model, int64_t now_ns)
+ * be requested and answered once more, until the forgotten answer would have lingered long enough.
+ * The pool also holds answers that are not in the model: two that one request of the model covers,
+ * or one that the sender need not keep. */
+static bool was_pool_full(ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
     const int64_t linger_ns = pub->context->params.retransmit_linger_ns;
     int32_t used = 0;
+    int32_t kept = model->requested_now;
+    for (int32_t i = 0; i < pub->retransmit.capacity; i++) {
+        const ps_resend_t *action = &pub->retransmit.actions[i];
+        kept += action->state == PS_RESEND_PENDING ||
+                (action->state == PS_RESEND_LINGER && now_ns < action->due_ns);
+    }
     for (int32_t i = 0; i < model->request_count; i++) {
         const ps_probe_request_t *request = &model->requests[i];
         used += request->done_ns < 0 || now_ns - request->done_ns < linger_ns;
     }
-    return used >= pub->retransmit.capacity;
+    if (used >= pub->retransmit.capacity || kept >= pub->retransmit.capacity) {
+        model->full_ns = now_ns;
+    }
+    return model->full_ns > 0 && now_ns - model->full_ns < linger_ns;
 }
 
 /* wire_to: of padding only the header travels, and who requests it gets all it stands for. */
@@ -341,7 +352,7 @@ void ps_probe_on_nak(ps_probe_pub_t *model, const ps_nak_t *nak, int64_t now_ns)
     if (from < 0 || from < ps_probe_sent_floor(pub, pub->sender_position) || from >= model->high) {
         return;
     }
-    const bool full = is_pool_full(model, now_ns);
+    const bool full = was_pool_full(model, now_ns);
     bool forgotten = false;
     int32_t free = -1;
     for (int32_t i = 0; i < model->request_count; i++) {
