@@ -51,9 +51,12 @@ void ps_publication_wake_clients(ps_publication_t *pub)
 
 /* Returns true if the stream does not wait for an isolated reader. When the publication has ended
  * nothing is written any more, and each reader reads the rest. */
-static bool is_lagged(const ps_publication_t *pub, ps_publication_subscriber_t *reader)
+static bool is_lagged(ps_publication_t *pub, ps_publication_subscriber_t *reader)
 {
-    (void)ps_isolation_step(&reader->isolation, reader->position, pub->producer_position);
+    if (ps_isolation_step(&reader->isolation, reader->position, pub->producer_position) &&
+        !reader->isolation.lagged) { /* a leader is not watched */
+        ps_sender_watch(ps_publication_sender(pub), pub);
+    }
     return reader->isolation.lagged && pub->state == PS_PUBLICATION_ACTIVE;
 }
 
