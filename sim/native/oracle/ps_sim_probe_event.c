@@ -85,6 +85,16 @@ static void on_terms_released(ps_probe_t *probe, ps_probe_notified_t *notified, 
     }
 }
 
+/* A lagged reader skips what lies below the stated mark. */
+static int64_t reads_from(const ps_isolation_t *isolation, int64_t position)
+{
+    const int64_t mark =
+        isolation->lagged
+            ? atomic_load_explicit(&isolation->slot->overwritten, memory_order_relaxed)
+            : position;
+    return mark > position ? mark : position;
+}
+
 /* Publishers may write below any limit that they ever had, receivers may request half a term and a
  * message again, readers stand where they stand. */
 static void on_publication_terms_released(ps_probe_t *probe, ps_probe_pub_t *model,
@@ -99,7 +109,8 @@ static void on_publication_terms_released(ps_probe_t *probe, ps_probe_pub_t *mod
         return;
     }
     for (int32_t i = 0; i < pub->subscriber_count; i++) {
-        const int64_t reader = pub->subscribers[i].position;
+        const int64_t reader =
+            reads_from(&pub->subscribers[i].isolation, pub->subscribers[i].position);
         lowest = reader < lowest ? reader : lowest;
     }
     lowest = lowest < 0 ? 0 : lowest;
@@ -127,8 +138,10 @@ static void on_image_terms_released(ps_probe_t *probe, ps_probe_image_t *model,
         return;
     }
     for (int32_t i = 0; i < image->n_subscribers; i++) {
+        const ps_image_subscriber_t *subscriber = &image->subscribers[i];
         const int64_t reader =
-            atomic_load_explicit(image->subscribers[i].position, memory_order_relaxed);
+            reads_from(&subscriber->isolation,
+                       atomic_load_explicit(subscriber->position, memory_order_relaxed));
         if (reader < event->terms.kept_from && event->terms.kept_from > image->join_position) {
             complain(probe, model->host, image->params.session_id, "what is unread is given up",
                      event->terms.kept_from, reader);

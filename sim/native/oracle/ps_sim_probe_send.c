@@ -362,7 +362,9 @@ void ps_probe_on_nak(ps_probe_pub_t *model, const ps_nak_t *nak, int64_t now_ns)
         if (over) {
             /* After a retransmit was cut short, a small frame may remain, and wait for the
              * budget. */
-            free = request->cut && now_ns - request->done_ns < SECOND ? free : i;
+            const bool cut = request->cut && now_ns - request->done_ns < SECOND;
+            /* Or another answer had all of it, and its own answer still waits in the pool. */
+            free = cut || is_covered(pub, request->from) ? free : i;
         } else if (from >= request->from && from < request->to) {
             /* The range is in flight, or was just answered. A receiver that requests more than the
              * first range must repeat its request. A full pool may have dropped the answer, and
