@@ -14,7 +14,7 @@ from typing import Any, Final
 import attrs
 
 from penstock.sim.core import Link
-from penstock.sim.generate import faults, features, rules
+from penstock.sim.generate import faults, features, isolated, rules
 from penstock.sim.generate.draw import CERTAIN_PPM, FAULTS_END_NS, Draw
 from penstock.sim.scenario import (
     CYCLE_NS,
@@ -310,7 +310,8 @@ def generate(seed: int, *, plain: bool = False) -> Scenario:
     scenario = _Maker(seed).make(seed)
     if plain:
         return scenario
-    return rules.add(features.add(faults.add(scenario, seed), seed), seed)
+    scenario = rules.add(features.add(faults.add(scenario, seed), seed), seed)
+    return isolated.add(scenario, seed)
 
 
 # ---- making a failing scenario smaller -----------------------------------------------------------

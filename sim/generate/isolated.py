@@ -37,7 +37,8 @@ class _Isolated(Draw):
         self.scenario = scenario
 
     def _is_steady(self, host: int) -> bool:
-        """Whether the host's daemon never dies: a reader that must miss nothing needs its log."""
+        """Return whether the daemon of the host never dies. A reader that must miss nothing needs
+        the daemon's log."""
         machines = {machine.host: machine for machine in self.scenario.machines}
         return machines.get(host, HostScript(host=host)).crash_ns is None
 
@@ -57,7 +58,7 @@ class _Isolated(Draw):
             self.classes.add(f"policy: {policy}")
             outward.append(f"ps-policy={policy}")
         at = 0 if medium == "ipc" else host
-        # What a reader gets is a matter of its window, not of the machine's.
+        # A stated depth must fit into the window, which some machines make small.
         inward += "" if medium == "ipc" else "|rcv-wnd=32k"
         size = rng.choice([100, 992, 1344, 3000])
         publisher = PublisherScript(
