@@ -59,7 +59,7 @@ class Pressure:
     refused_episodes: int = 0
     """Number of these episodes that ended."""
     dropped_messages: int = 0
-    """Messages that ``ps-policy=drop_newest`` dropped, by all publishers of the stream."""
+    """Messages that the log's policy dropped, by all publishers of the stream."""
     dropped_bytes: int = 0
     """Their payloads."""
     stale: bool = False

@@ -197,8 +197,8 @@ class Publication(Throttled, Receivers):
         :param on_no_credit: without credit, ``block`` (wait), ``drop`` the message, or send it by
             another publication: ``route(publication)``.
         :returns: the stream position after the message, or ``Offer.DROPPED`` under
-            ``ps-policy=drop_newest``. A dropped message without credit: ``Offer.NO_CREDIT``; a
-            routed message: its position in the other stream.
+            ``ps-policy=drop_newest`` or ``drop_oldest``. A dropped message without credit:
+            ``Offer.NO_CREDIT``; a routed message: its position in the other stream.
         :raises TimeoutExpired: no room, or no receiver, within ``timeout_s``.
         :raises NotConnected: no receiver, and ``wait_connected`` is False.
         :raises DaemonGone: the daemon died.

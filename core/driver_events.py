@@ -40,6 +40,8 @@ class Setup(DriverEvent):
     source: Address | None = None
     peer_ordinal: int = -1              # -1: unknown
     peer_group_tag: int = 0             # tag of the receivers that the sender follows, if tagged
+    peer_depth_bytes: int = 0           # of peer_policy; 0: this host's choice
+    peer_policy: int = 0                # Policy that the sender requests of its receivers
     destination: int = 0
     initial_term_id: int = 0
     active_term_id: int = 0

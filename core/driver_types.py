@@ -264,6 +264,7 @@ class Policy(enum.IntEnum):
     DROP_NEWEST = 2
     ERROR = 3
     RATE_LIMIT = 4
+    DROP_OLDEST = 5
 
 
 @attrs.frozen(kw_only=True)
@@ -289,6 +290,7 @@ class PublicationParams:
     rate_messages_per_s: int = 0
     policy: Policy = Policy.NONE
     low_watermark_bytes: int = 0        # with a policy; 0: half the window
+    depth_bytes: int = 0                # DROP_OLDEST: of readers; 0: a quarter of their window
     priority: int = PRIORITY_AUTO       # -1000 to 1000, PRIORITY_AUTO or PRIORITY_NONE
     never_throttle: bool = False        # the governor neither withholds nor throttles it
     retransmit_window_multiple: int = 0

@@ -127,6 +127,7 @@ class ReaderStatistics:
     latency_ns: int
     untold: int
     dropped: int
+    uncounted: int
 
 
 class Stop(enum.IntEnum):

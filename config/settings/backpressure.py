@@ -31,15 +31,15 @@ class BackpressureConfig:
 
     default_policy: str = parsed_text(
         "", _either_policy, f"{', '.join(_POLICIES)}, or empty",
-        "Policy of publications (empty: accept again as soon as there is room); independent and "
-        "drop_oldest are policies of subscriptions without credits.",
+        "Policy of publications (empty: accept again as soon as there is room); independent is a "
+        "policy of subscriptions without credits, drop_oldest is a policy of both.",
         "drop_newest if a late message is worthless and the publisher must not wait; independent "
         "if no reader may slow the others down.")
     default_queue_depth: int = size(
         0, 0, 1 << 30, "Bytes that a publication may be ahead of its consumers, and that a "
                    "subscription with the policy independent or drop_oldest may be behind; 0: a "
                    "publication's window, a quarter of a subscription's.",
-        "Lower it for fresh data with the policy drop_newest.")
+        "Lower it for fresh data with the policy drop_newest or drop_oldest.")
     low_watermark_ratio: float = ratio(
         0.0, "A full publication accepts again when its log has drained to this share of the "
              "depth; 0: 0.5 if a policy or a depth is stated, else as soon as there is room.",

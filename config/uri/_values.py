@@ -389,7 +389,7 @@ def read_rate(key: str, text: str) -> Rate:
     return Rate(**found)
 
 
-POLICIES: Final = ("block", "drop_newest", "error", "rate_limit")
+POLICIES: Final = ("block", "drop_newest", "drop_oldest", "error", "rate_limit")
 """Policies of a publication whose log is full."""
 
 

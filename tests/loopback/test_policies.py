@@ -89,6 +89,43 @@ def test_dropped_messages_are_counted_at_both_ends(
         assert counter.dropped > dropped
 
 
+@pytest.mark.parametrize("medium", ["ipc", "unicast"])
+def test_readers_skip_the_oldest(
+    new_host: NewHost, port: Callable[[], int], medium: str
+) -> None:
+    channel = {
+        "ipc": "aeron:ipc?term-length=64k",
+        "unicast": f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k",
+    }[medium] + "|ps-policy=drop-oldest|ps-depth=8k"
+    near = new_host()
+    far = near if medium == "ipc" else new_host()
+    counter = Counter()
+    with (
+        penstock.connect(near.directory) as client,
+        penstock.connect(far.directory) as reader,
+        reader.add_subscription(channel, STREAM, on_gap=counter.on_gap) as subscription,
+        client.add_publication(channel, STREAM) as publication,
+    ):
+        connected(publication, subscription)
+        with pytest.raises(penstock.ChannelRefused, match=r"ps-sub-policy=block .*=drop_oldest"):
+            reader.add_subscription(f"{channel}|ps-sub-policy=block", STREAM)
+        accepted = offered = 0
+        while accepted < OFFERS:                # nobody reads
+            position = publication.offer(struct.pack("<q", offered) + bytes(SIZE - 8))
+            assert position > 0 or position in (Offer.ADMIN_ACTION, Offer.DROPPED), position
+            offered += position != Offer.ADMIN_ACTION
+            accepted += position > 0
+        assert publication.pressure().dropped_messages == offered - accepted
+        if medium == "unicast":
+
+            def all_read() -> bool:
+                subscription.poll(counter.on_message, 64)
+                return counter.total == offered
+
+            eventually(all_read, f"{counter.total} of {offered} messages are accounted for")
+            assert counter.delivered * SIZE < 3 * 64 * 1024
+
+
 def test_an_error_is_reset(new_host: NewHost) -> None:
     host = new_host()
     channel = "aeron:ipc?term-length=64k|ps-policy=error|ps-depth=8k"
@@ -133,7 +170,8 @@ def test_a_batch_under_drop_newest_ends(new_host: NewHost) -> None:
 
 
 @pytest.mark.parametrize(("options", "words"), [
-    ("ps-policy=drop_oldest", "drop_newest"),
+    ("ps-policy=drop_first", "drop_oldest"),
+    ("ps-policy=drop_oldest|ps-depth=1m|term-length=64k", "ps-depth=1048576 exceeds .* 65536"),
     ("ps-policy=rate_limit", "ps-rate"),
     ("ps-policy=drop_newest|ps-depth=1m|term-length=64k", "ps-depth=1048576 exceeds .* 65536"),
     ("ps-low-watermark=1.5", "up to 1"),

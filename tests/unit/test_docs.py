@@ -181,9 +181,9 @@ def test_the_largest_trailers_fit_with_all_that_is_planned() -> None:
     table = (DOCS / "wire-extensions.md").read_text("utf-8").split("### Room")[1].split("\n## ")[0]
     cells = [line.split("|")[2:5] for line in table.splitlines() if line.startswith("| ")][1:]
     bound, planned = 256, 0
-    for column, today in ((0, 210), (1, 132)):
+    for column, today in ((0, 210), (1, 152)):
         sizes = [(int(row[column]), row[2].strip()) for row in cells if row[column].strip()]
         assert sum(size for size, state in sizes if state == "in use") == today
         planned += sum(state == "planned" for _, state in sizes)
         assert sum(size for size, _ in sizes) <= bound
-    assert planned >= 3
+    assert planned >= 2

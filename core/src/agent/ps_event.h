@@ -75,10 +75,12 @@ typedef struct ps_event {
     union {
         struct {
             ps_addr_t source;
-            int64_t peer_ordinal;   /* -1 unknown */
-            int64_t peer_group_tag; /* tag of the receivers that the sender follows, for
+            int64_t peer_ordinal;     /* -1 unknown */
+            int64_t peer_group_tag;   /* tag of the receivers that the sender follows, for
                                      * PS_FC_TAGGED */
-            int32_t destination;    /* index of the receive destination through which the SETUP
+            int64_t peer_depth_bytes; /* of peer_policy; 0: this host's choice */
+            int32_t peer_policy;      /* ps_policy that the sender requests of its receivers */
+            int32_t destination;      /* index of the receive destination through which the SETUP
                                      * arrived */
             int32_t initial_term_id;
             int32_t active_term_id;

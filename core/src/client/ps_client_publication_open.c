@@ -38,7 +38,7 @@ static int ps_pub_check(ps_pub_t *pub, const ps_pub_params_t *params)
 static int32_t policy_of(const ps_pub_t *pub)
 {
     const int32_t policy = atomic_load_explicit(&pub->slot->policy, memory_order_acquire);
-    return policy == PS_POLICY_ERROR || (policy == PS_POLICY_DROP_NEWEST && !pub->exclusive)
+    return policy == PS_POLICY_ERROR || (ps_policy_drops(policy) && !pub->exclusive)
                ? policy
                : PS_POLICY_NONE;
 }

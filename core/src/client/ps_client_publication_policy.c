@@ -72,7 +72,7 @@ static int64_t fail(ps_pub_t *pub)
 
 int64_t ps_pub_policy_refused(ps_pub_t *pub, int64_t code, int64_t messages, int64_t bytes)
 {
-    if (pub->policy == PS_POLICY_DROP_NEWEST && (is_full(code) || code == PS_RATE_LIMITED)) {
+    if (ps_policy_drops(pub->policy) && (is_full(code) || code == PS_RATE_LIMITED)) {
         return drop(pub, messages, bytes);
     }
     return pub->policy == PS_POLICY_ERROR && is_full(code) ? fail(pub) : code;

@@ -12,6 +12,7 @@
 #ifndef PS_POLICY_H
 #define PS_POLICY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* NONE: refuse offers, and accept again as soon as there is room, as Aeron does. With every other
@@ -22,6 +23,7 @@ enum ps_policy {
     PS_POLICY_DROP_NEWEST = 2,
     PS_POLICY_ERROR = 3,
     PS_POLICY_RATE_LIMIT = 4,
+    PS_POLICY_DROP_OLDEST = 5, /* readers skip (ps_isolation.h); a full log drops the newest */
     PS_POLICY_COUNT
 };
 
@@ -36,6 +38,13 @@ enum ps_watermark {
     PS_WATERMARK_LOW = 3,
     PS_WATERMARK_COUNT
 };
+
+/* Returns true if publishers drop what finds the log full. The sender then also appends to the log:
+ * an exclusive publication reserves space as a shared one does. */
+static inline bool ps_policy_drops(int32_t policy)
+{
+    return policy == PS_POLICY_DROP_NEWEST || policy == PS_POLICY_DROP_OLDEST;
+}
 
 #define PS_POLICY_SHUT    (UINT64_C(1) << 63)
 #define PS_POLICY_FAILED  (UINT64_C(1) << 62)

@@ -83,6 +83,8 @@ static void report_setup(ps_receiver_t *receiver, const ps_recv_destination_t *d
                                     .peer_ordinal = -1,
                                     .peer_flow_control = setup->trailer.flow_control,
                                     .peer_group_tag = setup->trailer.group_tag,
+                                    .peer_policy = setup->trailer.policy,
+                                    .peer_depth_bytes = setup->trailer.depth_bytes,
                                     .relay_path = setup->trailer.relay_path } };
 
     PS_ASSERT(destination->index >= 0 && destination->index < PS_RECV_DESTINATIONS_MAX);

@@ -188,7 +188,7 @@ struct ps_publication {
         corrupt, eos_acked, back_pressured, short_send, window_shut, cleaning_behind,
         storage_clamped, quarantine_clamped, limit_raised, removed;
     /* sender: policy (ps_publication_policy.c) */
-    bool drops;            /* constant: drop_newest */
+    bool drops;            /* constant: ps_policy_drops */
     bool paused;           /* 1: publishers reached the limit, which does not rise until the log
                             * drains to low_watermark */
     int64_t low_watermark; /* constant: bytes; `paused` ends when `depth` has fallen to this

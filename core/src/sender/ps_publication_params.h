@@ -52,6 +52,8 @@ typedef struct ps_publication_params {
     int32_t policy;                     /* ps_policy */
     int64_t low_watermark_bytes;        /* low watermark of a stream with a policy; 0: half the
                                          * window */
+    int64_t depth_bytes;                /* PS_POLICY_DROP_OLDEST: bytes that a reader may be behind;
+                                         * 0: a quarter of its window */
     int32_t retransmit_window_multiple; /* 0: 16 for unicast, 4 for groups */
     int32_t window_bytes;               /* publication window in effect */
     int32_t max_resend;                 /* group semantics: 1..256 */

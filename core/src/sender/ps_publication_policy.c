@@ -30,7 +30,7 @@ void ps_publication_policy_init(ps_publication_t *pub)
     const bool stated =
         params->low_watermark_bytes > 0 && params->low_watermark_bytes <= pub->window_bytes;
     pub->low_watermark = stated ? params->low_watermark_bytes : pub->window_bytes / 2;
-    pub->drops = params->policy == PS_POLICY_DROP_NEWEST && !params->exclusive;
+    pub->drops = ps_policy_drops(params->policy) && !params->exclusive;
     pub->paused = false;
     if (!params->adopted) {
         atomic_store_explicit(&pub->slot->policy_word, 0, memory_order_relaxed);

@@ -7,6 +7,7 @@
 
 #include "ps_frame.h"
 #include "ps_inline.h"
+#include "ps_policy.h"
 #include "ps_assert.h"
 #include "ps_sender.h"
 
@@ -434,6 +435,7 @@ uint32_t ps_publication_build_setup(const ps_publication_t *pub, uint8_t *out)
         .ttl = pub->params.ttl,
         .flags = pub->params.group ? PS_SETUP_GROUP : 0,
     };
+    const bool skips = pub->params.policy == PS_POLICY_DROP_OLDEST;
     const ps_trailer_t trailer = {
         .capabilities =
             (pub->nak ? PS_CAP_PRESSURE : 0u) | PS_CAP_PENSTOCK | PS_CAP_ORDINALS |
@@ -444,6 +446,8 @@ uint32_t ps_publication_build_setup(const ps_publication_t *pub, uint8_t *out)
         .ordinal = pub->sent_ordinal,
         .flow_control = pub->params.flow_control,
         .group_tag = pub->params.fc_group_tag,
+        .policy = skips ? pub->params.policy : PS_POLICY_NONE, /* receivers apply no other */
+        .depth_bytes = skips ? pub->params.depth_bytes : 0,
         .relay_path = pub->params.relay_path,
         .credit_limit = -1,
         .released_ordinal = -1,

@@ -79,6 +79,9 @@ enum {
 /* Flow control, as stated in trailers: the values of ps_flow_control. */
 enum { PS_WIRE_FC_UNKNOWN = -1, PS_WIRE_FC_TAGGED = 3, PS_WIRE_FC_COUNT = 6 };
 
+/* Policies, as stated in trailers: the values of ps_policy. */
+enum { PS_WIRE_POLICY_NONE = 0, PS_WIRE_POLICY_COUNT = 6 };
+
 /* TLVs of our trailers.  Unknown types are skipped. */
 typedef struct ps_trailer {
     uint32_t capabilities; /* 0: no (valid) trailer: a plain Aeron peer */
@@ -87,6 +90,9 @@ typedef struct ps_trailer {
     int64_t ordinal;          /* SETUP: messages before the stated position; -1 absent */
     int32_t flow_control;     /* SETUP: the sender's flow control; PS_WIRE_FC_UNKNOWN: absent */
     int64_t group_tag;        /* SETUP: tag of the receivers that the sender follows, if TAGGED */
+    int32_t policy;           /* SETUP: ps_policy that receivers apply; 0: absent */
+    int64_t depth_bytes;      /* SETUP: bytes that a reader may be behind under the policy; 0: the
+                               * receiver's choice */
     int64_t credit_limit;     /* SM; -1 absent */
     int64_t released_ordinal; /* SM; -1 absent */
     uint32_t credit_epoch;    /* SM: valid if credit_messages > 0 */

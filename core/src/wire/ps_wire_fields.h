@@ -32,6 +32,7 @@ enum ps_tlv_type {
     PS_TLV_RELEASED_ORDINAL = 5,
     PS_TLV_FILL = 6,
     PS_TLV_REASON = 7,
+    PS_TLV_POLICY = 8,
     PS_TLV_STRATEGY = 9,
     PS_TLV_WITHHOLD = 12,
     PS_TLV_CREDIT_EPOCH = 14,

@@ -74,6 +74,7 @@ static uint32_t needed(uint16_t type)
     case PS_TLV_WITHHOLD: return 4;
     case PS_TLV_CLIENT_NAME: return NAMES_HEADER;
     case PS_TLV_STRATEGY: return 12;
+    case PS_TLV_POLICY: return 16;
     case PS_TLV_REASON: return 20;
     case PS_TLV_CONGESTION: return 24;
     default: return 0;
@@ -110,6 +111,15 @@ static void take_strategy(const uint8_t *value, ps_trailer_t *out)
     out->group_tag = out->flow_control == PS_WIRE_FC_TAGGED ? ps_get_i64(value + 4) : 0;
 }
 
+/* A policy of a later version counts as none, and so does its depth. */
+static void take_policy(const uint8_t *value, ps_trailer_t *out)
+{
+    const uint32_t policy = ps_get_u32(value);
+
+    out->policy = policy < PS_WIRE_POLICY_COUNT ? (int32_t)policy : PS_WIRE_POLICY_NONE;
+    out->depth_bytes = out->policy == PS_WIRE_POLICY_NONE ? 0 : positive(ps_get_i64(value + 4));
+}
+
 /* A longer path than a relay may state is cut. Bound: PS_RELAYS_MAX. */
 static void take_relay_path(const uint8_t *value, uint32_t size, ps_trailer_t *out)
 {
@@ -132,6 +142,7 @@ static void take(uint16_t type, const uint8_t *value, uint32_t size, ps_trailer_
         break;
     case PS_TLV_ORDINAL: out->ordinal = ordinal_of(value); break;
     case PS_TLV_STRATEGY: take_strategy(value, out); break;
+    case PS_TLV_POLICY: take_policy(value, out); break;
     case PS_TLV_CREDIT_LIMIT: out->credit_limit = ordinal_of(value); break;
     case PS_TLV_RELEASED_ORDINAL: out->released_ordinal = ordinal_of(value); break;
     case PS_TLV_CREDIT_EPOCH:
@@ -271,6 +282,12 @@ uint32_t ps_trailer_write_setup(uint8_t *out, const ps_trailer_t *trailer)
         ps_put_u32(strategy, (uint32_t)trailer->flow_control);
         ps_put_i64(strategy + 4,
                    trailer->flow_control == PS_WIRE_FC_TAGGED ? trailer->group_tag : 0);
+    }
+    if (trailer->policy != PS_WIRE_POLICY_NONE) {
+        uint8_t *policy = tlv(&cursor, PS_TLV_POLICY, 16);
+        ps_put_u32(policy, (uint32_t)trailer->policy);
+        ps_put_i64(policy + 4, trailer->depth_bytes);
+        ps_put_u32(policy + 12, 0);
     }
     if (trailer->relay_path.count > 0) {
         tlv_relay_path(&cursor, &trailer->relay_path);

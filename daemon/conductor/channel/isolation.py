@@ -41,7 +41,7 @@ def with_isolation(
     if policy is None:
         return plan
     if policy not in _ISOLATION:
-        return attrs.evolve(plan, tether=True)
+        return attrs.evolve(plan, tether=True, must_block=True)
     return attrs.evolve(
         plan, tether=True, isolation=_ISOLATION[policy],
         depth_bytes=_depth(parsed, channel, settings, plan),

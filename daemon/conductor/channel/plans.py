@@ -86,6 +86,7 @@ class PublicationPlan:
     rate: uri.Rate = attrs.field(factory=uri.Rate)
     policy: str = ""                    # when the log is full; "": as Aeron
     low_watermark_bytes: int = 0        # under a policy
+    depth_bytes: int = 0                # drop_oldest: of its readers; 0: a quarter of their window
     priority: int | None = None         # None: by recency, if auto_priority
     auto_priority: bool = True
     never_throttle: bool = False
@@ -122,6 +123,7 @@ class SubscriptionPlan:
     rejoin: bool = True
     isolation: Isolation = Isolation.GATES
     depth_bytes: int = 0                # when isolated; 0: a quarter of the window
+    must_block: bool = False            # it states ps-sub-policy=block
     tethering: Tethering
     group_tag: int | None = None
     media_timestamp_offset: int | None = None
@@ -165,10 +167,12 @@ def publication_plan(
             "so-sndbuf or choose a smaller mtu",
         )
     session = parsed.session_id
-    window_bytes = _depth(
-        parsed, channel, _publication_window(parsed, channel, term_length, mtu, settings), settings
-    )
-    policy, low_watermark_bytes = _policy(parsed, channel, window_bytes, settings)
+    most_bytes = _publication_window(parsed, channel, term_length, mtu, settings)
+    depth_bytes = _depth(parsed, channel, most_bytes, settings)
+    policy = _policy(parsed, channel, settings)
+    skips = policy == "drop_oldest"     # the depth is that of readers
+    window_bytes = most_bytes if skips else depth_bytes
+    ratio = parsed.ps_low_watermark or settings.low_watermark_ratio or 0.5
     return PublicationPlan(
         address=_endpoint_plan(parsed, channel),
         is_ipc=ipc,
@@ -191,7 +195,8 @@ def publication_plan(
         flow_control=parsed.fc,
         rate=parsed.ps_rate or uri.Rate(),
         policy=policy,
-        low_watermark_bytes=low_watermark_bytes,
+        low_watermark_bytes=max(1, int(window_bytes * ratio)) if policy else 0,
+        depth_bytes=depth_bytes if skips and depth_bytes < most_bytes else 0,
         priority=parsed.ps_priority,
         auto_priority=(
             settings.auto_priority if parsed.ps_auto_priority is None else parsed.ps_auto_priority
@@ -320,10 +325,8 @@ def _depth(
     return parsed.ps_depth
 
 
-def _policy(
-    parsed: uri.ChannelUri, channel: str, window_bytes: int, settings: ConductorSettings
-) -> tuple[str, int]:
-    """The policy, "" for none, and its low watermark in bytes."""
+def _policy(parsed: uri.ChannelUri, channel: str, settings: ConductorSettings) -> str:
+    """The policy, "" for none."""
     default = settings.default_policy
     policy = parsed.ps_policy or (default if default in uri.POLICIES else "")
     ratio = parsed.ps_low_watermark or settings.low_watermark_ratio
@@ -335,7 +338,7 @@ def _policy(
             f"{channel}: backpressure.default_policy = rate_limit needs ps-rate, which is missing: "
             "state a rate, or ps-policy=block",
         )
-    return policy, max(1, int(window_bytes * (ratio or 0.5))) if policy else 0
+    return policy
 
 
 def _tethering(parsed: uri.ChannelUri, settings: ConductorSettings) -> Tethering:

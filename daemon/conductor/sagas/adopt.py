@@ -16,7 +16,7 @@ from typing import Any
 
 import attrs
 
-from penstock.core.driver_types import Address, Isolation, ObjectKind, SlotKind, SubscriberParams
+from penstock.core.driver_types import Address, ObjectKind, SlotKind, SubscriberParams
 from penstock.daemon.conductor.actions import (
     AddImageObject,
     AddImageSubscriber,
@@ -42,6 +42,7 @@ from penstock.daemon.conductor.sagas import congestion, credit_pools, custom, pu
 from penstock.daemon.conductor.sagas.clients import lose_client
 from penstock.daemon.conductor.sagas.credits import is_frozen, set_credits
 from penstock.daemon.conductor.sagas.groups import adopt_group
+from penstock.daemon.conductor.sagas.isolating import isolation_of
 from penstock.daemon.conductor.sagas.linking import link_image, link_publication, report_refusal
 from penstock.daemon.conductor.sagas.recv_buffers import follow_window
 from penstock.daemon.conductor.sagas.recv_endpoints import add_interest
@@ -417,6 +418,7 @@ def _link(
             yield from link_publication(state, subscription, source)
         return
     plan = subscription.plan
+    isolation = isolation_of(plan, source)
     given = dict(fields)
     credit = CreditShare(share=given.pop("share"), held=given.pop("held"))
     link = SubscriberLink(subscription=subscription, source=source, credit=credit, **given)
@@ -425,8 +427,8 @@ def _link(
         position_counter_id=link.counter_id, slot=link.slot, client_slot=subscription.client.slot,
         join_position=link.join_position, credits=credits, credit_burst=plan.credit_burst,
         frozen=bool(plan.credits) and is_frozen(link),
-        tether=plan.tether, rejoin=plan.rejoin,
-        isolated=plan.isolation is not Isolation.GATES, depth_bytes=plan.depth_bytes,
+        tether=plan.tether or isolation.may_miss, rejoin=plan.rejoin,
+        isolated=isolation.may_miss, depth_bytes=isolation.depth_bytes,
     )
     if isinstance(source, Image):
         yield AddImageSubscriber(image_id=source.id, params=params)

@@ -42,6 +42,7 @@ from penstock.daemon.conductor.saga import EXCLUSIVE, EXCLUSIVE_LAST, Refused, S
 from penstock.daemon.conductor.sagas import congestion
 from penstock.daemon.conductor.sagas.credit_pools import check_room
 from penstock.daemon.conductor.sagas.freeing import free_counters, free_slot_later
+from penstock.daemon.conductor.sagas.isolating import willing
 from penstock.daemon.conductor.sagas.joins import report_no_image
 from penstock.daemon.conductor.sagas.linking import link_image, report_refusal, unlink, withdraw
 from penstock.daemon.conductor.sagas.recv_buffers import follow_window
@@ -101,6 +102,7 @@ def on_setup(state: State, event: Setup) -> Saga[None]:
     try:
         if not subscriptions:
             raise Refused("unknown_registration", "no subscription wants it")
+        subscriptions = willing(subscriptions, event.peer_policy)
         _check_setup(state, endpoint, event, subscriptions)
         yield from _create(state, endpoint, event, subscriptions)
     except Refused as refused:
@@ -332,6 +334,8 @@ def _create(
         mtu=event.mtu,
         sender_flow_control=event.peer_flow_control,
         sender_group_tag=event.peer_group_tag,
+        sender_policy=event.peer_policy,
+        sender_depth_bytes=event.peer_depth_bytes,
         relay_path=event.relay_path,
     )
     state.half_open_bytes += amount

@@ -9,7 +9,7 @@ before it reads the notice.
 from __future__ import annotations
 
 from penstock.config.protocol.control import ImageAvailable, ImageUnavailable
-from penstock.core.driver_types import Address, Isolation, SlotKind, SubscriberParams
+from penstock.core.driver_types import Address, SlotKind, SubscriberParams
 from penstock.daemon.conductor.actions import (
     AddImageSubscriber,
     AddPublicationSubscriber,
@@ -27,6 +27,7 @@ from penstock.daemon.conductor.actions import (
 from penstock.daemon.conductor.channel.counters import CounterType, stream_counter
 from penstock.daemon.conductor.saga import Refused, Saga, Undo
 from penstock.daemon.conductor.sagas import credit_pools
+from penstock.daemon.conductor.sagas.isolating import isolation_of
 from penstock.daemon.conductor.settings import SECOND_NS
 from penstock.daemon.conductor.state.machines import PublicationState
 from penstock.daemon.conductor.state.model import (
@@ -119,6 +120,7 @@ def _make_link(
     position: int,
 ) -> Saga[tuple[SubscriberLink, SubscriberParams]]:
     plan = subscription.plan
+    isolation = isolation_of(plan, source)
     credit = credit_pools.first_share(state, subscription)
     undo = Undo(state.runner)
     counter: AllocateCounter = stream_counter(
@@ -141,10 +143,10 @@ def _make_link(
         credits=max(credit.share, 1) if plan.credits else 0,
         credit_burst=plan.credit_burst,
         frozen=subscription.withheld or bool(plan.credits and not credit.share),
-        tether=plan.tether,
+        tether=plan.tether or isolation.may_miss,
         rejoin=plan.rejoin,
-        isolated=plan.isolation is not Isolation.GATES,
-        depth_bytes=plan.depth_bytes,
+        isolated=isolation.may_miss,
+        depth_bytes=isolation.depth_bytes,
     )
     link = SubscriberLink(
         subscription=subscription, source=source, counter_id=counter_id, slot=slot,
@@ -156,6 +158,7 @@ def _make_link(
 def announce(state: State, link: SubscriberLink, position: int) -> None:
     """Send ImageAvailable to the link's client."""
     source, subscription = link.source, link.subscription
+    isolation = isolation_of(subscription.plan, source)
     ordinal = -1
     if isinstance(source, Image):
         ordinal = source.join_ordinal if position == source.join_position else -1
@@ -180,8 +183,8 @@ def announce(state: State, link: SubscriberLink, position: int) -> None:
         join_ordinal=ordinal,
         credit_mode=int(subscription.plan.credits > 0),
         relay_path=list(relay_path),
-        isolation=int(subscription.plan.isolation),
-        depth_bytes=subscription.plan.depth_bytes,
+        isolation=int(isolation.kind),
+        depth_bytes=isolation.depth_bytes,
     )
     state.notify(subscription.client, notice)
     state.event(

@@ -87,7 +87,7 @@ _COMPARED: Final[dict[str, Callable[[PublicationPlan], Any]]] = {
     "fc": lambda plan: plan.flow_control,
     "ps-rate": lambda plan: plan.rate,
     "ps-policy": lambda plan: plan.policy,
-    "ps-depth": lambda plan: plan.window_bytes,
+    "ps-depth": lambda plan: plan.depth_bytes or plan.window_bytes,
     "ps-low-watermark": lambda plan: plan.low_watermark_bytes,
     "ps-priority": lambda plan: plan.priority,
     "ps-auto-priority": lambda plan: plan.auto_priority,
@@ -158,9 +158,9 @@ def add_publication(
 
 
 def _owns_tail(plan: PublicationPlan, message: AddPublication) -> bool:
-    """Whether the one publisher moves the tail alone.  Under ``drop_newest`` the sender appends
+    """Whether the one publisher moves the tail alone.  If the policy drops, the sender appends
     too (docs/decisions/0190), so the log is that of a shared publication."""
-    return message.exclusive and plan.policy != "drop_newest"
+    return message.exclusive and not plan.policy.startswith("drop_")
 
 
 def _with_session_of_tag(state: State, plan: PublicationPlan) -> PublicationPlan:
@@ -404,6 +404,7 @@ def _params(
         window_bytes=plan.window_bytes,
         policy=Policy[plan.policy.upper()] if plan.policy else Policy.NONE,
         low_watermark_bytes=plan.low_watermark_bytes,
+        depth_bytes=plan.depth_bytes,
         priority=_priority(plan),
         never_throttle=plan.never_throttle,
         max_resend=plan.max_resend,

@@ -23,6 +23,7 @@ from penstock.daemon.conductor.channel.plans import (
 from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga
 from penstock.daemon.conductor.sagas import congestion
 from penstock.daemon.conductor.sagas.images import leave_half_open, leave_image
+from penstock.daemon.conductor.sagas.isolating import check_sources
 from penstock.daemon.conductor.sagas.linking import (
     link_image,
     report_refusal,
@@ -86,6 +87,7 @@ def _add_network(
     endpoint = yield from acquire(state, plan, addressing)
     try:
         _check_alike(endpoint, plan, message.stream_id)
+        check_sources(plan, _images_for(endpoint, plan, message.stream_id))
         yield from add_interest(state, endpoint, message.stream_id, plan.session_id)
     except Refused:
         release_if_unused(state, endpoint)
@@ -112,6 +114,13 @@ def _add_network(
                 yield from link_image(state, subscription, image)
             except Refused as refused:
                 report_refusal(state, f"subscription {subscription.id}", refused)
+
+
+def _images_for(endpoint: RecvEndpoint, plan: SubscriptionPlan, stream_id: int) -> list[Image]:
+    return [
+        image for image in endpoint.images.values()
+        if image.stream_id == stream_id and plan.session_id in (None, image.session_id)
+    ]
 
 
 def _check_alike(endpoint: RecvEndpoint, plan: SubscriptionPlan, stream_id: int) -> None:
@@ -153,6 +162,9 @@ def _add_local(
     yield EXCLUSIVE
     if not client.alive:
         raise Refused("not_leased", "the client has gone")
+    check_sources(
+        plan, [p for p in state.publications.values() if wants_publication(subscription, p)]
+    )
     _register(state, subscription)
     answer(
         SubscriptionReady(

@@ -258,6 +258,8 @@ class Image:
     mtu: int = 0
     sender_flow_control: int = -1       # FlowControl as its SETUP states it, -1: it states none
     sender_group_tag: int = 0           # tag of the receivers that the sender follows, if tagged
+    sender_policy: int = 0              # Policy that the sender requests of its receivers
+    sender_depth_bytes: int = 0         # of that policy; 0: this host's choice
     subscribers: dict[int, SubscriberLink] = attrs.field(factory=dict)
     state: ImageState = ImageState.ACTIVE
     end_reason: str = "timeout"

@@ -238,14 +238,17 @@ static void check_log(ps_probe_t *probe, ps_probe_image_t *model)
 
 /* ---- readers --------------------------------------------------------------------------------- */
 
+/* A lagged reader counts as the leader: all data was there for it. */
 static int64_t slowest_reader(const ps_probe_image_t *model)
 {
     const ps_image_t *image = model->image;
     int64_t slowest = INT64_MAX;
     for (int32_t i = 0; i < image->n_subscribers; i++) {
         const ps_image_subscriber_t *reader = &image->subscribers[i];
-        if (!reader->isolation.lagged && ps_tether_gates(&reader->tether)) {
-            const int64_t shown = load(reader->position);
+        if (ps_tether_gates(&reader->tether)) {
+            const int64_t shown = reader->isolation.lagged && image->state == PS_IMAGE_ACTIVE
+                                      ? ps_image_contiguous(image)
+                                      : load(reader->position);
             slowest = shown < slowest ? shown : slowest;
         }
     }

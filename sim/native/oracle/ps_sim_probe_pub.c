@@ -31,14 +31,22 @@ static int64_t load(const _Atomic int64_t *cell)
 
 /* ---- readers on this host -------------------------------------------------------------------- */
 
+/* The position as which a reader counts. A lagged reader counts as the leader. */
+static int64_t counts_as(const ps_publication_t *pub, const ps_publication_subscriber_t *reader)
+{
+    const int64_t shown = load(reader->cell);
+    const bool leads = reader->isolation.lagged && pub->state == PS_PUBLICATION_ACTIVE;
+    return leads && shown < pub->producer_position ? pub->producer_position : shown;
+}
+
 /* The slowest that counts, INT64_MAX: none. */
 static int64_t slowest_reader(const ps_publication_t *pub)
 {
     int64_t slowest = INT64_MAX;
     for (int32_t i = 0; i < pub->subscriber_count; i++) {
         const ps_publication_subscriber_t *reader = &pub->subscribers[i];
-        const int64_t shown = load(reader->cell);
-        if (!reader->isolation.lagged && ps_tether_gates(&reader->tether)) {
+        const int64_t shown = counts_as(pub, reader);
+        if (ps_tether_gates(&reader->tether)) {
             slowest = shown < slowest ? shown : slowest;
         }
     }

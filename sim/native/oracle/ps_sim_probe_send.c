@@ -7,6 +7,8 @@
  *   data        as soon as there is a frame and room for it; nothing beyond the limit
  *   again       only what was requested, all of it, at once, and not twice within the linger
  */
+#include "ps_policy.h"
+
 #include "ps_sim_probe.h"
 
 enum { BEATS = 4 };
@@ -50,6 +52,12 @@ void ps_probe_setup_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_setu
             (pub->params.flow_control == PS_FC_TAGGED ? pub->params.fc_group_tag : 0)) {
         complain(probe, model, "a SETUP states another flow control", setup->trailer.flow_control,
                  pub->params.flow_control);
+    }
+    const bool skips = pub->params.policy == PS_POLICY_DROP_OLDEST;
+    if (setup->trailer.policy != (skips ? PS_POLICY_DROP_OLDEST : PS_POLICY_NONE) ||
+        setup->trailer.depth_bytes != (skips ? pub->params.depth_bytes : 0)) {
+        complain(probe, model, "a SETUP states another policy", setup->trailer.policy,
+                 pub->params.policy);
     }
     if (setup->trailer.ordinal != model->messages) {
         complain(probe, model, "a SETUP counts messages wrong", setup->trailer.ordinal,

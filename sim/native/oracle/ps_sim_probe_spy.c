@@ -14,18 +14,21 @@ static void complain(ps_probe_t *probe, const ps_probe_pub_t *model, const char 
                   (long long)a, (long long)b);
 }
 
-/* Returns the position of the most advanced reader that counts; INT64_MIN: there is none. */
+/* Returns the position of the most advanced reader that counts; INT64_MIN: there is none. If all
+ * are lagged, each counts as the leader. */
 static int64_t fastest_spy(const ps_publication_t *pub)
 {
     int64_t fastest = INT64_MIN;
+    bool lagged = pub->state == PS_PUBLICATION_ACTIVE;
     for (int32_t i = 0; i < pub->subscriber_count; i++) {
         const int64_t at = atomic_load_explicit(pub->subscribers[i].cell, memory_order_relaxed);
         const int32_t state = pub->subscribers[i].tether.state;
         if (state == PS_TETHER_ACTIVE || state == PS_TETHER_LINGER) {
             fastest = at > fastest ? at : fastest;
+            lagged = lagged && pub->subscribers[i].isolation.lagged;
         }
     }
-    return fastest;
+    return lagged && fastest != INT64_MIN ? pub->producer_position : fastest;
 }
 
 static bool is_heard(const ps_probe_pub_t *model, int64_t now_ns)

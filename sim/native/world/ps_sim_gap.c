@@ -48,6 +48,7 @@ static void take(ps_simworld_t *world, int32_t index, ps_sim_reader_t *reader, i
         reader->gap_count > 0 ? reader->gaps[reader->gap_count - 1].to : reader->stats.position;
     const int64_t ended = ps_sim_first_beyond(ledger, to) - ps_sim_first_beyond(ledger, from) +
                           ps_sim_marked(ledger, to) - ps_sim_marked(ledger, from);
+    reader->stats.uncounted += messages < 0;
     reader->stats.dropped += ps_sim_marked(ledger, to) - ps_sim_marked(ledger, from);
     if (from >= to || from < before) {
         ps_sim_violate(world, "subscriber %d was told of a gap from %lld to %lld after %lld", index,

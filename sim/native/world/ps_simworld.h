@@ -100,6 +100,7 @@ typedef struct ps_sim_reader_stats {
                          * reported gap */
     int64_t dropped;    /* number of messages that the publication's policy dropped, as reported in
                          * gaps */
+    int64_t uncounted;  /* number of reported gaps without a number of messages */
 } ps_sim_reader_stats_t;
 
 /* PS_E_NO_MEMORY.  The simnet must outlive it. */

@@ -325,6 +325,8 @@ static const ps_trailer_t STATED = {
     .host = "b.example",
     .flow_control = PS_WIRE_FC_TAGGED,
     .group_tag = -77,
+    .policy = PS_WIRE_POLICY_COUNT - 1,
+    .depth_bytes = INT64_C(1) << 33,
     .relay_path = { .count = 2, .ids = { UINT64_C(0xfedcba9876543210), 5 } },
 };
 
@@ -375,7 +377,7 @@ static void test_the_largest_trailers_fit(void)
     memset(largest.host, 'h', PS_NAME_MAX);
     CHECK_EQ(ps_trailer_write_sm(out, &largest), 210);
     largest.relay_path.count = PS_RELAYS_MAX;
-    CHECK_EQ(ps_trailer_write_setup(out, &largest), 132);
+    CHECK_EQ(ps_trailer_write_setup(out, &largest), 152);
     ps_trailer_t read;
     ps_trailer_read(out, ps_trailer_write_sm(out, &largest), &read);
     CHECK(memcmp(read.client_name, largest.client_name, sizeof read.client_name) == 0);
@@ -461,6 +463,7 @@ static void test_a_relay_path_comes_back_or_is_cut(void)
     uint8_t out[PS_TRAILER_MAX];
     ps_trailer_t read;
     ps_trailer_t stated = STATED;
+    stated.policy = PS_WIRE_POLICY_NONE;
     for (int32_t i = 0; i < PS_RELAYS_MAX; i++) {
         stated.relay_path.ids[i] = (uint64_t)i + 1;
     }
@@ -492,6 +495,7 @@ static void test_a_strategy_of_a_later_version_is_unknown(void)
     ps_trailer_t read;
     ps_trailer_t stated = STATED;
     stated.relay_path.count = 0;
+    stated.policy = PS_WIRE_POLICY_NONE;
     const uint32_t length = ps_trailer_write_setup(out, &stated);
     uint8_t *value = out + length - 12; /* the last TLV */
     CHECK_EQ(ps_get_u16(value - 4), PS_TLV_STRATEGY);

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decide whether a stream waits for one of its readers. A reader's own policy is in its plan. The
+sender of a stream may state a policy for all readers (``ps-policy=drop_oldest``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from penstock.core.driver_types import Isolation, Policy
+from penstock.daemon.conductor.channel.plans import SubscriptionPlan
+from penstock.daemon.conductor.saga import Refused
+from penstock.daemon.conductor.state.model import Image, Publication, Subscription
+
+
+@attrs.frozen
+class ReaderIsolation:
+    """How a stream treats one reader that is behind."""
+
+    kind: Isolation = Isolation.GATES
+    depth_bytes: int = 0                # of a reader that may miss messages; 0 for others
+
+    @property
+    def may_miss(self) -> bool:
+        """Whether the stream does not wait for the reader."""
+        return self.kind is not Isolation.GATES
+
+
+def isolation_of(plan: SubscriptionPlan, source: Image | Publication) -> ReaderIsolation:
+    """Return how this stream treats this reader. At most half of a window waits for it, a quarter
+    if no depth is stated.
+
+    :raises Refused: the policies of both ends contradict each other.
+    """
+    kind, depth_bytes = plan.isolation, plan.depth_bytes
+    policy, its_depth_bytes = _stated(source)
+    if kind is Isolation.GATES and policy == Policy.DROP_OLDEST:
+        check_policies(plan, policy)
+        kind, depth_bytes = Isolation.DROP_OLDEST, its_depth_bytes
+    if kind is Isolation.GATES:
+        return ReaderIsolation()
+    window_bytes = source.params.window_bytes
+    return ReaderIsolation(kind, min(depth_bytes or window_bytes // 4, window_bytes // 2))
+
+
+def check_policies(plan: SubscriptionPlan, policy: int) -> None:
+    """Refuse a reader that must not miss messages, if the sender's policy is to skip them.
+
+    :param policy: of the sender.
+    :raises Refused: the policies of both ends contradict each other.
+    """
+    if policy != Policy.DROP_OLDEST:
+        return
+    stated = ""
+    if plan.must_block:
+        stated = "ps-sub-policy=block"
+    elif plan.credits:
+        stated = f"ps-credits={plan.credits}"
+    if stated:
+        raise Refused(
+            "not_supported",
+            f"{plan.channel}: {stated} contradicts ps-policy=drop_oldest of the publication, whose "
+            "readers skip messages when they are behind: choose another policy at one end",
+        )
+
+
+def check_sources(plan: SubscriptionPlan, sources: Iterable[Image | Publication]) -> None:
+    """Refuse a reader that contradicts a stream that it would read at once."""
+    for source in sources:
+        check_policies(plan, _stated(source)[0])
+
+
+def willing(subscriptions: list[Subscription], policy: int) -> list[Subscription]:
+    """Return the subscriptions that the sender's policy does not contradict.
+
+    :raises Refused: it contradicts all of them.
+    """
+    found: list[Subscription] = []
+    for number, subscription in enumerate(subscriptions, 1):
+        try:
+            check_policies(subscription.plan, policy)
+        except Refused:
+            if not found and number == len(subscriptions):
+                raise
+        else:
+            found.append(subscription)
+    return found
+
+
+def _stated(source: Image | Publication) -> tuple[int, int]:
+    """Return the sender's policy, and the depth of its readers."""
+    if isinstance(source, Image):
+        return source.sender_policy, source.sender_depth_bytes
+    return source.params.policy, source.params.depth_bytes

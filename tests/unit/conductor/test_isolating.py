@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a stream waits for a reader: the policies of both ends."""
+
+from __future__ import annotations
+
+import pytest
+from conductor_rig import Rig
+
+from penstock.config.protocol import control
+from penstock.core.driver_types import Isolation, Policy
+from penstock.daemon.conductor import actions as a
+
+KIB = 1024
+IPC = "aeron:ipc?term-length=64k"
+UDP = "aeron:udp?endpoint=10.0.0.1:4000|rcv-wnd=64k"
+SKIPS = "ps-policy=drop_oldest"
+OLDEST, GATES = Isolation.DROP_OLDEST, Isolation.GATES
+INDEPENDENT = Isolation.INDEPENDENT
+
+
+def joined(rig: Rig) -> tuple[Isolation, int]:
+    """How the client treats its last stream; the agent was told the same."""
+    kinds = (a.AddPublicationSubscriber, a.AddImageSubscriber)
+    params = [action for action in rig.done if isinstance(action, kinds)][-1].params
+    notice = rig.notices(control.ImageAvailable)[-1]
+    assert params.isolated == (notice.isolation != GATES)
+    assert params.depth_bytes == notice.depth_bytes
+    assert params.tether
+    return Isolation(notice.isolation), notice.depth_bytes
+
+
+def arrive(rig: Rig, policy: Policy = Policy.DROP_OLDEST, depth_bytes: int = 0) -> None:
+    (endpoint,) = rig.state.recv_endpoints.values()
+    rig.setup(endpoint.id, peer_policy=int(policy), peer_depth_bytes=depth_bytes)
+
+
+@pytest.mark.parametrize(("published", "read", "found"), [
+    ("", "", (GATES, 0)),
+    ("ps-policy=drop_newest", "", (GATES, 0)),
+    (SKIPS, "", (OLDEST, 16 * KIB)),                            # a quarter of the window of a term
+    (f"{SKIPS}|ps-depth=8k", "", (OLDEST, 8 * KIB)),
+    (f"{SKIPS}|ps-depth=60k", "tether=false", (OLDEST, 32 * KIB)),          # half of it at most
+    (SKIPS, "ps-sub-policy=independent|ps-sub-depth=4k", (INDEPENDENT, 4 * KIB)),
+    ("", "ps-sub-policy=drop_oldest", (OLDEST, 16 * KIB)),
+])
+@pytest.mark.parametrize("first", ["publication", "subscription"])
+def test_the_policy_of_a_local_publication_is_that_of_its_readers(
+    published: str, read: str, found: tuple[Isolation, int], first: str
+) -> None:
+    rig = Rig()
+    client = rig.client()
+    if first == "publication":
+        rig.pub(client, f"{IPC}|{published}".rstrip("|"))
+        rig.sub(client, f"{IPC}|{read}".rstrip("|"))
+    else:
+        rig.sub(client, f"{IPC}|{read}".rstrip("|"))
+        rig.pub(client, f"{IPC}|{published}".rstrip("|"))
+    assert joined(rig) == found
+
+
+@pytest.mark.parametrize(("policy", "depth_bytes", "found"), [
+    (Policy.NONE, 0, (GATES, 0)),
+    (Policy.DROP_NEWEST, 4096, (GATES, 0)),
+    (Policy.DROP_OLDEST, 0, (OLDEST, 16 * KIB)),
+    (Policy.DROP_OLDEST, 8 * KIB, (OLDEST, 8 * KIB)),
+    (Policy.DROP_OLDEST, 1 << 62, (OLDEST, 32 * KIB)),
+])
+def test_the_policy_of_a_setup_is_that_of_the_images_readers(
+    policy: Policy, depth_bytes: int, found: tuple[Isolation, int]
+) -> None:
+    rig = Rig()
+    client = rig.client()
+    rig.sub(client, UDP)
+    arrive(rig, policy, depth_bytes)
+    assert joined(rig) == found
+    rig.sub(client, UDP)                                        # one that comes later
+    assert joined(rig) == found
+
+
+@pytest.mark.parametrize("stated", ["ps-sub-policy=block", "ps-credits=5"])
+def test_a_reader_that_must_not_miss_is_refused_with_both_names(stated: str) -> None:
+    words = f"{stated} contradicts ps-policy=drop_oldest"
+    rig = Rig()
+    client = rig.client()
+    rig.pub(client, f"{IPC}|{SKIPS}")
+    refused = rig.sub(client, f"{IPC}|{stated}")
+    assert refused.code == "not_supported"
+    assert words in refused.message
+
+    rig = Rig()
+    rig.sub(rig.client(), f"{UDP}|{stated}")
+    arrive(rig)
+    assert not rig.all(a.AddImageObject)
+    assert words in rig.last(a.RefuseSession).reason            # it goes out as ERR
+    assert words in rig.last(a.LogError).text
+
+
+def test_a_reader_that_must_not_miss_costs_the_others_no_stream() -> None:
+    rig = Rig()
+    client = rig.client()
+    rig.sub(client, f"{UDP}|ps-credits=5")
+    rig.sub(client, UDP)
+    arrive(rig)
+    assert joined(rig)[0] is OLDEST
+    assert len(rig.all(a.AddImageSubscriber)) == 1
+    assert rig.all(a.AddImageObject)[0].params.credits == 0
+    assert "ps-credits=5 contradicts" in rig.last(a.LogError).text
+    assert "contradicts" in rig.sub(client, f"{UDP}|ps-sub-policy=block").message
