@@ -95,4 +95,5 @@ def test_each_message_is_delivered_or_reported_lost(
         (ledger,) = world.publishers[0].ledgers
         got = world.subscribers[0].reader(ledger)
         assert got.messages + got.missed == 4000
+        assert got.uncounted == 0
         assert (got.missed > 0) == (stopped_ms > 41)   # of 1536 bytes a term has 42

@@ -16,11 +16,17 @@ enum {
     INDEX_PARTS = 64 /* a walk begins this part of a term before its target */
 };
 
+/* True if the difference of the two ordinals is a number of messages. */
+static bool have_one_base(int64_t a, int64_t b)
+{
+    return a != PS_ORDINAL_UNKNOWN && b != PS_ORDINAL_UNKNOWN && (a < 0) == (b < 0);
+}
+
 struct ps_isolated {
     const ps_index_ring_t *ring; /* NULL: none */
     int64_t depth_bytes;         /* of PS_READER_DROP_OLDEST */
-    int64_t ordinal; /* messages of the stream below the delivered position, -1 unknown */
-    bool skips;      /* continues with the newest depth_bytes */
+    int64_t ordinal;             /* of the delivered position, as in the ring; PS_ORDINAL_UNKNOWN */
+    bool skips;                  /* continues with the newest depth_bytes */
     alignas(COPY_ALIGNMENT) uint8_t copies[COPY_BYTES];
 };
 
@@ -48,7 +54,7 @@ int ps_img_open_isolated(ps_img_t *image, const ps_img_params_t *params)
     }
     isolated->skips = params->isolation == PS_READER_DROP_OLDEST;
     isolated->depth_bytes = params->depth_bytes;
-    isolated->ordinal = -1;
+    isolated->ordinal = PS_ORDINAL_UNKNOWN;
     if (image->join_position == params->join_position && params->join_ordinal >= 0) {
         isolated->ordinal = params->join_ordinal;
     }
@@ -92,6 +98,12 @@ typedef struct ps_found {
     int64_t ordinal;
 } ps_found_t;
 
+/* An ordinal that no daemon writes counts as unknown. */
+static int64_t believed(int64_t ordinal)
+{
+    return ordinal < PS_ORDINAL_BASE || ordinal > -PS_ORDINAL_BASE ? PS_ORDINAL_UNKNOWN : ordinal;
+}
+
 /* Returns the first entry of the ring at or above `position`. Bound: the ring, RING_TRIES times. */
 static ps_found_t entry_from(const ps_isolated_t *isolated, int64_t position)
 {
@@ -108,7 +120,7 @@ static ps_found_t entry_from(const ps_isolated_t *isolated, int64_t position)
                 break;
             }
             found.position = begin;
-            found.ordinal = atomic_load_explicit(&entry->ordinal, memory_order_relaxed);
+            found.ordinal = believed(atomic_load_explicit(&entry->ordinal, memory_order_relaxed));
             at--;
         }
         atomic_thread_fence(memory_order_acquire);
@@ -125,15 +137,21 @@ static ps_found_t entry_from(const ps_isolated_t *isolated, int64_t position)
 static void learn_ordinal(ps_img_t *image)
 {
     ps_isolated_t *isolated = image->isolated;
+    const int64_t joined =
+        believed(atomic_load_explicit(&image->subscriber->join_ordinal, memory_order_acquire));
+    if (image->delivered == image->join_position && joined != 0) {
+        isolated->ordinal = joined;
+        return;
+    }
     const ps_found_t entry = entry_from(isolated, image->delivered);
     const int64_t term = image->log.term_length;
-    if (entry.ordinal < 0 || entry.position - image->delivered > term ||
+    if (entry.ordinal == PS_ORDINAL_UNKNOWN || entry.position - image->delivered > term ||
         entry.position % PS_FRAME_ALIGNMENT != 0) {
         return;
     }
     const int64_t ordinal =
         entry.ordinal - ps_img_messages(image, image->delivered, entry.position);
-    if (ordinal >= 0 && !ps_img_is_outrun(image, image->delivered)) {
+    if (have_one_base(ordinal, entry.ordinal) && !ps_img_is_outrun(image, image->delivered)) {
         isolated->ordinal = ordinal;
     }
 }
@@ -159,7 +177,7 @@ static ps_found_t first_message(const ps_img_t *image, ps_found_t at, int64_t ta
             return at;
         }
         at.position += ps_align32_64(length);
-        at.ordinal += at.ordinal >= 0 ? ps_frame_messages(frame) : 0;
+        at.ordinal += at.ordinal != PS_ORDINAL_UNKNOWN ? ps_frame_messages(frame) : 0;
     }
     return (ps_found_t){ -1, -1 };
 }
@@ -174,7 +192,7 @@ static ps_found_t boundary_from(const ps_img_t *image, int64_t position, int64_t
         return entry;
     }
     ps_found_t found = { term, -1 };
-    if (entry.ordinal >= 0) {
+    if (entry.ordinal != PS_ORDINAL_UNKNOWN) {
         found.ordinal = entry.ordinal - ps_img_messages(image, term, entry.position);
     }
     return found;
@@ -223,7 +241,7 @@ int32_t ps_img_skip(ps_img_t *image, int64_t from)
     image->gap_from = from;
     image->gap_to = to.position;
     image->gap_messages = -1;
-    if (isolated->ordinal >= 0 && to.ordinal >= isolated->ordinal) {
+    if (have_one_base(isolated->ordinal, to.ordinal) && to.ordinal >= isolated->ordinal) {
         image->gap_messages = to.ordinal - isolated->ordinal;
     }
     isolated->ordinal = to.ordinal;
@@ -269,7 +287,7 @@ static int32_t copy(ps_img_t *image, ps_message_t *out, int32_t count)
 ps_img_before_t ps_img_isolated_begin(ps_img_t *image)
 {
     const int64_t before = image->delivered;
-    if (image->isolated->ordinal < 0) {
+    if (image->isolated->ordinal == PS_ORDINAL_UNKNOWN) {
         learn_ordinal(image);
     }
     return (ps_img_before_t){ .delivered = before,
@@ -288,7 +306,7 @@ int32_t ps_img_isolated_end(ps_img_t *image, const ps_img_before_t *before, ps_m
         image->gap_from = image->gap_to;
         return ps_img_skip(image, before->whole);
     }
-    if (isolated->ordinal >= 0) {
+    if (isolated->ordinal != PS_ORDINAL_UNKNOWN) {
         isolated->ordinal += messages;
     }
     return kept;
@@ -298,7 +316,8 @@ void ps_img_isolated_rewound(ps_img_t *image, int64_t to)
 {
     ps_isolated_t *isolated = image->isolated;
     const int64_t messages = ps_img_messages(image, to, image->delivered);
-    if (isolated->ordinal >= 0) {
-        isolated->ordinal = ps_img_is_outrun(image, to) ? -1 : isolated->ordinal - messages;
+    if (isolated->ordinal != PS_ORDINAL_UNKNOWN) {
+        isolated->ordinal =
+            ps_img_is_outrun(image, to) ? PS_ORDINAL_UNKNOWN : isolated->ordinal - messages;
     }
 }

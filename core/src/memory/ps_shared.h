@@ -262,9 +262,9 @@ typedef struct ps_subscriber_slot {
     _Atomic int32_t credit_in_order; /* 1: credit_returned counts the messages below `released` */
     /* line: the agent that the reader belongs to (ps_isolation.h) */
     alignas(PS_LINE) _Atomic uint32_t lagged; /* 1: the stream does not wait for this reader now */
-    _Atomic int64_t skip_to; /* a position between two messages, not below `overwritten` */
-    _Atomic int64_t gap_sequence;
-    _Atomic int64_t overwritten; /* memory below may be written over; 0 for other readers */
+    _Atomic int64_t skip_to;      /* a position between two messages, not below `overwritten` */
+    _Atomic int64_t join_ordinal; /* of the join position, as in the index ring; 0: unknown */
+    _Atomic int64_t overwritten;  /* memory below may be written over; 0 for other readers */
     /* line: the agent that the reader belongs to (ps_credit.h) */
     alignas(PS_LINE) _Atomic int64_t credits; /* N, 0: grants none */
     _Atomic int64_t credit_burst;
@@ -289,9 +289,14 @@ typedef struct ps_group_slot {
 /* Index ring: written by the sender (publication) or receiver (image), newest at count - 1.
  * A reader copies entries, executes an acquire fence, and reads count again. Copied entries that
  * are then not among the latest PS_INDEX_ENTRIES - 1 may have been overwritten. */
+#define PS_ORDINAL_UNKNOWN INT64_C(-1)
+/* On IPC the number of messages before the first isolated reader is unknown. The sender counts from
+ * here then: such ordinals are negative, and only their differences have a meaning. */
+#define PS_ORDINAL_BASE  (INT64_MIN / 4)
+#define PS_ORDINAL_FIRST (INT64_MIN / 8)
 typedef struct ps_index_entry {
     _Atomic int64_t position;
-    _Atomic int64_t ordinal;
+    _Atomic int64_t ordinal; /* number of messages below the position */
     _Atomic int64_t time_ns; /* epoch ns */
 } ps_index_entry_t;
 typedef struct ps_index_ring {

@@ -275,6 +275,10 @@ struct ps_publication {
     int32_t subscriber_count;
     int32_t gating_count; /* at the last check */
     int32_t isolated;     /* number of readers for which the stream does not wait */
+    bool counting_behind; /* IPC with isolated readers: there are more frames to count */
+    /* IPC with isolated readers: all frames below are committed and counted; messages from
+     * PS_ORDINAL_FIRST on */
+    int64_t committed_position, committed_ordinal;
     int64_t slowest_position, fastest_position;
     int32_t slowest_client_slot;
     int32_t clients[PS_PUBLICATION_CLIENTS];

@@ -321,7 +321,12 @@ bool ps_publication_update(ps_publication_t *pub, bool sending, int64_t now_ns)
     if (pub->endpoint != NULL) {
         more = follow_spies(pub);
     } else {
-        ps_publication_add_index(pub, producer, -1, now_ns);
+        if (pub->isolated > 0) {
+            more = pub->counting_behind;
+            ps_publication_add_index(pub, pub->committed_position, pub->committed_ordinal, now_ns);
+        } else {
+            ps_publication_add_index(pub, producer, PS_ORDINAL_UNKNOWN, now_ns);
+        }
         atomic_store_explicit(&pub->status_consumer,
                               pub->gating_count > 0 ? pub->slowest_position
                                                     : pub->consumer_position,

@@ -60,24 +60,52 @@ static bool is_lagged(ps_publication_t *pub, ps_publication_subscriber_t *reader
     return reader->isolation.lagged && pub->state == PS_PUBLICATION_ACTIVE;
 }
 
-/* Returns the position of the stream without a reader that keeps up. On IPC no other
- * thread looks at the frames, and the memory of an open claim must not be used again: the sender
- * walks to the first open claim. */
-static int64_t position_without_reader(const ps_publication_t *pub)
+/* Counts committed messages on IPC, where no other thread looks at the frames: the gaps of isolated
+ * readers state such numbers. The memory of an open claim must not be used again, so the sender
+ * stops there. Bound: WALK_FRAMES. */
+static void count_committed(ps_publication_t *pub)
 {
-    if (pub->endpoint != NULL) {
-        return pub->producer_position;
-    }
-    int64_t position = pub->consumer_position;
-    for (int32_t i = 0; i < WALK_FRAMES && position < pub->producer_position; i++) {
-        const int64_t length = ps_frame_length_acquire(ps_frame_at(&pub->log, position));
-        if (length <= 0 ||
-            ps_align32_64(length) > ps_publication_term(pub) - (position & pub->log.term_mask)) {
+    int64_t position = pub->committed_position;
+    int32_t frames = 0;
+    while (frames < WALK_FRAMES && position < pub->producer_position) {
+        const ps_frame_t *frame = ps_frame_at(&pub->log, position);
+        const int32_t span = ps_publication_checked_span(pub, frame, ps_frame_length_acquire(frame),
+                                                         (int32_t)(position & pub->log.term_mask));
+        if (span < 0) {
             break;
         }
-        position += ps_align32_64(length);
+        pub->committed_ordinal += ps_frame_messages(frame);
+        position += span;
+        frames++;
     }
-    return position;
+    pub->committed_position = position;
+    pub->counting_behind = frames == WALK_FRAMES && position < pub->producer_position;
+}
+
+/* Returns the ordinal of a position that a reader joined at, as in the index ring; 0: unknown. */
+static int64_t ordinal_of_joined(const ps_publication_t *pub, int64_t position)
+{
+    if (pub->endpoint != NULL) {
+        return position == pub->sender_position ? pub->sent_ordinal : 0;
+    }
+    int64_t ordinal = pub->committed_ordinal;
+    for (int32_t i = 0; i < WALK_FRAMES && position < pub->committed_position; i++) {
+        const ps_frame_t *frame = ps_frame_at(&pub->log, position);
+        const int32_t span = ps_publication_checked_span(pub, frame, ps_frame_length_acquire(frame),
+                                                         (int32_t)(position & pub->log.term_mask));
+        if (span < 0) {
+            return 0;
+        }
+        ordinal -= ps_frame_messages(frame);
+        position += span;
+    }
+    return position == pub->committed_position && ordinal > PS_ORDINAL_BASE ? ordinal : 0;
+}
+
+/* Returns the position as which lagged readers count. */
+static int64_t leader_of(const ps_publication_t *pub)
+{
+    return pub->endpoint != NULL ? pub->producer_position : pub->committed_position;
 }
 
 /* Readers that may be outrun learn which memory may be written over: until positions are read again
@@ -98,6 +126,9 @@ static void mark_isolated(const ps_publication_t *pub, int64_t slowest)
 __attribute__((noinline)) static void leave_out_lagged(ps_publication_t *pub)
 {
     int64_t slowest = INT64_MAX, fastest = INT64_MIN;
+    if (pub->endpoint == NULL) {
+        count_committed(pub);
+    }
     for (int32_t i = 0; i < pub->subscriber_count; i++) {
         ps_publication_subscriber_t *subscriber = &pub->subscribers[i];
         if (!ps_tether_gates(&subscriber->tether) ||
@@ -113,9 +144,9 @@ __attribute__((noinline)) static void leave_out_lagged(ps_publication_t *pub)
     if (pub->gating_count == 0) {
         return;
     }
-    if (slowest == INT64_MAX) {
-        slowest = fastest = position_without_reader(pub);
-    }
+    const int64_t leader = leader_of(pub);
+    fastest = slowest == INT64_MAX ? leader : fastest;
+    slowest = slowest < leader ? slowest : leader; /* what is not counted yet is not released */
     pub->slowest_position = slowest;
     pub->fastest_position = fastest;
     if (fastest > pub->consumer_position) {
@@ -233,7 +264,15 @@ bool ps_publication_add_reader(ps_publication_t *pub, const ps_subscriber_params
         ps_isolation_init(&subscriber->isolation,
                           &pub->context->params.shared->subscribers[params->slot],
                           params->depth_bytes, pub->window_bytes);
-        pub->isolated++;
+        if (pub->isolated++ == 0) {
+            pub->committed_position = pub->consumer_position;
+            pub->committed_ordinal = PS_ORDINAL_FIRST;
+        }
+        atomic_store_explicit(&subscriber->isolation.slot->join_ordinal,
+                              subscriber->position == params->join_position
+                                  ? ordinal_of_joined(pub, subscriber->position)
+                                  : 0,
+                              memory_order_release);
         mark_isolated(pub, pub->slowest_position);
     }
     ps_publication_credit_add(pub, subscriber, params);
