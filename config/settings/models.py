@@ -140,6 +140,11 @@ def _any_congestion_control(text: str) -> None:
         _congestion_control(text)
 
 
+def _fanout(text: str) -> None:
+    if text:
+        uri.read_fanout("ps-fanout", text)
+
+
 def _rate(text: str) -> None:
     if text:
         uri.read_rate("ps-rate", text)
@@ -235,6 +240,10 @@ class StreamRule:
         "\"drop_newest\" for sensors that must not wait.")
     queue_depth: int = size(0, 0, GIB, "Depth in bytes as in ps-depth=; 0: as without the rule.",
                             "To bound the age of what is published.")
+    fanout: str = parsed_text(
+        "", _fanout, "min, independent, or empty",
+        "Fan-out of publications as in ps-fanout=; empty: as without the rule.",
+        "\"independent\" if no reader of this host may slow the stream.")
     low_watermark_ratio: float = ratio(
         0.0, "Low watermark as in ps-low-watermark=; 0: as without the rule.", "With a depth.")
     priority: int | None = optional_integer(

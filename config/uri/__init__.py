@@ -12,6 +12,7 @@ from penstock.config.uri._credits import (
 from penstock.config.uri._credits import POLICIES as CREDIT_POLICIES
 from penstock.config.uri._rules import check_destination, check_publication, check_subscription
 from penstock.config.uri._values import (
+    FANOUTS,
     POLICIES,
     RESERVED_VALUE_OFFSET,
     SUB_POLICIES,
@@ -27,6 +28,7 @@ from penstock.config.uri._values import (
     SessionTag,
     Tags,
     read_congestion_control,
+    read_fanout,
     read_flow_control,
     read_policy,
     read_rate,
@@ -37,6 +39,7 @@ from penstock.config.uri.channel import MAX_URI_CHARS, PARAMETERS, REFUSED, Chan
 __all__ = [
     "AUTO_CREDITS",
     "CREDIT_POLICIES",
+    "FANOUTS",
     "MAX_CREDITS",
     "MAX_URI_CHARS",
     "PARAMETERS",
@@ -64,6 +67,7 @@ __all__ = [
     "read_congestion_control",
     "read_credit_policy",
     "read_credits",
+    "read_fanout",
     "read_flow_control",
     "read_policy",
     "read_rate",

@@ -31,6 +31,7 @@ def check_publication(uri: ChannelUri) -> None:
     _check_sizes(uri)
     if uri.ps_policy == "rate_limit" and uri.ps_rate is None:
         raise _wrong(uri, "ps-policy", "needs ps-rate, which is missing", "ps-rate=10m, 500msg")
+    _check_fanout(uri)
     if uri.ps_credits is not None:
         check_strategy(uri, f"ps-credits={uri.given()['ps-credits']}")
 
@@ -76,6 +77,21 @@ def _check_sub_policy(uri: ChannelUri) -> None:
             f"contradicts ps-credits={uri.given()['ps-credits']}: the subscription would skip "
             "messages that hold credits", "ps-sub-policy=block with credits",
         )
+
+
+def _check_fanout(uri: ChannelUri) -> None:
+    """Check that flow control and policy wait for the same readers as the fan-out."""
+    waits_for_some = ("min", "tagged", "preferred")
+    fc = None if uri.fc is None or uri.fc.strategy.startswith("py:") else uri.fc.strategy
+    if uri.ps_fanout == "min" and fc not in (None, "min"):
+        raise _wrong(uri, "ps-fanout", f"contradicts fc={uri.fc}, which does not wait for each "
+                     "receiver", "fc=min")
+    if uri.ps_fanout == "independent" and fc in waits_for_some:
+        raise _wrong(uri, "ps-fanout", f"contradicts fc={uri.fc}, which waits for receivers",
+                     "fc=max, fc=nak")
+    if uri.ps_fanout == "min" and uri.ps_policy == "drop_oldest":
+        raise _wrong(uri, "ps-fanout", "contradicts ps-policy=drop_oldest, under which readers "
+                     "skip", "ps-fanout=independent, or another policy")
 
 
 def check_destination(uri: ChannelUri, *, subscription: bool) -> None:

@@ -401,6 +401,16 @@ def read_policy(key: str, text: str) -> str:
     return policy
 
 
+FANOUTS: Final = ("min", "independent")
+"""The readers that a publication waits for: the slowest, or none that is behind."""
+
+
+def read_fanout(key: str, text: str) -> str:
+    if text not in FANOUTS:
+        raise ChannelError(key, text, "is no fan-out", ", ".join(FANOUTS))
+    return text
+
+
 SUB_POLICIES: Final = ("block", "independent", "drop_oldest")
 """Policies of a subscription that is behind."""
 

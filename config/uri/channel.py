@@ -89,6 +89,7 @@ class ChannelUri:
     ps_policy: str | None = None
     ps_depth: int | None = None
     ps_low_watermark: float | None = None
+    ps_fanout: str | None = None
     ps_priority: int | None = None
     ps_auto_priority: bool | None = None
     ps_never_throttle: bool | None = None
@@ -182,6 +183,7 @@ def _table() -> dict[str, Parameter]:
         ("ps-policy", v.read_policy, str),
         ("ps-depth", v.size(32, 1 << 30), write_size),
         ("ps-low-watermark", v.read_ratio, v.write_ratio),
+        ("ps-fanout", v.read_fanout, str),
         ("ps-priority", v.integer(-1000, 1000), str),
         ("ps-auto-priority", *boolean),
         ("ps-never-throttle", *boolean),

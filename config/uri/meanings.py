@@ -81,6 +81,9 @@ MEANINGS: Final[dict[str, Meaning]] = {
     "ps-low-watermark": Meaning(
         "P", "part of the depth to which a full log must drain first",
         "backpressure.low_watermark_ratio"),
+    "ps-fanout": Meaning(
+        "P", "readers that the stream waits for: the slowest, or none that is behind "
+        "([policies](back-pressure.md#fan-out))", accepted="min, independent"),
     "ps-priority": Meaning(
         "P", "[priority](scheduling.md) among the streams of this sender; not stated: by recency"),
     "ps-auto-priority": Meaning(

@@ -97,3 +97,26 @@ def test_each_message_is_delivered_or_reported_lost(
         assert got.messages + got.missed == 4000
         assert got.uncounted == 0
         assert (got.missed > 0) == (stopped_ms > 41)   # of 1536 bytes a term has 42
+
+
+def test_under_an_independent_fanout_no_local_reader_holds_the_stream() -> None:
+    scenario = five_readers("ipc", "block", pauses=((2 * SECOND_NS, 4 * SECOND_NS),), count=4000,
+                            interval_ns=MS_NS, size=1500)
+    (publisher,) = scenario.publishers
+    scenario = attrs.evolve(
+        scenario,
+        publishers=(attrs.evolve(publisher, channel=f"{publisher.channel}|ps-fanout=independent"),),
+        subscribers=tuple(
+            attrs.evolve(reader, may_miss=True, channel=f"{_CHANNELS['ipc']}|ps-policy=drop_oldest")
+            for reader in scenario.subscribers
+        ),
+    )
+    with World(scenario, 1) as world:
+        assert world.run().violations == ()
+        (statistics,) = world.publishers[0].statistics()
+        assert statistics.blocked_ns == 0
+        (ledger,) = world.publishers[0].ledgers
+        stopped, *others = (reader.reader(ledger) for reader in world.subscribers)
+        assert stopped.missed > 0
+        assert stopped.messages + stopped.missed == 4000
+        assert all(other.messages == 4000 for other in others)

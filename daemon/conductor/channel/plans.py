@@ -86,6 +86,7 @@ class PublicationPlan:
     rate: uri.Rate = attrs.field(factory=uri.Rate)
     policy: str = ""                    # when the log is full; "": as Aeron
     low_watermark_bytes: int = 0        # under a policy
+    fanout: str = ""                    # "min", "independent"; "": the slowest, fc as by default
     depth_bytes: int = 0                # drop_oldest: of its readers; 0: a quarter of their window
     priority: int | None = None         # None: by recency, if auto_priority
     auto_priority: bool = True
@@ -192,10 +193,11 @@ def publication_plan(
             settings.spies_simulate_connection if parsed.ssc is None else parsed.ssc
         ),
         sparse=settings.sparse if parsed.sparse is None else parsed.sparse,
-        flow_control=parsed.fc,
+        flow_control=parsed.fc or _fanout_strategy(parsed),
         rate=parsed.ps_rate or uri.Rate(),
         policy=policy,
         low_watermark_bytes=max(1, int(window_bytes * ratio)) if policy else 0,
+        fanout=parsed.ps_fanout or "",
         depth_bytes=depth_bytes if skips and depth_bytes < most_bytes else 0,
         priority=parsed.ps_priority,
         auto_priority=(
@@ -325,6 +327,14 @@ def _depth(
     return parsed.ps_depth
 
 
+def _fanout_strategy(parsed: uri.ChannelUri) -> uri.FlowControl | None:
+    """The flow control of a group for its fan-out; None: the fan-out is not stated."""
+    if parsed.ps_fanout is None or parsed.is_ipc:
+        return None
+    strategy = "min" if parsed.ps_fanout == "min" else "max"
+    return uri.FlowControl(strategy=strategy, by_rule=True)     # ignored for a single receiver
+
+
 def _policy(parsed: uri.ChannelUri, channel: str, settings: ConductorSettings) -> str:
     """The policy, "" for none."""
     default = settings.default_policy
@@ -337,6 +347,12 @@ def _policy(parsed: uri.ChannelUri, channel: str, settings: ConductorSettings) -
             "invalid_channel",
             f"{channel}: backpressure.default_policy = rate_limit needs ps-rate, which is missing: "
             "state a rate, or ps-policy=block",
+        )
+    if policy == "drop_oldest" and parsed.ps_fanout == "min":
+        raise Refused(
+            "invalid_channel",
+            f"{channel}: ps-fanout=min contradicts backpressure.default_policy = drop_oldest, "
+            "under which readers skip: state ps-policy=block, or ps-fanout=independent",
         )
     return policy
 

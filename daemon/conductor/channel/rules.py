@@ -116,6 +116,7 @@ def _filled(
         found["pub_wnd"] = rule.window_bytes or None
         found["ps_rate"] = uri.read_rate("rate", rule.rate) if rule.rate else None
         found["ps_policy"] = uri.read_policy("policy", rule.policy) if rule.policy else None
+        found["ps_fanout"] = rule.fanout or None
         found["ps_depth"] = rule.queue_depth or None
         found["ps_low_watermark"] = rule.low_watermark_ratio or None
         found["ps_priority"] = rule.priority

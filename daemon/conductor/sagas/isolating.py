@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decide whether a stream waits for one of its readers. A reader's own policy is in its plan. The
-sender of a stream may state a policy for all readers (``ps-policy=drop_oldest``)."""
+sender may state a policy for all readers (``ps-policy=drop_oldest``), or a fan-out for the readers
+of its own log (``ps-fanout=independent``)."""
 
 from __future__ import annotations
 
@@ -38,6 +39,8 @@ def isolation_of(plan: SubscriptionPlan, source: Image | Publication) -> ReaderI
     if kind is Isolation.GATES and policy == Policy.DROP_OLDEST:
         check_policies(plan, policy)
         kind, depth_bytes = Isolation.DROP_OLDEST, its_depth_bytes
+    elif kind is Isolation.GATES and _is_independent(source) and not _must_not_miss(plan):
+        kind = Isolation.INDEPENDENT
     if kind is Isolation.GATES:
         return ReaderIsolation()
     window_bytes = source.params.window_bytes
@@ -50,19 +53,20 @@ def check_policies(plan: SubscriptionPlan, policy: int) -> None:
     :param policy: of the sender.
     :raises Refused: the policies of both ends contradict each other.
     """
-    if policy != Policy.DROP_OLDEST:
-        return
-    stated = ""
-    if plan.must_block:
-        stated = "ps-sub-policy=block"
-    elif plan.credits:
-        stated = f"ps-credits={plan.credits}"
-    if stated:
+    stated = _must_not_miss(plan)
+    if policy == Policy.DROP_OLDEST and stated:
         raise Refused(
             "not_supported",
             f"{plan.channel}: {stated} contradicts ps-policy=drop_oldest of the publication, whose "
             "readers skip messages when they are behind: choose another policy at one end",
         )
+
+
+def _must_not_miss(plan: SubscriptionPlan) -> str:
+    """Return the setting of a reader that must get each message, "" if there is none."""
+    if plan.must_block:
+        return "ps-sub-policy=block"
+    return f"ps-credits={plan.credits}" if plan.credits else ""
 
 
 def check_sources(plan: SubscriptionPlan, sources: Iterable[Image | Publication]) -> None:
@@ -86,6 +90,11 @@ def willing(subscriptions: list[Subscription], policy: int) -> list[Subscription
         else:
             found.append(subscription)
     return found
+
+
+def _is_independent(source: Image | Publication) -> bool:
+    """Return whether the publisher waits for no local reader that is behind."""
+    return isinstance(source, Publication) and source.plan.fanout == "independent"
 
 
 def _stated(source: Image | Publication) -> tuple[int, int]:

@@ -88,6 +88,7 @@ _COMPARED: Final[dict[str, Callable[[PublicationPlan], Any]]] = {
     "ps-rate": lambda plan: plan.rate,
     "ps-policy": lambda plan: plan.policy,
     "ps-depth": lambda plan: plan.depth_bytes or plan.window_bytes,
+    "ps-fanout": lambda plan: plan.fanout,
     "ps-low-watermark": lambda plan: plan.low_watermark_bytes,
     "ps-priority": lambda plan: plan.priority,
     "ps-auto-priority": lambda plan: plan.auto_priority,

@@ -7,7 +7,7 @@ import pytest
 from conductor_rig import Rig
 
 from penstock.config.protocol import control
-from penstock.core.driver_types import Isolation, Policy
+from penstock.core.driver_types import FlowControl, Isolation, Policy
 from penstock.daemon.conductor import actions as a
 
 KIB = 1024
@@ -106,3 +106,42 @@ def test_a_reader_that_must_not_miss_costs_the_others_no_stream() -> None:
     assert rig.all(a.AddImageObject)[0].params.credits == 0
     assert "ps-credits=5 contradicts" in rig.last(a.LogError).text
     assert "contradicts" in rig.sub(client, f"{UDP}|ps-sub-policy=block").message
+
+
+@pytest.mark.parametrize(("published", "read", "found"), [
+    ("ps-fanout=min", "", (GATES, 0)),
+    ("ps-fanout=independent", "", (INDEPENDENT, 16 * KIB)),
+    ("ps-fanout=independent", "ps-sub-policy=block", (GATES, 0)),
+    ("ps-fanout=independent", "ps-credits=5", (GATES, 0)),
+    ("ps-fanout=independent", "ps-sub-policy=drop_oldest|ps-sub-depth=4k", (OLDEST, 4 * KIB)),
+    (f"ps-fanout=independent|{SKIPS}", "", (OLDEST, 16 * KIB)),
+])
+def test_a_fanout_is_that_of_local_readers(
+    published: str, read: str, found: tuple[Isolation, int]
+) -> None:
+    rig = Rig()
+    client = rig.client()
+    rig.pub(client, f"{IPC}|{published}")
+    rig.sub(client, f"{IPC}|{read}".rstrip("|"))
+    assert joined(rig) == found
+
+
+@pytest.mark.parametrize(("options", "kind"), [
+    ("", FlowControl.MAX), ("ps-fanout=min", FlowControl.MIN),
+    ("ps-fanout=independent", FlowControl.MAX), ("ps-fanout=min|fc=min,t:1s", FlowControl.MIN),
+    ("ps-fanout=independent|fc=nak", FlowControl.NAK),
+])
+def test_a_fanout_is_the_strategy_of_a_group(options: str, kind: FlowControl) -> None:
+    rig = Rig()
+    group = "aeron:udp?endpoint=239.20.0.1:4001|interface=10.0.0.0/24"
+    rig.pub(rig.client(), f"{group}|{options}".rstrip("|"))
+    assert rig.last(a.AddPublicationObject).params.flow_control is kind
+    rig.pub(rig.client(), f"{UDP}|{options.partition('|')[0]}".rstrip("|"))
+    assert rig.last(a.AddPublicationObject).params.flow_control is FlowControl.UNICAST
+
+
+def test_a_second_publisher_states_the_same_fanout() -> None:
+    rig = Rig()
+    client = rig.client()
+    rig.pub(client, f"{IPC}|ps-fanout=independent")
+    assert "ps-fanout=min" in rig.pub(client, f"{IPC}|ps-fanout=min").message

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from penstock.config import uri
@@ -59,6 +61,29 @@ def test_contradictions_name_both(options: str, parameter: str, words: str) -> N
         uri.check_subscription(uri.parse(f"{UDP}|{options}"))
     assert caught.value.parameter == parameter
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    ("ps-fanout=all", "min, independent"),
+    ("ps-fanout=min|fc=max", "contradicts fc=max"),
+    ("ps-fanout=min|fc=nak", "contradicts fc=nak"),
+    ("ps-fanout=min|fc=tagged,g:7", "contradicts fc=tagged,g:7"),
+    ("ps-fanout=independent|fc=min,t:1s", "contradicts fc=min,t:1s"),
+    ("ps-fanout=independent|fc=tagged,g:7", "contradicts fc=tagged,g:7"),
+    ("ps-fanout=min|ps-policy=drop_oldest", "contradicts ps-policy=drop_oldest"),
+])
+def test_a_fanout_contradicts_other_strategies(options: str, words: str) -> None:
+    channel = f"aeron:udp?endpoint=239.20.0.1:4001|interface=10.0.0.0/24|{options}"
+    with pytest.raises(Refused, match=re.escape(words)) as caught:
+        plans.publication_plan(plans.parse(channel), channel, settings())
+    assert options.partition("|")[0].partition("=")[0] in str(caught.value)
+
+
+def test_a_fanout_contradicts_the_default_policy() -> None:
+    channel = "aeron:ipc?ps-fanout=min"
+    with pytest.raises(Refused, match=r"ps-fanout=min contradicts .* drop_oldest"):
+        plans.publication_plan(plans.parse(channel), channel,
+                               settings(default_policy="drop_oldest"))
 
 
 @pytest.mark.parametrize(("options", "words"), [
