@@ -243,7 +243,7 @@ def _many_publisher(client: Client, task: _Task) -> None:
         for number in range(task["streams"])
     ]
     for publication in publications:
-        _connected(publication)
+        _connected(publication, CONNECT_S + task["streams"] / 50)
     say("ready")
     orders.wait_go()
     busy = publications[: task["busy"]]
@@ -267,7 +267,7 @@ def _many_subscriber(client: Client, task: _Task) -> None:
     ]
     say("ready")
     for subscription in subscriptions:
-        _imaged(subscription)
+        _imaged(subscription, CONNECT_S + task["streams"] / 50)
     say("connected")
     busy = subscriptions[: task["busy"]]
     if not busy:
@@ -283,14 +283,14 @@ def _many_subscriber(client: Client, task: _Task) -> None:
 # ---- small things --------------------------------------------------------------------------------
 
 
-def _connected(publication: Publication) -> None:
-    if not publication.wait_connected(CONNECT_S):
-        raise SystemExit(f"{publication.channel}: no receiver within {CONNECT_S:g} s")
+def _connected(publication: Publication, timeout_s: float = CONNECT_S) -> None:
+    if not publication.wait_connected(timeout_s):
+        raise SystemExit(f"{publication.channel}: no receiver within {timeout_s:g} s")
 
 
-def _imaged(subscription: Subscription) -> None:
-    if not subscription.wait_connected(CONNECT_S):
-        raise SystemExit(f"{subscription.channel}: no image within {CONNECT_S:g} s")
+def _imaged(subscription: Subscription, timeout_s: float = CONNECT_S) -> None:
+    if not subscription.wait_connected(timeout_s):
+        raise SystemExit(f"{subscription.channel}: no image within {timeout_s:g} s")
 
 
 def _linger(_orders: Orders) -> None:
