@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A core that breaks one rule of isolated readers is found by a generated scenario, among the first
+2000 seeds.  Only seeds with the further stream that has isolated readers are run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support.old_core import OldCore, Patch
+
+from penstock.sim.generate.fuzz import generate
+
+SEEDS = 2000
+#: Seeds of one kind that are run at most.
+TRIED = 12
+
+
+def seeds_with(kind: str, start: int) -> Iterator[int]:
+    found = (n for n in range(start, SEEDS + 1) if f"isolated: {kind}" in generate(n).classes)
+    for _, seed in zip(range(TRIED), found, strict=False):
+        yield seed
+
+
+@pytest.fixture(scope="module")
+def wrong_core(tmp_path_factory: pytest.TempPathFactory) -> OldCore:
+    return OldCore(tmp_path_factory.mktemp("wrong-isolation"))
+
+
+#: The rule that is broken, the kind of stream that meets it, the first seed to run, and how.
+WRONG = (
+    ("lets a lagged reader hold the publishers", "spy", 1, Patch(
+        file="ps_publication_subscribers.c",
+        now="(subscriber->isolation.slot != NULL && is_lagged(pub, subscriber))",
+        old="(subscriber->isolation.slot != NULL && is_lagged(pub, subscriber) && 0)",
+    )),
+    ("does not watch a reader that keeps up again", "spy", 251, Patch(
+        file="ps_publication_subscribers.c",
+        now="!reader->isolation.lagged) { /* a leader",
+        old="0) { /* a leader",
+    )),
+    ("does not tell readers what is written over", "network", 1, Patch(
+        file="ps_isolation.c", now="if (mark > atomic_load_explicit(&slot->overwritten",
+        old="if (0 && mark > atomic_load_explicit(&slot->overwritten",
+    )),
+    ("counts the messages of a gap wrong", "network", 1, Patch(
+        file="ps_client_image_isolated.c",
+        now="at.ordinal += at.ordinal >= 0 ? ps_frame_messages(frame) : 0;",
+        old="at.ordinal += at.ordinal >= 0 ? 1 + ps_frame_messages(frame) : 0;",
+    )),
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "start", "patch"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG]
+)
+def test_a_generated_scenario_finds_a_core_that(
+    kind: str, start: int, patch: Patch, wrong_core: OldCore
+) -> None:
+    assert wrong_core.first_seed(seeds_with(kind, start), (patch,)) is not None
