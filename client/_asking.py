@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The protocol of requests and replies (``docs/request-reply.md``, decision 210), and the parts of
-a requester that never wait."""
+"""Match replies to requests (``docs/request-reply.md``, decision 210). This module has the parts of
+a requester that never block; :mod:`penstock.client._requester` waits."""
 
 from __future__ import annotations
 
@@ -30,13 +30,15 @@ _MAX_ERROR_BYTES: Final = 1024
 
 
 def correlation(session_id: int, counter: int, *, failed: bool = False) -> int:
-    """Return the reserved value that a request, or the reply to it, has."""
+    """Return the reserved value with which a request is sent; its reply repeats this value, with
+    the error bit set if ``failed``."""
     value = (session_id & 0xFFFFFFFF) << 32 | counter | (_ERROR if failed else 0)
     return value - (1 << 64) if value >> 63 else value
 
 
 def correlated(reserved_value: int) -> tuple[int, int, bool]:
-    """Return session and counter of a reserved value, and whether it belongs to an error."""
+    """Split a reserved value into the session id of the requests, the counter of the request, and
+    whether the message is an error reply."""
     low = reserved_value & 0xFFFFFFFF
     return reserved_value >> 32, low & MAX_COUNTER, bool(low & _ERROR)
 
@@ -44,8 +46,9 @@ def correlated(reserved_value: int) -> tuple[int, int, bool]:
 def reply_address(
     source_identity: str, session_id: int, stream_id: int
 ) -> tuple[str, int] | None:
-    """Return channel and stream of the replies to a request of this source, session and stream;
-    None if no reply can reach the requester (a spy, or a session without a port)."""
+    """Return the channel and stream on which a server replies to a request with this source
+    identity, session and stream. Return None if no reply can reach the requester: the source is a
+    spy, or the session id contains no UDP port."""
     if source_identity == "aeron:ipc":
         return "aeron:ipc", session_id
     host, _, port = source_identity.rpartition(":")
@@ -74,11 +77,13 @@ def check_request_channel(channel: object) -> None:
     if not isinstance(channel, str):
         return      # adding the stream refuses it, with a better text
     if channel.startswith("aeron-spy:"):
-        raise InvalidArgument(f"requests cannot travel on a spy: {channel}")
+        raise InvalidArgument(
+            f"a spy cannot carry requests: use a UDP or IPC channel in place of {channel}"
+        )
     for key in ("session-id=", "-ts-offset=reserved"):
         if key in channel:
             raise InvalidArgument(
-                f"request-reply uses the session and the reserved value itself: remove "
+                f"requests and replies need the session and the reserved value: remove "
                 f"{key!r} from {channel}"
             )
 
@@ -142,7 +147,7 @@ class Call:
 
 
 class Sending:
-    """A request that is being sent; several threads use the publication in turn."""
+    """A request that is being sent. A lock lets one thread at a time use the publication."""
 
     def __init__(
         self, publication: Publication, turn: threading.Lock, data: Payload, reserved_value: int
@@ -154,7 +159,8 @@ class Sending:
         self._position = 0
 
     def attempt(self) -> bool:
-        """Offer the request; return whether the caller need not wait any more."""
+        """Offer the request once. Return True if the publication accepted it, and False if the
+        caller must wait for room or a receiver and try again."""
         publication = self._publication
         with self._turn:
             publication._want_room()
@@ -168,7 +174,7 @@ class Sending:
 
 
 class Asking:
-    """The streams of one requester, and its requests without a reply.  Any thread."""
+    """Holds the two streams of one requester, and its unanswered requests.  Any thread."""
 
     def __init__(self, client: Client, channel: str, stream_id: int) -> None:
         check_request_channel(channel)
@@ -229,16 +235,16 @@ class Asking:
 
     @property
     def is_moved(self) -> bool:
-        """Whether a new daemon gave the replies another port, so that :meth:`move` must be
-        called."""
+        """Whether a restarted daemon bound the reply subscription to another UDP port. The caller
+        must then call :meth:`move`."""
         subscription = self.subscription
         return bool(self._port) and not subscription.is_closed and (
             _port(subscription) != self._port
         )
 
     def move(self) -> None:
-        """Continue with a new session, whose id contains the port of the replies. Asks the
-        daemon."""
+        """Open a new session for requests, because a session id contains the UDP port on which
+        replies arrive. The call sends requests to the daemon."""
         with self._lock:
             port = _port(self.subscription)
             if port == self._port:
@@ -259,7 +265,8 @@ class Asking:
         return Sending(self.publication, self._sending, data, call.reserved_value)
 
     def call(self, wanted: int) -> Call:
-        """Begin a request. The caller sends the request, and removes it at the end."""
+        """Record a new request that expects ``wanted`` replies. The caller sends it, and later
+        removes it with :meth:`forget`."""
         with self._lock:
             if self.subscription.is_closed:
                 self._client._check()
@@ -307,7 +314,7 @@ class Asking:
         return for_others
 
     def no_reply(self, call: Call, timeout_s: float | None) -> TimeoutExpired:
-        """Return the exception of a sent request whose reply has not arrived in time."""
+        """Return the exception to raise when the reply to a sent request is late."""
         count = len(self.subscription.images)
         servers = "1 server is" if count == 1 else f"{count} servers are"
         return TimeoutExpired(

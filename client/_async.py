@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The client for asyncio and trio.
 
-An offer or a poll never blocks, so it runs in the loop's thread. To wait, a task waits for the
-client's eventfd (:mod:`penstock.client._async_parking`). Exchanges with the daemon run in worker
-threads.
+An offer or a poll never blocks, so it runs in the loop's thread. A task that waits for room or for
+messages sleeps on the client's eventfd (:mod:`penstock.client._async_parking`). Exchanges with the
+daemon run in worker threads.
 """
 
 from __future__ import annotations

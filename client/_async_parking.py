@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Let tasks of an event loop (asyncio or trio) wait for the daemon.
 
-A waiting task takes a ticket, checks its condition, and requests that the next wake-up is written
-to the client's eventfd (``client_watch``). The event loop waits for the eventfd together with its
-other descriptors, so a client needs no thread. One wake-up ends the waits of all tasks of the
-client, and each task checks its condition again. If recent waits were short, a task first stays
-awake for at most 150 us, which costs less than a turn of the loop. At the latest after 16 such
-waits, the task lets other tasks run. In addition, each task checks its condition every 250 ms, as a
-waiting thread does.
+A waiting task takes a ticket, checks its condition, and calls ``client_watch``. The data plane then
+writes to the client's eventfd at the next event. The event loop waits for the eventfd together with
+its other descriptors, so a client needs no thread. A write to the eventfd wakes all waiting tasks
+of the client, and each task checks its condition again. If recent waits were short, a task first
+polls its condition for at most 150 us. This costs less than one iteration of the event loop. After
+at most 16 waits without the event loop, the task lets other tasks run. In addition, each task
+checks its condition every 250 ms, as a waiting thread does.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _GREEDY: Final = 16
 
 class _Waker(Protocol):
     async def wait(self, seconds: float) -> None:
-        """Sleep until a wake-up, at most ``seconds``."""
+        """Sleep until the client's eventfd is written, or for ``seconds`` at most."""
 
     async def breathe(self) -> None:
         """Check for a cancellation, and let other tasks run from time to time."""
@@ -75,7 +75,8 @@ class AsyncParking:
         rest_ns: Callable[[], int] = lambda: 0,
     ) -> bool:
         """Return True as soon as ``happened()`` is true, or False after ``timeout_s`` seconds
-        (None: never). While ``rest_ns()`` is above 0, wake-ups do not check ``happened()``."""
+        (None: no limit). A throttled publisher has to pause: while ``rest_ns()``, its remaining
+        pause, is above 0, the call does not check ``happened()``."""
         deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
         while True:
             handle = self._client._handle

@@ -34,7 +34,8 @@ class BatchSender:
         return self._done == self._block.count
 
     def attempt(self) -> bool:
-        """Offer the remaining messages; return whether the caller need not wait any more."""
+        """Offer the remaining messages of the batch. Return True if all were sent, and False if the
+        caller must wait for room or a receiver and try again."""
         publication = self._publication
         publication._want_room()
         for _ in range(TURNS):

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convert a batch of messages into one block of memory.
 
-``offer_batch`` calls the core once for a whole batch. The core needs a base address and either a
-stride or int64 offsets. This module computes address and offsets from NumPy arrays, Arrow arrays
-and sequences. The module copies the data only if the layout requires a copy. The module uses NumPy
-and pyarrow only if the caller has already imported them.
+``offer_batch`` calls the core once for a whole batch. The core needs the address of the first
+message, and either a constant distance between messages (stride) or an int64 offset for each
+message. This module computes the address and the offsets of NumPy arrays, Arrow arrays and
+sequences of buffers. The module copies the data only if the layout requires a copy. The module uses
+NumPy and pyarrow only if the caller has already imported them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ PAYLOAD_COLUMN = "payload"
 
 @attrs.frozen(kw_only=True)
 class Block:
-    """``count`` messages in ``base``, one every ``stride`` bytes, or as ``offsets`` divide them."""
+    """``count`` messages in the memory ``base``. Message i begins at i * ``stride``, or lies
+    between ``offsets[i]`` and ``offsets[i + 1]`` if ``stride`` is 0."""
 
     base: Any
     count: int
@@ -35,7 +37,8 @@ class Block:
     """Length of the longest message in bytes."""
 
     def bounds(self) -> Any:
-        """Return the offsets. A block of empty messages stores no offsets, so they are computed."""
+        """Return the messages' offsets in ``base``. If all messages are empty, no offsets are
+        stored, and the result is all zeros."""
         return self.offsets if self.offsets is not None else bytes(8 * (self.count + 1))
 
 
@@ -151,7 +154,9 @@ def _checked(raw: memoryview, offsets: Any, count: int) -> Block:
         longest = max(longest, bound - previous)
         previous = bound
     if previous > len(raw):
-        raise InvalidArgument(f"batch offsets end at {previous}, the data at {len(raw)}")
+        raise InvalidArgument(
+            f"the last batch offset is {previous}, but the data has only {len(raw)} bytes"
+        )
     return Block(base=raw, count=count, offsets=offsets, longest=longest)
 
 
@@ -163,7 +168,9 @@ def _from_sequence(messages: Sequence[Any]) -> Block:
         raise InvalidArgument(f"a batch must hold bytes-like messages: {error}") from None
     offsets = array("q", accumulate(lengths, initial=0))
     if offsets[-1] != len(raw):
-        raise InvalidArgument("a batch must hold buffers of bytes, not of larger items")
+        raise InvalidArgument(
+            "each message of a batch is a buffer of bytes; its items must not be larger"
+        )
     return Block(
         base=raw, count=len(lengths), offsets=offsets, longest=max(lengths, default=0)
     )

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choose the classes of a client. In the fast classes, the calls for each message are in C; the
-other classes make all calls through cffi.
+"""Choose the classes of a client. In the fast classes, the methods that run for each message
+(``offer``, ``poll`` and others) are written in C. The plain classes call the core through cffi.
 
 Both behave alike. With ``PENSTOCK_FAST=0`` in the environment, clients that connect afterwards use
 cffi. A client also uses cffi if the extension is missing or belongs to another build of the core.

@@ -69,7 +69,7 @@ class Client:
         name: str = "",
     ) -> None:
         """``timeout_s`` bounds every exchange with the daemon, in seconds. ``library`` is the core
-        library that the client calls; the simulator has its own."""
+        library that the client calls; the simulator passes a library of its own."""
         self._port = port
         self.name = name
         self._library = library
@@ -244,7 +244,8 @@ class Client:
         :param schema: as for :meth:`add_publication`.
         :param on_available: called with each new image, on the thread that polls, waits or asks
             for images, before the first message of it is handed out.
-        :param on_unavailable: called with an image that ended; the image is closed after the call.
+        :param on_unavailable: called with each image that has ended; the client closes the image
+            after the call.
         :param on_gap: called with a :class:`Gap` for permanently missing messages, in the order of
             the stream.
         :param credits: messages that the publishers may have outstanding: a number, ``auto``, or

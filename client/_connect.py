@@ -59,7 +59,8 @@ class Attempt:
         self._began = time.monotonic()
 
     def once(self) -> Client | None:
-        """Return the client; None if no daemon answers yet and there is time left.
+        """Try once to connect. Return the client, or None if no daemon has answered and the
+        time-out has not passed.
 
         :raises DaemonNotRunning: no daemon appeared in time.
         """

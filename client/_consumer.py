@@ -37,9 +37,10 @@ _ALIGN: Final = gather.ALIGNMENT
 
 
 class GroupBatch:
-    """Messages of one session, in order, which belong to this member until :meth:`commit`.
+    """Messages of one session, in order. They are assigned to this member of the group until
+    :meth:`commit`, and no other member gets them meanwhile.
 
-    They own their bytes.
+    The messages are copies, so they stay valid after the log is reused.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class GroupBatch:
 
     @property
     def payloads(self) -> list[memoryview]:
-        """A view for each message, into the batch's own memory."""
+        """A memoryview of each message; the views stay valid as long as the batch exists."""
         return self._rows.payloads
 
     @property
@@ -94,7 +95,8 @@ class GroupBatch:
         return self._committed
 
     def to_arrow(self) -> pa.RecordBatch:
-        """Return columns payload, position, session_id and reserved_value."""
+        """Return the messages as an Arrow batch with the columns payload, position, session_id and
+        reserved_value."""
         import pyarrow as pa
 
         count = len(self)
@@ -164,8 +166,9 @@ class ConsumerGroup:
     """This process as a member of a consumer group.  Made by
     :meth:`penstock.Client.consumer_group`.
 
-    Members of one group share its messages: one member gets a batch, and keeps it until the commit,
-    or until the member closes or dies. For one thread at a time.
+    The members of a group share its messages: each batch goes to one member only. If this member
+    closes or dies before it commits a batch, the batch goes to another member. For one thread at a
+    time.
     """
 
     def __init__(
@@ -223,8 +226,8 @@ class ConsumerGroup:
         self, limit: int = DEFAULT_BATCH, timeout_s: float | None = None, *,
         max_bytes: int = DEFAULT_BYTES,
     ) -> Iterator[GroupBatch]:
-        """Iterate over batches, waiting for each. If this member received batches before and did
-        not commit them, this or another member receives them again.
+        """Iterate over batches, waiting for each. The call returns earlier batches that this member
+        has not committed to the group; this or another member then receives them again.
 
         :param limit: largest number of messages in one batch.
         :param timeout_s: longest wait for one batch, in seconds; None: no limit.

@@ -99,7 +99,7 @@ class Counters:
         self._client = client
 
     def __len__(self) -> int:
-        """Return the number of cells, used or not."""
+        """Return the number of counters that ``cnc.dat`` has room for, free ones included."""
         return core.client_counter_count(self._client._native())
 
     def __getitem__(self, counter_id: int) -> int:

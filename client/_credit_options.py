@@ -16,8 +16,8 @@ from penstock.core.errors import InvalidArgument
 class Credits:
     """Credits of a subscription; ``credits=5`` is short for ``credits=Credits(5)``.
 
-    Except for ``handles`` and ``leak``, each value has a channel parameter, and must not contradict
-    it.
+    Each value except ``handles`` and ``leak`` can also be stated as a parameter of the channel. If
+    the channel states it too, both must be equal.
     """
 
     number: int | Literal["auto"]
@@ -41,9 +41,10 @@ class Credits:
             raise InvalidArgument(f"leak is 'keep' or 'reclaim', not {self.leak!r}")
 
     def in_channel(self, channel: str) -> str:
-        """Return the channel with these values as parameters.
+        """Return the channel URI with the values of this object added as parameters.
 
-        :raises InvalidArgument: a value is out of range, or the channel states another value.
+        :raises InvalidArgument: a value is out of range, or the channel URI states another value
+            for the same parameter.
         """
         try:
             stated = uri.parse(channel).given()

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handles of credits, which record the messages whose credit is not returned yet.
+"""Handles of credits. A handle records the messages whose credits the application has not returned
+yet.
 
-A handle belongs to the messages of one delivery. Any thread releases handles, in any order. If the
-garbage collector destroys a handle, the finalizer only records the loss, because a finalizer can
-run in any thread. The next call of the subscription reports the loss.
+Each delivered message, or batch of messages, has one handle. Any thread may release handles, in any
+order. If an unreleased handle is garbage-collected, its finalizer only records the lost credits,
+because a finalizer can run in any thread. The next call on the subscription reports them.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ class SubscriptionCredits:
 
     @property
     def outstanding(self) -> int:
-        """Number of messages that may be in flight, in a log, or not yet released by the
-        application."""
+        """Number of granted credits that have not been returned. It bounds the messages that are in
+        flight, in a log, or not yet released by the application."""
         return self.granted - self.returned
 
 
@@ -69,7 +70,8 @@ class CreditHandle:
     def release(self, n: int | None = None) -> None:
         """Return credits to the publishers.
 
-        :param n: number of the batch's credits to release, the oldest first; None: all remaining.
+        :param n: number of credits to release, beginning with the batch's oldest message; None: all
+            that remain.
         :raises CreditReleased: the credits were released before.
         :raises InvalidArgument: ``n`` is not positive, or exceeds the remaining credits.
         """
@@ -144,7 +146,7 @@ class CreditAccount:
         self.leaked = 0
 
     def handle(self, counts: Iterable[tuple[Image, int]]) -> CreditHandle:
-        """Return the handle of messages that are delivered now."""
+        """Create the handle for messages that are being delivered."""
         held = []
         for image, count in counts:
             early = min(count, self._early.get(id(image), 0)) if self._early else 0
@@ -155,18 +157,20 @@ class CreditAccount:
         return CreditHandle(self, held)
 
     def give_back(self, parts: Iterable[tuple[Image, int]]) -> None:
-        """Return credits to the core. The credits of an ended image need not be returned."""
+        """Return credits to the core, except those of ended images, which no publisher waits
+        for."""
         for image, count in parts:
             if not image.is_closed:
                 self._give_back(image, count)
 
     def lose(self, parts: Iterable[tuple[Image, int]]) -> None:
-        """Record credits whose handle was dropped.  Any thread, also inside a finalizer."""
+        """Record credits whose handle was garbage-collected without a release.  Any thread, also
+        inside a finalizer."""
         self._lost.extend(parts)
 
     def rewound(self, handle: CreditHandle, counts: Iterable[tuple[Image, int]]) -> None:
-        """Drop a handle whose messages will be delivered again. Credits of the handle that were
-        already released are not counted again."""
+        """Void a handle whose messages will be delivered again. Credits that the application has
+        already released are remembered, so that the second delivery does not require them again."""
         left: dict[int, int] = {}
         for image, count in handle._void():
             left[id(image)] = left.get(id(image), 0) + count
@@ -176,11 +180,11 @@ class CreditAccount:
                 self._early[id(image)] = self._early.get(id(image), 0) + early
 
     def forget(self, image: Image) -> None:
-        """Drop the record of an image that has ended."""
+        """Remove what is recorded about an image that has ended."""
         self._early.pop(id(image), None)
 
     def report(self) -> None:
-        """Report the handles that were lost since the last call."""
+        """Warn of each handle that was garbage-collected without a release since the last call."""
         while self._lost:
             image, count = self._lost.popleft()
             if image.is_closed:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The client's classes whose calls for each message are in C (``core/fast``).
 
-Each class is a plain class in which C methods replace some Python methods. For rare cases the C
-part calls these Python functions by name, which are in the plain class or in this module:
+Each class is a plain class in which C methods replace some Python methods. In rare cases the C
+methods call Python functions of these names, which are in the plain class or in this module:
 ``_offer_slowly``, ``_send_slowly``, ``_refusal``, ``_prepare``, ``_nothing``, ``_check_limit``,
 ``_wait_slowly``, ``_check_waiting`` and ``_address_of``.
 """
@@ -69,7 +69,7 @@ class FastHeader(fast.Header, Header):
 
 
 class FastParking(fast.Park, Parking):
-    """The place where threads sleep, with its address for C."""
+    """Lets threads sleep until an event; C code finds the object by its address."""
 
     _address_of = staticmethod(core.address_of)
 

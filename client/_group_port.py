@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests about groups over ZeroMQ: to a daemon on this host, or over TCP with CURVE.
 
-Each call, and each running fetch, uses its own connection from a pool. If a connection does not
-answer, the port closes the connection and repeats the request on another connection, until the
-time-out. A request can therefore take effect twice.
+Each call takes one connection from a pool, and a fetch keeps its connection until it ends. If a
+connection does not answer, the port closes the connection and repeats the request on another
+connection, until the time-out. The daemon may therefore execute a request twice.
 """
 
 from __future__ import annotations
@@ -118,7 +118,8 @@ class _Connection:
             self._socket.send(data)
 
     def add(self, message: Any) -> None:
-        """Send a further message that belongs to the last request."""
+        """Send another message with the correlation id of the last request, for example further
+        credit for a fetch."""
         with _until_closed():
             self._socket.send(codec.encode(message, self._correlation))
 
@@ -189,8 +190,9 @@ class GroupPort:
         return message
 
     def fetch(self, request: control.Fetch) -> Generator[bytes, None, None]:
-        """Yield the pieces of a fetch. The first ``next`` begins the fetch. If the daemon ended the
-        fetch because the reader took no piece for too long, the port requests the rest."""
+        """Yield the pieces of a fetch. The first ``next`` begins the fetch. If the daemon ends the
+        fetch because the reader consumed no piece for too long, the port starts another fetch for
+        the remaining range."""
         position = request.start
         while True:
             try:
@@ -221,7 +223,9 @@ class GroupPort:
                 if finished:
                     return
                 if connection.forks != self._forks:
-                    raise ClosedError("this fetch is the parent's: a child begins its own")
+                    raise ClosedError(
+                        "the parent process began this fetch: begin another one in the child"
+                    )
                 answer = connection.receive(time.monotonic() + self._timeout_s)
                 if answer is None:
                     raise self._silence(request)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Consumer groups: named subscriptions that the daemon keeps without a client.
 
-Only an acknowledgement moves a group. Reading (from the mapped log on the daemon's host, or with
-:meth:`GroupControl.fetch` on any host) does not move it. Unacknowledged data stays in the log; when
-it fills the window, the sender waits. If a group gets no request for its expiry time, the daemon
-ends it, and the sender no longer waits for it.
+Only an acknowledgement advances the position of a group. Reading does not advance it, neither from
+the mapped log on the daemon's host nor with :meth:`GroupControl.fetch` on any host. Unacknowledged
+data stays in the log; when this data fills the window, the sender waits. If a group gets no request
+for its expiry time, the daemon ends it, and the sender no longer waits for it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CreditAction: TypeAlias = Literal["withhold", "resume", "report"]
 
 @attrs.frozen(kw_only=True)
 class LogRange:
-    """The log of one session that a group retains on a daemon."""
+    """The part of a session's log that the daemon keeps for a consumer group."""
 
     log_id: int
     """Registration id of the image or publication on that daemon."""
@@ -58,7 +58,7 @@ class LogRange:
 
 @attrs.frozen(kw_only=True)
 class LogCuts:
-    """Positions between messages, ascending."""
+    """Positions at which a batch ends or may be split; none lies inside a message. Ascending."""
 
     positions: list[int]
     """The last is the end of a batch, those before it split it.  None: no message is complete."""
@@ -68,7 +68,8 @@ class LogCuts:
 
 @attrs.frozen(kw_only=True)
 class LogTimes:
-    """Times at which a log reached its positions, ascending."""
+    """Times at which positions of a log were reached: ``positions[i]`` at ``times_ns[i]`` at the
+    latest. Both lists are ascending."""
 
     positions: list[int]
     times_ns: list[int]
@@ -77,7 +78,7 @@ class LogTimes:
 
 @attrs.frozen(kw_only=True)
 class LogMark:
-    """A message that was found by its reserved value."""
+    """A message that :meth:`GroupControl.find` found by its reserved value."""
 
     begin: int
     end: int
@@ -88,7 +89,7 @@ class LogMark:
 
 @attrs.frozen(kw_only=True)
 class LogMarks:
-    """Messages of a log with a given reserved value, ascending."""
+    """Messages of a log with a given reserved value, ordered by position."""
 
     marks: list[LogMark]
     position: int
@@ -119,9 +120,9 @@ class GroupState:
 
 
 class GroupControl:
-    """A connection to the groups of one daemon: on this host by directory, or anywhere over TCP
-    with CURVE keys. Calls block, and several threads may call. The object connects at the first
-    call, and again after a fork or a daemon's restart. It needs no lease.
+    """A connection to the consumer groups of one daemon: to a daemon of this host by its directory,
+    or to any daemon over TCP with CURVE keys. Calls block, and several threads may call. The object
+    connects at the first call, and again after a fork or a daemon's restart. It needs no lease.
 
     Every method raises :class:`InvalidArgument` for invalid arguments, or a request of more than 64
     KiB; :class:`DaemonUnreachable` if no answer arrived in ``timeout_s``; :class:`NotAuthorised` if
@@ -144,7 +145,8 @@ class GroupControl:
         :param address: ``tcp://host:port`` of a daemon's ``control_tcp``; not with ``directory``.
         :param keys: keys of this client; required with ``address``, not allowed without.
         :param server_key: the daemon's public key in Z85; with ``address``.
-        :param timeout_s: longest time of a call, and of a pause within a fetch.
+        :param timeout_s: longest duration of a call, and longest wait for the next piece of a
+            fetch, in seconds.
         :raises InvalidArgument: the arguments contradict each other.
         """
         if not timeout_s > 0:
@@ -184,7 +186,8 @@ class GroupControl:
             slow receivers, with a warning in the state.
         :param owner: name of the group's reader, at most 200 characters. The reader repeats it at
             least every four seconds, in any request. Empty: the caller does not read the group.
-        :param instead_of: an owner that is known to be dead; the daemon replaces it at once.
+        :param instead_of: an earlier owner that has certainly ended; the daemon lets ``owner``
+            replace it at once.
         :raises GroupOwned: another owner sent a request within the last 8 s.
         :raises UnreliableStream: a stream's flow control does not wait for the group.
         """
@@ -260,8 +263,8 @@ class GroupControl:
         self, *, log_id: int, session_id: int, initial_term_id: int, start: int, end: int
     ) -> Generator[bytes, None, None]:
         """Yield the raw frames of [start, end), headers included, in the order of their positions.
-        Each piece has whole frames and at most 1 MiB; a few pieces are in flight at any time. If
-        the iterator is closed early, the fetch ends on the daemon too.
+        Each piece contains whole frames and has at most 1 MiB; a few pieces are in flight at any
+        time. If the iterator is closed early, the daemon stops sending pieces too.
 
         :raises RangeNotRetained: before the first piece or between two: the daemon does not retain
             the range (any more); ``lowest_readable`` is the lowest position that it retains.
@@ -276,7 +279,8 @@ class GroupControl:
         self, *, log_id: int, session_id: int, initial_term_id: int, start: int, max_bytes: int,
         max_messages: int = 0, pieces: int = 1,
     ) -> LogCuts:
-        """Find the end of a batch that begins at ``start``, and the places to split it.
+        """Find the end position of a batch that begins at ``start``, and positions at which the
+        batch can be split between messages.
 
         :param start: a position between messages.
         :param max_bytes: largest number of log bytes; at least one message is included.
@@ -295,7 +299,7 @@ class GroupControl:
         self, *, log_id: int, session_id: int, initial_term_id: int, start: int, end: int,
         most: int = control.MAX_TIMES,
     ) -> LogTimes:
-        """Return the times at which the log reached its positions in [start, end).
+        """Return the times at which the log reached the positions of the range [start, end).
 
         :param most: most entries to return, 2 to 2048; entries that are neighbours in time are
             joined if there are more.
@@ -312,9 +316,9 @@ class GroupControl:
         self, *, log_id: int, session_id: int, initial_term_id: int, start: int,
         reserved_value: int, max_bytes: int = 2**62,
     ) -> LogMarks:
-        """Find messages by their reserved value, from ``start`` on. The result may cover only a
-        part of the log. The result states the end of this part. Call the method again from this end
-        for the rest.
+        """Find messages by their reserved value, from ``start`` on. One call searches only a part
+        of the log; ``position`` of the result is the end of this part. To search the rest, call the
+        method again with this position as ``start``.
 
         :param start: a position between messages.
         :param max_bytes: length of the searched range; messages that begin after it are not

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Subscriptions whose application releases each credit (``credit_handles=True``).
 
-They use the plain classes instead of the fast ones, because each message needs a handle in Python
-anyway.
+These subscriptions use the plain Python classes, not those in C, because each message needs a
+Python object for its handle anyway.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ if TYPE_CHECKING:
 
 
 class HandleImage(Image):
-    """An image of a subscription with handles; only its subscription can poll it."""
+    """An image of a subscription with credit handles. Poll the subscription, not the image: only
+    the subscription creates a handle for each message."""
 
     _credit_mode = CreditMode.HANDLES
 
 
 class HandleSubscription(Subscription):
-    """A subscription with a handle for the credit of each message."""
+    """A subscription that gives the application a handle for the credit of each message."""
 
     def __init__(
         self, client: Client, channel: str, ready: control.SubscriptionReady, *,
@@ -116,7 +117,8 @@ class HandleSubscription(Subscription):
 
     @property
     def leaked_credits(self) -> int:
-        """Number of credits whose handles were dropped without release, on all images so far."""
+        """Number of credits of all images so far whose handles were garbage-collected without a
+        release."""
         self._account.report()
         return self._account.leaked
 

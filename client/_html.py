@@ -47,7 +47,8 @@ def _known(read: Callable[[], Any]) -> Any:
 
 
 def client_html(client: Client) -> str:
-    """The client's daemon, and its registrations."""
+    """Return a table of a client: the directory of its daemon, and the publications, subscriptions
+    and counters that it has added."""
     state = "closed" if client.is_closed else "" if client.is_daemon_alive else "daemon away"
     title = f"Client {client.client_id} of {client.directory} {state}".rstrip()
     rows = [
@@ -62,7 +63,8 @@ def client_html(client: Client) -> str:
 
 
 def publication_html(publication: Publication) -> str:
-    """Positions, and the time for which each cause blocked the publication."""
+    """Return a table of a publication: its positions, and the time for which each cause blocked
+    it."""
     rows: list[tuple[str, object]] = [
         ("session", str(publication.session_id)),
         ("connected", _known(lambda: publication.is_connected)),
@@ -78,7 +80,7 @@ def publication_html(publication: Publication) -> str:
 
 
 def subscription_html(subscription: Subscription) -> str:
-    """The images of a subscription at its latest poll or wait."""
+    """Return a table of the images that a subscription had at its latest poll or wait."""
     rows = [_image_row(image) for image in subscription._images]
     closed = ", closed" if subscription.is_closed else ""
     title = f"Subscription of stream {subscription.stream_id} on {subscription.channel}{closed}"

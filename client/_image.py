@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Image(Reader):
-    """An image of one session. Only the thread of its subscription may use it.
+    """An image of one session. Only the thread that uses its subscription may use the image.
 
     An application can poll an image directly, in addition to its subscription or instead of it.
     """
@@ -89,12 +89,14 @@ class Image(Reader):
 
     @property
     def position(self) -> int:
-        """Position up to which messages were delivered, in bytes."""
+        """Position up to which this subscription has delivered messages to the application, in
+        bytes."""
         return core.img_position(self._open())
 
     @property
     def released_position(self) -> int:
-        """Position up to which messages were released, in bytes."""
+        """Position up to which this subscription has released messages, in bytes; the publisher may
+        reuse the log up to here."""
         return core.img_released(self._open())
 
     @property
@@ -118,7 +120,8 @@ class Image(Reader):
 
     @property
     def transport_count(self) -> int:
-        """Number of destinations at which data arrives."""
+        """Number of the subscription's destinations (sockets) at which data of this session
+        arrives."""
         return core.img_transport_count(self._open())
 
     @property

@@ -94,7 +94,7 @@ def request_drain(
             connection.send(codec.encode(request, 1))
             frame = connection.recv(control.MAX_MESSAGE_BYTES)
             if not frame:
-                raise DaemonGone(f"the daemon in {directory} ends, but does not drain")
+                raise DaemonGone(f"the daemon in {directory} is stopping already, without a drain")
             _, message = codec.decode(frame)
             if isinstance(message, control.Failure):
                 raise refusal(message)
@@ -146,8 +146,8 @@ def _answer(frame: bytes) -> dict[str, Any] | None:
 
 
 def sent_position(cnc: Cnc, publication_id: int) -> int | None:
-    """Return the position up to which the daemon has sent a publication; None: the publication has
-    no such counter (IPC)."""
+    """Return the position up to which the daemon has sent a publication's data. Return None for an
+    IPC publication, which has no counter of sent bytes."""
     for counter in cnc.counters():
         if counter.type_id == SENDER_POSITION_TYPE and counter.registration_id == publication_id:
             return counter.value

@@ -3,9 +3,9 @@
 
 A loop returns one message (or batch) at a time. The message is a copy that belongs to the caller.
 The original in the stream is released only at the next step of the loop. ``break`` and ``return``
-release it. If an exception leaves the loop, the reader rewinds, and the message is delivered again.
-When a loop ends, the interpreter drops its iterator. The iterator's guard (``core/fast/taking.c``)
-then detects whether an exception propagates.
+release it. If an exception leaves the loop, the message is not released, and the next loop or poll
+delivers it again. When a loop ends, the interpreter destroys its iterator. The iterator's
+destructor (``core/fast/taking.c``) then detects whether an exception is propagating.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _T = TypeVar("_T", Message, MessageBatch)
 
 
 class Held:
-    """Placeholder that is in place of the reader's batch while the user of the loop has a message,
-    or has ``batch``."""
+    """Stands in for the reader's current batch while the body of a loop works on a message, or on
+    ``batch``."""
 
     __slots__ = ("_reader", "batch")
 
@@ -60,7 +60,8 @@ class Held:
         self.batch = None
 
     def ended(self, failed: bool) -> None:
-        """End the loop: release the held message, or rewind."""
+        """End the loop: release the current message, or let the next poll deliver it again if the
+        loop ``failed``."""
         reader = self._reader
         if reader._batch is not self:
             return
@@ -71,7 +72,7 @@ class Held:
 
 
 class Steps(_Guard, Generic[_T]):
-    """Common part of loops over messages and over batches."""
+    """Base class of the iterators over messages and over batches."""
 
     __slots__ = ("_held", "_limit", "_subscription", "_timeout_s", "_until_end")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Take a lease: the exchange of the first messages on ``lease.sock``."""
+"""Obtain a lease from the daemon by the exchange of the first messages on ``lease.sock``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def connect_lease(directory: Path, timeout_s: float) -> socket.socket:
     except TimeoutError:
         connection.close()
         raise TimeoutExpired(
-            f"the daemon in {directory} took no connection within {timeout_s:g} s"
+            f"the daemon in {directory} accepted no connection within {timeout_s:g} s"
         ) from None
     except OSError as error:
         connection.close()

@@ -2,7 +2,7 @@
 """Record which member of a consumer group reads which range (decision 211).
 
 The members run on the daemon's host and share one file, under a lock that the kernel releases when
-its holder dies. The claims of a dead member are free.
+its holder dies. Ranges that a dead member claimed are available to other members again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ _FORMAT: Final = 1
 
 @attrs.frozen
 class Claim:
-    """A range that a member holds: from ``start`` to ``end``, in bytes of the stream."""
+    """A range of a stream that is assigned to one member: positions from ``start`` to ``end``, in
+    bytes."""
 
     start: int
     end: int
@@ -43,18 +44,18 @@ class Claim:
 
 @attrs.define
 class LogShares:
-    """Shares of one log: claims, and committed ranges that are not acknowledged yet, both
-    ascending."""
+    """Assigned parts of one log: ranges that members claim, and ranges that were committed but not
+    yet acknowledged to the daemon. Both lists are ascending."""
 
     claims: list[Claim] = attrs.Factory(list)
     done: list[tuple[int, int]] = attrs.Factory(list)
 
     def taken(self) -> list[tuple[int, int]]:
-        """Return the ranges that are not free, ascending."""
+        """Return the ranges that are claimed or committed, ascending."""
         return sorted([(claim.start, claim.end) for claim in self.claims] + self.done)
 
     def free(self, committed: int, end: int) -> tuple[int, int] | None:
-        """Return the first free range of [committed, end)."""
+        """Return the first range in [committed, end) that no member has claimed or committed."""
         start = committed
         for low, high in self.taken():
             if low > start:
@@ -64,7 +65,8 @@ class LogShares:
         return (start, end) if start < end else None
 
     def acknowledged(self, committed: int) -> int:
-        """Return the position up to which all data is committed, and drop the ranges below it."""
+        """Return the position up to which all data is committed, and remove the committed ranges
+        below this position."""
         position = committed
         for low, high in sorted(self.done):
             if low <= position:
@@ -94,7 +96,7 @@ class Shares:
             )
 
     def write(self) -> None:
-        """Replace the file. After a crash during the call the old file is still there."""
+        """Replace the file. If the process dies during the call, the file keeps its old content."""
         plain = {
             "format": _FORMAT,
             "next": self.next,
@@ -111,16 +113,17 @@ class Shares:
         os.replace(new, self._path)
 
     def log(self, log: LogRange) -> LogShares:
-        """Return the shares of a log."""
+        """Return the claimed and committed ranges of a log."""
         return self.logs.setdefault((log.session_id, log.initial_term_id), LogShares())
 
     def release_dead(self) -> None:
-        """Free the ranges of members that have died."""
+        """Remove the claims of dead members, so that other members can read these ranges."""
         for log in self.logs.values():
             log.claims = [claim for claim in log.claims if is_alive(claim.member)]
 
     def forget(self, known: set[Session]) -> None:
-        """Drop logs that the daemon no longer retains: all their data is acknowledged."""
+        """Remove the records of logs that the daemon no longer keeps, because all their data is
+        acknowledged."""
         self.logs = {session: log for session, log in self.logs.items() if session in known}
 
     def release(self, member: str) -> None:
@@ -129,7 +132,7 @@ class Shares:
             log.claims = [claim for claim in log.claims if claim.member != member]
 
     def take(self, session: Session, start: int, end: int, member: str) -> Claim:
-        """Give a free range to a member."""
+        """Assign a free range to a member."""
         claim = Claim(start, end, member, self.next)
         self.next += 1
         log = self.logs[session]
@@ -137,8 +140,8 @@ class Shares:
         return claim
 
     def commit(self, session: Session, claim: Claim) -> bool:
-        """Mark the range of a member as committed. Return False if the member no longer holds the
-        range."""
+        """Mark a member's claimed range as committed. Return False if the claim was removed
+        meanwhile."""
         log = self.logs.get(session)
         if log is None or claim not in log.claims:
             return False
@@ -149,7 +152,7 @@ class Shares:
 
 @contextlib.contextmanager
 def shares(directory: Path, name: str, channel: str, stream_id: int) -> Iterator[Shares]:
-    """Take the lock of a group and read its file; the caller writes the file.
+    """Lock a group's file of claims and read it; the caller changes the result and writes it back.
 
     :raises OSError: this user may not access the daemon's directory.
     """
@@ -165,12 +168,14 @@ def shares(directory: Path, name: str, channel: str, stream_id: int) -> Iterator
 
 
 def member_name(number: int) -> str:
-    """Return the name of a member of this process."""
+    """Return a name for the member ``number`` of this process; the name identifies the process
+    too."""
     return f"{os.getpid()}/{process_started(os.getpid())}/{process_place()}/{number}"
 
 
 def is_alive(member: str) -> bool:
-    """Whether the process of a member lives. Return True if this process cannot find out."""
+    """Whether the process of a member lives. Also return True if the member is on another host or
+    in another PID namespace, where this process cannot check."""
     pid, started, place, _number = (*member.split("/"), "", "", "", "")[:4]
     if place != process_place() or not pid.isdigit():
         return place != process_place()
@@ -188,7 +193,7 @@ def process_started(pid: int) -> str:
 
 @functools.cache
 def process_place() -> str:
-    """Return an id of this host's boot, and the namespace of this process's ids."""
+    """Return an id that is the same for all processes of this host, boot and PID namespace."""
     boot = namespace = ""
     with contextlib.suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")[:8]

@@ -165,12 +165,13 @@ class Message(bytes):
 
 
 class MessageBatch:
-    """Messages of one ``poll_batch``, as columns.
+    """Messages of one ``poll_batch``, as columns: payloads, positions, sessions and so on.
 
     A batch of ``poll_batch`` has views into the log: they are valid until :meth:`release`, the end
-    of a ``with`` block, or the next poll or wait of the subscription. If an array still uses such
-    a view then, the call raises ``BufferError`` and releases nothing. A batch of ``recv_batch`` or
-    ``batches`` owns its bytes: its views stay valid. Columns of numbers are copies.
+    of a ``with`` block, or the next poll or wait of the subscription. If an array still uses such a
+    view, the call that would end it raises ``BufferError`` and releases nothing. A batch of
+    ``recv_batch`` or ``batches`` contains copies, so its views stay valid. Columns of numbers are
+    copies.
     """
 
     __slots__ = (
@@ -186,7 +187,7 @@ class MessageBatch:
         release: Callable[[MessageBatch], None],
         owners: Callable[[], list[Any]],
     ) -> None:
-        """``owners`` returns the objects whose memory the views show."""
+        """``owners`` returns the objects that own the memory of the views."""
         self._messages = messages
         self._live = True
         self._count = count
@@ -210,7 +211,7 @@ class MessageBatch:
 
     @property
     def payloads(self) -> list[memoryview]:
-        """A read-only view for each message, of the log or of the batch's own memory."""
+        """A read-only memoryview of each message: of the log, or of the batch's own copy."""
         self._require_live()
         if self._views is None:
             if not self._owned:
@@ -271,7 +272,8 @@ class MessageBatch:
         return column
 
     def to_numpy(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """Return a copy of all payloads, back to back, and count + 1 offsets into it.
+        """Return two arrays: a copy of all payloads, back to back, and the count + 1 offsets at
+        which the payloads begin and end.
 
         If all messages have ``n`` bytes, ``data.reshape(-1, n)`` has one message in each row.
         """
@@ -316,7 +318,8 @@ class MessageBatch:
     def release(self) -> None:
         """Release the messages, so that the stream may use their memory. Idempotent.
 
-        :raises BufferError: an array made from a view still exists and would read other data.
+        :raises BufferError: an array made from a view still exists; it would show other data after
+            the memory is reused.
         """
         if self._live and self._own is None:
             self._end_views()
@@ -376,9 +379,9 @@ class MessageBatch:
 
 
 def credit_of(handle: CreditHandle | None) -> CreditHandle:
-    """Return the handle of a delivery.
+    """Return ``handle``, the credit handle of a delivered message or batch.
 
-    :raises InvalidArgument: it has none.
+    :raises InvalidArgument: ``handle`` is None, because the subscription has no credit handles.
     """
     if handle is None:
         raise InvalidArgument(
@@ -393,43 +396,45 @@ def _import(package: str, user: str) -> Any:
         return importlib.import_module(package)
     except ImportError:
         raise PenstockError(
-            f"{user} {package}: pip install {package}, or 'penstock[arrow]'"
+            f"{user} the package {package}: run 'pip install {package}', or install "
+            "'penstock[arrow]'"
         ) from None
 
 
 def owner_of(row: tuple[int, ...], maps: list[memoryview]) -> Any:
-    """Return the object whose buffer has the payload: the log, or a copy if the message was
-    assembled."""
+    """Return the object whose buffer contains a message's payload: the mapped log, or a copy if the
+    message was assembled from several frames."""
     if row[ASSEMBLED]:
         return core.copy_bytes(row[0], row[LENGTH])
     return maps[row[IMAGE_INDEX] if len(maps) > 1 else 0].obj
 
 
 def view_of(row: tuple[int, ...], maps: list[memoryview]) -> memoryview:
-    """Return the payload of one message: a view of the log, or a copy if the message was
-    assembled."""
+    """Return the payload of one message: a view of the log, or a copy if the message was assembled
+    from several frames."""
     return view_into(owner_of(row, maps), row)
 
 
 def view_into(owner: Any, row: tuple[int, ...]) -> memoryview:
-    """Return the payload of one message as a separate buffer, over the object of
+    """Return the payload of one message as a new memoryview of ``owner``, the result of
     :func:`owner_of`."""
     start = 0 if row[ASSEMBLED] else row[LOG_OFFSET]
     return memoryview(owner)[start : start + row[LENGTH]].toreadonly()
 
 
 def release_view(view: memoryview) -> None:
-    """End a view, unless another object (an array, for example) still uses it."""
+    """Release a memoryview, unless another object (an array, for example) still uses its memory."""
     with contextlib.suppress(BufferError):
         view.release()
 
 
 def end_view(view: memoryview, owner: Any, references: int, header: Header) -> None:
-    """End the view that a handler was given.
+    """Release the memoryview that a handler received.
 
     :param references: the value of ``sys.getrefcount(owner)`` in the caller before the view was
         made.
-    :raises BufferError: an object made from the view still exists and would read other data.
+    :raises BufferError: an object that the handler made from the view still exists; it would show
+        other data after the memory is reused.
     """
     with contextlib.suppress(BufferError):
         view.release()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The actions of a publisher that has no credit."""
+"""Choose what ``send`` does with a message when the publisher has no credit."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Route:
-    """Another publication, which gets the messages without credit; see :func:`route`."""
+    """Names the publication that sends a message in place of one that has no credit; see
+    :func:`route`."""
 
     publication: Publication | AsyncPublication
 
 
 def route(publication: Publication | AsyncPublication) -> Route:
-    """Return a value for ``on_no_credit``: messages without credit are sent by another
-    publication."""
+    """Return a value for ``on_no_credit``: if there is no credit for a message, ``publication``
+    sends it."""
     return Route(publication)
 
 
@@ -35,8 +36,8 @@ OnNoCredit: TypeAlias = Literal["block", "drop"] | Route
 
 @attrs.frozen(kw_only=True)
 class PublicationCredits:
-    """Credits of a stream at one moment, in messages since the stream began; all publishers of the
-    stream share them."""
+    """Credits of a stream at one moment, counted in messages since the stream began. All publishers
+    of the stream share these credits."""
 
     is_granted: bool
     """Whether a receiver grants credits. Without one the stream is not limited by credits."""
@@ -51,13 +52,14 @@ class PublicationCredits:
 
     @property
     def available(self) -> int:
-        """Messages that may be sent now; 0 without a grant."""
+        """Messages that may be sent now; 0 if no receiver grants credits."""
         return max(0, self.granted - self.spent)
 
 
 @attrs.define
 class Diverted:
-    """Numbers of messages of one publication that had no credit."""
+    """Counts of one publication's messages that were dropped or sent by another publication for
+    lack of credit."""
 
     dropped: int = 0
     routed: int = 0
@@ -87,12 +89,14 @@ def checked(on_no_credit: Any) -> OnNoCredit:
 
 
 def is_diverted(position: int, on_no_credit: OnNoCredit) -> bool:
-    """Return whether the publisher diverts a message without credit, instead of waiting."""
+    """Return whether ``send`` drops a message or gives it to another publication, because the offer
+    found no credit and the caller chose not to wait."""
     return position == Offer.NO_CREDIT and on_no_credit != "block"
 
 
 def other_of(publication: Publication, on_no_credit: OnNoCredit) -> Any:
-    """Count a diverted message; return the publication that sends it, or None if it is dropped."""
+    """Count a message for which there was no credit. Return the publication that sends it instead,
+    or None if the message is dropped."""
     publication._diverted.ever_granted = True
     if not isinstance(on_no_credit, Route):
         publication._diverted.dropped += 1

@@ -8,8 +8,8 @@ from typing import Final
 
 
 class Offer(enum.IntEnum):
-    """Reason of a refused offer. If several codes apply, the first in the order of the guide's
-    table is returned.
+    """Reason of a refused offer. If several codes apply, ``offer`` returns the one that comes first
+    in the table of ``docs/offer-codes.md``.
 
     The values from -1 to -5 are Aeron's.
     """
@@ -41,7 +41,7 @@ class Offer(enum.IntEnum):
 
 
 class Action(enum.Enum):
-    """Action that a controlled handler requests by its result."""
+    """Next step of a ``controlled_poll``, which its handler chooses by returning this value."""
 
     CONTINUE = 0
     """Go on; release with the rest of the poll."""
@@ -69,5 +69,6 @@ _BY_CODE: Final = {int(code): code for code in Offer}
 
 
 def offer_code(position: int) -> Offer | None:
-    """Return the refusal that a negative ``position`` stands for; None for another value."""
+    """Return the :class:`Offer` code that equals ``position``, or None if ``position`` is no such
+    code."""
     return _BY_CODE.get(position)

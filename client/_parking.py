@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Let threads wait without spinning.
 
-A waiter takes a ticket and checks its condition. If the condition is false, the waiter sleeps on
-the client's futex word until an event after the ticket. An event between check and sleep ends the
-sleep at once.
+A waiting thread reads a ticket (the count of events so far) and checks its condition. If the
+condition is false, the thread sleeps on the client's futex word until an event that is newer than
+the ticket. If an event occurs between the check and the sleep, the sleep ends at once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SLICE_NS: Final = 250_000_000
 
 
 class Parking:
-    """The place where the threads of one client wait."""
+    """Lets the threads of one client sleep until an event."""
 
     def __init__(self, handle: core.ClientHandle, check: Callable[[], None]) -> None:
         """``check`` raises if waiting is useless, because the client is closed or forked or the
@@ -28,8 +28,8 @@ class Parking:
         self._check = check
 
     def replace(self, handle: core.ClientHandle) -> None:
-        """Use another mapped client. Threads that sleep on the old word change to the new word
-        after their present time slice."""
+        """Use another mapped client. Threads that sleep on the old client's futex word change to
+        the new one within 250 ms."""
         self._handle = handle
 
     def until(
@@ -37,7 +37,8 @@ class Parking:
         rest_ns: Callable[[], int] = lambda: 0,
     ) -> bool:
         """Return True as soon as ``happened()`` is true, or False after ``timeout_s`` seconds
-        (None: never). While ``rest_ns()`` is above 0, wake-ups do not check ``happened()``."""
+        (None: no limit). A throttled publisher has to pause: while ``rest_ns()``, its remaining
+        pause, is above 0, the call does not check ``happened()``."""
         deadline_ns = None if timeout_s is None else time.monotonic_ns() + int(timeout_s * 1e9)
         while True:
             handle = self._handle

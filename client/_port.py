@@ -39,8 +39,8 @@ Request: TypeAlias = (
 
 @attrs.frozen(kw_only=True)
 class Lease:
-    """Lease that the daemon granted to this client. The native client that is opened with the
-    lease's descriptors owns and closes them."""
+    """Lease that the daemon granted to this client. The core's client, which is opened with the
+    file descriptors of the lease, owns and closes them."""
 
     directory: Path
     client_id: int
@@ -60,7 +60,8 @@ class Lease:
 
 
 class PortState(enum.Enum):
-    """Life of a port.  OPEN and AWAY may alternate; GONE and CLOSED are final."""
+    """Life of a port.  The state may change between OPEN and AWAY several times; GONE and CLOSED
+    are final."""
 
     OPEN = "open"
     AWAY = "away"
@@ -75,7 +76,8 @@ class Listener(Protocol):
     """Callbacks of a port, on the port's own thread: return quickly, never raise."""
 
     def on_notice(self) -> None:
-        """Called when a notice was queued for a registration."""
+        """Called when the daemon has sent a notice about one of the client's registrations, and the
+        notice was queued."""
 
     def on_away(self) -> None:
         """Called when the daemon has hung up; the state is AWAY already."""

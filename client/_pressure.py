@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The accounts of a publication: which causes and culprits blocked it, and its refused offers."""
+"""Report for how long which cause and culprit blocked a publication, and how many offers were
+refused."""
 
 from __future__ import annotations
 
@@ -20,10 +21,11 @@ from penstock.core.pressure import (
 
 @attrs.frozen(kw_only=True, slots=False)     # made in a third of the time that slots take
 class Pressure:
-    """Both accounts of a publication, read from shared memory.
+    """The present blockage of a publication, the times for which it was blocked, and its refused
+    offers. The values are read from shared memory.
 
-    The account of time states how long publishers were at their limit: by cause, and by culprit.
-    Both add up to the same time. The account of refusals counts refused offers.
+    ``blocked_ns`` and ``blocked_by_ns`` state how long publishers were at their limit, by cause and
+    by culprit. Each of the two adds up to the same total. ``refused`` counts refused offers.
     """
 
     cause: str
@@ -69,12 +71,13 @@ class Pressure:
 
     @property
     def depth_bytes(self) -> int:
-        """Bytes by which publishers are ahead of the sender, on IPC of the slowest reader."""
+        """Bytes that publishers have written and the sender has not sent yet; on IPC, bytes that
+        the slowest reader has not consumed."""
         return self._view.levels_at(self._now_ns).depth_bytes
 
     @property
     def peak_bytes(self) -> int:
-        """Largest depth since the stream began."""
+        """Largest value of :attr:`depth_bytes` since the stream began."""
         return self._view.levels_at(self._now_ns).peak_bytes
 
     @property
@@ -85,18 +88,19 @@ class Pressure:
 
     @property
     def pressed_ns(self) -> int:
-        """Total time under pressure: from the moment at which the depth was reached until the log
-        had drained to the low watermark."""
+        """Total time under pressure, in nanoseconds. Each episode begins when publishers reach the
+        configured depth, and ends when the log has drained to the low watermark."""
         return self._view.levels_at(self._now_ns).pressed_ns
 
     @property
     def pressed_episodes(self) -> int:
-        """Number of times under pressure, including the present one."""
+        """Number of episodes of pressure, including a present one."""
         return self._view.levels_at(self._now_ns).pressed_episodes
 
     @property
     def drained_messages(self) -> int:
-        """Messages sent under pressure; on IPC counted only for streams with a policy."""
+        """Messages that left the log during episodes of pressure; on IPC counted only for streams
+        with a policy."""
         return self._view.levels_at(self._now_ns).drained_messages
 
     @property
@@ -112,12 +116,14 @@ class Pressure:
 
     @property
     def deferrals(self) -> int:
-        """Number of times that the governor withheld data that could leave."""
+        """Number of times that the daemon's governor (``docs/scheduling.md``) delayed data that
+        could have been sent."""
         return self._view.scheduled().deferrals
 
     @property
     def waits(self) -> int:
-        """Number of turns before which the stream waited with other streams."""
+        """Number of times that the stream had data to send and had to wait for its turn among the
+        sender's streams."""
         return self._view.scheduled().waits
 
     @property
@@ -127,7 +133,8 @@ class Pressure:
 
     @property
     def summary(self) -> str:
-        """Return cause, culprit, duration and backlog as one clause, or "held by nothing"."""
+        """One clause for people: the cause, duration, culprit and backlog of the present blockage,
+        or "held by nothing"."""
         if self.cause == "none":
             return "held by nothing"
         by = f" by {self.culprit}" if self.culprit else ""
@@ -149,7 +156,8 @@ def _bytes(number: int) -> str:
 
 
 def pressure_of(view: PressureView, now_ns: int) -> Pressure:
-    """Return the accounts in readable form, up to the time ``now_ns`` of the monotonic clock."""
+    """Convert ``view``, the values in shared memory, to a :class:`Pressure` at the time ``now_ns``
+    of the monotonic clock."""
     return Pressure(
         cause=cause_name(view.cause),
         culprit=view.culprit_text,
@@ -175,26 +183,27 @@ def pressure_of(view: PressureView, now_ns: int) -> Pressure:
 
 
 class Rest:
-    """The time for which a call that was throttled offers nothing."""
+    """The pause of a ``send`` call after an offer was answered ``THROTTLED``."""
 
     def __init__(self, publication: Throttled) -> None:
         self._publication = publication
         self._until_ns = 0
 
     def note(self, position: int) -> None:
-        """Begin the time if ``position`` is ``THROTTLED``."""
+        """Begin the pause if ``position``, the result of an offer, is ``THROTTLED``."""
         if position == Offer.THROTTLED:
             self._until_ns = time.monotonic_ns() + int(self._publication.retry_after_s * 1e9)
 
     def left_ns(self) -> int:
-        """Return the rest of the time; 0 as soon as the governor throttles no publisher."""
+        """Return the remaining pause in nanoseconds; 0 as soon as the governor throttles no
+        publisher of the stream."""
         if self._until_ns == 0 or self._publication.retry_after_s == 0:
             return 0
         return max(0, self._until_ns - time.monotonic_ns())
 
 
 class Throttled:
-    """Part of a publication: the time after which a throttled publisher may try again."""
+    """Base class of publications with :attr:`retry_after_s`, the pause of a throttled publisher."""
 
     _handle: Any
 

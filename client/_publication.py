@@ -149,7 +149,8 @@ class Publication(Throttled, Receivers):
         :param data: bytes, any contiguous buffer, or a list or tuple of buffers that are gathered
             into one message.
         :param reserved_value: 64 bits that are sent with the message.
-        :param never_throttle: answer with the code of the limit in place of ``THROTTLED``.
+        :param never_throttle: if the daemon throttles the stream, return the code of the limit that
+            the stream is at, not ``THROTTLED``.
         :returns: the stream position after the message (> 0), or an :class:`Offer` if the message
             was refused.
         :raises MessageTooLong: ``data`` is longer than :attr:`max_message_length`.
@@ -277,7 +278,8 @@ class Publication(Throttled, Receivers):
 
     @property
     def position_limit(self) -> int:
-        """Position up to which the stream accepts messages, in bytes; 0 while not connected."""
+        """Position up to which the stream accepts messages now, in bytes; 0 while no receiver is
+        connected."""
         return core.pub_limit(self._open())
 
     @property
@@ -286,10 +288,11 @@ class Publication(Throttled, Receivers):
         return core.pub_available_window(self._open())
 
     def pressure(self) -> Pressure:
-        """Return the cause that holds this publication now, and the time held by cause and by
-        culprit.
+        """Return the cause that blocks this publication now, and the total time for which each
+        cause and each culprit has blocked it.
 
-        The call reads shared memory, and takes some microseconds for any number of streams.
+        The call reads shared memory and takes a few microseconds; the daemon's number of streams
+        has no influence.
         """
         handle = self._suspended or self._open()
         view = core.pub_pressure(handle)
@@ -314,7 +317,8 @@ class Publication(Throttled, Receivers):
 
     @property
     def lost_sessions(self) -> tuple[LostSession, ...]:
-        """Sessions that a new daemon could not continue, the newest last; at most 16."""
+        """Earlier sessions of this publication that a restarted daemon could not continue, the
+        newest last; at most 16."""
         return tuple(self._lost)
 
     @property
@@ -395,7 +399,7 @@ class Publication(Throttled, Receivers):
         ).registration_id
 
     def remove_destination(self, destination: str | int) -> None:
-        """Stop sending to a destination, which is given by its channel or its id."""
+        """Stop sending to a destination; ``destination`` is its channel or its id."""
         self._open()
         self._client._perform(removal(self.registration_id, destination))
 
@@ -410,7 +414,8 @@ class Publication(Throttled, Receivers):
 
         The publication keeps session, positions, open claims and accepted messages.
 
-        :returns: True if the publication had failed.
+        :returns: Return True if the publication had failed, and False if there was nothing to
+            reopen.
         :raises InvalidArgument: the publication has another policy.
         """
         handle = self._open()
@@ -424,7 +429,8 @@ class Publication(Throttled, Receivers):
 
     @property
     def is_failed(self) -> bool:
-        """Whether ``ps-policy=error`` failed the publication, and it was not :meth:`reset`."""
+        """Whether ``ps-policy=error`` has failed the publication, and the application has not
+        called :meth:`reset` since."""
         return bool(pub_policy.pub_is_failed(self._open()))
 
     def revoke(self) -> None:
@@ -517,8 +523,8 @@ class Publication(Throttled, Receivers):
         )
 
     def _offer_on(self, data: Any, reserved_value: int) -> int:
-        """``offer``, repeated if the log rotated to a new term, because no event wakes a waiter
-        then."""
+        """Offer a message, and offer it again if the log rotated to a new term meanwhile, because
+        no event wakes a waiting caller in this case."""
         for _ in range(TURNS):
             position: int = self.offer(data, reserved_value=reserved_value)
             if position != Offer.ADMIN_ACTION:
@@ -526,7 +532,8 @@ class Publication(Throttled, Receivers):
         return position
 
     def _settled(self, position: int, wait_connected: bool, *, more: bool = False) -> bool:
-        """Return whether waiting can end with ``position``; raise if waiting is useless."""
+        """Return whether a waiting call can end with ``position``, the result of its last offer.
+        Raise an exception if the offer can never succeed."""
         if position > 0:
             return not more
         if position in TRANSIENT:
@@ -546,21 +553,21 @@ class Publication(Throttled, Receivers):
             return False
         if position == Offer.FAILED:
             raise PublicationFailed(
-                f"stream {self.stream_id} on {self._channel} met a full log under "
-                "ps-policy=error: call reset() to continue",
+                f"stream {self.stream_id} on {self._channel} failed, because its log was full "
+                "under ps-policy=error: call reset() to continue",
                 code=position,
             )
         if position == Offer.MAX_POSITION_EXCEEDED:
             raise PublicationFailed(
-                f"stream {self.stream_id} on {self._channel} can carry no more: "
+                f"stream {self.stream_id} on {self._channel} has used all its positions: "
                 f"{Offer(position).name}; add a new publication",
                 code=position,
             )
         return True
 
     def _raise_timeout(self, position: int, timeout_s: float | None) -> None:
-        """Raise with the culprit that blocks the stream; without one, with the code of the
-        offer."""
+        """Raise TimeoutExpired. The text names the culprit that blocks the stream; if no culprit is
+        known, it names the code of the last offer."""
         code = offer_code(position)
         why = code.name if code is not None else "room"
         if code is Offer.NOT_CONNECTED:

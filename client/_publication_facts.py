@@ -20,7 +20,8 @@ class BatchResult(NamedTuple):
 @attrs.frozen(kw_only=True)
 class RemoteRejection:
     """A receiver rejected the stream with ERR frames. ``source`` is the receiver's address.
-    ``count`` is the number of ERR frames so far, which rises while the receiver repeats them."""
+    ``count`` is the number of ERR frames received from this receiver so far; it rises because the
+    receiver repeats the frame."""
 
     receiver_id: int
     source: str

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Polling, for subscriptions and images.
 
-The core fills an array with up to ``limit`` message descriptions in one call. The handler then runs
-for each message, on views of the mapped logs. If a handler raises or stops, the reader rewinds the
-core to the first message that was not handled. When the poll ends, the reader releases the handled
-messages.
+In one call, the core fills an array with descriptions (address, length, position and so on) of up
+to ``limit`` messages. The reader then calls the handler for each message, with a view of the mapped
+log. If a handler raises an exception or stops the poll, the reader sets the core back to the first
+message that was not handled. When the poll ends, the reader releases the handled messages.
 """
 
 from __future__ import annotations
@@ -179,10 +179,10 @@ class Reader(ABC):
         return taken
 
     def controlled_poll(self, handler: ControlledHandler, limit: int = DEFAULT_LIMIT) -> int:
-        """Like :meth:`poll`, but the :class:`Action` that the handler returns determines the next
-        step.
+        """Like :meth:`poll`, but the handler returns an :class:`Action`, which decides how the poll
+        continues.
 
-        :returns: the number of handled messages, without an aborted one.
+        :returns: the number of handled messages; a message that the handler aborted is not counted.
         """
         handled = 0
         while handled < limit:
@@ -223,7 +223,8 @@ class Reader(ABC):
         return done, action
 
     def poll_batch(self, limit: int = DEFAULT_BATCH) -> MessageBatch:
-        """Return at most ``limit`` messages as columns. The result may be empty. Never waits.
+        """Return the available messages, at most ``limit``, as a batch of columns. The result may
+        be empty. Never waits.
 
         The payloads are views that are valid until the batch is released or the next poll or wait.
         """

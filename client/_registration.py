@@ -20,7 +20,8 @@ _MAX_CHANNEL: Final = control.MAX_CHANNEL_CHARS
 
 @attrs.frozen(kw_only=True)
 class Registration:
-    """Record of one request, so that the client can repeat it to another daemon."""
+    """Record of a request that added an object, so that the client can add the object again at a
+    restarted daemon."""
 
     registration_id: int
     request: Addition
@@ -39,7 +40,7 @@ def client_params(lease: Lease) -> core.ClientParams:
 
 
 def removal_of(request: Addition, registration_id: int) -> Request:
-    """Return the request that removes what a request added."""
+    """Return the request that removes the object that ``request`` has added."""
     if isinstance(request, control.AddPublication):
         return control.RemovePublication(registration_id=registration_id)
     if isinstance(request, control.AddSubscription):

@@ -4,9 +4,9 @@ afterwards.
 
 A message counts as relayed when the target's log has accepted it. The relay releases the message at
 the source only then, so a slow target slows the source down. The target has an exclusive
-publication for each session of the source. The n-th message of the publication is the n-th message
-of that session. A process that continues the work of a killed process counts the target's messages
-(:mod:`._relay_state`), to find the next message.
+publication for each session of the source. The n-th message of this publication is the n-th message
+of the source session. If a relay process was killed, the next process must find the message at
+which it continues. For this it counts the messages in the target's log (:mod:`._relay_state`).
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class _Leg:
         self.cell.write(self.image.position, self.target, 0, 0)
 
     def go_on(self) -> None:
-        """Continue where an ended process stopped."""
+        """Continue a session where the last process of this relay stopped."""
         point = self.cell.read()
         found = pub_take_over(self.publication._open(), point.target, point.ordinal)
         self.target = self.publication.position
@@ -166,7 +166,7 @@ class Relay:
 
     A context manager. If the ``with`` block ends without an exception, the target's sessions end.
     After an exception, and after
-    :meth:`hand_over`, they linger for the next process.
+    :meth:`hand_over`, the target's sessions linger, so that the next process can continue them.
     """
 
     def __init__(
@@ -267,8 +267,8 @@ class Relay:
 
     @property
     def relay_id(self) -> int:
-        """Id that the target's streams state; the same for each process with this relay's name.
-        Random."""
+        """Id by which the target's streams identify this relay; all processes of a relay with the
+        same name and directory use the same id. Random."""
         return int(self._files.plain["relay_id"])
 
     @property
@@ -448,11 +448,11 @@ class Relay:
     # ---- end -------------------------------------------------------------------------------------
 
     def hand_over(self) -> None:
-        """Stop in this process, so that the next process with the same name can continue.
-        Idempotent.
+        """Stop relaying in this process, so that the next process with the same relay name can
+        continue. Idempotent.
 
-        If no process continues within the linger time, the target ends, and the source continues
-        without a relay.
+        If no process continues within the linger time, the target's sessions end, and the source no
+        longer waits for the relay.
         """
         if not self._closed:
             self._closed = True
@@ -501,13 +501,15 @@ def relay(
     name: str = "", directory: str | None = None, linger_s: float = DEFAULT_LINGER_S,
     timeout_s: float = DEFAULT_TIMEOUT_S, reattach_timeout_s: float = DEFAULT_REATTACH_S,
 ) -> Relay:
-    """Make a relay from one stream to another; :meth:`Relay.run` relays.
+    """Create a relay that publishes one stream on another; :meth:`Relay.run` does the work.
 
     The relay keeps the boundaries of messages and the reserved values. The relay releases a message
     at the source after the target's log has accepted it, so a slow target slows the source down.
 
-    :param source: channel to read; with ``ps-sub-policy`` the relay may miss messages.
-    :param target: channel to publish on; each session of the source has a session there.
+    :param source: channel to read; if it states a ``ps-sub-policy`` that skips messages, the relay
+        may miss messages.
+    :param target: channel to publish on; the relay adds a session on it for each session of the
+        source.
     :param target_stream: default: ``source_stream``.
     :param name: of the relay, 1 to 64 letters, digits, dots, dashes and underscores. One process at
         a time has a name; the next one with the same name continues where it stopped. Default: made

@@ -3,10 +3,11 @@
 there.
 
 ``DIR/relays/NAME.json`` has the client and its registrations; each change replaces the file.
-``DIR/relays/NAME.cells`` is mapped: it has a cell for each relayed session. The relay writes a cell
-by single stores in a fixed order, so a killed process leaves a state that the next process can
-interpret. A live process holds the lock of this file. Both files are in shared memory like the
-logs, so they disappear together with the logs.
+``DIR/relays/NAME.cells`` is a memory-mapped file with a cell (a fixed-size record) for each relayed
+session. The relay writes a cell by single stores in a fixed order, so a killed process leaves a
+state that the next process can interpret. The relay's process holds the lock of this file as long
+as it lives. Both files are in shared memory like the logs, so they disappear together with the
+logs.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ _CREATE: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
 @attrs.frozen
 class Point:
-    """A position of the source, and the equivalent position of the target."""
+    """A position of the source session, and the position of the same message in the target
+    session."""
 
     source: int
     """Position in the source: the next message there ..."""
@@ -51,7 +53,7 @@ class Point:
 
 
 class Cell:
-    """The progress of one stream; only the relay's thread writes it."""
+    """Record of the progress of one relayed session; only the relay's thread writes it."""
 
     def __init__(self, memory: mmap.mmap, index: int) -> None:
         self._memory = memory
@@ -64,7 +66,8 @@ class Cell:
 
     @property
     def intent(self) -> int:
-        """Source position up to which messages may have been offered to the target."""
+        """Source position up to which the relay may have offered messages to the target before it
+        died."""
         return int(_NUMBER.unpack_from(self._memory, self._at + 8)[0])
 
     def intend(self, position: int) -> None:
@@ -76,8 +79,8 @@ class Cell:
         return Point(*_POINT.unpack_from(self._memory, at))
 
     def write(self, source: int, target: int, ordinal: int, skip: int) -> None:
-        """Record a place. If the process is killed during the call, the file has the previous
-        place."""
+        """Record the progress. If the process is killed during the call, the previous record stays
+        valid."""
         which = 1 - (_NUMBER.unpack_from(self._memory, self._at)[0] & 1)
         at = self._at + _POINTS_AT + which * _POINT.size
         _POINT.pack_into(self._memory, at, source, target, ordinal, skip)
@@ -85,7 +88,7 @@ class Cell:
 
 
 class RelayFiles:
-    """Both files of a relay, locked."""
+    """The two files of a relay; the object holds their lock."""
 
     def __init__(self, directory: Path, name: str) -> None:
         """
@@ -121,7 +124,8 @@ class RelayFiles:
         return {"format": _FORMAT, "relay_id": secrets.randbits(63) | 1, "client": {}, "legs": {}}
 
     def write(self) -> None:
-        """Replace the file of registrations; after a crash the old file is still there."""
+        """Replace the file of registrations. If the process dies during the call, the file keeps
+        its old content."""
         new = self._path.with_suffix(".new")
         with contextlib.suppress(FileNotFoundError):
             new.unlink()
@@ -134,7 +138,7 @@ class RelayFiles:
         return Cell(self._memory, index)
 
     def free_cell(self) -> Cell | None:
-        """Return a cell that no session uses; None if all are used."""
+        """Return a cell that no relayed session uses; None if all cells are in use."""
         used = {leg["cell"] for leg in self.plain["legs"].values()}
         free = next((index for index in range(CELLS) if index not in used), None)
         if free is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests, and the wait for their replies."""
+"""Send requests and wait for their replies."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Requester:
     def request(self, data: Payload, timeout_s: float | None = None) -> Message:
         """Send a request and wait for its reply.  The requester never repeats a request.
 
-        If several servers answer, return the first reply.
+        If several servers answer, the call returns the reply that arrives first.
 
         :param data: bytes, any contiguous buffer, or a list or tuple of buffers.
         :param timeout_s: longest wait in seconds; None: no limit.
@@ -78,7 +78,7 @@ class Requester:
         return until(lambda: self._asking.arrived(call), _left(began, timeout_s))
 
     def wait_connected(self, timeout_s: float | None = None) -> bool:
-        """Sleep until a server is connected: True, or False if ``timeout_s`` seconds have
+        """Sleep until a server is connected. Return True, or False if ``timeout_s`` seconds have
         passed."""
         return self._asking.publication.wait_connected(timeout_s)
 

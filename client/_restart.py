@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Consequences of a daemon's death for its clients (docs/restart.md): the reports, and the listener
-that re-attaches a client."""
+"""Handle a daemon's death in its clients (docs/restart.md): report lost data and sessions, and
+attach the client to the next daemon."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class Gap:
-    """A range of a stream that this subscription will never get; positions in bytes."""
+    """A range of a stream's positions (in bytes) whose messages this subscription will never
+    receive."""
 
     stream_id: int
     session_id: int
@@ -44,8 +45,9 @@ class LostSession:
 
 
 class Bell:
-    """Listener of the port, which wakes waiting threads. The listener has only a weak reference to
-    the client, so that a client without references is collected."""
+    """Receives the callbacks of the driver port and wakes the client's waiting threads. The
+    listener has only a weak reference to the client, so that a client without references is
+    collected."""
 
     __slots__ = ("__weakref__", "_client", "_handle", "_params", "is_away")
 
@@ -59,7 +61,8 @@ class Bell:
         self.is_away = False
 
     def replace(self, handle: core.ClientHandle, params: core.ClientParams) -> None:
-        """Wake the threads of another mapped client from now on."""
+        """From now on, wake the threads that wait on ``handle``, the client that was mapped again
+        after the daemon's restart."""
         self._handle, self._params = handle, params
 
     def on_notice(self) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class NumpyCodec(Codec):
-    """Codec for messages of one record each, in the layout that the record has in memory."""
+    """Codec for messages that each contain one NumPy record, in the record's memory layout."""
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
         if dtype.hasobject or not dtype.itemsize:
@@ -69,7 +69,8 @@ class NumpyCodec(Codec):
         return np.frombuffer(b"".join(payloads), self.dtype)
 
     def records(self, data: NDArray[np.uint8], lengths: NDArray[np.int64]) -> NDArray[Any]:
-        """Return messages that lie one after another as records, without a copy."""
+        """Return the messages in ``data``, which lie back to back, as an array of records, without
+        a copy."""
         wrong = np.flatnonzero(lengths != self.dtype.itemsize)
         if len(wrong):
             begin = int(lengths[: wrong[0]].sum())
@@ -110,7 +111,8 @@ def _column(values: NDArray[Any]) -> Any:
 
 
 def flat_width(values: NDArray[Any]) -> int:
-    """Return the number of elements in one record, for an array with more than one dimension."""
+    """Return the number of elements in one row of an array: the product of all dimensions but the
+    first."""
     return int(np.prod(values.shape[1:]))
 
 
@@ -123,7 +125,7 @@ class ArrowCodec(Codec):
         for field in schema:
             if pa.types.is_dictionary(field.type):
                 raise InvalidArgument(
-                    f"column {field.name} is dictionary-encoded, which cannot travel without its "
+                    f"column {field.name} is dictionary-encoded, which cannot be sent without its "
                     "dictionary: use its value type"
                 )
         self.schema = schema

@@ -46,20 +46,21 @@ class Codec(ABC):
 
     @abstractmethod
     def encode(self, value: Any) -> Any:
-        """Return the message of one value, as an argument for ``offer``.
+        """Encode one value as a message, in a form that ``offer`` accepts.
 
         :raises InvalidArgument: the value does not fit the schema.
         """
 
     @abstractmethod
     def decode(self, message: Any) -> Any:
-        """Return the value of one message (bytes, or a view to which the value must not refer).
+        """Decode one message to a value. ``message`` is bytes or a memoryview; the value must not
+        refer to it, because a view becomes invalid.
 
         :raises SchemaMismatch: the message does not fit the schema.
         """
 
     def encode_batch(self, values: Any, longest: int) -> Any:
-        """Return the messages of many values, as an argument for ``offer_batch``.
+        """Encode many values as messages, in a form that ``offer_batch`` accepts.
 
         :param longest: length of the longest message that the stream accepts, in bytes.
         """
@@ -89,13 +90,15 @@ class Codec(ABC):
         return made
 
     def publication(self, raw: Publication) -> TypedPublication[Any]:
-        """Return a publication of values that uses a publication of bytes."""
+        """Return a typed publication, which encodes values and sends them on ``raw``, a publication
+        of bytes."""
         from penstock.client._typed import TypedPublication
 
         return TypedPublication(raw, self)
 
     def subscription(self, raw: Subscription) -> TypedSubscription[Any]:
-        """Return a subscription of values that uses a subscription of bytes."""
+        """Return a typed subscription, which decodes the messages of ``raw``, a subscription of
+        bytes, to values."""
         from penstock.client._typed import TypedSubscription
 
         return TypedSubscription(raw, self)
@@ -170,8 +173,8 @@ class MsgpackCodec(Codec):
 
 
 class ClassCodec(Codec):
-    """Codec for a dataclass or an attrs class. Its fields have the usual type hints, and may be
-    such classes too."""
+    """Codec for a dataclass or an attrs class. The fields of the class need type hints, and may
+    themselves be dataclasses or attrs classes."""
 
     def __init__(self, schema: type) -> None:
         from cattrs.preconf.msgpack import make_converter
@@ -213,7 +216,9 @@ class ClassCodec(Codec):
             raise self.mismatch(message, str(error) or type(error).__name__) from None
         if not isinstance(fields, list) or len(fields) != len(self._hints):
             found = f"{len(fields)} fields" if isinstance(fields, list) else repr(fields)[:40]
-            raise self.mismatch(message, f"it has {found}, not {len(self._hints)} fields")
+            raise self.mismatch(
+                message, f"it has {found}, the schema has {len(self._hints)} fields"
+            )
         return fields
 
     def decode(self, message: Any) -> Any:
@@ -294,7 +299,9 @@ def _from_fields(converter: Any, kind: Any) -> Callable[[Any, Any], Any]:
                 for name, hint in hints_of(kind).items()
             )
         if not isinstance(fields, (list, tuple)) or len(fields) != len(hooks):
-            raise TypeError(f"{fields!r:.40} has not the {len(hooks)} fields of {kind.__name__}")
+            raise TypeError(
+                f"{fields!r:.40} does not have the {len(hooks)} fields of {kind.__name__}"
+            )
         values = [hook(value, hint) for (_, hint, hook), value in zip(hooks, fields, strict=True)]
         if positional:
             return kind(*values)
@@ -304,7 +311,8 @@ def _from_fields(converter: Any, kind: Any) -> Callable[[Any, Any], Any]:
 
 
 def hints_of(schema: Any) -> dict[str, Any]:
-    """Return those parameters of the constructor that are fields, with their types."""
+    """Return the fields of a class, by name, with their type hints; the constructor must accept
+    each of them by this name."""
     hints = typing.get_type_hints(schema)
     fields: Iterable[Any] = (
         attrs.fields(schema) if attrs.has(schema) else dataclasses.fields(schema)

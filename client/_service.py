@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers of requests: a handler, the streams of its replies, and the threads that run it."""
+"""Serve requests: run an application's handler in threads, and send its replies."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ class _Requester:
 
 
 class Answering:
-    """The part of a server that sends replies; it neither receives requests nor runs the handler.
-    Any thread."""
+    """Sends the replies of a server. Other classes receive the requests and run the handler. Any
+    thread."""
 
     def __init__(
         self, client: Client, channel: str, stream_id: int, reply_timeout_s: float
@@ -115,7 +115,7 @@ class Answering:
 
     @property
     def has_departed(self) -> bool:
-        """Whether requesters have left whose reply streams must be closed."""
+        """Whether a requester has left, and the server must close its reply stream."""
         return bool(self._departed)
 
     def close_departed(self) -> None:
@@ -151,8 +151,9 @@ class Answering:
         return good
 
     def reply_at_once(self, request: Message, payload: Payload | None) -> bool:
-        """Offer what the handler returned. Return False if sending the reply needs a wait, an
-        exchange with the daemon, or the report of an error. The caller then calls :meth:`reply`."""
+        """Offer the handler's result as the reply, without waiting. Return False if sending the
+        reply needs a wait, an exchange with the daemon, or the report of an error. The caller then
+        calls :meth:`reply`."""
         requester = self._requesters.get(request.session_id)
         publication = None if requester is None else requester.publication
         if publication is None or not isinstance(payload, (bytes, type(None))):
@@ -218,7 +219,7 @@ class Answering:
             try:
                 requester.publication = self.client.add_publication(*address)
             except ChannelRefused as error:
-                _LOG.error("no stream of replies on %s: %s", address[0], error)
+                _LOG.error("cannot add a publication of replies on %s: %s", address[0], error)
             return requester.publication
 
     def _count(self, *, sent: bool) -> None:
@@ -292,7 +293,8 @@ class Service:
         self._raise_failure()
 
     def close(self) -> None:
-        """End the service, after the running handlers have answered their requests.  Idempotent."""
+        """End the service. Handlers that are running finish, and their replies are sent.
+        Idempotent."""
         self._closed = True
         subscription = self._subscription
         if subscription is not None:

@@ -50,7 +50,8 @@ class SubscriptionStatistics:
 
 
 class Subscription(Reader):
-    """Messages of one stream on one channel.  Belongs to one thread at a time.
+    """Receives the messages of one stream on one channel. Only one thread at a time may use a
+    subscription.
 
     Made by :meth:`penstock.Client.add_subscription`. At the end of a ``with`` block the
     subscription closes itself.
@@ -99,18 +100,21 @@ class Subscription(Reader):
 
     @property
     def local_addresses(self) -> tuple[str, ...]:
-        """``ip:port`` on which the daemon listens; if the channel has port 0, the chosen port."""
+        """The addresses (``ip:port``) on which the daemon receives this channel. If the channel
+        states port 0, they contain the port that the kernel chose."""
         return tuple(self._ready.local_addresses)
 
     @property
     def images(self) -> tuple[Image, ...]:
-        """The present images. Applies pending changes, so callbacks may run."""
+        """The present images. The property first processes the daemon's notices, so it may call
+        ``on_available`` and ``on_unavailable``."""
         self._refresh()
         return tuple(self._images)
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is an image. Applies pending changes, so callbacks may run."""
+        """Whether there is an image. The property first processes the daemon's notices, so it may
+        call ``on_available`` and ``on_unavailable``."""
         self._refresh()
         return bool(self._images)
 
@@ -130,7 +134,8 @@ class Subscription(Reader):
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
-        """Ranges whose messages are missing permanently, the newest last; at most 64."""
+        """Ranges of positions whose messages this subscription has missed permanently, the newest
+        last; at most 64."""
         return tuple(self._gaps)
 
     # ---- waiting ---------------------------------------------------------------------------------
@@ -189,8 +194,8 @@ class Subscription(Reader):
         until_end: bool = False,
     ) -> Batches:
         """Iterate over batches of up to ``limit`` messages, waiting for each. A batch owns its
-        bytes. The rules of :meth:`messages` for release, exceptions and the end of the loop apply
-        to whole batches.
+        bytes. A batch is released, delivered again after an exception, and ended by the same rules
+        as a message of :meth:`messages`.
         """
         self._open()
         self._check_limit(limit)
@@ -258,7 +263,8 @@ class Subscription(Reader):
 
     @property
     def credits(self) -> SubscriptionCredits:
-        """Credits of all present images; all 0 without ``credits=``."""
+        """The credits of all present images, added up. All values are 0 if the subscription was
+        added without ``credits=``."""
         views = [img_credits(image._handle) for image in self.images]
         return SubscriptionCredits(
             granted=sum(view.granted for view in views),
@@ -317,7 +323,8 @@ class Subscription(Reader):
     # ---- life ------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the subscription. Views of the subscription's logs become invalid. Idempotent."""
+        """Close the subscription. Memoryviews of the subscription's logs become invalid.
+        Idempotent."""
         if self._handle is None:
             return
         self._client._remove(
@@ -509,7 +516,7 @@ def _ordinal_at(image: Image, notice: control.ImageUnavailable) -> int:
 
 
 def removal(registration_id: int, destination: str | int) -> control.RemoveDestination:
-    """Return the request that removes a destination, which is given by channel or by id."""
+    """Return the request that removes a destination; ``destination`` is its channel or its id."""
     if isinstance(destination, str):
         return control.RemoveDestination(registration_id=registration_id, channel=destination)
     if destination <= 0:

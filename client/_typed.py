@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Typed streams: values of one schema in place of bytes."""
+"""Typed streams, which carry values of one schema instead of bytes."""
 
 from __future__ import annotations
 
@@ -104,7 +104,8 @@ class TypedPublication(Generic[T]):
 
     @property
     def raw(self) -> Publication:
-        """The underlying publication of bytes, for all other calls."""
+        """The underlying publication of bytes; use it for all calls that a typed publication does
+        not have."""
         return self._raw
 
     def offer(self, value: T) -> int:
@@ -177,7 +178,8 @@ class TypedSubscription(Generic[T]):
 
     @property
     def raw(self) -> Subscription:
-        """The underlying subscription of bytes, for all other calls."""
+        """The underlying subscription of bytes; use it for all calls that a typed subscription does
+        not have."""
         return self._raw
 
     def __iter__(self) -> Iterator[T]:
@@ -189,7 +191,7 @@ class TypedSubscription(Generic[T]):
     def messages(self, timeout_s: float | None = None, *, until_end: bool = False) -> Iterator[T]:
         """Iterate over values, like :meth:`penstock.Subscription.messages`.
 
-        :raises SchemaMismatch: a message does not fit the schema; it is not released.
+        :raises SchemaMismatch: a message does not fit the schema; this message is not released.
         """
         return map(self._codec.decode, self._raw.messages(timeout_s, until_end=until_end))
 

@@ -27,7 +27,8 @@ _STATES = {
 
 @attrs.frozen(kw_only=True)
 class Outstanding:
-    """An image with outstanding messages; counts are in messages since the image joined."""
+    """An image whose messages the application has not all returned. The counts begin when the image
+    joined the stream."""
 
     session_id: int
     source: str
@@ -49,8 +50,8 @@ class Outstanding:
 
 
 class Withholding:
-    """The withholding of one subscription's credits: from the request until no message is
-    outstanding."""
+    """One run of :meth:`penstock.Subscription.withhold`: it requests the daemon to withhold the
+    credits, and polls until no message is outstanding."""
 
     def __init__(self, subscription: Subscription, handler: Handler | None) -> None:
         self._subscription = subscription
@@ -77,8 +78,8 @@ class Withholding:
             if view.state == CreditState.UNSUPPORTED:
                 raise ChannelRefused(
                     f"session {image.session_id} from {image.source_identity} on "
-                    f"{subscription.channel} stream {subscription.stream_id}: its sender knows no "
-                    "credits, so nothing can be withheld from it",
+                    f"{subscription.channel} stream {subscription.stream_id}: its sender "
+                    "supports no credits, so its messages cannot be withheld",
                     code="not_supported",
                 )
             # Until the agent applied the request, the slot may show the end of an earlier freeze.
@@ -87,7 +88,8 @@ class Withholding:
         return done
 
     def end(self) -> None:
-        """Record the epochs of a completed freeze."""
+        """Record the epoch of each image's freeze, so that a later call does not take this freeze
+        for its own."""
         for image in self._subscription._images:
             self._settled[image.correlation_id] = img_credits(image._handle).epoch
 

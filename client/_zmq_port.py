@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver port over the daemon's two sockets.
+"""The driver port: exchange messages with the daemon over its two sockets.
 
-The connection on ``lease.sock`` (SEQPACKET) shows that both ends live: the daemon answers the first
-datagram with a grant and two eventfds, and a hang-up means that the other end has died.
-``control.sock`` (ZeroMQ) carries requests, answers and notices. One thread per client owns the
-ZeroMQ socket; other threads pass requests to this thread through a queue and an eventfd, and sleep
-until the thread returns the reply.
+While the connection on ``lease.sock`` (SEQPACKET) is open, client and daemon are alive; a hang-up
+means that the other end has died. The daemon answers the first datagram with a lease and two
+eventfds. ``control.sock`` (ZeroMQ) carries requests, answers and notices. One thread per client
+owns the ZeroMQ socket; other threads pass requests to this thread through a queue and an eventfd,
+and sleep until the thread returns the reply.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ class _Pending:
 
 @attrs.frozen(kw_only=True)
 class Returning:
-    """The client of a process that has ended; another process continues the client."""
+    """Identifies the client of a process that has ended, so that this process can continue it: its
+    id, secret and registrations."""
 
     client_id: int
     token: bytes = attrs.field(repr=False)
@@ -80,7 +81,7 @@ class ZmqPort:
         linger_ns: int = 0,
         returning: Returning | None = None,
     ):
-        """Take the lease and send Hello.
+        """Request a lease from the daemon, and send Hello.
 
         :param linger_ns: time for which the daemon keeps this client's objects after the process
             has ended.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse TOML; a text that is not TOML raises one exception with one line."""
+"""Parse TOML. If a text is not TOML, the parser raises ValueError with one line of text."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 def parse_toml(text: str, parse_float: Callable[[str], Any] = float) -> dict[str, Any]:
     """Return the tables of a text.
 
-    Brackets nested too deep exhaust Python's stack. A garbage collection at that depth would run
-    finalizers that also fail, and each failure would print a traceback. Garbage collection is
-    therefore off until the parser has returned.
+    Too deeply nested brackets exhaust Python's stack. If garbage collection ran at that depth,
+    finalizers would fail too, and each would print a traceback. The function therefore turns
+    garbage collection off until the parser has returned.
 
     :raises ValueError: the text is not TOML; the exception states the reason.
     """

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sizes and durations as text, in channels and in the configuration file: units and writers."""
+"""Units of sizes and durations in channels and in the configuration file, and functions that write
+values with them."""
 
 from __future__ import annotations
 

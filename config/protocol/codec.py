@@ -3,8 +3,9 @@
 
 :mod:`penstock.config.protocol.control` describes the form.
 
-Both directions raise only :class:`ControlError` for the content of a message. Decoding is bounded:
-it checks the size before it reads the message, and the nesting before it creates objects.
+If a message is invalid, both functions raise :class:`ControlError` and no other exception. Decoding
+needs bounded time and memory: it checks the size before it parses the message, and the depth of
+nesting before it creates objects.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _LARGE_HEADS: Final[tuple[bytes, ...]] = tuple(
 
 
 def encode(message: Message, correlation: int = 0) -> bytes:
-    """Return the message as one frame.  ``correlation`` is 0 for notices."""
+    """Encode a message with its correlation id as one frame.  ``correlation`` is 0 for notices."""
     name = type(message).__name__
     if MESSAGE_TYPES.get(name) is not type(message):
         raise ControlError(f"{name} is not a control message")
@@ -93,7 +94,7 @@ def _unpack(data: bytes) -> Any:
 def _unique(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a map has a key twice")
+        raise ValueError("a map contains the same key twice")
     return found
 
 
@@ -118,7 +119,7 @@ def _check_depth(data: bytes) -> None:
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise ControlError(f"malformed message: {str(error) or type(error).__name__}") from None
     if unpacker.tell() != len(data):
-        raise ControlError("malformed message: bytes behind its end")
+        raise ControlError("malformed message: there are bytes after its end")
 
 
 def _open(unpacker: msgpack.Unpacker, data: bytes) -> int:

@@ -43,8 +43,9 @@ class ControlError(ValueError):
 class LeaseRequest:
     """First datagram of a client on ``DIR/lease.sock``.
 
-    The open connection shows that the client is alive. A client whose daemon died states its old
-    id. A daemon that adopted the client grants the same id and slot; others grant a new id."""
+    The open connection shows that the client is alive. After its daemon died, a client states the
+    id that the dead daemon gave it. If the new daemon has adopted the client, it grants the same id
+    and slot; otherwise it grants a new id."""
 
     client_id: int = attrs.field(default=0, validator=_I64)     # 0: new
     token: bytes = attrs.field(default=b"", validator=validators.max_len(64))
@@ -61,9 +62,9 @@ class LeaseRequest:
 
 @attrs.frozen(kw_only=True)
 class Drain:
-    """First datagram on ``lease.sock`` of a process that ends the daemon and its streams. Only the
-    daemon's user and root may send it. The daemon replies with Drained, and closes the connection
-    when its files are removed."""
+    """Requests the daemon to end all its streams and itself. A process sends Drain as its first
+    datagram on ``lease.sock``; only the daemon's user and root may do so. The daemon replies with
+    Drained, and closes the connection when its files are removed."""
 
     timeout_ns: int = attrs.field(validator=validators.and_(validators.ge(0), _SHORT))
     discard: bool = False
@@ -72,7 +73,7 @@ class Drain:
 
 @attrs.frozen(kw_only=True)
 class Drained:
-    """Reply to Drain: all streams have ended, or the time is over."""
+    """Reply to Drain, sent when all streams have ended or the time-out of the drain has passed."""
 
     kept: list[str]
     """What stays in the directory for a new daemon; empty: the directory goes."""
@@ -81,8 +82,8 @@ class Drained:
 
 @attrs.frozen(kw_only=True)
 class LeaseGrant:
-    """Reply to LeaseRequest, with descriptors (SCM_RIGHTS): the eventfds of sender and receiver,
-    and a third one for ``watch``."""
+    """Reply to LeaseRequest. The datagram carries file descriptors (SCM_RIGHTS): the eventfds that
+    wake sender and receiver, and a third eventfd if the client requested ``watch``."""
 
     client_id: int = attrs.field(validator=_ID)
     client_slot: int = attrs.field(validator=_I32)
@@ -97,7 +98,8 @@ class LeaseGrant:
 
 @attrs.frozen(kw_only=True)
 class Hello:
-    """Binds the sender's ZeroMQ identity to the lease with this ``token``.  Reply: Done."""
+    """First request on the control socket: it binds the client's ZeroMQ identity to the lease that
+    has this ``token``.  Reply: Done."""
 
     token: bytes = attrs.field(validator=validators.max_len(64))
 
@@ -114,7 +116,8 @@ class AddPublication:
 
 @attrs.frozen(kw_only=True)
 class RemovePublication:
-    """Reply: Done. ``revoke`` ends an exclusive publication without a drain."""
+    """Reply: Done. With ``revoke``, the daemon ends an exclusive publication at once and drops its
+    unsent data."""
 
     registration_id: int = attrs.field(validator=_ID)
     revoke: bool = False
@@ -188,9 +191,9 @@ class WithholdCredits:
 
 @attrs.frozen(kw_only=True)
 class Resume:
-    """The registrations that a returning client with the same id still has. Reply: Resumed, then
-    for each subscription SubscriptionResumed and an ImageAvailable for each image. The daemon
-    removes all others."""
+    """Sent by a client that a new daemon adopted: lists the registrations that the client still
+    uses. The daemon removes the client's other objects. Reply: Resumed. Then the daemon sends for
+    each subscription SubscriptionResumed, and an ImageAvailable for each of its images."""
 
     registration_ids: list[int]
 
@@ -265,8 +268,9 @@ class GetGroup(_OfGroup):
 
 @attrs.frozen(kw_only=True)
 class AcknowledgeGroup(_OfGroup):
-    """Acknowledge the data below ``positions[i]`` of (``sessions[i]``, ``initial_term_ids[i]``).
-    Logs that the group does not hold are ignored. Keeps the group alive. Reply: GroupReply."""
+    """Acknowledge the data below ``positions[i]`` in the log of session ``sessions[i]`` with the
+    initial term id ``initial_term_ids[i]``. The daemon ignores logs that it does not keep for the
+    group. Keeps the group alive. Reply: GroupReply."""
 
     sessions: list[int] = attrs.field(validator=validators.deep_iterable(_I32))
     initial_term_ids: list[int] = attrs.field(validator=validators.deep_iterable(_I32))
@@ -302,9 +306,10 @@ class WithholdStream:
 
 @attrs.frozen(kw_only=True)
 class Fetch:
-    """The frames of [start, end) of a log that a group holds. Reply: as many FetchPiece messages as
-    the credit allows, each followed by a frame with the bytes of the piece. RangeGone or Failure
-    ends the reply."""
+    """Request for the frames in the range [start, end) of a log that the daemon keeps for a group.
+    The daemon answers with at most ``credit`` FetchPiece messages; each is followed by a ZeroMQ
+    frame with the bytes of the piece. If the daemon cannot continue, it answers RangeGone or
+    Failure."""
 
     log_id: int = attrs.field(validator=_ID)
     session_id: int = attrs.field(validator=_I32)
@@ -319,7 +324,7 @@ class Fetch:
 @attrs.frozen(kw_only=True)
 class CutLog:
     """Request for the end of a batch that begins at ``start``, a position between messages. The
-    request also asks for the positions that split the batch into ``pieces`` parts. The batch has at
+    reply also contains the positions that split the batch into ``pieces`` parts. The batch has at
     most ``max_bytes`` and ``max_messages`` (0: no limit), but at least one message. Reply: LogCuts,
     RangeGone."""
 
@@ -336,8 +341,8 @@ class CutLog:
 
 @attrs.frozen(kw_only=True)
 class ReadTimes:
-    """Request for the times at which a log reached its positions in [start, end), for at most
-    ``most`` positions. A group must hold the log. Reply: LogTimes, RangeGone."""
+    """Request for the times at which a log reached positions of the range [start, end), with at
+    most ``most`` entries. The daemon must keep the log for a group. Reply: LogTimes, RangeGone."""
 
     log_id: int = attrs.field(validator=_ID)
     session_id: int = attrs.field(validator=_I32)
@@ -351,9 +356,10 @@ class ReadTimes:
 
 @attrs.frozen(kw_only=True)
 class FindMarks:
-    """Request for the messages with ``reserved_value`` in a log that a group holds, beginning at
-    ``start``, a position between messages. Messages that begin ``max_bytes`` or more after
-    ``start`` are not searched. Reply: LogMarks, RangeGone."""
+    """Request for the messages that have the given ``reserved_value``, in a log that the daemon
+    keeps for a group. The search begins at ``start``, a position between messages. It ends before
+    the first message that begins ``max_bytes`` or more after ``start``. Reply: LogMarks,
+    RangeGone."""
 
     log_id: int = attrs.field(validator=_ID)
     session_id: int = attrs.field(validator=_I32)
@@ -367,7 +373,8 @@ class FindMarks:
 
 @attrs.frozen(kw_only=True)
 class FetchCredit:
-    """Grant further pieces to the fetch with this correlation id; 0 ends the fetch. No reply."""
+    """Allow the daemon to send ``pieces`` further pieces of the fetch with this correlation id.
+    With 0, the daemon ends the fetch. No reply."""
 
     pieces: int = attrs.field(
         validator=validators.and_(validators.ge(0), validators.le(MAX_FETCH_CREDIT))
@@ -448,29 +455,31 @@ class Resumed:
 
 @attrs.frozen(kw_only=True)
 class Status:
-    """A snapshot as plain data, with the schema of ``penstock.daemon.observe.status``."""
+    """The state of the daemon as plain data; ``penstock.daemon.observe.status`` defines the
+    fields."""
 
     snapshot: dict[str, Any]
 
 
 @attrs.frozen(kw_only=True)
 class GroupReply:
-    """A group's state as plain data; schema: :class:`penstock.client.GroupState`."""
+    """A group's state as plain data, with the fields of :class:`penstock.client.GroupState`."""
 
     group: dict[str, Any]
 
 
 @attrs.frozen(kw_only=True)
 class GroupList:
-    """The states of all groups: under each id, as text, the same value as in GroupReply."""
+    """The states of all groups. Each key is a group's id as text; each value is the same as in
+    GroupReply."""
 
     groups: dict[str, Any]
 
 
 @attrs.frozen(kw_only=True)
 class CreditReport:
-    """Readers of a stream that grant credits, by number: plain data, described in
-    docs/credits.md."""
+    """The subscribers of a stream that grant credits, numbered as text keys; docs/credits.md
+    describes the values."""
 
     readers: dict[str, Any]
     withheld: bool
@@ -479,7 +488,8 @@ class CreditReport:
 
 @attrs.frozen(kw_only=True)
 class FetchPiece:
-    """Whole log frames of [position, next_position).  The next ZeroMQ frame holds their bytes."""
+    """Announces whole log frames of the range [position, next_position). The next ZeroMQ frame
+    contains their bytes."""
 
     position: int
     next_position: int
@@ -488,8 +498,8 @@ class FetchPiece:
 
 @attrs.frozen(kw_only=True)
 class LogCuts:
-    """Positions between messages, ascending; the last is the end of the batch. If no message is
-    complete yet, the list is empty."""
+    """Reply to CutLog. The positions lie between messages and are ascending; the last one is the
+    end of the batch. If the log has no complete message at ``start`` yet, the list is empty."""
 
     positions: list[int]
     messages: int             # before the last place
@@ -506,9 +516,9 @@ class LogTimes:
 
 @attrs.frozen(kw_only=True)
 class LogMarks:
-    """Message ``i`` lies at [``begins[i]``, ``ends[i]``); its first ``sizes[i]`` bytes are in
-    ``data``, in the order of the messages. All messages before ``position`` were searched; this may
-    be only a part of the log."""
+    """Reply to FindMarks. Message ``i`` occupies the positions [``begins[i]``, ``ends[i]``).
+    ``data`` contains the first ``sizes[i]`` payload bytes of each message, one after another. The
+    daemon has searched all messages before ``position``; the log may continue after it."""
 
     begins: list[int]
     ends: list[int]
@@ -519,7 +529,8 @@ class LogMarks:
 
 @attrs.frozen(kw_only=True)
 class RangeGone:
-    """Reply to a fetch or a cut: the log does not have the requested range (any more, or yet)."""
+    """Reply to Fetch, CutLog, ReadTimes or FindMarks: the log no longer has the requested range, or
+    does not have it yet."""
 
     lowest: int               # readable now
     end: int                  # readable now, below it
@@ -551,7 +562,8 @@ class ImageAvailable:
 
 @attrs.frozen(kw_only=True)
 class SubscriptionResumed:
-    """The images that a subscription still has; all others have ended."""
+    """Lists the images of a subscription that the new daemon has adopted. The client must end its
+    other images."""
     subscription_id: int
     correlation_ids: list[int]
 
@@ -568,7 +580,7 @@ class ImageUnavailable:
 
 @attrs.frozen(kw_only=True)
 class PublicationError:
-    """A receiver rejected the stream (ERR frame)."""
+    """Notice to a publisher: a receiver has rejected the stream with an ERR frame."""
 
     registration_id: int
     receiver_id: int

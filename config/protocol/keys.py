@@ -58,7 +58,7 @@ def load_public_key(path: str | os.PathLike[str]) -> str:
 def check_public_key(text: str, what: str) -> str:
     """Return ``text`` if it is a public key in Z85.
 
-    :raises ConfigurationError: ``text`` is not a public key; the error names ``what``.
+    :raises ConfigurationError: ``text`` is not a public key; the error text begins with ``what``.
     """
     try:
         if len(text) != _Z85_CHARS or len(zmq.utils.z85.decode(text.encode("ascii"))) != 32:
@@ -79,7 +79,7 @@ def _read(path: Path) -> tuple[str, str]:
         raise ConfigurationError(f"{path}: cannot read the key file: {reason}") from None
     except (ValueError, IndexError):        # IndexError: pyzmq's reader, of a key without a value
         raise ConfigurationError(
-            f"{path}: no ZeroMQ certificate: make one with 'penstock keygen'"
+            f"{path} is not a ZeroMQ certificate: make one with 'penstock keygen'"
         ) from None
     key = check_public_key(public.decode("ascii", "replace"), str(path))
     return key, "" if secret is None else secret.decode("ascii", "replace")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paths of relays: the ids of the relays that a stream has passed, the first one first."""
+"""Paths of relays: lists of the ids of all relays that a stream has passed, in this order."""
 
 from __future__ import annotations
 

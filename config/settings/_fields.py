@@ -28,7 +28,7 @@ class FieldError(ValueError):
 
 
 class Unreadable(ValueError):
-    """A value that cannot be read; the text states the reason."""
+    """A text that is not a valid value of a configuration key; the exception states the reason."""
 
 
 @attrs.frozen(kw_only=True)

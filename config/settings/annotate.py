@@ -18,8 +18,8 @@ _HEAD = """\
 #
 # Configuration of the penstock daemon: every key, at its default.
 #
-# A key's name ends in its unit: a bare number is in that unit, a text may bring its own
-# ("64k", "16m", "100ms", "5s").  A channel's own parameters win over what is said here.
+# The name of a key ends in its unit. A plain number is in this unit; a text may state another
+# unit ("64k", "16m", "100ms", "5s"). Parameters of a channel override this configuration.
 # Check a file with: penstock config check FILE
 """
 
@@ -58,10 +58,11 @@ def annotated_toml() -> str:
 def reference_markdown() -> str:
     """Return the reference page, with a table of keys for each table of the file."""
     parts = [
-        "# Configuration reference\n\nMade from the models in `config/settings/models.py`; the "
-        "annotated file with the same content is `config/penstock.toml`.\n\nA key's name ends in "
-        "its unit: a bare number is in that unit, a text may bring its own (`\"64k\"`, `\"5s\"`). "
-        "A channel's own parameters win over what is said here.\n"
+        "# Configuration reference\n\n`tools/reference.py` writes this page from the models in "
+        "`config/settings/models.py`. The file `config/penstock.toml` has the same content as an "
+        "annotated configuration.\n\nThe name of a key ends in its unit. A plain number is in this "
+        "unit; a text may state another unit (`\"64k\"`, `\"5s\"`). Parameters of a channel "
+        "override this configuration.\n"
     ]
     for name, table in _tables():
         parts.append(f"\n## [{name}]\n\n{_summary(table)}\n\n| key | default | accepted | what "

@@ -26,8 +26,8 @@ _POLICIES: Final = tuple(dict.fromkeys((*uri.POLICIES, *uri.SUB_POLICIES)))
 
 @attrs.frozen(kw_only=True)
 class BackpressureConfig:
-    """Policies of publications whose log is full, and of subscriptions that are behind; a channel's
-    own parameters win."""
+    """Defaults for a publication whose log is full, and for a subscription that is behind;
+    parameters of the channel override them."""
 
     default_policy: str = parsed_text(
         "", _either_policy, f"{', '.join(_POLICIES)}, or empty",
@@ -41,6 +41,7 @@ class BackpressureConfig:
                    "publication's window, a quarter of a subscription's.",
         "Lower it for fresh data with the policy drop_newest or drop_oldest.")
     low_watermark_ratio: float = ratio(
-        0.0, "A full publication accepts again when its log has drained to this share of the "
-             "depth; 0: 0.5 if a policy or a depth is stated, else as soon as there is room.",
-        "Higher for shorter pauses, lower for fewer.")
+        0.0, "A full publication accepts messages again when its log has drained to this part of "
+             "the depth. With 0, this part is 0.5 if a policy or a depth is stated. With 0 and "
+             "neither of them, the publication accepts messages as soon as there is room.",
+        "A higher value gives shorter pauses of the publisher, a lower value gives fewer pauses.")

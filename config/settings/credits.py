@@ -27,19 +27,22 @@ def check_credit_policy(text: str) -> None:
 
 @attrs.frozen(kw_only=True)
 class CreditsConfig:
-    """Credits of subscriptions; a channel's own parameters win."""
+    """Default credits of subscriptions; parameters of the channel override them."""
 
     default_credits: str = parsed_text(
         "", check_credits, "a number of messages, auto, or empty",
-        "Credits of subscriptions that state none; empty: no credits.",
-        "Rarely: state credits where a subscription must stop its publishers.")
+        "Credits of subscriptions whose channel states no ps-credits; empty: no credits.",
+        "Rarely. Prefer ps-credits on the channels of subscriptions that must be able to stop "
+        "their publishers.")
     max_message_bytes: int = size(
-        0, 0, 1 << 24, "Length of a message that a credit has room for; 0: one frame.",
+        0, 0, 1 << 24, "Longest message that one credit covers, in bytes; 0: one frame.",
         "Set it to the usual length of your messages if this exceeds the MTU.")
     policy: str = parsed_text(
         "", check_credit_policy, f"{', '.join(uri.CREDIT_POLICIES)}, or empty",
-        "Division of a subscription's credits among its publishers; empty: each gets all of them.",
+        "Rule by which a subscription divides its credits among its publishers; empty: each "
+        "publisher gets all credits.",
         "Set fifo if throughput matters more than fairness.")
     idle_timeout_ns: int = duration(
-        _SECOND_NS, "Time without a message after which a publisher's credits go to the others.",
-        "Lower it if publishers take turns.")
+        _SECOND_NS, "Time without a message after which a publisher's credits are given to other "
+                    "publishers.",
+        "Lower it if the publishers of a stream are active one after another.")

@@ -2,8 +2,8 @@
 """The daemon's configuration.
 
 One frozen class for each table of the TOML file; fields and keys have the same names. A name ends
-in its unit. A number without a unit is in this unit; a text may state another unit (``"64k"``,
-``"5s"``). Defaults are Aeron's wherever Aeron has the setting.
+in its unit. A plain number is in the unit of the key's name; a text may state another unit
+(``"64k"``, ``"5s"``). Defaults are Aeron's wherever Aeron has the setting.
 """
 
 from __future__ import annotations
@@ -49,21 +49,25 @@ class DirectoryConfig:
 
     path: str = text(
         "", r"(/.*)?", "an absolute path, or empty for the default",
-        "The daemon's directory. Empty: $PENSTOCK_DIR, else /dev/shm/penstock-$USER. --dir wins.",
-        "For a second daemon on a host, or for huge pages. Use a memory file system.",
+        "The daemon's directory. Empty: $PENSTOCK_DIR, else /dev/shm/penstock-$USER. The option "
+        "--dir overrides this key.",
+        "Set it for a second daemon on a host, or to use huge pages. Choose a directory on a "
+        "memory file system.",
     )
     mode: int = file_mode(
         0o770, "Permission bits of the directory.",
-        "0700 excludes the group. With bits for other users, every user can read the streams.",
+        "0700 excludes the group. If you set permission bits for other users, every user of the "
+        "host can read the streams.",
     )
     file_mode: int = file_mode(
-        0o660, "Permission bits of the files and sockets in it.",
-        "Change it together with mode. A client needs both permissions, to read and to write.",
+        0o660, "Permission bits of the files and sockets in the daemon's directory.",
+        "Change it together with mode. A client needs permission to read and to write.",
     )
     group: str = text(
         "", r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}|", "the name of a group, or empty",
-        "Group that owns directory and files. Empty: the daemon's own.",
-        "If clients run as other users: add those users to this group.",
+        "Group that owns the daemon's directory and its files. Empty: the group of the daemon's "
+        "process.",
+        "Set it if clients run as other users, and add those users to this group.",
     )
 
 
@@ -79,31 +83,39 @@ class AgentsConfig:
     )
     idle: str = choice(
         "park", ("park", "backoff", "yield", "spin"),
-        "Behaviour of a thread without work. A parked thread sleeps until it is woken.",
+        "Behaviour of a data-plane thread that has no work. With park, the thread sleeps until an "
+        "event wakes it.",
         "Set spin or yield for the lowest latency; each thread then keeps a CPU busy.",
     )
     sender_cpu: int = integer(-1, -1, 1023, "CPU to which the sender is pinned; -1: none.",
-                              "Set it for dedicated threads on isolated CPUs.")
+        "Set it for dedicated threads on isolated CPUs.")
     receiver_cpu: int = integer(-1, -1, 1023, "CPU to which the receiver is pinned; -1: none.",
-                                "Set it for dedicated threads on isolated CPUs.")
-    max_gaps: int = integer(1024, 4, 16384, "Largest number of gaps that an image can track.",
-                            "Raise it on long, fast, lossy paths: it limits the number of losses "
-                            "that are recovered in one round trip.")
+        "Set it for dedicated threads on isolated CPUs.")
+    max_gaps: int = integer(1024, 4, 16384,
+        "Largest number of gaps that the receiver can track for one image.",
+        "Raise it on long, fast, lossy paths: it limits the number of losses "
+        "that are recovered in one round trip.")
     loss_recovery: str = choice(
         "all-gaps", ("all-gaps", "single-gap"),
-        "Gaps that are requested and retransmitted at once: all, or only the first (Aeron).",
+        "all-gaps: the receiver requests all gaps of an image at once. single-gap: it requests "
+        "only the first gap, as Aeron does.",
         "Set single-gap only for comparisons.",
     )
     retransmit_percent: int = integer(
-        100, 1, 10000, "Bytes that a stream may retransmit for each 100 new bytes.",
-        "Lower it if retransmits for one receiver take the link from others.")
+        100, 1, 10000, "Bytes that a sender may retransmit on a stream for each 100 new bytes that "
+                       "it sends.",
+        "Lower it if retransmits for one receiver use too much of a link that other receivers "
+        "share.")
     retransmit_bytes_per_s: int = size(
-        4 * MIB, 1, 1024 * GIB, "Bytes a second that a stream may retransmit without new bytes.",
-        "Raise it for streams that pause often on lossy paths.")
-    event_capacity: int = integer(4096, 64, 1 << 20, "Events that may wait for the conductor.",
-                                  "Raise it if the daemon's log reports lost events.")
-    command_capacity: int = integer(1024, 64, 1 << 20, "Commands that may wait for a thread.",
-                                    _RARELY)
+        4 * MIB, 1, 1024 * GIB,
+        "Bytes a second that a sender may retransmit on a stream that sends no new data.",
+        "Raise it for streams with frequent pauses on paths that lose datagrams.")
+    event_capacity: int = integer(4096, 64, 1 << 20,
+        "Capacity of the queue of events from the data plane to the conductor.",
+        "Raise it if the daemon's log reports lost events.")
+    command_capacity: int = integer(1024, 64, 1 << 20,
+        "Capacity of the queue of commands from the conductor to a thread of the data plane.",
+        _RARELY)
 
 
 _FLOW_CONTROLS: Final = ("max", "min", "tagged", "preferred", "nak")
@@ -113,7 +125,7 @@ def _flow_control(text: str) -> None:
     """:raises ValueError: the text is no flow control as in fc=."""
     strategy = uri.read_flow_control("fc", text).strategy if text else "max"
     if strategy not in _FLOW_CONTROLS and not strategy.startswith("py:"):
-        raise ValueError(f"{strategy} is none of {', '.join(_FLOW_CONTROLS)}, py:...")
+        raise ValueError(f"{strategy} is not a flow control: {', '.join(_FLOW_CONTROLS)}, py:...")
 
 
 def _unicast_flow_control(text: str) -> None:
@@ -132,7 +144,8 @@ def _congestion_control(text: str) -> None:
     """:raises ValueError: the text is no congestion control as in cc=."""
     chosen = uri.read_congestion_control("cc", text)
     if chosen.control not in _CONGESTION_CONTROLS and not chosen.is_custom:
-        raise ValueError(f"{chosen.control} is none of {', '.join(_CONGESTION_CONTROLS)}, py:...")
+        known = ", ".join(_CONGESTION_CONTROLS)
+        raise ValueError(f"{chosen.control} is not a congestion control: {known}, py:...")
 
 
 def _any_congestion_control(text: str) -> None:
@@ -152,7 +165,7 @@ def _rate(text: str) -> None:
 
 @attrs.frozen(kw_only=True)
 class PublicationsConfig:
-    """Defaults of publications; a channel's own parameters win."""
+    """Defaults of publications; parameters of the channel override them."""
 
     term_length_bytes: int = size(
         16 * MIB, 64 * KIB, GIB, "Length of a term of a network stream; a log has three terms.",
@@ -166,43 +179,49 @@ class PublicationsConfig:
         "Set about 8192 if the whole path carries jumbo frames.", multiple_of=32)
     ipc_mtu_bytes: int = size(
         1408, 64, 65504, "Largest unfragmented frame of an IPC stream.",
-        "Raise it to publish larger messages in one piece.", multiple_of=32)
+        "Raise it to publish larger messages in one frame, without fragments.", multiple_of=32)
     window_bytes: int = size(
         0, 0, GIB // 2,
-        "Bytes that a publisher may be ahead of its consumers; 0: half a term, on IPC a term.",
-        "Lower it to bound latency in the log.")
+        "Publication window: bytes that a publisher may write ahead of its consumers; 0: half a "
+        "term, on IPC a whole term.",
+        "Lower it to bound the time that data waits in the log.")
     linger_ns: int = duration(
         5 * SECOND_NS, "Time for which a closed publication still retransmits.",
-        "Raise it for receivers that are slow to notice loss.", low=0)
-    max_resend: int = integer(16, 1, 256, "Retransmits in flight at once for a group stream.",
-                              "Raise it for large lossy groups.")
-    sparse: bool = boolean(True, "Log files take memory only for the terms in use.",
-                           "Set false to allocate all memory at once, for steady latency.")
+        "Raise it if receivers detect losses late.", low=0)
+    max_resend: int = integer(16, 1, 256,
+        "Largest number of retransmits in flight at once on a stream with several receivers.",
+        "Raise it for large lossy groups.")
+    sparse: bool = boolean(True, "Allocate memory of a log file only for the terms in use.",
+        "Set false to allocate all memory at once, for steady latency.")
     unicast_flow_control: str = parsed_text(
         "unicast", _unicast_flow_control, "unicast, nak or py:...",
         "Flow control of channels with one receiver.",
-        "Set nak if slow receivers shall limit the rate instead of the window.")
+        "Set nak if a slow receiver must lower the sender's rate, and not stop the sender by its "
+        "window.")
     multicast_flow_control: str = parsed_text(
         "max", _flow_control, "max, min, tagged, preferred, nak or py:..., with their options",
         "Flow control of multicast and multi-destination channels.",
         "Set min if no receiver may miss data.")
     flow_control_group_tag: int = integer(
         -1, -(2**63), 2**63 - 1,
-        "Tag that tagged flow control follows when the channel names none.",
-        "Set it as you set Aeron's flow.control.group.tag.")
+        "Group tag for fc=tagged if the channel states no tag: the sender waits for receivers with "
+        "this tag.",
+        "Use the value that Aeron has in aeron.flow.control.group.tag.")
     spies_simulate_connection: bool = boolean(
-        False, "A publication with spies counts as connected.",
+        False, "A publication counts as connected while a spy reads it, even without a receiver.",
         "Set true to record streams that have no receiver yet.")
 
 
 @attrs.frozen(kw_only=True)
 class SchedulerConfig:
-    """The order in which a sender serves its streams; a channel's own parameters win."""
+    """The order in which a sender serves its streams; parameters of the channel override these
+    defaults."""
 
     auto_priority: bool = boolean(
-        True, "A stream without a stated priority gets one by recency: 500 when it was just "
-              "consumed, half of that after each further 30 s. false: 0.",
-        "Set false if only stated priorities may count.")
+        True, "Compute the priority of a stream that states none: 500 when a reader has just "
+              "consumed data, and half of that after each further 30 s. false: such streams have "
+              "priority 0.",
+        "Set false if only priorities that channels or rules state may have an effect.")
     governor: bool = boolean(
         True, "Under pressure the sender delays new data, and full publications answer THROTTLED.",
         "Set false if all streams must get the same treatment under overload.")
@@ -210,33 +229,36 @@ class SchedulerConfig:
 
 @attrs.frozen(kw_only=True)
 class StreamRule:
-    """One `[[stream]]`: values for the channels and streams that it matches. Only the first rule
-    that matches is used; parameters of the channel itself win."""
+    """One `[[stream]]`: values for the channels and streams that it matches. The daemon uses only
+    the first rule that matches; parameters of the channel override its values."""
 
     channel: str = text(
         "*", r"[^\0]+", "a pattern of a channel, with * and ?",
         "Pattern of the channel's canonical text.", "\"*endpoint=239.*\" for multicast streams.")
-    stream_id: int | None = optional_integer(-(2**31), I32_MAX, "Stream; not set: any.",
-                                             "For one stream.")
+    stream_id: int | None = optional_integer(-(2**31), I32_MAX,
+        "Stream id; not set: any stream id.",
+        "For one stream.")
     session_id: int | None = optional_integer(
-        -(2**31), I32_MAX, "Session as the channel states it; not set: any.", "For one session.")
+        -(2**31), I32_MAX,
+        "Session id that the channel states; not set: any session id.", "For one session.")
     term_length_bytes: int = size(0, 0, GIB, "Term length; 0: any.", "For streams of one size.")
     flow_control: str = parsed_text(
         "", _flow_control, "a flow control as in fc=, or empty",
-        "Flow control of publications; empty: as without the rule.",
+        "Flow control of publications; empty: the rule does not change it.",
         "\"min\" if no receiver may miss data.")
     strategy_on_late: str = text(
         "", r"(hold|max|min)?", "hold, max, min or empty",
-        "Limit while a flow control in Python is late; empty: as its class states, else hold.",
+        "Limit that applies while a flow control in Python is late; empty: the limit that its "
+        "class states, or else hold.",
         "\"max\" where fresh data matters more than all data.")
-    window_bytes: int = size(0, 0, GIB // 2, "Publication window; 0: as without the rule.",
-                             "To bound latency in the log.")
+    window_bytes: int = size(0, 0, GIB // 2, "Publication window; 0: the rule does not change it.",
+        "Set it to bound the time that data waits in the log.")
     rate: str = parsed_text(
         "", _rate, "a rate as in ps-rate=, or empty", "Rate of publications; empty: unlimited.",
         "\"10m\" for bytes, \"500msg\" for messages a second.")
     policy: str = parsed_text(
         "", check_policy, f"{', '.join(uri.POLICIES)}, or empty",
-        "Policy of publications when their log is full; empty: as without the rule.",
+        "Policy of publications when their log is full; empty: the rule does not change it.",
         "\"drop_newest\" for sensors that must not wait.")
     queue_depth: int = size(0, 0, GIB, "Depth in bytes as in ps-depth=; 0: as without the rule.",
                             "To bound the age of what is published.")
@@ -245,75 +267,93 @@ class StreamRule:
         "Fan-out of publications as in ps-fanout=; empty: as without the rule.",
         "\"independent\" if no reader of this host may slow the stream.")
     low_watermark_ratio: float = ratio(
-        0.0, "Low watermark as in ps-low-watermark=; 0: as without the rule.", "With a depth.")
+        0.0, "Low watermark as in ps-low-watermark=; 0: the rule does not change "
+             "it.", "With a depth.")
     priority: int | None = optional_integer(
-        -1000, 1000, "Priority of publications as in ps-priority=; not set: by recency.",
+        -1000, 1000, "Priority of publications as in ps-priority=; not set: the rule does not "
+                     "change it.",
         "1000 for streams that must be sent first, below 0 for streams that may wait.")
     congestion_control: str = parsed_text(
         "", _any_congestion_control, "a congestion control as in cc=, or empty",
-        "Congestion control of subscriptions; empty: as without the rule. Session and term length "
-        "of the rule are compared with those of the arriving stream.",
+        "Congestion control of subscriptions; empty: the rule does not change it. For this key, "
+        "the daemon compares the rule's session_id and term_length_bytes with those of the "
+        "arriving stream.",
         "\"cubic\" on paths shared with others.")
-    receiver_window_bytes: int = size(0, 0, GIB // 2, "Receiver window; 0: as without the rule.",
-                                      "Set bandwidth times round trip of this stream.")
+    receiver_window_bytes: int = size(0, 0, GIB // 2,
+        "Receiver window; 0: the rule does not change it.",
+        "Set it to the bandwidth times the round-trip time of this "
+        "stream.")
     credits: str = parsed_text(
         "", check_credits, "a number of messages, auto, or empty",
-        "Credits of subscriptions as in ps-credits=; empty: as without the rule.",
-        "To bound the messages in flight to an operator.")
+        "Credits of subscriptions as in ps-credits=; empty: the rule does not change them.",
+        "Set it to bound the number of messages in flight to a subscriber.")
     credit_policy: str = parsed_text(
         "", check_credit_policy, f"{', '.join(uri.CREDIT_POLICIES)}, or empty",
-        "Division of credits as in ps-credit-policy=; empty: as without the rule.", "With credits.")
+        "How a subscription divides its credits among publishers, as in ps-credit-policy=; empty: "
+        "the rule does not change it.", "With credits.")
     credit_weight: int = integer(
-        0, 0, 1000, "Weight of the publishers that the rule matches; 0: as without the rule.",
+        0, 0, 1000, "Weight of the publishers that the rule matches, as in ps-credit-weight=; 0: "
+                    "the rule does not change it.",
         "With credit_policy = \"weighted\" or \"deficit\".")
 
 
 @attrs.frozen(kw_only=True)
 class SubscriptionsConfig:
-    """Defaults of subscriptions; a channel's own parameters win."""
+    """Defaults of subscriptions; parameters of the channel override them."""
 
     receiver_window_bytes: int = size(
-        128 * KIB, 256, GIB // 2, "Bytes that a sender may have in flight to a receiver.",
-        "Set bandwidth times round trip for fast long paths; this needs a large net.core.rmem_max.")
+        128 * KIB, 256, GIB // 2,
+        "Receiver window: bytes that a sender may have in flight to a receiver.",
+        "On fast long paths, set it to the bandwidth times the round-trip time; the kernel's "
+        "net.core.rmem_max must allow a receive buffer for it.")
     congestion_control: str = parsed_text(
         "static", _congestion_control, "static, cubic or py:..., with their options",
-        "Limit of the data in flight, below the receiver window.",
-        "Set cubic on shared paths, with a receiver window for the fastest case.",
+        "Congestion control: the rule that limits the data in flight further, below the receiver "
+        "window.",
+        "Set cubic on paths that carry other traffic too, and set the receiver window for the case "
+        "that the stream has the whole path.",
     )
     cubic_reno_friendly: bool = boolean(
-        True, "CUBIC's window is never below Reno's (RFC 9438, section 4.3). cc=cubic,reno:false "
-              "turns this off for one stream.",
+        True, "Never let CUBIC's window be below the window of Reno (RFC 9438, section 4.3). "
+              "cc=cubic,reno:false turns this off for one stream.",
         "Set false for Aeron's behaviour, which is slower on short paths.")
     reliable: bool = boolean(True, "The receiver requests lost data.",
-                             "Set false if late data is worthless: gaps are then skipped.")
-    tether: bool = boolean(True, "A slow subscriber holds its stream back.",
-                           "Set false if the stream need not wait for slow subscribers.")
-    rejoin: bool = boolean(True, "A session that returns after its end is an image again.", _RARELY)
+        "Set false if late data is worthless: gaps are then skipped.")
+    tether: bool = boolean(True, "The stream waits for a slow subscriber.",
+        "Set false if the stream need not wait for slow subscribers.")
+    rejoin: bool = boolean(True,
+        "If a session sends data after its image ended, the subscription gets a new image of "
+        "it.", _RARELY)
     group_tag: int | None = optional_integer(
-        -(2**63), 2**63 - 1, "Group tag in the receiver's status messages; not set: no tag.",
-        "Set it for a receiver that publications with fc=tagged must follow.")
+        -(2**63), 2**63 - 1,
+        "Group tag that a receiver states in its status messages; not set: no tag.",
+        "Set it for receivers for which publications with fc=tagged must wait.")
 
 
 @attrs.frozen(kw_only=True)
 class SocketsConfig:
-    """Defaults of sockets; a channel's own parameters win."""
+    """Defaults of sockets; parameters of the channel override them."""
 
     sndbuf_bytes: int = size(0, 0, I32_MAX, "SO_SNDBUF; 0: the system's default.",
-                             "Raise it if streams are blocked with the cause socket.")
+        "Raise it if streams are blocked with the cause socket.")
     rcvbuf_bytes: int = size(
-        128 * KIB, 0, I32_MAX, "Least SO_RCVBUF of a socket; 0: the system's default.",
-        "The buffer grows with the receiver window. Raise it for many streams at one address.")
-    multicast_ttl: int = integer(0, 0, 255, "TTL or hop limit of multicast; 0: the system's (1).",
-                                 "Raise it if multicast must cross routers.")
+        128 * KIB, 0, I32_MAX, "Smallest SO_RCVBUF of a socket; 0: the system's default.",
+        "The daemon enlarges the buffer for a large receiver window. Raise the key if many streams "
+        "arrive at one socket.")
+    multicast_ttl: int = integer(0, 0, 255,
+        "TTL or hop limit of multicast datagrams; 0: the system's default, which is 1.",
+        "Raise it if multicast must cross routers.")
     gso: bool = boolean(True, "Send many datagrams in one system call (UDP segmentation).",
-                        "Set false to find out whether a network card is faulty.")
+        "Set false to find out whether a network card is faulty.")
     gro: bool = boolean(True, "Receive many datagrams in one system call.",
-                        "Set false to find out whether a network card is faulty.")
+        "Set false to find out whether a network card is faulty.")
     sender_ports: tuple[int, int] = port_range(
-        "Ports of publications whose channel names no port; [0, 0]: the system chooses.",
+        "Range of local ports from which publications send if their channel states no port; [0, "
+        "0]: the system chooses a port.",
         "Set it if a firewall admits only certain ports.")
     receiver_ports: tuple[int, int] = port_range(
-        "Ports for subscriptions whose endpoint has port 0; [0, 0]: the system chooses.",
+        "Range of ports for subscriptions whose endpoint has port 0; [0, 0]: the system chooses a "
+        "port.",
         "Set it if a firewall admits only certain ports.")
 
 
@@ -322,59 +362,81 @@ class TimeoutsConfig:
     """Intervals and time-outs of the protocol."""
 
     setup_interval_ns: int = duration(
-        100 * MILLISECOND_NS, "Time between SETUPs until a receiver answers.", _RARELY)
+        100 * MILLISECOND_NS,
+        "Interval at which a sender repeats its SETUP until a receiver answers.", _RARELY)
     heartbeat_interval_ns: int = duration(
-        100 * MILLISECOND_NS, "Time between heartbeats of a stream that became idle.", _RARELY)
+        100 * MILLISECOND_NS,
+        "Interval between heartbeats on a stream that has just become idle.", _RARELY)
     idle_after_ns: int = duration(
-        SECOND_NS, "Silence after which heartbeats and status messages slow down.", _RARELY)
+        SECOND_NS, "Time without data after which a stream's heartbeats and status messages become "
+                   "less frequent.", _RARELY)
     idle_heartbeat_interval_ns: int = duration(
-        SECOND_NS, "Time between heartbeats of an idle stream.",
-        "\"100ms\" restores Aeron's pace; must stay well under a receiver's liveness time-out.")
+        SECOND_NS, "Interval between heartbeats on a stream that has been idle for longer than "
+                   "idle_after_ns.",
+        "\"100ms\" is Aeron's interval. The interval must stay well below the "
+        "image_liveness_timeout_ns of receivers.")
     status_message_timeout_ns: int = duration(
-        200 * MILLISECOND_NS, "A receiver states its position at least this often.", _RARELY)
+        200 * MILLISECOND_NS,
+        "Longest interval between a receiver's status messages on an active stream.", _RARELY)
     connection_timeout_ns: int = duration(
-        5 * SECOND_NS, "Silence of all receivers after which a publication is not connected.",
+        5 * SECOND_NS, "Time without a status message from any receiver after which a publication "
+                       "counts as not connected.",
         "Raise it on paths with long outages.")
     image_liveness_timeout_ns: int = duration(
-        10 * SECOND_NS, "Silence of a sender after which its image ends.",
+        10 * SECOND_NS, "Time without a datagram from a sender after which the receiver ends its "
+                        "image.",
         "Raise it on paths with long outages.")
     image_linger_ns: int = duration(
-        10 * SECOND_NS, "Time for which an ended image's log is kept for its slow subscribers.",
+        10 * SECOND_NS, "Time for which the daemon keeps the log of an ended image, so that slow "
+                        "subscribers can finish reading it.",
         "Raise it for slow readers.", low=0)
     pending_setup_timeout_ns: int = duration(
-        SECOND_NS, "Time between requests for a SETUP by receivers with a control address.",
+        SECOND_NS, "Interval at which a receiver whose channel has a control address requests a "
+                   "SETUP from the sender.",
         _RARELY)
     unblock_timeout_ns: int = duration(
-        15 * SECOND_NS, "The daemon pads over a claim that stays open this long.",
-        "Raise it if debuggers stop publishers.")
+        15 * SECOND_NS, "Time after which the daemon replaces a claim that is still open by "
+                        "padding.",
+        "Raise it if publishers are stopped in a debugger.")
     retransmit_delay_ns: int = duration(
-        0, "Time from a NAK to its retransmit.", "Raise it for large multicast groups.", low=0)
+        0, "Time that the sender waits from a NAK to the "
+           "retransmit.", "Raise it for large multicast groups.", low=0)
     retransmit_linger_ns: int = duration(
-        10 * MILLISECOND_NS, "A range is not retransmitted twice within this time.",
+        10 * MILLISECOND_NS,
+        "Time within which the sender does not retransmit the same range twice.",
         "Set about one round trip if receivers repeat NAKs.", low=0)
     nak_unicast_delay_ns: int = duration(
-        1000, "Time from a gap to its NAK, on unicast.", "Raise it if datagrams are reordered.")
+        1000, "Time from the detection of a gap to its NAK, on "
+              "unicast.", "Raise it if datagrams are reordered.")
     nak_unicast_retry_ratio: int = integer(
-        100, 1, 10**6, "NAK delays from a NAK to its repeat, while the round trip is unknown.",
+        100, 1, 10**6, "While the round-trip time is unknown, the receiver repeats a NAK after "
+                       "nak_unicast_delay_ns times this number.",
         _RARELY)
     nak_multicast_max_backoff_ns: int = duration(
-        10 * MILLISECOND_NS, "Longest random wait before a NAK in a group.",
+        10 * MILLISECOND_NS,
+        "Longest random time that a receiver of a multicast group waits before it sends a NAK.",
         "Raise it for large groups.")
     nak_multicast_group_size: int = integer(
-        10, 1, 100_000, "Number of receivers for which the multicast back-off is computed.",
-        "Set it to the size of your groups.")
+        10, 1, 100_000, "Expected number of receivers of a multicast group, from which the random "
+                        "NAK delay is computed.",
+        "Set it to the number of receivers in your multicast groups.")
     untethered_window_limit_timeout_ns: int = duration(
-        5 * SECOND_NS, "Time until an untethered subscriber that blocks the window is dropped.",
+        5 * SECOND_NS, "Time after which the stream drops a subscriber with tether=false that has "
+                       "been 3/4 of a window behind.",
         _RARELY)
     untethered_linger_timeout_ns: int | None = optional_duration(
-        "Time in which a dropped subscriber may finish; not set: window limit time-out.", _RARELY)
+        "Time in which a dropped subscriber may still read the remaining data; not set: "
+        "untethered_window_limit_timeout_ns.", _RARELY)
     untethered_resting_timeout_ns: int = duration(
-        10 * SECOND_NS, "Time after which a dropped subscriber joins again.", _RARELY)
+        10 * SECOND_NS, "Time after which a dropped subscriber with tether=false joins the stream "
+                        "again.", _RARELY)
     resolution_interval_ns: int = duration(
-        SECOND_NS, "Time between checks whether host names must be resolved again.", _RARELY)
+        SECOND_NS, "Interval at which the daemon checks whether it must resolve a host name "
+                   "again.", _RARELY)
     reattach_timeout_ns: int = duration(
-        10 * SECOND_NS, "Time in which clients of a dead daemon must return to the new one.",
-        "Raise it if debuggers stop clients.")
+        10 * SECOND_NS, "Time in which the clients of a dead daemon must connect to the new "
+                        "daemon; it then removes their objects.",
+        "Raise it if clients are stopped in a debugger.")
 
 
 @attrs.frozen(kw_only=True)
@@ -383,20 +445,25 @@ class StorageConfig:
 
     budget_bytes: int = size(
         0, 0, 2**60, "Largest amount of memory for log buffers; 0: budget_percent applies.",
-        "To leave room for other programs on the same file system.")
+        "Set it to leave room for other programs on the same file system.")
     budget_percent: float = percent(
-        80.0, "Part of the free space at start for log buffers.", "Used when budget_bytes is 0.")
+        80.0, "Largest part of the file system for log buffers, in per cent of the space that is "
+              "free when the daemon starts.", "Used when budget_bytes is 0.")
     page_bytes: int = size(
-        4 * KIB, 4 * KIB, GIB, "Page size that log files are rounded to.",
+        4 * KIB, 4 * KIB, GIB,
+        "Page size of the file system; sizes of log files are rounded up to a multiple of it.",
         "\"2m\" on hugetlbfs.", power_of_two=True)
     idle_term_timeout_ns: int = duration(
-        60 * SECOND_NS, "Idle time after which unused memory of a log is released; \"0ns\": never.",
+        60 * SECOND_NS, "Time without data after which the daemon releases unused memory of a "
+                        "stream's log; \"0ns\": never.",
         "Lower it if many streams are idle for most of the time.", low=0)
     counter_values_bytes: int = size(
-        8 * MIB, 64 * KIB, 500 * MIB, "Counters: 128 bytes each, and four times that for labels.",
+        8 * MIB, 64 * KIB, 500 * MIB,
+        "Memory for the values of counters, 128 bytes each. The labels need four times as much "
+        "in addition.",
         "Raise it if the daemon reports that no counter is free.", multiple_of=128)
     error_log_bytes: int = size(4 * MIB, 64 * KIB, 64 * MIB, "The error log in cnc.dat.", _RARELY,
-                                multiple_of=64)
+        multiple_of=64)
 
 
 @attrs.frozen(kw_only=True)
@@ -406,13 +473,16 @@ class LimitsConfig:
     clients: int = integer(256, 1, 65536, "Client processes.", "Raise it if it is reached.")
     publications: int = integer(4096, 64, 65536, "Publications.", "Raise it if it is reached.")
     images: int = integer(4096, 1, 65536, "Images.", "Raise it if it is reached.")
-    subscribers: int = integer(8192, 1, 65536, "Pairs of subscription and image.",
-                               "Raise it if it is reached.")
+    subscribers: int = integer(8192, 1, 65536,
+        "Links between a subscription and an image, or a local publication.",
+        "Raise it if it is reached.")
     groups: int = integer(64, 1, 65536, "Consumer groups.", _RARELY)
-    queued_commands: int = integer(1024, 1, 1 << 20, "Requests of one client that may wait.",
-                                   _RARELY)
-    sessions_per_stream: int = integer(I32_MAX, 1, I32_MAX, "Images of one stream on one channel.",
-                                       "Lower it against hostile or faulty senders.")
+    queued_commands: int = integer(1024, 1, 1 << 20,
+        "Largest number of requests of one client that wait in the daemon's queue.",
+        _RARELY)
+    sessions_per_stream: int = integer(I32_MAX, 1, I32_MAX,
+        "Largest number of images of one stream on one channel.",
+        "Lower it against hostile or faulty senders.")
     reserved_session_low: int = integer(-1, -(2**31), I32_MAX, "First reserved session.", _RARELY)
     reserved_session_high: int = integer(1000, -(2**31), I32_MAX, "Last reserved session.", _RARELY)
 
@@ -422,8 +492,9 @@ class ExtensionsConfig:
     """Extensions of penstock to Aeron's wire protocol."""
 
     advertise: bool = boolean(
-        True, "Announce this peer's capabilities behind SETUP and status messages.",
-        "Set false to send only what an Aeron driver would send.")
+        True, "Append this daemon's capabilities to SETUP frames and status messages, so that "
+              "peers can use penstock's extensions.",
+        "Set false to send exactly the frames that an Aeron driver would send.")
 
 
 @attrs.frozen(kw_only=True)
@@ -434,17 +505,17 @@ class MetricsConfig:
         "unix:metrics.sock",
         r"(unix:[^\0]+|\[[0-9A-Fa-f:]+\]:[0-9]{1,5}|[A-Za-z0-9.-]+:[0-9]{1,5})?",
         '"unix:PATH" (in the directory when relative), "host:port", or empty',
-        "Address of the metrics; empty: none.",
-        "\"127.0.0.1:9464\" for a scraper. The page has no access control: keep it local.")
+        "Address on which the daemon serves metrics; empty: it serves none.",
+        "\"127.0.0.1:9464\" for a scraper. The page has no access control, so use a local address.")
 
 
 @attrs.frozen(kw_only=True)
 class ControlTcpConfig:
-    """Consumer groups, status and fetches for other hosts: over TCP, with CURVE keys."""
+    """Access to consumer groups for readers on other hosts: over TCP, with CURVE keys."""
 
     listen: str = text(
         "", r"(\[[0-9A-Fa-f:]+\]:[0-9]{1,5}|[A-Za-z0-9.*-]+:[0-9]{1,5})?",
-        '"host:port", "*:port" or empty', "Address; empty: none.",
+        '"host:port", "*:port" or empty', "Address on which the daemon listens; empty: none.",
         "Set it if readers of groups run on other hosts.")
     secret_key: str = text(
         "", r"[^\0]*", "a path", "The daemon's key: NAME.key_secret of 'penstock keygen'.",
@@ -453,16 +524,18 @@ class ControlTcpConfig:
         "", r"[^\0]*", "a path", "Public keys of the clients that may connect: a file "
         "with a key in each line, or a directory of .key files. Changes apply at once.",
         "Set it together with listen.")
-    connections: int = integer(64, 1, 4096, "Connections at once; more are refused.", _RARELY)
+    connections: int = integer(64, 1, 4096,
+        "Largest number of open connections; the daemon refuses further ones.", _RARELY)
     fetch_bytes: int = size(
-        64 * MIB, 4 * MIB, 16 * GIB, "Fetched data in flight for all readers together, at most.",
-        "Raise it for many fetches over long paths.")
+        64 * MIB, 4 * MIB, 16 * GIB,
+        "Largest amount of fetched data in flight to all readers together.",
+        "Raise it for many concurrent fetches over paths with a long round-trip time.")
 
     def __attrs_post_init__(self) -> None:
         if self.listen and not (self.secret_key and self.clients):
             raise FieldError(
                 "control_tcp.listen", self.listen,
-                "with secret_key and clients: there is no TCP without keys (penstock keygen)")
+                "set secret_key and clients too: there is no TCP without keys (penstock keygen)")
 
 
 @attrs.frozen(kw_only=True)
@@ -472,13 +545,17 @@ class ImpairmentConfig:
     send_loss_percent: float = percent(0.0, "Outgoing datagrams lost.", "In tests.")
     recv_loss_percent: float = percent(0.0, "Incoming datagrams lost.", "In tests.")
     duplicate_percent: float = percent(0.0, "Datagrams received twice.", "In tests.")
-    reorder_percent: float = percent(0.0, "Incoming datagrams that arrive after the next one.",
+    reorder_percent: float = percent(0.0,
+        "Incoming datagrams that are delivered after the datagram that follows them.",
         "In tests.")
-    corrupt_percent: float = percent(0.0, "Datagrams received with one bit flipped.", "In tests.")
+    corrupt_percent: float = percent(0.0,
+        "Incoming datagrams in which one bit is inverted.", "In tests.")
     delay_ns: int = duration(0, "Delay of each incoming datagram.", "In tests.", low=0)
     jitter_ns: int = duration(0, "Largest random delay added to delay_ns.", "In tests.", low=0)
     seed: int = integer(
-        1, 0, 2**63 - 1, "Seed of the generator: the same seed gives the same losses.", "In tests.")
+        1, 0, 2**63 - 1,
+        "Seed of the random numbers for the faults: the same seed gives the same "
+        "losses.", "In tests.")
 
     @property
     def active(self) -> bool:
@@ -491,7 +568,7 @@ class LogConfig:
 
     level: str = choice("info", ("debug", "info", "warning",
         "error"), "Lowest level that is shown.",
-                        "debug to log each command and event.")
+        "Set debug to log each command and event.")
 
 
 @attrs.frozen(kw_only=True)
@@ -499,15 +576,19 @@ class TraceConfig:
     """Events and samples as JSON lines in a file; `penstock sim plot` draws it."""
 
     file: str = text(
-        "", r"[^\0]*", "a path, or empty", "Path of the file; empty: none. --trace wins.",
-        "To find out why a stream was slow. A new daemon continues the same file.")
+        "", r"[^\0]*", "a path, or empty",
+        "Path of the trace file; empty: no trace. The option --trace overrides this key.",
+        "Set it to find out why a stream was slow. After a restart, the new daemon appends to the "
+        "same file.")
     sample_interval_ns: int = duration(
         100 * MILLISECOND_NS, "Time between samples of all streams. With thousands of streams the "
                               "samples come less often, so that they take at most 5 % of the "
                               "control plane's time.",
-        "Lower it to see each short stall.", low=MILLISECOND_NS)
+        "Lower it to see stalls that are shorter than the interval.", low=MILLISECOND_NS)
     file_bytes: int = size(
-        GIB, 0, 1024 * GIB, "Length at which the daemon renames the file to FILE.1; 0: never.",
+        GIB, 0, 1024 * GIB,
+        "Length of the trace file at which the daemon renames it to FILE.1 and begins a new "
+        "one; 0: never.",
         "Lower it if disk space is short.")
 
 
@@ -516,13 +597,14 @@ class StopConfig:
     """Choose what SIGTERM and Ctrl-C do; `penstock drain` always drains."""
 
     drain: bool = boolean(
-        False, "End all streams in order and remove the directory. false: leave the streams to "
-               "the next daemon in the directory, and remove it only if no client and no group is "
-               "left. --drain wins.",
-        "If no new daemon will adopt the streams, as in tests and one-off containers.")
+        False, "End all streams in order and remove the directory. false: leave the streams to the "
+               "next daemon in the directory. The daemon then removes the directory only if no "
+               "client and no group is left. The option --drain overrides this key.",
+        "Set true if no new daemon will adopt the streams, as in tests and one-off containers.")
     drain_timeout_ns: int = duration(
         10 * SECOND_NS, "Time for which a drain waits for receivers; unsent data then stays in "
-        "the directory.", "Raise it for slow receivers, below the service manager's patience.",
+        "the directory.",
+        "Raise it for slow receivers; keep it below the stop time-out of the service manager.",
         low=0)
 
 

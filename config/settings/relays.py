@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The relays of a configuration; ``penstock relay --config FILE --name NAME`` runs one of them."""
+"""Relays that a configuration file describes; ``penstock relay --config FILE --name NAME`` runs one
+of them."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ _MINUTE_NS: Final = 60 * 10**9
 
 @attrs.frozen(kw_only=True)
 class RelayRule:
-    """One `[[relay]]`: a stream that `penstock relay --config FILE --name NAME` publishes on
-    another. The daemon ignores it."""
+    """One `[[relay]]`: a source stream, and the target stream on which `penstock relay --config
+    FILE --name NAME` publishes its messages. The daemon ignores it."""
 
     name: str = text(
         "relay", NAME, "1 to 64 letters, digits, dots, dashes and underscores",
@@ -28,8 +29,8 @@ class RelayRule:
         -(2**31), 2**31 - 1, "Stream to read.", "Always.")
     target: str = text("", r"[^\0]*", "a channel", "Channel to publish on.", "Always.")
     target_stream: int | None = optional_integer(
-        -(2**31), 2**31 - 1, "Stream to publish; not set: source_stream.",
+        -(2**31), 2**31 - 1, "Stream id to publish with; not set: the value of source_stream.",
         "Set it if the target has another stream id.")
     linger_ns: int = duration(
-        _MINUTE_NS, "Time for which source and target wait for the next process after one has "
-        "died.", "Raise it if a restart takes longer.", low=1)
+        _MINUTE_NS, "Time for which the source and target streams are kept for the next relay "
+        "process after one has died.", "Raise it if a restart takes longer.", low=1)

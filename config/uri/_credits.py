@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters of credits: their values, and the other parameters with which they can be combined."""
+"""Check the channel parameters of credits, and their combination with other parameters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def read_credits(key: str, text: str) -> int:
     try:
         return integer(1, MAX_CREDITS)(key, text)
     except ChannelError:
-        raise ChannelError(key, text, "is not a number of credits", _ACCEPTED) from None
+        raise ChannelError(
+            key, text, "is neither a number of credits nor auto", _ACCEPTED
+        ) from None
 
 
 def write_credits(value: int) -> str:
@@ -42,7 +44,8 @@ def read_credit_policy(key: str, text: str) -> str:
 
 
 def room_of(message_bytes: int, mtu: int) -> int:
-    """Return the largest number of log bytes that a message of this length takes."""
+    """Return the largest number of log bytes that a message of this length can occupy, frame
+    headers included."""
     payload = mtu - _HEADER
     if message_bytes <= payload:
         return _framed(message_bytes)
@@ -55,7 +58,7 @@ def _framed(length: int) -> int:
 
 
 def check_credits(uri: ChannelUri) -> None:
-    """Check the credits of a subscription.
+    """Check the credit parameters of a subscription's channel.
 
     :raises ChannelError: parameters of credits contradict each other or another parameter.
     """
@@ -71,20 +74,20 @@ def check_credits(uri: ChannelUri) -> None:
     if uri.reliable is False:
         raise ChannelError(
             "ps-credits", given["ps-credits"], "contradicts reliable=false: a lost message would "
-            "keep its credit", "credits with reliable=true, or no credits",
+            "keep its credit", "ps-credits with reliable=true, or no ps-credits",
         )
     if uri.tether is False:
         raise ChannelError(
             "ps-credits", given["ps-credits"], "contradicts tether=false: a subscriber that is "
-            "dropped would jump over messages that hold credits",
-            "credits with tether=true, or no credits",
+            "dropped would skip messages, whose credits would never return",
+            "ps-credits with tether=true, or no ps-credits",
         )
     check_strategy(uri, stated)
     burst = uri.ps_credit_burst
     if burst is not None and uri.ps_credits == AUTO:
         raise ChannelError(
             "ps-credit-burst", given["ps-credit-burst"], f"contradicts {stated}, which chooses "
-            "the burst too", "a burst with a number of credits",
+            "the burst too", "ps-credit-burst with a number in ps-credits",
         )
     if burst is not None and burst < uri.ps_credits:
         raise ChannelError(
@@ -94,9 +97,10 @@ def check_credits(uri: ChannelUri) -> None:
 
 
 def check_strategy(uri: ChannelUri, stated: str) -> None:
-    """Refuse credits on a stream whose flow control does not count what each receiver consumed."""
+    """Refuse credits if the flow control of the channel does not follow the consumption of each
+    receiver."""
     if uri.fc is not None and (uri.fc.strategy == "nak" or uri.fc.strategy.startswith("py:")):
         raise ChannelError(
-            "fc", str(uri.fc), f"contradicts {stated}: this flow control does not hold a stream "
-            "at a limit of its receivers", "max, min, tagged or preferred with credits",
+            "fc", str(uri.fc), f"contradicts {stated}: this flow control does not keep a sender "
+            "within its receivers' limits", "fc=max, min, tagged or preferred with credits",
         )

@@ -42,7 +42,7 @@ def check_subscription(uri: ChannelUri) -> None:
     check_credits(uri)
     _check_sub_policy(uri)
     if isinstance(uri.session_id, SessionTag):
-        raise _wrong(uri, "session-id", "only a publication takes its session from a tag")
+        raise _wrong(uri, "session-id", "only a publication can state session-id=tag:N")
     if uri.is_ipc:
         return
     _check_addressed(uri)
@@ -68,14 +68,14 @@ def _check_sub_policy(uri: ChannelUri) -> None:
     policy = uri.ps_sub_policy
     if uri.ps_sub_depth is not None and policy == "block":
         raise _wrong(
-            uri, "ps-sub-depth", "contradicts ps-sub-policy=block, under which the stream waits",
+            uri, "ps-sub-depth", "contradicts ps-sub-policy=block, under which the sender waits",
             "ps-sub-policy=independent or drop_oldest",
         )
     if policy not in (None, "block") and uri.ps_credits is not None:
         raise _wrong(
             uri, "ps-sub-policy",
             f"contradicts ps-credits={uri.given()['ps-credits']}: the subscription would skip "
-            "messages that hold credits", "ps-sub-policy=block with credits",
+            "messages, whose credits would never return", "ps-sub-policy=block with credits",
         )
 
 
@@ -99,7 +99,7 @@ def check_destination(uri: ChannelUri, *, subscription: bool) -> None:
     given = uri.given()
     for key in _NOT_ON_DESTINATIONS:
         if key in given:
-            raise _wrong(uri, key, "belongs to the channel, not to a destination of it")
+            raise _wrong(uri, key, "must be stated on the channel, not on one of its destinations")
     if subscription:
         check_subscription(uri)
         return
@@ -141,7 +141,7 @@ def _check_addressed(uri: ChannelUri) -> None:
     ):
         raise ChannelError(
             "endpoint", "", "is missing",
-            "one of endpoint=, control=, tags=, control-mode=manual",
+            "a channel with endpoint=, control=, tags= or control-mode=manual",
         )
     if uri.control is not None and uri.control.is_multicast:
         raise _wrong(uri, "control", "is a multicast address", "a unicast host:port")
@@ -165,7 +165,7 @@ def _check_multicast(uri: ChannelUri, endpoint: Address) -> None:
         if key in uri.given():
             raise _wrong(uri, key, "contradicts a multicast endpoint")
     if endpoint.port == 0:
-        raise _wrong(uri, "endpoint", "port 0 is of no use with multicast", "1..65535")
+        raise _wrong(uri, "endpoint", "a multicast address must not have port 0", "1..65535")
     _check_family(uri, "endpoint", endpoint)
 
 
@@ -174,8 +174,8 @@ def _check_family(uri: ChannelUri, key: str, address: Address) -> None:
     interface = uri.interface
     if interface is not None and not interface.name and interface.ipv6 != address.ipv6:
         raise _wrong(
-            uri, "interface", f"and {key}={address} are of different families",
-            "both IPv4, or both IPv6 in brackets",
+            uri, "interface", f"is of another address family than {key}={address}",
+            "two IPv4 addresses, or two IPv6 addresses in brackets",
         )
 
 
@@ -183,7 +183,7 @@ def _check_remote_endpoint(uri: ChannelUri, endpoint: Address) -> None:
     if endpoint.is_multicast:
         _check_multicast(uri, endpoint)
     elif endpoint.port == 0:
-        raise _wrong(uri, "endpoint", "port 0 cannot be sent to", "1..65535")
+        raise _wrong(uri, "endpoint", "a sender cannot send to port 0", "1..65535")
 
 
 def _check_publication_addresses(uri: ChannelUri) -> None:
@@ -196,8 +196,8 @@ def _check_publication_addresses(uri: ChannelUri) -> None:
         )
     if uri.control is not None and uri.endpoint is None and uri.control_mode is None:
         raise _wrong(
-            uri, "control", "is not enough for a publication",
-            "endpoint= or control-mode=dynamic|manual beside it",
+            uri, "control", "alone does not tell a publication its destinations",
+            "control= together with endpoint= or control-mode=dynamic|manual",
         )
     if uri.endpoint is not None:
         _check_remote_endpoint(uri, uri.endpoint)
@@ -207,17 +207,17 @@ def _check_publication_addresses(uri: ChannelUri) -> None:
     group = multicast or named or uri.control_mode or uri.tags
     if uri.fc is not None and not _needs_no_group(uri) and not group:
         raise _wrong(
-            uri, "fc", "a unicast channel has one receiver and no choice of strategy but nak and "
-            "py:", "multicast endpoints and control-mode=dynamic|manual",
+            uri, "fc", "a unicast channel has only one receiver, so it accepts only nak and py:",
+            "other strategies with a multicast endpoint or control-mode=dynamic|manual",
         )
 
 
 def _check_receive_addresses(uri: ChannelUri) -> None:
     if uri.control is not None and uri.control.port == 0:
-        raise _wrong(uri, "control", "port 0 cannot be sent to", "1..65535")
+        raise _wrong(uri, "control", "a receiver cannot send to port 0", "1..65535")
     if uri.control is not None and uri.endpoint is not None \
             and uri.control.ipv6 != uri.endpoint.ipv6:
-        raise _wrong(uri, "control", f"and endpoint={uri.endpoint} are of different families")
+        raise _wrong(uri, "control", f"is of another address family than endpoint={uri.endpoint}")
 
 
 def _check_position(uri: ChannelUri) -> None:
@@ -235,7 +235,9 @@ def _check_position(uri: ChannelUri) -> None:
         raise _wrong(uri, "term-id", f"lies before init-term-id={uri.init_term_id}",
                      "0..2147483647 terms after it")
     if uri.term_offset % 32:
-        raise _wrong(uri, "term-offset", "is not at the start of a frame", "multiples of 32")
+        raise _wrong(
+            uri, "term-offset", "is not an offset at which a frame can start", "multiples of 32"
+        )
     if uri.term_length is not None and uri.term_offset > uri.term_length:
         raise _wrong(uri, "term-offset", f"exceeds the term of {uri.term_length} bytes")
 

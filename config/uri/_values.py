@@ -25,7 +25,8 @@ IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def shown(text: str) -> str:
-    """Return untrusted text in a form that fits into one line of an error message."""
+    """Return untrusted text escaped and shortened, so that it fits into one line of an error
+    message."""
     clean = "".join(c if c.isprintable() else "?" for c in text)
     return clean if len(clean) <= 100 else clean[:97] + "..."
 
@@ -54,8 +55,8 @@ _INTERFACE_FORM: Final = "address[:port][/prefix], [ipv6][:port][/prefix] or {na
 
 @attrs.frozen(kw_only=True)
 class Address:
-    """``host:port``. ``ipv6`` is true if the host is in brackets; a name is then resolved to an
-    IPv6 address."""
+    """``host:port``. ``ipv6`` is true if the URI has the host in brackets; a host name in brackets
+    is resolved to an IPv6 address."""
 
     host: str
     port: int
@@ -64,7 +65,7 @@ class Address:
 
     @property
     def ip(self) -> IpAddress | None:
-        """The literal address, None when host is a name."""
+        """The IP address, or None if ``host`` is a name."""
         return literal_ip(self.host)
 
     @property
@@ -77,8 +78,8 @@ class Address:
 
 @attrs.frozen(kw_only=True)
 class Interface:
-    """A local interface, given by name or by address (every interface whose first ``prefix_length``
-    bits match)."""
+    """A local network interface, given by its name or by an address. An address with
+    ``prefix_length`` stands for every interface whose address has the same first bits."""
 
     host: str = ""
     name: str = ""
@@ -117,7 +118,9 @@ def _read_host(key: str, text: str, host: str, *, bracketed: bool, form: str) ->
         raise ChannelError(key, text, "has a malformed scope", form)
     ip = literal_ip(host)
     if ip is not None and (ip.version == 6) != bracketed:
-        raise ChannelError(key, text, "IPv6 goes into brackets and IPv4 does not", form)
+        raise ChannelError(
+            key, text, "an IPv6 address needs brackets, and an IPv4 address has none", form
+        )
     if ip is not None:
         return str(ip), scope
     if scope or len(host) > 253 or not _HOST_NAME.fullmatch(host):
@@ -199,7 +202,8 @@ def size(low: int, high: int) -> Callable[[str, str], int]:
         value = int(match[1]) * SIZE_UNITS[match[2].lower()] if match else -1
         if not low <= value <= high:
             raise ChannelError(
-                key, text, "is not a size in range", f"{low}..{high} bytes, suffixes k, m, g"
+                key, text, "is not a size in range",
+                f"{low}..{high} bytes, or a number with k, m or g",
             )
         return value
 
@@ -211,7 +215,7 @@ def read_duration(key: str, text: str) -> int:
     match = _DURATION.fullmatch(text)
     value = int(match[1]) * DURATION_UNITS[match[2] or "ns"] if match else -1
     if not 0 <= value < 2**63:
-        raise ChannelError(key, text, "is not a duration", "an integer with ns, us, ms or s")
+        raise ChannelError(key, text, "is not a duration", "an integer followed by ns, us, ms or s")
     return value
 
 
@@ -244,7 +248,7 @@ def read_timestamp_offset(key: str, text: str) -> int:
         return RESERVED_VALUE_OFFSET
     if not _INTEGER.fullmatch(text) or not 0 <= int(text) <= 65504:
         raise ChannelError(key, text, "is not an offset",
-                           "0..65504, an offset in the payload, or the word reserved")
+                           "an offset in the payload, 0..65504, or the word reserved")
     return int(text)
 
 
@@ -328,14 +332,16 @@ def _read_group_option(key: str, text: str, value: str) -> dict[str, int]:
     if slash:
         found["group_min_size"] = integer(0, 2**31 - 1)(key, least)
     if not found:
-        raise ChannelError(key, text, "g: has neither a tag nor a least size", _FC_FORM)
+        raise ChannelError(
+            key, text, "the option g: states neither a group tag nor a minimum group size", _FC_FORM
+        )
     return found
 
 
 def read_flow_control(key: str, text: str) -> FlowControl:
     strategy, *options = text.split(",")
     if not _STRATEGY.fullmatch(strategy) and not _PYTHON_STRATEGY.fullmatch(strategy):
-        raise ChannelError(key, text, "is not the name of a strategy", _FC_FORM)
+        raise ChannelError(key, text, "is not the name of a flow control", _FC_FORM)
     found: dict[str, Any] = {}
     seen: set[str] = set()
     for option in options:
@@ -397,7 +403,7 @@ def read_policy(key: str, text: str) -> str:
     """``ps-policy=drop_newest``; hyphens are accepted in place of underscores."""
     policy = text.replace("-", "_")
     if policy not in POLICIES:
-        raise ChannelError(key, text, "is no policy of a publication", ", ".join(POLICIES))
+        raise ChannelError(key, text, "is not a policy of a publication", ", ".join(POLICIES))
     return policy
 
 
@@ -419,7 +425,7 @@ def read_sub_policy(key: str, text: str) -> str:
     """``ps-sub-policy=drop_oldest``; hyphens are accepted in place of underscores."""
     policy = text.replace("-", "_")
     if policy not in SUB_POLICIES:
-        raise ChannelError(key, text, "is no policy of a subscription", ", ".join(SUB_POLICIES))
+        raise ChannelError(key, text, "is not a policy of a subscription", ", ".join(SUB_POLICIES))
     return policy
 
 
@@ -429,7 +435,9 @@ _RATIO: Final = re.compile(r"0|1(\.0{1,6})?|0?\.\d{1,6}")
 def read_ratio(key: str, text: str) -> float:
     """A ratio above 0, at most 1."""
     if not _RATIO.fullmatch(text) or not float(text):
-        raise ChannelError(key, text, "is no ratio in range", "above 0, up to 1, as 0.5")
+        raise ChannelError(
+            key, text, "is not a ratio in range", "a number above 0, up to 1, such as 0.5"
+        )
     return float(text)
 
 
@@ -467,7 +475,9 @@ def read_congestion_control(key: str, text: str) -> CongestionControl:
         if name != "reno" or not colon:
             raise ChannelError(key, text, f"has the unknown option {shown(option)!r}", _CC_FORM)
         if control != "cubic":
-            raise ChannelError(key, text, f"{control} has no options; reno: is of cubic", _CC_FORM)
+            raise ChannelError(
+                key, text, f"{control} has no options; only cubic has reno:", _CC_FORM
+            )
         if reno is not None:
             raise ChannelError(key, text, "has reno: twice", _CC_FORM)
         if value not in ("true", "false"):
@@ -481,7 +491,7 @@ def read_congestion_control(key: str, text: str) -> CongestionControl:
 def read_control_mode(key: str, text: str) -> ControlMode:
     if text == "response":
         raise ChannelError(
-            key, text, "response channels are not supported; use a second stream for answers"
+            key, text, "response channels are not supported; use a second stream for replies"
         )
     try:
         return ControlMode(text)

@@ -2,9 +2,9 @@
 """Channel URIs: Aeron's, read strictly.
 
 ``[aeron-spy:]aeron:udp|ipc[?key=value{|key=value}]``. Aeron ignores an unknown parameter. penstock
-refuses such a parameter by name, because a mistyped ``term-lenght`` would otherwise be found only
-under load. As in Aeron, both sides can share one URI, so a parameter that only affects the other
-side is accepted (``term-length`` on a subscription).
+refuses an unknown parameter and names it. Otherwise a mistyped ``term-lenght`` would be noticed
+only under load. As in Aeron, publications and subscriptions can use the same URI. Each side accepts
+parameters that affect only the other side (``term-length`` on a subscription).
 
 :func:`parse` checks each value by itself; :func:`check_publication`, :func:`check_subscription` and
 :func:`check_destination` check combinations.
@@ -43,8 +43,8 @@ SPY_PREFIX: Final = "aeron-spy:"
 
 @attrs.frozen(kw_only=True)
 class Parameter:
-    """A key of the URI, the field for its value, and the functions that read and write the
-    value."""
+    """Describes one URI parameter: its key, the field that has its value, and the functions that
+    parse and write the value."""
 
     key: str
     field: str
@@ -54,10 +54,11 @@ class Parameter:
 
 @attrs.frozen(kw_only=True)
 class ChannelUri:
-    """A channel.  A field is None if the URI does not state it; the daemon's default then applies.
+    """A channel.  A field is None if the URI does not state the parameter; the daemon's default
+    then applies.
 
-    Lengths are in bytes, ``_ns`` fields in nanoseconds, timestamp offsets in bytes of payload or
-    ``RESERVED_VALUE_OFFSET``.  ``str(uri)`` is the canonical text.
+    Lengths are in bytes, and fields that end in ``_ns`` are in nanoseconds. A timestamp offset is a
+    byte offset in the payload, or ``RESERVED_VALUE_OFFSET``.  ``str(uri)`` is the canonical text.
     """
 
     media: Media
@@ -126,8 +127,8 @@ class ChannelUri:
 
     @property
     def is_multicast(self) -> bool:
-        """Whether the literal endpoint is a multicast address; a host name is unknown before it is
-        resolved."""
+        """Whether the endpoint is a multicast IP address. The result is False for a host name,
+        because it is not resolved yet."""
         return self.endpoint is not None and self.endpoint.is_multicast
 
     @property
@@ -135,7 +136,8 @@ class ChannelUri:
         return self.control_mode is not None
 
     def given(self) -> dict[str, str]:
-        """The stated parameters in canonical order, as a mapping from the key to canonical text."""
+        """The parameters that the URI states, in canonical order: a mapping from each key to its
+        canonical text."""
         values = ((p, getattr(self, p.field)) for p in PARAMETERS.values())
         return {p.key: p.write(value) for p, value in values if value is not None}
 
@@ -223,7 +225,7 @@ def _table() -> dict[str, Parameter]:
 
 PARAMETERS: Final = _table()
 
-_RESPONSE: Final = "response channels are not supported; use a second stream for answers"
+_RESPONSE: Final = "response channels are not supported; use a second stream for replies"
 _LATER: Final = "reserved for a later version of penstock; this one does not have it"
 REFUSED: Final[dict[str, str]] = {
     "response-correlation-id": _RESPONSE,
@@ -254,13 +256,13 @@ def parse(text: str) -> ChannelUri:
             "URI", "", f"has {len(text)} characters", f"at most {MAX_URI_CHARS}"
         )
     if not text.isprintable():
-        raise ChannelError("URI", text, "has characters that cannot be printed")
+        raise ChannelError("URI", text, "contains characters that cannot be printed")
     spy = text.startswith(SPY_PREFIX)
     head, question, query = text.removeprefix(SPY_PREFIX).partition("?")
     scheme, _, media = head.partition(":")
     if scheme != "aeron" or media not in ("udp", "ipc"):
         raise ChannelError(
-            "URI", text, "does not begin as a channel",
+            "URI", text, "does not begin like a channel URI",
             "aeron:udp?..., aeron:ipc, aeron-spy:aeron:udp?...",
         )
     if question and not query:

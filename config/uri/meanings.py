@@ -28,7 +28,7 @@ class Meaning:
     accepted: str = ""
 
 
-_UNTETHERED: Final = "time-out of an untethered subscriber: "
+_UNTETHERED: Final = "for a subscriber with `tether=false`: "
 
 MEANINGS: Final[dict[str, Meaning]] = {
     "endpoint": Meaning(
@@ -36,37 +36,45 @@ MEANINGS: Final[dict[str, Meaning]] = {
     "interface": Meaning("P S", "local interface"),
     "control": Meaning(
         "P S", "control address of dynamic multi-destination-cast; on a publication with "
-        "`endpoint`, the local address"),
-    "control-mode": Meaning("P S", "destinations register themselves, or the application adds "
-                            "them"),
+        "`endpoint`, the local address from which it sends"),
+    "control-mode": Meaning(
+        "P S", "`dynamic`: receivers register as destinations; `manual`: the application adds "
+        "destinations"),
     "ttl": Meaning("P S", "multicast TTL or hop limit", "sockets.multicast_ttl"),
     "tags": Meaning(
-        "P S", "a later URI `aeron:udp?tags=N` uses the same socket; `session-id=tag:N` refers to "
-        "the entity tag", accepted="channel[,entity], two integers of 64 bits"),
+        "P S", "names the channel: a later URI `aeron:udp?tags=N` uses the same socket. The "
+        "second number names the publication for `session-id=tag:N`",
+        accepted="channel[,entity], two integers of 64 bits"),
     "alias": Meaning("P S", "a name that tools show"),
     "session-id": Meaning(
-        "P S", "publication: this session, or with `tag:N` session, MTU and term length of the "
-        "publication with that entity tag; subscription: receive this session only",
-        accepted="an integer of 32 bits; on a publication tag:N too"),
+        "P S", "publication: the id of its session. With `tag:N`, it takes session id, MTU and "
+        "term length from the publication with the entity tag N. Subscription: receive only this "
+        "session", accepted="an integer of 32 bits; on a publication also tag:N"),
     "stream-id": Meaning("P S", "accepted for Aeron's tools; no effect"),
-    "term-length": Meaning("P", "length of a term; a log holds three",
-                           "publications.term_length_bytes"),
+    "term-length": Meaning(
+        "P", "length of a term; a log consists of three terms", "publications.term_length_bytes"),
     "mtu": Meaning(
-        "P", "largest datagram without IP and UDP headers; a receiver refuses a stream whose `mtu` "
-        "is above its `rcv-wnd` or its receive buffer", "publications.mtu_bytes"),
-    "init-term-id": Meaning("P", "start position, together with `term-id` and `term-offset`"),
-    "term-id": Meaning("P", "start position, together with `init-term-id` and `term-offset`"),
-    "term-offset": Meaning("P", "start position, together with `init-term-id` and `term-id`"),
-    "linger": Meaning("P", "time for which a closed publication still retransmits",
-                      "publications.linger_ns"),
+        "P", "largest datagram without IP and UDP headers; a receiver refuses a stream whose "
+        "`mtu` is above its `rcv-wnd` or its receive buffer", "publications.mtu_bytes"),
+    "init-term-id": Meaning(
+        "P", "initial term id; with `term-id` and `term-offset`, it sets the start position"),
+    "term-id": Meaning(
+        "P", "first term id; with `init-term-id` and `term-offset`, it sets the start position"),
+    "term-offset": Meaning(
+        "P", "offset in the first term; with `init-term-id` and `term-id`, it sets the start "
+        "position"),
+    "linger": Meaning(
+        "P", "time for which a closed publication still retransmits", "publications.linger_ns"),
     "pub-wnd": Meaning(
-        "P", "publication window, from one MTU to half a term, on IPC to a term",
+        "P", "publication window: from one MTU up to half a term, on IPC up to a whole term",
         "publications.window_bytes"),
-    "max-resend": Meaning("P", "retransmits in flight at once in a group",
-                          "publications.max_resend"),
-    "eos": Meaning("P", "notify receivers of the end of the stream"),
-    "ssc": Meaning("P", "the publication counts as connected while a spy reads it",
-                   "publications.spies_simulate_connection"),
+    "max-resend": Meaning(
+        "P", "largest number of retransmits in flight at once to a group",
+        "publications.max_resend"),
+    "eos": Meaning("P", "`true`: notify receivers when the stream ends"),
+    "ssc": Meaning(
+        "P", "`true`: the publication counts as connected while only a spy reads it",
+        "publications.spies_simulate_connection"),
     "sparse": Meaning("P S", "sparse log file", "publications.sparse"),
     "fc": Meaning(
         "P", "[flow control](flow-control.md): `max`, `min`, `tagged`, `preferred`, `nak`, "
@@ -74,10 +82,12 @@ MEANINGS: Final[dict[str, Meaning]] = {
     "ps-rate": Meaning(
         "P", "the stream's rate: bytes a second (`10m`), messages a second (`500msg`), or both",
         accepted="10m, 500msg or 10m,500msg"),
-    "ps-policy": Meaning("P", "action when the log is full ([policies](back-pressure.md))",
-                         "backpressure.default_policy"),
-    "ps-depth": Meaning("P", "bytes that publishers may be ahead; at most the publication window",
-                        "backpressure.default_queue_depth"),
+    "ps-policy": Meaning(
+        "P", "action when the log is full ([policies](back-pressure.md))",
+        "backpressure.default_policy"),
+    "ps-depth": Meaning(
+        "P", "bytes that publishers may write ahead of the sender (on IPC: of the slowest "
+        "reader); at most the publication window", "backpressure.default_queue_depth"),
     "ps-low-watermark": Meaning(
         "P", "part of the depth to which a full log must drain first",
         "backpressure.low_watermark_ratio"),
@@ -85,69 +95,80 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "P", "readers that the stream waits for: the slowest, or none that is behind "
         "([policies](back-pressure.md#fan-out))", accepted="min, independent"),
     "ps-priority": Meaning(
-        "P", "[priority](scheduling.md) among the streams of this sender; not stated: by recency"),
+        "P", "[priority](scheduling.md) among the streams of this sender; without it, the "
+        "priority is the higher the more recently a reader consumed data"),
     "ps-auto-priority": Meaning(
-        "P", "`false`: a stream without a stated priority has 0 instead of its recency",
-        "scheduler.auto_priority"),
+        "P", "`false`: a stream without `ps-priority` has priority 0; it does not depend on the "
+        "readers' activity", "scheduler.auto_priority"),
     "ps-never-throttle": Meaning(
-        "P", "`true`: the [governor](scheduling.md#pressure) never withholds or throttles it"),
+        "P", "`true`: the [governor](scheduling.md#pressure) never delays or throttles this "
+        "stream"),
     "ps-credit-weight": Meaning(
-        "P", "weight in the [division](credits.md#several-publishers) of a local reader's "
-        "credits, 1 to 1000"),
+        "P", "weight, 1 to 1000, with which a local reader "
+        "[divides](credits.md#several-publishers) its credits among its publishers"),
     "cc": Meaning(
         "S", "[congestion control](congestion-control.md): `static`, `cubic`, `py:module:Class`",
         "subscriptions.congestion_control"),
-    "gtag": Meaning("S", "group tag stated in status messages", "subscriptions.group_tag"),
+    "gtag": Meaning(
+        "S", "group tag that the receiver states in its status messages",
+        "subscriptions.group_tag"),
     "reliable": Meaning(
         "S", "`false`: the receiver does not request missing data; it skips and "
         "[reports](loss-recovery.md) gaps", "subscriptions.reliable"),
     "rcv-wnd": Meaning("S", "receiver window", "subscriptions.receiver_window_bytes"),
-    "nak-delay": Meaning("S", "time from a gap to its NAK, on unicast",
-                         "timeouts.nak_unicast_delay_ns"),
-    "group": Meaning("S", "send NAKs with the back-off of a group"),
-    "tether": Meaning("S", "`false`: a slow subscriber does not slow the stream",
-                      "subscriptions.tether"),
+    "nak-delay": Meaning(
+        "S", "time from the detection of a gap to its NAK, on unicast",
+        "timeouts.nak_unicast_delay_ns"),
+    "group": Meaning(
+        "S", "`true`: delay NAKs by a random time, as in a multicast group; default: only on "
+        "multicast"),
+    "tether": Meaning(
+        "S", "`false`: if the subscription is slow, the stream does not wait for it",
+        "subscriptions.tether"),
     "rejoin": Meaning(
         "S", "`false`: the subscription does not join again after its image became unavailable",
         "subscriptions.rejoin"),
     "ps-credits": Meaning(
-        "S", "messages that may be accepted and not released, 1 to 16 777 216, or `auto`: "
-        "publishers without credit are refused"),
+        "S", "largest number of messages that were sent and not yet released, 1 to 16 777 216, "
+        "or `auto`. Without a credit, an offer is refused"),
     "ps-credit-burst": Meaning(
         "S", "messages that the subscription grants while nothing is outstanding; at least "
         "`ps-credits`"),
-    "ps-max-message": Meaning(
-        "S", "length of a message that a credit has room for; one frame by default"),
-    "ps-credits-required": Meaning("S", "`true`: refuse publishers that know no credits"),
+    "ps-max-message": Meaning("S", "longest message that one credit covers; default: one frame"),
+    "ps-credits-required": Meaning("S", "`true`: refuse publishers that do not support credits"),
     "ps-sub-policy": Meaning(
-        "S", "`block`, or `independent` or `drop_oldest`: the stream does not wait for the "
-        "subscription when it is behind ([policies](back-pressure.md#subscriptions))",
-        "backpressure.default_policy"),
+        "S", "`block`: the stream waits for this subscription when it is behind. With "
+        "`independent` or `drop_oldest` the stream does not wait "
+        "([policies](back-pressure.md#subscriptions))", "backpressure.default_policy"),
     "ps-sub-depth": Meaning(
-        "S", "bytes that such a subscription may be behind before the stream stops waiting for it; "
-        "at most half of its window", "backpressure.default_queue_depth"),
+        "S", "with `independent` or `drop_oldest`: bytes that the subscription may be behind "
+        "before the stream stops waiting for it; at most half of its window",
+        "backpressure.default_queue_depth"),
     "ps-credit-policy": Meaning(
-        "S", "[division](credits.md#several-publishers) of the credits among publishers: "
-        "`round_robin`, `fifo`, `weighted`, `deficit`; not stated: each gets all",
-        "credits.policy"),
+        "S", "rule that [divides](credits.md#several-publishers) the credits among publishers: "
+        "`round_robin`, `fifo`, `weighted`, `deficit`. Without it, each publisher gets all "
+        "credits", "credits.policy"),
     "untethered-window-limit-timeout": Meaning(
-        "P S", _UNTETHERED + "time at the edge of the window before it is dropped",
-        "timeouts.untethered_window_limit_timeout_ns"),
+        "P S", _UNTETHERED + "the stream drops it after it has been 3/4 of a window behind for "
+        "this time", "timeouts.untethered_window_limit_timeout_ns"),
     "untethered-linger-timeout": Meaning(
-        "P S", _UNTETHERED + "time in which it may finish reading",
-        "timeouts.untethered_linger_timeout_ns"),
+        "P S", _UNTETHERED + "time in which a dropped subscriber may still read the remaining "
+        "data", "timeouts.untethered_linger_timeout_ns"),
     "untethered-resting-timeout": Meaning(
-        "P S", _UNTETHERED + "time that it rests before it joins again",
+        "P S", _UNTETHERED + "time that a dropped subscriber waits before it joins again",
         "timeouts.untethered_resting_timeout_ns"),
     "so-sndbuf": Meaning("P S", "send buffer of the socket", "sockets.sndbuf_bytes"),
     "so-rcvbuf": Meaning(
-        "P S", "receive buffer of the socket; without it the buffer follows the receiver window",
-        "sockets.rcvbuf_bytes"),
+        "P S", "receive buffer of the socket; if it is not stated, the daemon sizes the buffer "
+        "for the receiver window", "sockets.rcvbuf_bytes"),
     "media-rcv-ts-offset": Meaning(
-        "S", "write the time of reception by the socket at this offset of the payload"),
+        "S", "the receiver writes into each message, at this offset of the payload, the time at "
+        "which the socket received it"),
     "channel-rcv-ts-offset": Meaning(
-        "S", "write the time of reception at this offset of the payload"),
+        "S", "the receiver writes into each message, at this offset of the payload, the time at "
+        "which the daemon processed it"),
     "channel-snd-ts-offset": Meaning(
-        "P", "write the time of sending. A spy may see the message before its timestamp is "
-        "written, or with the timestamp of a failed attempt"),
+        "P", "the sender writes into each message, at this offset of the payload, the time of "
+        "sending. A spy may read a message before its timestamp is written, or with the "
+        "timestamp of a failed attempt to send"),
 }

@@ -13,63 +13,67 @@ from typing import Final
 EVENTS: Final[dict[str, str]] = {
     "client_added": "a client connected",
     "client_gone": "a client ended",
-    "client_returned": "a client returned: to a new daemon after the old daemon died, or with a "
-    "new process after `client_lingers`",
+    "client_returned": "a client has connected again: to a new daemon after the old one died, or a "
+    "new relay process continues the client of `client_lingers`",
     "client_lingers": "the process of a [relay](relay.md) ended; the daemon keeps its objects for "
     "`linger_ns`",
     "publication_added": "a client added a publication",
     "publication_state": "a publication changed its state",
-    "publication_connected": "a publication has receivers, or no longer has any",
+    "publication_connected": "the first receiver of a publication connected, or the last one left",
     "publication_blocked": "a publisher left a claim open",
-    "publication_unblocked": "the sender padded over the open claim",
+    "publication_unblocked": "the sender replaced the open claim by padding",
     "pressure_triggered": "the publishers of a stream reached its "
-    "[depth](back-pressure.md#watermarks): cause and culprit; at most once a second for a stream, "
-    "and `episodes` counts how often since the last such event",
-    "pressure_relieved": "the log has drained to the low watermark: duration, peak, and messages "
-    "drained meanwhile (none: not counted)",
-    "backpressure_warning": "a setting or a load defeats back-pressure: `kind` is `depth`, "
-    "`low_watermark` or `sustained`, `message` has the remedy; once each for a publication",
-    "publication_error": "a receiver rejected the stream: code and message",
-    "join_expired": "a receiver requested to join a `min` or `tagged` group and did not join "
-    "within its hold",
-    "join_refused": "a group does not wait for a receiver that requests to join; `refusals` counts "
-    "the requests since the last such event",
-    "strategy_silent": "a flow control in Python has not answered for 5 s: `max` applies",
+    "[depth](back-pressure.md#watermarks). The daemon publishes at most one such event a second "
+    "for a stream; `episodes` counts how often the depth was reached since the last event",
+    "pressure_relieved": "the log of a stream under pressure has drained to the low watermark. "
+    "`drained_messages` is the number of messages that left the log meanwhile (none: not counted)",
+    "backpressure_warning": "a setting or a load defeats back-pressure. `kind` is `depth`, "
+    "`low_watermark` or `sustained`, and `message` states the remedy. The daemon publishes each "
+    "kind once for a publication",
+    "publication_error": "a receiver rejected the stream; `code` and `message` state the reason",
+    "join_expired": "a receiver requested to join a `min` or `tagged` group. The sender waited for "
+    "it, but it did not join in time",
+    "join_refused": "a receiver requested to join a `min` or `tagged` group, and the sender "
+    "does not wait for it; `refusals` counts the requests since the last such event",
+    "strategy_silent": "a flow control in Python has not answered for 5 s; the sender uses `max` "
+    "until it answers",
     "strategy_answers": "that flow control answers again",
-    "congestion_silent": "a congestion control in Python has not answered for 5 s: the receiver "
-    "window alone applies",
+    "congestion_silent": "a congestion control in Python has not answered for 5 s; until it "
+    "answers, only the receiver window limits the sender",
     "congestion_answers": "the congestion control answers again",
     "subscription_added": "a client added a subscription",
     "subscription_removed": "a subscription was removed",
     "image_available": "a stream arrived at a subscription",
-    "image_unavailable": "a stream ended for a subscription, and why",
+    "image_unavailable": "a stream ended for a subscription; `reason` states why",
     "image_state": "an image changed its state",
-    "second_source": "datagrams of an image's session come from an address that the receiver does "
-    "not follow, and the followed sender is alive ([trust](trust.md))",
-    "loss": "bytes that were missing and requested",
-    "reader_outrun": "under `fc=nak`, a reader slower than the lowest rate misses data",
-    "terms_given_back": "bytes of an idle stream's log that the daemon returned to the file system "
-    "and the budget",
+    "second_source": "the receiver follows one source address for each session. A second address "
+    "sends datagrams of the same session while the first is alive ([trust](trust.md))",
+    "loss": "a receiver found a gap in a stream and requested the missing bytes",
+    "reader_outrun": "under `fc=nak`, a reader was slower than the lowest rate of the sender and "
+    "missed data",
+    "terms_given_back": "the daemon released memory of an idle stream's log to the file system and "
+    "to the storage budget",
     "destination": "a receiver joined, or left, a dynamic multi-destination channel",
-    "destinations_full": "all 2048 places of a dynamic multi-destination channel are taken: a "
-    "receiver was refused (at most one event a second; in the error log too)",
-    "resolved": "a host name has another address",
+    "destinations_full": "a dynamic multi-destination channel has its maximum of 2048 receivers, "
+    "and refused another one (at most one event a second; also in the error log)",
+    "resolved": "the host name of a channel now resolves to another address",
     "receive_buffer_short": "a receiver window does not fit into its socket's [receive "
     "buffer](operating.md#receive-buffers)",
-    "endpoint_error": "an error of a socket (in the error log too)",
-    "refused": "a refused object that no client requested, such as an image (in the error log too)",
+    "endpoint_error": "a socket of a channel reported an error (also in the error log)",
+    "refused": "the daemon refused an object that no client requested, such as an image (also in "
+    "the error log)",
     "group_opened": "a client opened a [consumer group](consumer-groups.md)",
     "group_closed": "a client closed a consumer group",
     "credits_withheld": "the credits of a subscription are withheld, or granted again",
     "group_expired": "a consumer group expired",
     "group_retains": "a consumer group keeps the log of an ended stream",
     "group_released": "a consumer group released the log of an ended stream",
-    "adopted": "objects that a new daemon adopted",
+    "adopted": "a new daemon adopted the objects of a dead daemon; the fields count them",
 }
 
 TRACE_ONLY: Final[dict[str, str]] = {
-    "started": "the trace begins: facts about the daemon and its host",
-    "stopping": "the daemon stops: objects that it leaves for the next one",
+    "started": "the trace begins; the fields describe the daemon and its host",
+    "stopping": "the daemon stops; `kept` lists the objects that it leaves for the next daemon",
     "sample": "positions and counters ([traces](operating.md#traces))",
-    "trace_dropped": "events that the trace lost because the disk was slow or full",
+    "trace_dropped": "the trace lost events here, because the disk was slow or full",
 }

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Metrics for Prometheus, the flows, and a health page, over HTTP.
 
-Importing this module costs a fifth of a daemon's start, so
-:mod:`penstock.daemon.observe.metrics_socket` loads it at the first connection.
+Importing this module takes a fifth of the time that a daemon needs to start. For this reason
+:mod:`penstock.daemon.observe.metrics_socket` imports it at the first connection.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ _SYSTEM: Final = (
     (10, "penstock_heartbeats_received", "Heartbeats received."),
     (11, "penstock_retransmits_sent", "Retransmits sent."),
     (36, "penstock_retransmitted_bytes", "Bytes retransmitted."),
-    (12, "penstock_under_runs", "Datagrams below the window: duplicates and late ones."),
+    (12, "penstock_under_runs", "Duplicate or late datagrams, below the window."),
     (13, "penstock_over_runs", "Datagrams above the window."),
     (14, "penstock_invalid_packets", "Malformed datagrams."),
-    (15, "penstock_errors", "Entries of the error log, repeats included."),
-    (16, "penstock_short_sends", "Sends that the socket did not take whole."),
-    (18, "penstock_back_pressure_events", "Times a sender met its limit."),
-    (19, "penstock_unblocked_publications", "Dead or late claims padded over."),
+    (15, "penstock_errors", "Errors recorded in the error log, repeated ones included."),
+    (16, "penstock_short_sends", "Sends of which the socket did not accept all datagrams."),
+    (18, "penstock_back_pressure_events", "Times that a sender reached its flow-control limit."),
+    (19, "penstock_unblocked_publications", "Claims of dead or late clients that became padding."),
     (23, "penstock_loss_gap_fills", "Gaps filled on unreliable streams."),
     (38, "penstock_error_frames_received", "Rejections received."),
     (39, "penstock_error_frames_sent", "Rejections sent."),
@@ -83,13 +83,12 @@ def _families(status: DaemonStatus) -> tuple[Family, ...]:
 
 
 def families(status: DaemonStatus) -> list[Metric | Family]:
-    """Return all metrics, with the value 0 for system counters. Tools that list the metrics use
-    it."""
+    """Return all metrics, with the value 0 for system counters, for tools that list the metrics."""
     return [*_DaemonMetrics(status, lambda counter_id: 0).collect(), *_families(status)]
 
 
 class _DaemonMetrics(Collector):
-    """The metrics that have no row for each stream."""
+    """The metrics of the whole daemon, without a row for each stream."""
 
     def __init__(self, status: DaemonStatus, counter: Callable[[int], int]) -> None:
         self._status = status
@@ -101,15 +100,15 @@ class _DaemonMetrics(Collector):
         status = self._status
         yield GaugeMetricFamily("penstock_clients", "Clients.", value=len(status.clients))
         yield GaugeMetricFamily(
-            "penstock_storage_budget_bytes", "Memory that log buffers may take.",
+            "penstock_storage_budget_bytes", "Largest total size of all log buffers.",
             value=status.storage_budget_bytes,
         )
         yield GaugeMetricFamily(
-            "penstock_storage_used_bytes", "Memory that log buffers have taken.",
+            "penstock_storage_used_bytes", "Total size of all log buffers now.",
             value=status.storage_used_bytes,
         )
         yield CounterMetricFamily(
-            "penstock_malformed_messages", "Control messages that were not understood.",
+            "penstock_malformed_messages", "Malformed messages on the control socket.",
             value=status.malformed_messages,
         )
         yield from _scheduler(status.scheduler)
@@ -126,67 +125,100 @@ class _DaemonMetrics(Collector):
 
 def _scheduler(row: SchedulerStatus) -> Iterator[Metric]:
     yield GaugeMetricFamily(
-        "penstock_scheduler_pressure_ratio", "Pressure on the sender, 0 to 1.", value=row.pressure
+        "penstock_scheduler_pressure_ratio",
+        "Load of the sender thread, as the governor measures it: 0 to 1.", value=row.pressure,
     )
     signals = GaugeMetricFamily(
-        "penstock_scheduler_signal_ratio", "Signals of the pressure, 0 to 1.", labels=["signal"]
+        "penstock_scheduler_signal_ratio",
+        "Measured signals from which the governor computes the pressure, each 0 to 1.",
+        labels=["signal"],
     )
     for signal, value in row.signals.items():
         signals.add_metric([signal], value)
     yield signals
     ready = GaugeMetricFamily(
-        "penstock_scheduler_ready_streams", "Streams that wait for a turn, by band.",
+        "penstock_scheduler_ready_streams",
+        "Streams that have data and wait for their turn to send, by priority band.",
         labels=["band"],
     )
     for band, count in row.ready.items():
         ready.add_metric([band], count)
     yield ready
     yield CounterMetricFamily(
-        "penstock_scheduler_waits", "Turns before which a stream waited.", value=row.waits
+        "penstock_scheduler_waits", "Times that a stream with data waited for its turn to send.",
+        value=row.waits,
     )
     yield CounterMetricFamily(
-        "penstock_scheduler_wait_seconds", "Total time of these waits.", value=row.waited_ns * _NS
+        "penstock_scheduler_wait_seconds", "Total time for which streams waited for their turns.",
+        value=row.waited_ns * _NS,
     )
     yield CounterMetricFamily(
-        "penstock_scheduler_deferrals", "Times that the governor withheld data.",
+        "penstock_scheduler_deferrals",
+        "Times that the governor delayed data that a stream could have sent.",
         value=row.deferrals,
     )
 
 
 def _publications(rows: list[PublicationStatus]) -> tuple[Family, ...]:
     counter, gauge = makers("publication", "channel", "stream", "session")
-    position = counter("penstock_publication_position_bytes", "Published so far.")
+    position = counter(
+        "penstock_publication_position_bytes", "Position up to which messages were published."
+    )
     consumed = counter(
-        "penstock_publication_consumed_bytes", "Sent, or read by the slowest local subscriber."
+        "penstock_publication_consumed_bytes",
+        "Position up to which data was sent; on IPC, read by the slowest subscriber.",
     )
     limit = gauge(
-        "penstock_publication_limit_bytes", "Position up to which publishers may go."
+        "penstock_publication_limit_bytes", "Position up to which publishers may publish now."
     )
     receivers = gauge("penstock_publication_receivers", "Live receivers.")
-    blocked = counter("penstock_publication_blocked_seconds", "Time held, by cause.", "cause")
+    blocked = counter(
+        "penstock_publication_blocked_seconds",
+        "Time for which publishers were blocked at their limit, by cause.", "cause",
+    )
     blocked_by = counter(
-        "penstock_publication_blocked_by_seconds", "Time held, by culprit.", "culprit"
+        "penstock_publication_blocked_by_seconds",
+        "Time for which publishers were blocked at their limit, by culprit.", "culprit",
     )
     rate = gauge(
-        "penstock_publication_rate_limit_bytes", "Bytes a second that it is held to; 0: no limit."
+        "penstock_publication_rate_limit_bytes",
+        "Rate limit of the stream, in bytes a second; 0: no limit.",
     )
-    signals = counter("penstock_publication_pressure_signals", "PRESSURE frames heard.")
+    signals = counter(
+        "penstock_publication_pressure_signals", "PRESSURE frames received from receivers."
+    )
     failures = counter(
         "penstock_publication_strategy_failures",
-        "Answers of a strategy in Python that the built-in rule replaced.",
+        "Times that a built-in rule replaced the answer of a flow control in Python.",
     )
     dropped = counter(
-        "penstock_publication_dropped_messages", "Messages that its policy dropped.", "policy"
+        "penstock_publication_dropped_messages",
+        "Messages that the publication's ps-policy dropped.", "policy",
     )
-    dropped_bytes = counter("penstock_publication_dropped_bytes", "Their payloads.", "policy")
-    events = counter("penstock_backpressure_events", "Times that publishers reached the depth.")
+    dropped_bytes = counter(
+        "penstock_publication_dropped_bytes",
+        "Payload bytes of messages that the publication's ps-policy dropped.", "policy",
+    )
+    events = counter(
+        "penstock_backpressure_events",
+        "Times that publishers reached the configured depth (ps-depth).",
+    )
     duration = counter(
-        "penstock_backpressure_duration_seconds", "Time from then until the log had drained."
+        "penstock_backpressure_duration_seconds",
+        "Total time from reaching the depth until the log had drained to the low watermark.",
     )
-    peak = gauge("penstock_queue_peak_bytes", "The largest depth so far.")
-    granted = counter("penstock_publication_credits_granted", "Messages that receivers granted.")
-    spent = counter("penstock_publication_credits_spent", "Of these, those of its publishers.")
-    depth = gauge("penstock_queue_depth_bytes", "Bytes that publishers are ahead of the sender.")
+    peak = gauge("penstock_queue_peak_bytes", "Largest value of penstock_queue_depth_bytes so far.")
+    granted = counter(
+        "penstock_publication_credits_granted",
+        "Credits that receivers have granted to the stream, in messages.",
+    )
+    spent = counter(
+        "penstock_publication_credits_spent",
+        "Granted credits that the stream's publishers have used, in messages.",
+    )
+    depth = gauge(
+        "penstock_queue_depth_bytes", "Bytes published and not yet sent; on IPC, not yet read."
+    )
     for row in rows:
         of = labels({
             "publication": row.publication_id, "channel": row.channel, "stream": row.stream_id,
@@ -222,12 +254,18 @@ def _publications(rows: list[PublicationStatus]) -> tuple[Family, ...]:
 
 def _turns(rows: list[PublicationStatus]) -> tuple[Family, ...]:
     counter, _ = makers("publication", "channel", "stream", "session")
-    throttled = counter("penstock_publication_throttled", "Offers answered THROTTLED.")
+    throttled = counter("penstock_publication_throttled", "Offers that were answered THROTTLED.")
     deferrals = counter(
-        "penstock_publication_deferrals", "Times that the governor withheld its data."
+        "penstock_publication_deferrals",
+        "Times that the governor delayed data that the stream could have sent.",
     )
-    waits = counter("penstock_publication_waits", "Turns before which it waited with others.")
-    waited = counter("penstock_publication_wait_seconds", "Total time of these waits.")
+    waits = counter(
+        "penstock_publication_waits",
+        "Times that the stream had data and waited for its turn among the sender's streams.",
+    )
+    waited = counter(
+        "penstock_publication_wait_seconds", "Total time for which the stream waited for its turns."
+    )
     for row in rows:
         of = labels({
             "publication": row.publication_id, "channel": row.channel, "stream": row.stream_id,
@@ -242,20 +280,25 @@ def _turns(rows: list[PublicationStatus]) -> tuple[Family, ...]:
 
 def _images(rows: list[ImageStatus]) -> tuple[Family, ...]:
     counter, gauge = makers("image", "channel", "stream", "session", "source")
-    position = counter("penstock_image_position_bytes", "Received without a gap so far.")
+    position = counter(
+        "penstock_image_position_bytes", "Position up to which data was received without a gap."
+    )
     behind = gauge(
-        "penstock_image_backlog_bytes", "Received and not yet released by the slowest subscriber."
+        "penstock_image_backlog_bytes",
+        "Bytes received that the slowest subscriber has not released yet.",
     )
     gaps = gauge("penstock_image_gaps", "Gaps open now.")
-    lost = counter("penstock_image_lost_bytes", "Bytes that were missing at first.")
+    lost = counter(
+        "penstock_image_lost_bytes", "Bytes of all gaps so far, retransmitted ones included."
+    )
     window = gauge("penstock_image_window_bytes", "Receiver window.")
     buffer = gauge(
         "penstock_image_receive_buffer_bytes",
-        "Receive buffer of its socket; less than the window invites loss.",
+        "Receive buffer of the socket; the kernel drops data if it is smaller than the window.",
     )
     failures = counter(
         "penstock_image_congestion_failures",
-        "Calls of a congestion control in Python that raised, were late, or answered no window.",
+        "Calls of a congestion control in Python that failed, were late, or returned no window.",
     )
     for row in rows:
         of = labels({
@@ -275,12 +318,20 @@ def _images(rows: list[ImageStatus]) -> tuple[Family, ...]:
 def _subscriptions(rows: list[SubscriptionStatus]) -> tuple[Family, ...]:
     """Return the credits of the subscriptions that grant some."""
     _, gauge = makers("subscription", "channel", "stream")
-    credits = gauge("penstock_subscription_credits", "Credits of each publisher, or of the pool.")
-    outstanding = gauge(
-        "penstock_subscription_credits_outstanding", "Credits granted and not returned."
+    credits = gauge(
+        "penstock_subscription_credits",
+        "Credits that the subscription grants to each publisher, or to all with ps-credit-policy.",
     )
-    leaked = gauge("penstock_subscription_credits_leaked", "Credits lost with their handles.")
-    withheld = gauge("penstock_subscription_withheld", "1 while it grants nothing, else 0.")
+    outstanding = gauge(
+        "penstock_subscription_credits_outstanding", "Credits granted and not yet returned."
+    )
+    leaked = gauge(
+        "penstock_subscription_credits_leaked",
+        "Credits whose handles were garbage-collected without a release.",
+    )
+    withheld = gauge(
+        "penstock_subscription_withheld", "1 while the subscription withholds its credits, else 0."
+    )
     for row in rows:
         if row.credits:
             of = labels({
@@ -296,13 +347,14 @@ def _subscriptions(rows: list[SubscriptionStatus]) -> tuple[Family, ...]:
 
 def _groups(rows: list[GroupStatus]) -> tuple[Family, ...]:
     _, gauge = makers("group", "name", "channel", "stream")
-    lag = gauge("penstock_group_lag_bytes", "Received and not yet acknowledged.")
+    lag = gauge("penstock_group_lag_bytes", "Bytes received and not yet acknowledged by the group.")
     left = gauge(
         "penstock_group_window_left_bytes",
-        "Bytes that senders may still send before the group holds them: the least of its streams.",
+        "Bytes that senders may send before they wait for the group: the least of its streams.",
     )
     expires = gauge(
-        "penstock_group_expires_seconds", "Time to its expiry, if no request keeps it alive."
+        "penstock_group_expires_seconds",
+        "Time until the daemon ends the group, if no request arrives for it.",
     )
     for row in rows:
         of = labels({

@@ -66,7 +66,7 @@ def test_a_timestamp_can_go_into_the_reserved_value() -> None:
 
 
 @pytest.mark.parametrize(("text", "parameter", "words"), [
-    ("udp?endpoint=1.2.3.4:5", "URI", "does not begin as a channel"),
+    ("udp?endpoint=1.2.3.4:5", "URI", "does not begin like a channel URI"),
     ("aeron:tcp?endpoint=1.2.3.4:5", "URI", "aeron:udp"),
     ("aeron:udp?", "URI", "no parameter"),
     ("aeron:udp?=5", "URI", "without a name"),
