@@ -2,7 +2,7 @@
 """Address arithmetic: multicast control addresses and the choice of a network interface.
 
 Pure functions over values; other modules resolve names and list interfaces. The rules are Aeron's,
-so that the same URI means the same socket.
+so that a URI leads to the same socket address as in Aeron.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def multicast_control(data: Address) -> Address:
 
 
 def is_wildcard(spec: Interface) -> bool:
-    """``interface=0.0.0.0`` without a prefix means any address."""
+    """Return whether the interface is ``0.0.0.0`` or ``[::]`` without a prefix, which stands for
+    any interface."""
     return spec.ip is not None and spec.ip.is_unspecified and spec.prefix_length is None
 
 
@@ -77,11 +78,12 @@ def _matches(interface: LocalInterface, spec: Interface, family: int) -> bool:
 def choose_interface(
     interfaces: Iterable[LocalInterface], spec: Interface, *, family: int, multicast: bool
 ) -> LocalInterface:
-    """Return the interface of a channel. ``spec.host`` is an IP literal, or ``spec.name`` is set.
+    """Return the interface of a channel. :param spec: the ``interface`` parameter, with an IP
+    address in ``host`` or a name in ``name``.
 
     Candidates are the interfaces that are up and match. Loopback is chosen only if no other
-    interface with multicast matches. Of several matches, the interface with the longest netmask
-    wins, and of equal ones the first.
+    interface with multicast matches. If several interfaces match, the result is the one with the
+    longest netmask; if these are equal, it is the first.
     """
     matching = [i for i in interfaces if _matches(i, spec, family)]
     candidates = [i for i in matching if i.is_multicast and not i.is_loopback] if multicast else []

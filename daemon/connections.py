@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Count the TCP connections, from the reports of ZeroMQ.
 
-ZeroMQ reports each accepted and closed descriptor, and the descriptor of each message. ZeroMQ
-reports a finished handshake without the descriptor. An authorised key is therefore counted at once;
-the descriptor is known from the first message on.
+ZeroMQ reports the file descriptor of each accepted connection, each closed connection and each
+message. It reports a finished handshake without the descriptor. An authorised key is therefore
+counted at once, but its connection is known only from the first message on.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Connections:
 
     @property
     def oldest(self) -> int:
-        """Return the oldest connection without a message."""
+        """The descriptor of the oldest connection that has not sent a message yet."""
         return next(iter(self._silent))
 
     def accepted(self, fd: int) -> None:
@@ -44,11 +44,13 @@ class Connections:
         self._silent[fd] = None
 
     def admitted(self) -> None:
-        """Record that a connection that has sent no message yet has an authorised key."""
+        """Record that one more connection has an authorised key; it is one of those that have sent
+        no message yet."""
         self._admitted = min(self._admitted + 1, len(self._silent))
 
     def heard(self, fd: int) -> None:
-        """Record a message on a connection, which shows that its handshake is finished."""
+        """Record that a message arrived on a connection. The handshake of this connection is
+        therefore finished."""
         if fd in self._silent:
             del self._silent[fd]
             self._heard.add(fd)
@@ -61,9 +63,9 @@ class Connections:
 
 
 def shut(fd: int, port: int) -> bool:
-    """End a TCP connection of another thread by the number of its descriptor. The number may
-    already refer to another file. Unless the file is a connection to ``port``, the call does
-    nothing."""
+    """Shut down a TCP connection that another thread owns, by its descriptor ``fd``. This number
+    may refer to another file by now, so the call first checks that the file is a connection to
+    ``port``."""
     try:
         with socket.fromfd(fd, socket.AF_INET, socket.SOCK_STREAM) as own:
             ours = (

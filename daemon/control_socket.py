@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ZeroMQ sockets: ROUTER for requests, PUB for the event feed.
 
-ZeroMQ's descriptor is edge-triggered: it reports only changes since the last use of the socket, and
-a send counts as a use. After each wake-up the thread therefore reads until EAGAIN, and after each
-send it reads again.
+The descriptor of a ZeroMQ socket is edge-triggered: it becomes readable only for events after the
+last call on the socket, and a send is such a call. After each wake-up the thread therefore reads
+until EAGAIN. After each send it reads once more.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ class Receiver(Protocol):
     """Callbacks of the control socket; the server implements them."""
 
     def on_hello(self, identity: bytes, token: bytes) -> bool:
-        """Bind the sender's identity to its token; return False if the token is unknown."""
+        """Bind the client's ZeroMQ identity to its lease by the token. Return False if the token is
+        unknown."""
         ...
 
     def on_request(self, identity: bytes, correlation_id: int, message: Message) -> bool:
-        """Process a request; return False if the sender is not bound."""
+        """Process a request. Return False if the identity is not bound to a lease."""
         ...
 
     async def on_status(self, correlation_id: int) -> bytes:
@@ -193,7 +194,8 @@ class ControlSocket:
 
 
 def correlation_of(data: bytes) -> int:
-    """Return the correlation id of an otherwise invalid message, 0 if it has none."""
+    """Return the correlation id of a message that could not be decoded, or 0 if no valid id can be
+    found in it."""
     try:
         frame = msgpack.unpackb(data, max_array_len=64, max_map_len=64)
     except (ValueError, msgpack.UnpackException):

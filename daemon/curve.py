@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Authentication of TCP control: CURVE keys, the allow-list, and the number of connections.
 
-ZeroMQ asks a handler inside the process (ZAP) whether a key may connect. The authenticator of pyzmq
-answers from the allow-list, and reads the list again when its file changes. A key that was removed
-from the list is refused at its next request, even on an open connection. An unreadable key file
-authorises no client, and does not affect the other keys.
+For each connection, ZeroMQ calls a handler in this process (ZAP), which decides whether the
+client's key may connect. The handler is pyzmq's authenticator. It uses the allow-list, and reads
+the list again when its file changes. If a key was removed from the list, the daemon refuses the
+client's next request, even on an open connection. An unreadable key file authorises no client, and
+does not affect the other keys.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ _EVENTS: Final = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
 
 
 class AllowList:
-    """Public keys in a file (one in each line, followed by an optional blank and comment) or in the
-    ``.key`` files of a directory."""
+    """Public keys of the clients that may connect. They are in one file (a key in each line, then
+    optionally a blank and a comment) or in the ``.key`` files of a directory."""
 
     def __init__(self, path: Path) -> None:
         """:raises ConfigurationError: the list cannot be read, or contains an invalid key."""
@@ -130,7 +131,8 @@ class _Provider:
 
 
 class CurveGate:
-    """The TCP socket with its authentication. Only one thread may use it after its construction."""
+    """Adds a TCP address with CURVE authentication to the ROUTER socket of the group service. Only
+    one thread may use it after its construction."""
 
     def __init__(
         self, context: zmq.Context[zmq.Socket[bytes]], router: zmq.Socket[bytes],
@@ -171,10 +173,13 @@ class CurveGate:
             ) from None
         self.address = str(router.getsockopt_string(zmq.LAST_ENDPOINT))
         self._port = int(self.address.rpartition(":")[2])
-        _LOG.info("groups are served on %s with the key %s", self.address, keys.public)
+        _LOG.info(
+            "consumer groups are served on %s; the daemon's public key is %s", self.address,
+            keys.public,
+        )
 
     def close(self) -> None:
-        """Close the socket; call this before the router is closed."""
+        """Stop the authentication. Call this before the ROUTER socket is closed."""
         self.router.disable_monitor()
         self._monitor.close()
         self._authenticator.stop()
@@ -219,7 +224,7 @@ class CurveGate:
         self.refused += 1
         if not self._flooded:
             _LOG.warning(
-                "TCP control: %d connections have shown no key: the oldest are ended", STRANGERS
+                "TCP control: %d connections have not shown a key: closing the oldest", STRANGERS
             )
         self._flooded = True
 
@@ -229,14 +234,18 @@ class CurveGate:
             self._connections.heard(int(frames[-1].get(zmq.SRCFD)))
 
     def admit(self, key: str) -> bool:
-        """Return whether a new connection with this key is allowed."""
+        """Return whether a client with this key may connect now: the key is on the allow-list, and
+        the limit of connections is not reached."""
         if not self.allows(key):
             _LOG.warning("TCP control: refused the key %s, which is not on the allow-list", key)
             self.refused += 1
             return False
         self._count()
         if self._connections.placed >= self._limit:
-            _LOG.warning("TCP control: refused the key %s: %d connections", key, self._limit)
+            _LOG.warning(
+                "TCP control: refused the key %s: %d connections are open, which is the limit "
+                "(control_tcp.connections)", key, self._limit,
+            )
             self.refused += 1
             return False
         self._connections.admitted()
@@ -247,7 +256,8 @@ class CurveGate:
 
     @staticmethod
     def key_of(frames: list[zmq.Frame]) -> str:
-        """Return the public key of a message's sender; empty over the local socket."""
+        """Return the public key of the client that sent a message. It is empty for a message over
+        the local socket."""
         try:
             return str(frames[-1].get("User-Id"))
         except (zmq.ZMQError, KeyError):

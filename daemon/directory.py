@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claim, clean and remove the daemon's directory. Only one daemon at a time can claim a directory.
 
-The daemon holds the lock of ``DIR/daemon.lock`` (flock) as long as it runs; the file's text names
-the daemon. A directory with entries but without that file belongs to another program and is not
-touched.
+As long as it runs, the daemon holds a lock (flock) on the file ``DIR/daemon.lock``, whose text
+names the daemon. A directory with entries but without ``daemon.lock`` belongs to another program,
+and the daemon changes nothing in it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ class ClaimedDirectory:
         os.chmod(self.path / name, self.file_mode)
 
     def wipe(self, *, keep_streams: bool = False) -> None:
-        """Remove the files of a dead daemon: all, or only its sockets."""
+        """Remove the files of a dead daemon: all of them, or only its sockets if
+        ``keep_streams``."""
         if keep_streams:
             for name in _SOCKETS:
                 (self.path / name).unlink(missing_ok=True)
@@ -66,27 +67,27 @@ class ClaimedDirectory:
             _wipe(self.path)
 
     def log_bytes(self) -> int:
-        """Return the memory of the logs in the directory."""
+        """Return the number of bytes of memory that the logs in the directory occupy."""
         folders = [self.path / name for name in _FOLDERS]
         return sum(e.stat().st_blocks * 512 for folder in folders for e in os.scandir(folder))
 
     def let_go(self) -> None:
-        """If a new daemon needs the content of the directory, leave the directory; otherwise remove
-        it."""
+        """Release the claim at the daemon's end. If a new daemon needs the content of the
+        directory, keep it; otherwise remove it."""
         if self.owed:
             self.leave()
         else:
             self.release()
 
     def leave(self) -> None:
-        """Remove the directory, even if a new daemon could need its content."""
+        """Leave the directory to the next daemon: remove only its sockets, and release the lock."""
         for name in _SOCKETS:
             (self.path / name).unlink(missing_ok=True)
         os.close(self._lock_fd)
 
     def release(self) -> None:
-        """Remove all files of the daemon, and the directory if a daemon made it; release the
-        lock."""
+        """Remove all files of the daemon. If a daemon created the directory, remove it too. Release
+        the lock."""
         _wipe(self.path)
         for name in (*_FOLDERS, *_OF_CLIENTS):
             _remove_folder(self.path / name)
@@ -99,9 +100,10 @@ class ClaimedDirectory:
 def claim_directory(
     config: DirectoryConfig, *, keep: bool = False, any_layout: bool = False
 ) -> ClaimedDirectory:
-    """Claim the directory for this daemon, and remove a dead daemon's files unless ``keep``.
+    """Claim the directory for this daemon. Remove the files that a dead daemon left, unless
+    ``keep``.
 
-    :param any_layout: also claim a directory whose files another version wrote.
+    :param any_layout: claim the directory even if another version of penstock wrote its files.
 
     :raises DirectoryInUseError: a live daemon owns it.
     :raises VersionMismatch: the directory belongs to another program, or to a daemon with another
@@ -235,7 +237,7 @@ def _shared_version(path: Path) -> int | None:
 
 
 def is_left_behind(path: Path) -> bool:
-    """Return whether a daemon left files in the directory."""
+    """Return whether the directory contains files that a daemon has left."""
     return (path / LOCK_NAME).is_file()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The conductor's actions that are one call of the native driver each, as a table."""
+"""Table of the conductor's actions that need only one call of the native driver."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _IMAGE: Final = ObjectKind.IMAGE
 
 @attrs.frozen
 class DriverCall:
-    """A function of ``ps_driver.h`` whose arguments are the driver, an object and fields of the
-    action."""
+    """The function of ``ps_driver.h`` that performs an action, and the fields of the action that
+    are its arguments."""
 
     function: str
     kind: ObjectKind                    # of the object

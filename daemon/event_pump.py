@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Process events of the data plane in bounded turns, so that requests of clients are served between
-two turns."""
+"""Process events of the data plane in turns of bounded length, so that the thread serves clients'
+requests between two turns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class EventPump:
     def turn(self) -> bool:
         """Process at most EVENTS_PER_TURN events, of which at most SETUPS_PER_TURN are SETUPs.
 
-        :returns: whether more events may wait.
+        :returns: True if the turn ended before the queue of events was empty.
         """
         setups = 0
         for _ in range(EVENTS_PER_TURN):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Perform the conductor's actions on the native driver and the files of the directory.
 
-The daemon's trio shell and the simulator both use it. Replies, notices, leases and events go to the
-shell's :class:`Port`. A shell runs an action in a worker thread if :meth:`Executor.is_slow` returns
-true. :meth:`Executor.perform_slow` uses only files and resolvers.
+Both the daemon's trio shell and the simulator perform actions with this module. Replies, notices,
+leases and events go to the shell's :class:`Port`. If :meth:`Executor.is_slow` returns true for an
+action, the shell calls :meth:`Executor.perform_slow` in a worker thread.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def resolve_name(action: a.ResolveName) -> Address:
 
 
 def list_interfaces() -> tuple[LocalInterface, ...]:
-    """The addresses of this host's interfaces."""
+    """Return the addresses of all network interfaces of this host."""
     import psutil  # imported for the first channel that names or needs an interface
 
     indices = {name: index for index, name in socket.if_nameindex()}
@@ -141,7 +141,7 @@ class Executor:
             self._shared.free_slot(action.kind, action.index)
 
     def perform(self, action: a.Action) -> a.Outcome:
-        """Perform an action now; return a failure as a value."""
+        """Perform an action in this thread. If it fails, the result contains the error."""
         try:
             return a.Outcome(value=self._handlers[type(action)](action))
         except (PenstockError, OSError, KeyError, ValueError, OverflowError) as error:
@@ -166,7 +166,7 @@ class Executor:
         return False
 
     def perform_slow(self, action: a.Action) -> a.Outcome:
-        """Like perform, for a slow action. Any thread."""
+        """Like :meth:`perform`, for a slow action; any thread may call it. Any thread."""
         return self.perform(action)
 
     # ---- tables ----
@@ -279,7 +279,7 @@ class Executor:
     # ---- the few with more to them ----
 
     def log_error(self, text: str, *, stranger: bool = False) -> None:
-        """Write to the distinct error log, and count the error.
+        """Write an error to the distinct error log and to the daemon's log, and count it.
 
         :param stranger: whether a datagram caused the error.
         """
@@ -291,7 +291,7 @@ class Executor:
             self._port.warn(f"{error}: raise storage.error_log_bytes")
 
     def add_to_counter(self, counter_id: int, delta: int) -> None:
-        """Add to a system counter that only the control plane writes."""
+        """Add ``delta`` to a system counter that no other thread writes."""
         self._cnc.set_counter(counter_id, self._cnc.counter(counter_id) + delta)
 
     def set_state(self, state: DriverState) -> None:

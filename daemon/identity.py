@@ -11,12 +11,13 @@ from penstock.daemon.settings import Identity
 
 
 def version() -> str:
-    """Return the version of this penstock."""
+    """Return the version of this penstock package as text."""
     return penstock.__version__
 
 
 def version_number(text: str) -> int:
-    """Return the version as in cnc.dat: major, minor and patch in one number."""
+    """Return a version text as the number that cnc.dat has: major, minor and patch in one
+    integer."""
     parts = [int("".join(filter(str.isdigit, part)) or 0) for part in text.split(".")[:3]]
     major, minor, patch = (*parts, 0, 0, 0)[:3]
     return major << 16 | minor << 8 | patch

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``DIR/lease.sock``: an open connection shows that its client lives.
 
-The kernel reports the connecting process (SO_PEERCRED) and its death (hang-up). Clients send no
-heartbeats, so a stopped client never counts as dead.
+The kernel identifies the process that connects (SO_PEERCRED), and closes the connection when the
+process dies (hang-up). Clients send no heartbeats, so a stopped client never counts as dead.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class _Word(enum.Enum):
 
 
 class LeaseSocket:
-    """``on_request(connection_id, request, pid, uid)`` is called for each request of a client.
-    After the request was granted or refused, ``on_lost(connection_id)`` is called at the client's
-    hang-up. ``on_drain(connection, request)`` is called when the daemon's user or root ends the
-    daemon; the callee then owns the connection."""
+    """Accepts connections on ``lease.sock``. It calls ``on_request(connection_id, request, pid,
+    uid)`` for each lease request of a client. When the client hangs up after the answer, it calls
+    ``on_lost(connection_id)``. It calls ``on_drain(connection, request)`` when the daemon's user or
+    root requests a drain; the callback then owns the connection."""
 
     def __init__(
         self, directory: ClaimedDirectory, *, on_request: OnRequest, on_lost: OnLost,
@@ -81,7 +81,7 @@ class LeaseSocket:
         self._accepting = trio.socket.from_stdlib_socket(self._listener)
 
     def stop_listening(self) -> None:
-        """Stop listening; new connections then fail as if no daemon ran."""
+        """Stop listening. A new client then gets the same error as if no daemon were running."""
         self._path.unlink(missing_ok=True)
         self._accepting.close()
 
@@ -99,7 +99,8 @@ class LeaseSocket:
     def answer(
         self, connection_id: int, message: Message, descriptors: tuple[int, ...] = ()
     ) -> None:
-        """Send a grant or a failure. If the client has gone, the hang-up reports it."""
+        """Send the answer to a lease request: a grant or a failure. If the client has gone, hang up
+        its connection."""
         connection = self._connections.get(connection_id)
         if connection is None:
             return

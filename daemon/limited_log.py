@@ -17,8 +17,8 @@ _TEXTS: Final = 1024                # remembered
 
 @attrs.define
 class LimitedLog:
-    """Writes warnings up to a limit, and counts the omitted ones. The next line states this count.
-    One owner thread."""
+    """Writes warnings to a log up to a limit. It counts the omitted warnings, and states this
+    number in the next line that it writes. One owner thread."""
 
     _log: logging.Logger
     _notified: dict[str, int] = attrs.field(factory=dict)           # text -> when, ns
@@ -28,9 +28,10 @@ class LimitedLog:
     _dropped: int = 0
 
     def warn(self, text: str, now_ns: int) -> None:
-        """Log a line, unless the same text, or too many lines, were logged within the last minute.
+        """Log a line, unless the same text was logged within the last minute, or too many lines
+        were logged recently.
 
-        :param now_ns: of a monotonic clock.
+        :param now_ns: present time of a monotonic clock.
         """
         notified_ns = self._notified.get(text)
         if notified_ns is not None and now_ns - notified_ns < REPEAT_NS:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 
 class Notifier:
-    """Sends state to the service manager; without one, does nothing."""
+    """Sends the daemon's state to systemd. If systemd did not start the daemon, it does nothing."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         environment = os.environ if environment is None else environment
@@ -18,7 +18,7 @@ class Notifier:
         self.watchdog = bool(self._address) and watchdog.isdigit() and int(watchdog) > 0
 
     def send(self, *lines: str) -> None:
-        """E.g. ``READY=1``. Do nothing if the manager does not listen."""
+        """E.g. ``READY=1``. Do nothing if the service manager does not listen."""
         if not self._address:
             return
         address = self._address

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identify processes of this host, although the kernel reuses their ids."""
+"""Identify processes of this host by id and start time, because the kernel reuses ids."""
 
 from __future__ import annotations
 

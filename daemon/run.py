@@ -27,7 +27,8 @@ _STOP: Final = (signal.SIGTERM, signal.SIGINT)
 async def run_daemon(config: DaemonConfig, *, last_act: bool = False) -> None:
     """Runs a daemon until SIGTERM or SIGINT, or a request to drain.
 
-    :param last_act: whether the process ends after this call; signals must then not end it earlier.
+    :param last_act: whether the process ends after this call. Signals are then ignored until the
+        process ends.
 
     :raises DirectoryInUseError: a live daemon owns the directory.
     :raises VersionMismatch: the directory belongs to another program, or has another layout.
@@ -86,7 +87,8 @@ def _first(group: BaseExceptionGroup[PenstockError]) -> PenstockError:
 
 
 def run(config: DaemonConfig) -> NoReturn:
-    """Like run_daemon, for a program: writes the log to standard error."""
+    """Run a daemon as the whole program: like :func:`run_daemon`, but write the log to standard
+    error and end the process."""
     logging.basicConfig(
         stream=sys.stderr, level=config.log.level.upper(),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",

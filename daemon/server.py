@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The daemon's trio shell: sockets, clocks and threads around the conductor.
 
-One nursery owns every task.  The conductor, the executor and the native driver are used by the trio
-thread only; slow actions (names, large files, strategies in Python) run in worker threads, and
-their results return to the trio thread.
+One nursery owns every task.  Only the trio thread uses the conductor, the executor and the native
+driver. Slow actions (resolving names, large files, users' Python classes) run in worker threads,
+which pass their results to the trio thread.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Server:
     def __init__(
         self, config: DaemonConfig, directory: ClaimedDirectory, last: contextlib.ExitStack
     ) -> None:
-        """``last``: callbacks that the caller runs after the directory is released."""
+        """``last`` collects callbacks; the caller runs them after the directory is released."""
         self._config = config
         self._last = last
         self._directory = directory
@@ -167,7 +167,10 @@ class Server:
             malformed=lambda: self._control.malformed,
         )
         if timeouts.image_liveness_timeout_ns < timeouts.idle_heartbeat_interval_ns * 2:
-            _LOG.warning("timeouts: images may time out between idle heartbeats")
+            _LOG.warning(
+                "timeouts: image_liveness_timeout_ns is less than twice "
+                "idle_heartbeat_interval_ns: images of idle streams may time out"
+            )
 
     def _cnc_params(self) -> CncParams:
         config = self._config
@@ -298,20 +301,21 @@ class Server:
         """Returns at the end of the daemon's work; its tasks are cancelled next."""
         owed = await self._ending.run(self._leases)
         if owed and not self._journal.settle():
-            _LOG.error("%s: no room for the journal: streams end here: %s",
+            _LOG.error("%s: no room for the journal, so no daemon can adopt these streams: %s",
                        self._directory.path, owed)
             owed = ""
         self._directory.owed = owed
         if owed:
             _LOG.warning(
-                "%s stays for a new daemon: %s: start a daemon there, or remove it with 'penstock "
-                "drain --discard --dir %s'", self._directory.path, owed, self._directory.path,
+                "%s is kept for the next daemon, because it has %s: start a daemon there, or "
+                "remove it with 'penstock drain --discard --dir %s'", self._directory.path, owed,
+                self._directory.path,
             )
         self._notify("stopping", {"kept": owed})
         self._stopping = True
 
     def close(self) -> None:
-        """Ends threads and mappings. The owner of the directory releases it afterwards."""
+        """Ends threads and mappings. The caller releases the directory afterwards."""
         self._driver.close()
         self._shared.set_state(DriverState.STOPPED)
         self._cnc.heartbeat(-1)

@@ -18,7 +18,7 @@ _PPM_PER_PERCENT: Final = 10_000
 
 @attrs.frozen(kw_only=True)
 class Identity:
-    """Identity of this daemon, drawn at each start."""
+    """Random ids and the start time of this daemon; they are new at each start."""
 
     daemon_id: int
     epoch: int
@@ -29,7 +29,8 @@ class Identity:
 
 
 def net_from(config: DaemonConfig) -> Net:
-    """Kernel UDP, impaired if the configuration requests it."""
+    """Return the network for the daemon: the kernel's UDP sockets, with simulated faults if the
+    configuration states any."""
     net = Net.udp()
     bad = config.impairment
     if not bad.active:

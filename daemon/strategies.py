@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Classes that users write: flow-control strategies and congestion controls. Found by name, called,
-contained.
+"""Run classes that users write: flow-control strategies and congestion controls. Found by name,
+called, contained.
 
 A strategy (``fc=py:...``) gets what each live receiver said last and answers how far the sender may
 go, as a stream position::
@@ -14,9 +14,10 @@ many bytes may be in flight to it::
     class Control:
         def on_interval(self, view: CongestionView, now_ns: int) -> int: ...
 
-A faulty class affects only its own stream, and only until the built-in rule applies. The daemon
-logs and counts a failure: an exception, an answer of another type or range, or no answer in time.
-The daemon runs the user's code in separate threads, which it can abandon if a call never returns.
+A faulty class affects only its own stream, and only until the built-in rule replaces its answers.
+The daemon logs and counts a failure: an exception, an answer of another type or range, or no answer
+in time. The daemon runs the user's code in separate threads. If a call never returns, the daemon
+abandons its thread.
 """
 
 from __future__ import annotations
@@ -49,14 +50,15 @@ class Strategy(Protocol):
     """
 
     def on_status_messages(self, snapshots: Sequence[ReceiverView], now_ns: int) -> int:
-        """The position up to which the sender may send."""
+        """Return the position up to which the sender may send."""
 
 
 class Control(Protocol):
     """Interface of a congestion control. The daemon creates one object for each arriving stream."""
 
     def on_interval(self, view: CongestionView, now_ns: int) -> int:
-        """The bytes that may be in flight; the receiver clips them to ``least`` and ``most``."""
+        """Return the number of bytes that may be in flight. The receiver limits the result to the
+        range from ``view.least`` to ``view.most``."""
 
 
 @attrs.frozen(kw_only=True)
@@ -84,8 +86,8 @@ _TRAITS: Final = {
 
 @attrs.define(kw_only=True)
 class Running:
-    """An object that serves one publication or image, and the number of times that the built-in
-    rule replaced its answer."""
+    """A user's object that controls one publication or image, with counts of its calls and of its
+    invalid answers."""
 
     kind: StrategyKind = StrategyKind.FLOW
     name: str
@@ -99,7 +101,7 @@ class Running:
 def find(name: str, kind: StrategyKind = StrategyKind.FLOW) -> Callable[[], Any]:
     """Return the class that ``py:entry-point`` or ``py:module:Class`` names.
 
-    :raises ChannelRefused: no class has this name, or the class lacks the method of its kind.
+    :raises ChannelRefused: no class has this name, or the class does not have the required method.
     """
     trait, key = _TRAITS[kind], kind.value
     plain = name.removeprefix(PREFIX)
@@ -157,7 +159,8 @@ def make(name: str, kind: StrategyKind = StrategyKind.FLOW) -> Any:
 
 
 class StrategyHost:
-    """The objects in use in a daemon, by the id of the publication or image. One thread;
+    """Holds the users' objects of a daemon, by the id of the publication or image that each
+    controls. One thread;
     :meth:`run` any."""
 
     def __init__(self) -> None:
@@ -168,21 +171,23 @@ class StrategyHost:
     def open(
         self, owner_id: int, name: str, strategy: Any, kind: StrategyKind = StrategyKind.FLOW
     ) -> None:
-        """Register the object of an owner. If ``strategy`` is None (for an image, or an adopted
-        publication), the first call creates the object.
+        """Register the user's object for a publication or image. If ``strategy`` is None, the first
+        call of :meth:`run` creates the object; this is so for images and adopted publications.
 
-        :raises ChannelRefused: too many calls of classes of closed streams have not returned.
+        :raises ChannelRefused: too many threads are abandoned, because calls for closed streams
+            have not returned.
         """
         if self._abandoned >= MAX_ABANDONED:
             raise ChannelRefused(
-                f"{kind.value}={name}: {self._abandoned} strategies of closed streams still do not "
-                "return, each in a thread of the daemon: correct them and restart it",
+                f"{kind.value}={name}: {self._abandoned} calls for closed streams have not "
+                "returned, and each blocks a thread of the daemon: correct the classes and "
+                "restart the daemon",
                 code="limit",
             )
         self._running[owner_id] = Running(name=name, strategy=strategy, kind=kind)
 
     def close(self, owner_id: int) -> None:
-        """A call in progress is not interrupted."""
+        """Forget the object of a publication or image. A call in progress is not interrupted."""
         with self._lock:
             running = self._running.pop(owner_id, None)
             if running is not None and running.in_call:
@@ -194,8 +199,8 @@ class StrategyHost:
     def run(
         self, owner_id: int, seen: Sequence[ReceiverView] | CongestionView, now_ns: int
     ) -> StrategyAnswer:
-        """Return the object's answer. Any thread may call it, but only one thread at a time for the
-        same owner."""
+        """Return the object's answer. Any thread may call this method, but only one thread at a
+        time for the same ``owner_id``."""
         with self._lock:
             running = self._running.get(owner_id)
             if running is None:

@@ -11,10 +11,9 @@ from penstock.core.admin import Shared
 
 
 class Watches:
-    """One descriptor for each client slot whose client has requested an eventfd.
-
-    The data plane may write to a descriptor at any time. The descriptor's number therefore stays
-    open until the daemon ends, and the next client's eventfd gets the same number.
+    """Keeps one file descriptor for each client slot whose client has requested an eventfd. The
+    data plane may write to this descriptor at any time. Its number therefore stays open until the
+    daemon ends; the eventfd of the slot's next client gets the same number.
     """
 
     def __init__(self, shared: Shared) -> None:
@@ -23,8 +22,8 @@ class Watches:
 
     @contextlib.contextmanager
     def renewed(self, client_slot: int) -> Iterator[int]:
-        """Create an eventfd for the client that has the slot now; the caller sends it inside the
-        ``with`` block."""
+        """Create an eventfd for the client that has the slot now. The caller sends the eventfd to
+        the client inside the ``with`` block."""
         fresh = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         try:
             known = self._fds.get(client_slot)
@@ -38,7 +37,7 @@ class Watches:
             os.close(fresh)
 
     def close(self) -> None:
-        """Close all descriptors; call it when no agent runs any more."""
+        """Close all descriptors. Call this only after the threads of the data plane have ended."""
         for fd in self._fds.values():
             os.close(fd)
         self._fds.clear()

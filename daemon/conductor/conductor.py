@@ -91,9 +91,10 @@ class Conductor:
         self, connection_id: int, request: LeaseRequest, *, pid: int, uid: int, now_ns: int,
         token: bytes = b"", started: int = 0,
     ) -> list[Operation]:
-        """A client connected; GrantLease or RefuseLease with the connection's id follows.
+        """Process the lease request of a client that has connected. The conductor answers with the
+        action GrantLease or RefuseLease, with the id of this connection.
 
-        :param token: secret of a new client, which proves that messages come from this client.
+        :param token: secret for a new client; the client sends it to prove its identity.
         :param started: when its process started, in the kernel's ticks; 0: unknown.
         """
         self._state.now_ns = now_ns
@@ -113,8 +114,8 @@ class Conductor:
         return self._state.runner.take()
 
     def sweep_later(self, counters: list[int], slots: list[tuple[SlotKind, int, int]]) -> None:
-        """Free the resources of a dead daemon that were not adopted, after its clients were
-        notified."""
+        """Free the counters and slots of a dead daemon that were not adopted. The call only sets a
+        timer, so that the clients are notified before."""
         state = self._state
 
         def sweep() -> None:
@@ -129,8 +130,8 @@ class Conductor:
         state.timers.at(state.now_ns + delay_ns, sweep)
 
     def on_lease_lost(self, client_id: int, now_ns: int) -> list[Operation]:
-        """Process the end of a client's connection: the client is dead or has closed the
-        connection."""
+        """Process the end of a client's connection on ``lease.sock``: the client has died, or has
+        closed the connection."""
         self._state.now_ns = now_ns
         client = self._state.clients.get(client_id)
         if client is not None and client.alive:
@@ -192,22 +193,22 @@ class Conductor:
         return take(self._state)
 
     def snapshot_in_slices(self, objects: int) -> Generator[None, None, Snapshot]:
-        """Take a snapshot and pause after each ``objects`` objects, see
+        """Take a snapshot in slices: pause each time after ``objects`` objects were copied, see
         :func:`penstock.daemon.conductor.snapshot.in_slices`."""
         return in_slices(self._state, objects)
 
     def publication_snapshot(self, publication_id: int) -> PublicationSnapshot | None:
-        """Return a frozen copy of one publication, None if there is none."""
+        """Return a frozen copy of one publication, or None if no publication has this id."""
         found = self._state.publications.get(publication_id)
         return None if found is None else PublicationSnapshot.of(found)
 
     def floor(self, log_id: int) -> int | None:
-        """Return the lowest position of a log that a consumer group holds; None: no group holds the
-        log.  Any thread."""
+        """Return the lowest position of a log from which a consumer group still needs data; None:
+        no group needs the log.  Any thread."""
         return self._state.floor(log_id)
 
     def in_use(self) -> InUse:
-        """Return the logs, counters and slots of registered objects."""
+        """Return the logs, counters and slots that registered objects use."""
         return InUse(
             logs=frozenset(logs_in_use(self._state)),
             counters=frozenset(counters_in_use(self._state)),

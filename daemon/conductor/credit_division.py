@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Divide a pool of credits among the publishers of a stream.
 
-The division is a pure function: for the same publishers, pool and debts it returns the same shares.
-The unit is messages. The policies (docs/credits.md):
+The division is a pure function: the same publishers, pool and credits owed from the last round
+always give the same shares. The unit is messages. The policies (docs/credits.md):
 
 ``round_robin``
     Max-min fair: a publisher that requests less than the equal share gets its request, and the
@@ -30,7 +30,7 @@ KEPT_ROUNDS: Final = 8
 
 @attrs.frozen(kw_only=True)
 class Request:
-    """The request of one publisher in a round."""
+    """The number of credits that one publisher requests in a round of the division."""
 
     id: int
     credits: int                        # messages, at least 0
@@ -52,7 +52,8 @@ def divide(
     policy: str, pool: int, requests: Sequence[Request],
     owed: Mapping[int, float] | None = None,
 ) -> Division:
-    """Divide ``pool`` credits, at least 0, among the requests.
+    """Divide the ``pool`` (a number of credits, 0 or more) among the publishers that request
+    credits.
 
     :param policy: one of :data:`POLICIES`.
     :param owed: shares that publishers did not get in the last round; a publisher that is not in

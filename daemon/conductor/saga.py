@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Multi-step work as generators.
 
-A saga yields an :class:`Action`. The saga is resumed with the result of the action, or with the
-exception :class:`Refused`. Yielding :data:`EXCLUSIVE` waits for the right to change the conductor's
-objects. One saga at a time has this right, until the saga ends. Sagas get the right in the order of
-their requests. Yielding :data:`EXCLUSIVE_LAST` waits for the same right, after all other sagas. It
-is for sagas whose cause is a datagram of another host. A saga resolves names before it requests the
-right, so that a hanging resolver delays only its own client. Yielding :data:`UNTIL_RELEASE` waits
-until an agent has released an object (a socket that the conductor opens again).
+A saga is a generator that yields an :class:`Action`. The runner resumes it with the action's
+result, or with the exception :class:`Refused`. If a saga yields :data:`EXCLUSIVE`, it waits for the
+exclusive right to change the conductor's objects. One saga at a time has this right, until it ends.
+Sagas get the right in the order of their requests. If a saga yields :data:`EXCLUSIVE_LAST`, it
+waits for the same right, but after all sagas that yielded :data:`EXCLUSIVE`. Sagas that a datagram
+of another host has caused use this value. A saga resolves host names before it requests the
+exclusive right, so that a resolver that does not answer delays only its own client. If a saga
+yields :data:`UNTIL_RELEASE`, it waits until the sender or the receiver has released an object. An
+example is a socket that the conductor then opens again.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ T = TypeVar("T")
 
 
 class Refused(Exception):
-    """A request cannot be granted; code and text go into the Failure."""
+    """Raised if the conductor refuses a request; the client gets ``code`` and ``message`` in a
+    Failure reply."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -60,7 +63,7 @@ class _Running:
 
 
 class SagaRunner:
-    """Run sagas, and collect the operations that they and other code request."""
+    """Runs sagas, and collects the operations that sagas and other code request."""
 
     def __init__(self) -> None:
         self._outbox: list[Operation] = []
@@ -83,7 +86,8 @@ class SagaRunner:
         self._outbox.append(Operation(0, action))
 
     def take(self) -> list[Operation]:
-        """Return the actions to perform, in order; empties the outbox."""
+        """Return the collected operations in the order in which they must be performed, and empty
+        the outbox."""
         out, self._outbox = self._outbox, []
         return out
 
@@ -100,7 +104,7 @@ class SagaRunner:
         self._pump()
 
     def on_release(self) -> None:
-        """Resume the sagas that wait for the release of an object."""
+        """Resume all sagas that wait for the release of an object."""
         self._ready.extend((running, None, None) for running in self._parked)
         self._parked.clear()
         self._pump()
@@ -160,7 +164,8 @@ class SagaRunner:
 
 
 class Undo:
-    """Actions that undo the completed steps of a failed saga, the last step first."""
+    """Collects actions that undo the completed steps of a saga, for the case that a later step
+    fails. They run in reverse order."""
 
     def __init__(self, runner: SagaRunner) -> None:
         self._runner = runner

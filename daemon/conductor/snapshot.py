@@ -2,7 +2,7 @@
 """A frozen copy of the conductor's state, for readers outside the conductor.
 
 The server, the status, the trace, the metrics and the simulator read a snapshot. A snapshot never
-changes, refers to no object of the conductor, and can be used in other threads. Positions, lengths
+changes and refers to no object of the conductor, so other threads can use it. Positions, lengths
 and windows are in bytes, times in nanoseconds of the conductor's clock.
 """
 
@@ -81,7 +81,7 @@ class LogSnapshot:
 
 @attrs.frozen(kw_only=True)
 class LinkSnapshot:
-    """One subscriber of an image or a local publication."""
+    """A subscription's link to an image or a local publication."""
 
     counter_id: int
     client_id: int
@@ -283,9 +283,11 @@ class Snapshot:
 
 
 def in_slices(state: State, objects: int) -> Generator[None, None, Snapshot]:
-    """Take a snapshot and pause after each ``objects`` objects.  Conductor thread.
+    """Take a snapshot in slices: pause each time after ``objects`` objects were copied.  Conductor
+    thread.
 
-    The conductor may work in the pauses. An object that begins or ends in a pause may be missing.
+    The conductor may process requests during a pause. An object that is added or removed during a
+    pause may be missing in the snapshot.
     """
     clients = yield from _sliced(state.clients, ClientSnapshot.of, objects)
     publications = yield from _sliced(state.publications, PublicationSnapshot.of, objects)
@@ -317,8 +319,8 @@ def _sliced(
 
 
 def take(state: State) -> Snapshot:
-    """Return a snapshot of one moment. Only the conductor thread may call it; the time is linear in
-    the number of objects."""
+    """Take a snapshot without pauses. Only the conductor's thread may call this function; its
+    duration is proportional to the number of objects."""
     slices = in_slices(state, sys.maxsize)
     try:
         while True:
@@ -330,7 +332,7 @@ def take(state: State) -> Snapshot:
 
 @attrs.frozen(kw_only=True)
 class InUse:
-    """Resources of the directory that registered objects use."""
+    """Files, counters and slots of the daemon's directory that registered objects use."""
 
     logs: frozenset[str]                # paths
     counters: frozenset[int]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds of classes that users write and a daemon runs: flow controls and congestion controls."""
+"""The two kinds of classes that users can write for the daemon: flow controls and congestion
+controls."""
 
 from __future__ import annotations
 
@@ -7,8 +8,7 @@ import enum
 
 
 class StrategyKind(enum.Enum):
-    """Kind of a class that a user wrote; the value is the channel parameter in which the class is
-    named."""
+    """Kind of a user's class; the value is the channel parameter that names the class."""
 
     FLOW = "fc"
     CONGESTION = "cc"

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fetches: whole frames of a range that a group holds, for readers without the mapped log.
+"""Serve fetches: send whole frames of a log that a group keeps to readers that cannot map the log.
 
-A reader grants credit for pieces, and no piece leaves without credit. The bytes in flight are
-bounded for each fetch and for all fetches. The service probes a silent reader, so that it soon no
-longer counts data in flight to a dead reader. Before a fetch begins, the conductor states the log's
-place and end. After copying a piece the service checks whether a group still holds the piece,
-because an acknowledgement lets the data plane zero the memory below.
+The daemon sends a fetch in pieces. A reader allows a number of pieces (its credit), and the daemon
+sends no more. The bytes in flight are bounded for each fetch and for all fetches together. If a
+reader is silent, the service probes it, so that data in flight to a dead reader soon stops counting
+against this bound. Before a fetch begins, the conductor states the path of the log and its readable
+range. After it has copied a piece, the service checks that a group still needs this data. Otherwise
+the data plane may have overwritten it with zeros.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ class Peer:
 
 
 class Send(Protocol):
-    """Sends a message; returns False if the peer has gone or does not read."""
+    """Sends a message to a reader. Returns False if the reader has disconnected or does not
+    read."""
 
     def __call__(
         self, peer: Peer, message: Message, correlation: int, data: bytes | None
@@ -129,8 +131,8 @@ class FetchServer:
             self._request(_Waiting(peer, correlation, request))
 
     def look(self, peer: Peer, correlation: int, request: CutLog | FindMarks) -> None:
-        """Finds the positions at which a range may be cut, or the messages with a given reserved
-        value."""
+        """Serve CutLog or FindMarks: find the positions at which a range can be split between
+        messages, or the messages with a given reserved value."""
         mine = sum(1 for one in self._waiting.values() if one.peer == peer)
         if len(self._waiting) >= _FETCHES or mine >= _FETCHES_EACH:
             self._fail(peer, correlation, "limit", f"{mine} requests of this connection and "
@@ -142,7 +144,8 @@ class FetchServer:
             self._request(_Waiting(peer, correlation, request))
 
     def credit(self, peer: Peer, correlation: int, pieces: int) -> None:
-        """Process a reader's credit; 0 ends the fetch."""
+        """Process a FetchCredit of a reader: it allows ``pieces`` further pieces, or ends the fetch
+        if this is 0."""
         found = self._fetches.get((peer, correlation))
         if found is None:
             return
@@ -255,7 +258,8 @@ class FetchServer:
             self._drop(fetch)
 
     def step(self) -> bool:
-        """Send a piece of each fetch that can continue; return True if more can be sent at once."""
+        """Send one piece of each fetch that has credit. Return True if another piece can be sent at
+        once."""
         now_ns = self._clock()
         if now_ns >= self._next_check_ns:
             self._next_check_ns = now_ns + 10**9

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""State of logs for consumer groups: acknowledged positions and ends.
+"""Find the acknowledged position and the end of each log that consumer groups read.
 
-The end of a network image is a counter. The end of a local publication is found by a walk over its
-frames. Each walk begins at the end of the last one, so that each frame is checked once. The length
-of a walk is bounded.
+A counter has the end of a network image. A local publication has no such counter, so this module
+walks over the frames of its log. Each walk has a bounded length, and begins at the end of the last
+one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _WALK_BYTES: Final = 32 * 1024 * 1024
 
 
 class GroupLogs:
-    """One thread uses it.  Logs stay mapped until they are deleted."""
+    """Maps logs of groups and reads them. One thread uses the object; a log stays mapped until it
+    is deleted."""
 
     def __init__(self, cnc: admin.Cnc, shared: admin.Shared) -> None:
         self._cnc = cnc
@@ -30,7 +31,7 @@ class GroupLogs:
         self._ends: dict[str, int] = {}
 
     def view(self, action: a.ViewLog) -> a.LogView:
-        """Return the present state of the log."""
+        """Return the acknowledged position and the end of a log."""
         position = self._cnc.counter(action.committed_counter_id)
         if action.end_counter_id >= 0:
             end = self._cnc.counter(action.end_counter_id)
@@ -45,8 +46,8 @@ class GroupLogs:
         )
 
     def times(self, action: ViewTimes) -> tuple[tuple[int, int], ...]:
-        """Return the times at which the log reached the positions of a range. Data beyond the time
-        table gets the present time."""
+        """Return the times at which the log reached the positions of a range. Positions after the
+        last entry of the time table get the present time."""
         found: list[tuple[int, int]] = []
         if action.slot >= 0 and action.start < action.end:
             found = self._shared.read_times(
@@ -57,8 +58,8 @@ class GroupLogs:
         return tuple(found)
 
     def oldest(self, action: a.OldestPosition) -> int:
-        """Return the position of a frame that the sender will not zero before it has added the
-        reader."""
+        """Return the position of a frame at which a new reader can begin: the sender will not zero
+        it before it has added the reader."""
         bound = action.consumer_position - action.term_length
         if bound <= action.start_position:
             return action.start_position
@@ -70,7 +71,7 @@ class GroupLogs:
         return min([*known, next_term, action.consumer_position])
 
     def forget(self, path: str) -> None:
-        """Forget a log whose file is about to be deleted."""
+        """Unmap a log whose file is about to be deleted."""
         reader = self._readers.pop(path, None)
         self._ends.pop(path, None)
         if reader is not None:

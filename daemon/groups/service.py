@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Service of consumer groups on ``DIR/groups.sock``, and over TCP with CURVE keys if configured.
 
-One thread owns the sockets. Requests about groups go to the conductor, and the replies return
-through a queue. This thread serves fetches and cuts itself, so that a reader of old data delays no
-other client. None of these requests returns descriptors or a lease, so other hosts may send them.
+One thread owns the sockets. It passes requests about groups to the conductor, and gets the replies
+through a queue. It serves requests for data itself, so that a reader of old data delays no other
+client. None of these requests returns file descriptors or a lease, so other hosts may send them.
 The service refuses all other requests.
 """
 
@@ -68,8 +68,8 @@ class _Request:
 
 
 class GroupService:
-    """The group service. The daemon's trio thread creates and closes the service; replies return
-    through :meth:`answer`."""
+    """Runs the thread of the group service. The daemon's trio thread creates and closes the object,
+    and passes the conductor's replies to :meth:`answer`."""
 
     def __init__(
         self, directory: ClaimedDirectory, tcp: ControlTcpConfig, *, request: Request,
@@ -77,10 +77,10 @@ class GroupService:
     ) -> None:
         """Binds the sockets.
 
-        :param ask: passes a request to the conductor, from any thread; the reply returns through
+        :param request: passes a request to the conductor, from any thread; the reply arrives by
             :meth:`answer` with the same number.
-        :param floor: returns the lowest position of a log that a group holds, None: none does; any
-            thread.
+        :param floor: returns the lowest position of a log from which a group still needs data, or
+            None if no group needs the log; called in any thread.
         :param failed: called with the exception that ended the service's thread, in that thread.
         :raises ConfigurationError: an address or key file of ``tcp`` cannot be used.
         """
@@ -133,7 +133,7 @@ class GroupService:
         return "" if self._gate is None else self._gate.address
 
     def answer(self, number: int, message: Any) -> None:
-        """Take the conductor's reply to a request. Any thread."""
+        """Pass the conductor's reply to a request to the service's thread. Any thread."""
         self._answers.append((number, message))
         if not self._closing:
             os.eventfd_write(self._wake_fd, 1)

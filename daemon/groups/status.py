@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Consumer groups as the status, the metrics and ``penstock flows`` show them."""
+"""Data about consumer groups for the status, the metrics and ``penstock flows``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of a status that ``GET /flows``, ``GET /scheduler`` and ``penstock flows --json``
-show."""
+"""Extract the parts of the daemon's status that ``GET /flows``, ``GET /scheduler`` and ``penstock
+flows --json`` show."""
 
 from __future__ import annotations
 
@@ -33,6 +33,6 @@ _TURNS: Final = (
 
 
 def scheduler_of(status: dict[str, Any]) -> dict[str, Any]:
-    """Return the last sample of the governor, and its effects on each stream."""
+    """Return the governor's last measurement, and how often it delayed or throttled each stream."""
     streams = [{key: row[key] for key in _TURNS} for row in status["publications"]]
     return {**status["scheduler"], "streams": streams}

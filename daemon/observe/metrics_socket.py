@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The socket of the metrics: bound when the daemon starts, served from the first connection on.
+"""The socket of the metrics. The daemon binds it at its start, and serves it from the first
+connection on.
 
-The web server and its libraries are loaded when the first connection arrives. During the loading
-this connection waits in the backlog of the socket. A daemon without a scraper starts faster and
-needs less memory.
+The web server and its libraries are loaded when the first connection arrives. Meanwhile this
+connection waits in the backlog of the socket. If no program reads the metrics, the daemon starts
+faster and needs less memory.
 """
 
 from __future__ import annotations

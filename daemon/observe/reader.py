@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read the state of all objects in a worker thread.
 
-The conductor's thread copies the registrations in slices. A worker thread then reads each object
-from shared memory, and creates the result: an encoded reply, a page or a sample. A status of 1,000
-streams therefore delays no request of a client.
+The conductor's thread copies the list of objects in slices. A worker thread then reads the state of
+each object from shared memory, and creates the result: an encoded reply, a page or a sample.
+Therefore even a status of 1,000 streams delays no request of a client.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ _Made = TypeVar("_Made")
 
 
 def encoded_status(found: DaemonStatus, correlation_id: int) -> bytes:
-    """Return the encoded reply to GetStatus; a Failure if the reply is too long."""
+    """Return the encoded reply to GetStatus. If the status is too long for a message, the reply is
+    a Failure."""
     try:
         return codec.encode(Status(snapshot=to_dict(found)), correlation_id)
     except ControlError as error:
@@ -49,7 +50,8 @@ def encoded_status(found: DaemonStatus, correlation_id: int) -> bytes:
 
 
 class StatusReader:
-    """Belongs to the conductor's thread; at most one worker thread reads at a time."""
+    """Reads the daemon's status. The conductor's thread owns the object, and at most one worker
+    thread reads at a time."""
 
     def __init__(
         self, facts: DaemonFacts, conductor: Conductor, driver: Driver, cnc: Cnc, shared: Shared,
@@ -85,7 +87,8 @@ class StatusReader:
             return await trio.to_thread.run_sync(work)
 
     async def publication(self, publication_id: int) -> dict[str, Any] | None:
-        """Return the status of one publication as plain data, None if there is none."""
+        """Return the status of one publication as plain data, or None if no publication has this
+        id."""
         found = self._conductor.publication_snapshot(publication_id)
         if found is None:
             return None

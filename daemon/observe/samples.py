@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples of a host's streams for the trace; daemon and simulator use the same code."""
+"""Make samples of a host's streams for a trace. The daemon and the simulator use the same code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COUNTERS: Final = {
 def sample(
     snapshot: Snapshot, driver: Driver, shared: Shared, cnc: Cnc, *, now_ns: int
 ) -> dict[str, Any]:
-    """Return the fields of a ``sample``; positions in bytes. Any thread."""
+    """Return the fields of a ``sample`` event; positions are in bytes. Any thread."""
     publications = (_publication(p, driver, shared, now_ns) for p in snapshot.publications)
     images = (_image(image, driver) for image in snapshot.images if not image.released)
     return {

@@ -42,7 +42,7 @@ class ClientStatus:
 
 @attrs.frozen(kw_only=True)
 class ReceiverStatus:
-    """A receiver of a publication, from its last status message."""
+    """State of a publication's receiver, as its last status message described it."""
 
     receiver_id: int
     address: str
@@ -110,7 +110,8 @@ class PublicationStatus:
 
 @attrs.frozen(kw_only=True)
 class SchedulerStatus:
-    """The last sample of the governor; all 0 while it is off or the sender is idle."""
+    """The governor's last measurement. All values are 0 while the governor is off or the sender is
+    idle."""
 
     sampled: bool                       # whether the governor has ever taken a sample
     pressure: float                     # 0 to 1
@@ -252,7 +253,7 @@ def publication_status(
     """Return the status of a publication; None if the publication ended after the snapshot. Any
     thread.
 
-    :param peers: whether to read its receivers too.
+    :param peers: whether to read the publication's receivers too.
     """
     try:
         live = driver.publication_status(publication.id)
@@ -322,7 +323,7 @@ def publication_status(
 def scheduler_status(
     view: SchedulerView, publications: Sequence[PublicationStatus]
 ) -> SchedulerStatus:
-    """Return the scheduler's part of the status."""
+    """Return the part of the status that describes the sender's scheduler and governor."""
     return SchedulerStatus(
         sampled=view.sampled_ns != 0,
         pressure=view.pressure,
@@ -354,8 +355,9 @@ def _failures(owner: PublicationSnapshot | ImageSnapshot, running: Running | Non
 def image_status(
     image: ImageSnapshot, driver: Driver, running: Running | None = None
 ) -> ImageStatus | None:
-    """Return the status of an image; None if the image has ended or the receiver has released it
-    (then at most a file for slow subscribers remains). Any thread."""
+    """Return the status of an image. Return None if the image has ended, or if the receiver has
+    released it and only its log file remains for slow subscribers. Any thread may call this
+    function."""
     if image.released:
         return None
     try:
@@ -388,7 +390,8 @@ def image_status(
 
 
 def subscription_status(subscription: SubscriptionSnapshot, shared: Shared) -> SubscriptionStatus:
-    """Return the status of a subscription, with the credits of all its readers.  Any thread."""
+    """Return the status of a subscription; its credits are the sum over all images and publications
+    that it reads.  Any thread."""
     views = [
         read_credit(shared, slot) for slot in subscription.slots
         if shared.slot_id(SlotKind.SUBSCRIBER, slot) == subscription.id
@@ -423,7 +426,7 @@ def endpoint_status(endpoint: EndpointSnapshot) -> EndpointStatus:
 
 @attrs.frozen(kw_only=True)
 class DaemonFacts:
-    """Facts that do not change while the daemon runs."""
+    """Properties of the daemon that do not change while it runs."""
 
     version: str
     pid: int
@@ -439,7 +442,8 @@ def take(
     now_ns: int, malformed: int, strategies: StrategyHost, groups: Sequence[GroupStatus],
     peers: bool = True,
 ) -> DaemonStatus:
-    """Return the daemon's status: a snapshot and live positions.  Any thread.
+    """Return the daemon's status: the objects of a snapshot, with their present positions. Any
+    thread may call this function.
 
     :param peers: whether to read the receivers of each publication too.
     """

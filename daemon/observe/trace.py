@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """``penstock daemon --trace FILE``: events as JSON lines, one object for each event.
 
-``{"t": ns, "host": name, "event": name, "fields": {...}}``: the events of the event feed, and a
-``sample`` of every stream (:mod:`penstock.daemon.observe.samples`) at a constant interval.
+``{"t": ns, "host": name, "event": name, "fields": {...}}``: each line is an event of the event
+feed, or a ``sample`` of all streams (:mod:`penstock.daemon.observe.samples`), which is written at a
+constant interval.
 
-The simulator writes the same format. Callers put entries into a bounded queue, and the trace's
-thread formats and writes them, so a slow or full disk delays no caller. Entries without room are
-dropped and counted, and ``trace_dropped`` marks the place.
+The simulator writes the same format. Other threads put entries into a bounded queue. The trace's
+thread formats and writes them, so a slow or full disk delays no other thread. If the queue is full,
+entries are dropped and counted, and an event ``trace_dropped`` in the file states their number.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class TraceFile:
     def open(
         cls, name: str, *, directory: Path, host: str, file_bytes: int, queue: int = _QUEUE
     ) -> TraceFile:
-        """Open the file; a new daemon continues the file of the old one.
+        """Open the trace file. If the file exists, the daemon appends to it.
 
         :raises ConfigurationError: the file cannot be written, is no trace, or lies in the daemon's
             directory.
@@ -115,14 +116,14 @@ class TraceFile:
             self._missing = 0
 
     def close(self) -> None:
-        """Write the waiting entries, for at most 2 s."""
+        """Write the entries that are still in the queue, for at most 2 s, and close the trace."""
         with self._events:
             self._closing = True
             self._report_missing(time.monotonic_ns() + self._epoch_ns)
             self._events.notify()
         self._thread.join(_CLOSE_S)
         if self._thread.is_alive():
-            _LOG.error("%s: the disk is too slow: its end is missing", self._path)
+            _LOG.error("%s: the disk is too slow: the end of the trace is missing", self._path)
 
     # ---- the thread ------------------------------------------------------------------------------
 
@@ -179,7 +180,7 @@ def _open(path: Path) -> int:
     fd = os.open(path, flags, 0o640)
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise ConfigurationError(f"trace.file: {path} is not a file: choose another")
+            raise ConfigurationError(f"trace.file: {path} is not a regular file: choose another")
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -199,7 +200,7 @@ def _mend(fd: int, path: Path) -> None:
     beginning = os.pread(fd, len(_BEGINNING), 0)
     if not _BEGINNING.startswith(beginning):
         raise ConfigurationError(
-            f"trace.file: {path} holds something else than a trace: choose another file"
+            f"trace.file: {path} exists and is not a trace: choose another file"
         )
     tail_at = max(0, size - _TORN_BYTES)
     tail = os.pread(fd, size - tail_at, tail_at)

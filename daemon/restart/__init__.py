@@ -1,2 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-"""End of one daemon and start of the next: journal, adoption, hand-over and drain."""
+"""The end of one daemon and the start of the next one: the journal, adoption, hand-over and
+drain."""

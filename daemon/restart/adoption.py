@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read a dead daemon's directory, and decide whether a new daemon can adopt it.
 
-Adoption is possible if the journal is complete and of this version, if ``cnc.dat`` and
-``penstock.dat`` are valid, and if the streams have a user: a client whose process lives, a consumer
-group, or receivers that have not confirmed the end of a publication. Otherwise the daemon deletes
-the directory's content, and returning clients add their objects again.
+Adoption has three conditions. The journal is complete and has the format of this version.
+``cnc.dat`` and ``penstock.dat`` are valid. Something still needs the streams: a client whose
+process lives, a consumer group, or receivers that have not confirmed the end of a publication.
+Otherwise the daemon deletes the directory's content, and returning clients add their objects again.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def adopt(directory: Path) -> Adopted | None:
             raise
     except (PenstockError, OSError, KeyError, TypeError) as error:
         _LOG.warning(
-            "%s: what the last daemon left cannot be adopted, clients begin new sessions: %s",
+            "%s: cannot adopt the streams of the last daemon; clients begin new sessions: %s",
             directory, error,
         )
         return None
@@ -86,8 +86,8 @@ def adopt(directory: Path) -> Adopted | None:
 
 
 def sweep(directory: Path, cnc: admin.Cnc, shared: admin.Shared, conductor: Conductor) -> None:
-    """Delete logs without a client. Free counters and slots later, because clients that were not
-    notified yet may still write to them."""
+    """Delete the logs that no adopted object uses. Free unused counters and slots only later,
+    because clients may write to them until they are notified."""
     used = conductor.in_use()
     for folder in ("publications", "images"):
         for entry in os.scandir(directory / folder):

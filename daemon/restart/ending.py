@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""End a daemon (docs/restart.md): it leaves its streams to the next daemon, or drains them.
+"""End a daemon (docs/restart.md): leave its streams to the next daemon (hand-over), or drain them.
 
-A hand-over changes nothing that the next daemon needs. The clients' connections close, the data
-plane's threads finish their work, and directory and journal stay as after a kill. If no client and
-no group is left, the daemon removes the directory. In a drain the daemon first sends the remaining
-data and the end of every stream.
+In a hand-over, the daemon closes the clients' connections, and the data plane's threads finish
+their work. Directory and journal stay as they are, so the next daemon can adopt the streams. If no
+client and no group is left, the daemon removes the directory. In a drain the daemon first sends the
+remaining data and the end of every stream.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Ending:
     _requesters: list[socket.socket] = attrs.field(factory=list)
 
     async def watch_signals(self, signals: Signals, config: StopConfig) -> None:
-        """Handle signals. The first signal starts the shutdown. A second signal stops a drain early
-        and leaves unsent data to the next daemon."""
+        """Handle signals. The first signal starts the shutdown of the daemon. A second signal stops
+        a drain early and leaves unsent data to the next daemon."""
         drain = Drain(timeout_ns=config.drain_timeout_ns) if config.drain else None
         async for number in signals:
             if self._requested.is_set():
@@ -70,8 +70,9 @@ class Ending:
             self._requested.set()
 
     def on_drain(self, connection: socket.socket, request: Drain) -> None:
-        """Take a request to drain. The request is answered at the end. Its connection closes when
-        the directory is released, or at once if the daemon is already stopping without a drain."""
+        """Request a drain for a process, which gets its answer at the end of the drain. Its
+        connection closes when the directory is released. If the daemon is already stopping without
+        a drain, the connection closes at once."""
         connection.setblocking(False)
         if self._requested.is_set() and self._drain is None:
             connection.close()
@@ -86,8 +87,8 @@ class Ending:
         self._requested.set()
 
     async def run(self, leases: LeaseSocket) -> str:
-        """Wait for the first request and execute it. Return the content that the next daemon needs.
-        If the result is empty, the directory can be removed."""
+        """Wait for the first request to stop, and execute it. Return a description of the content
+        that the next daemon needs. If it is empty, the directory can be removed."""
         await self._requested.wait()
         leases.stop_listening()
         if self._drain is None:

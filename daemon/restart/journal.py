@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``DIR/registry.journal``: the conductor's registrations, for the next daemon.
+"""The file ``DIR/registry.journal``, in which the conductor records its objects for the next
+daemon.
 
-A head, then records in the order of the changes; the last record of a key is valid, and a record
-without fields erases its key. A record is
+The file begins with a line that states its format. Then follow records in the order of the changes.
+The last record of a key is valid; a record without fields removes its key. A record is
 
     length u32 | crc of length u32 | crc of body u32 | body (msgpack: [kind, key, fields])
 
 all little-endian. Each record is one write. A killed daemon leaves whole records and at most one
 incomplete record at the end of the file. Readers ignore the incomplete record, because no client
-was notified of it. Any other error is damage, and the journal is refused. The journal lives in
-shared memory like the rest of the directory, so it is never synced to a disk.
+was notified of it. If there is any other error, the journal is damaged, and the next daemon refuses
+it. The journal lives in shared memory like the rest of the directory, so it is never synced to a
+disk.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ _NAMES: Final[dict[type[Any], str]] = {cls: name for name, cls in _CLASSES.items
 
 
 class JournalDamaged(PenstockError):
-    """The journal has another version or is damaged; the text states the error."""
+    """The journal has another format or is damaged; the text of the exception states the error."""
 
 
 # ---- values --------------------------------------------------------------------------------------
@@ -97,7 +99,7 @@ def _restored(code: int, data: bytes) -> Any:
 
 
 def encode(kind: str, key: tuple[int, ...], fields: Fields | None) -> bytes:
-    """Return one encoded record; with ``fields`` None the record erases the key."""
+    """Return one encoded record. If ``fields`` is None, the record removes the key."""
     body = _pack([kind, list(key), None if fields is None else dict(fields)])
     length = _LENGTH.pack(len(body))
     return _FRAME.pack(len(body), zlib.crc32(length), zlib.crc32(body)) + body
@@ -107,15 +109,15 @@ def encode(kind: str, key: tuple[int, ...], fields: Fields | None) -> bytes:
 
 
 def decode(data: bytes) -> dict[Key, dict[str, Any]]:
-    """Return the records that are valid at the end of the journal, in the order of first
-    registration.
+    """Return the last record of each key that was not removed, in the order in which the keys were
+    first recorded.
 
     :raises JournalDamaged: the file has another format, or its content was changed.
     """
     if not data.startswith(_HEAD):
         if _HEAD.startswith(data):
             return {}                   # its writer died while it wrote the first line
-        raise JournalDamaged(f"{NAME} is not of format {FORMAT}")
+        raise JournalDamaged(f"{NAME} does not have format {FORMAT}")
     found: dict[Key, dict[str, Any]] = {}
     at = len(_HEAD)
     while len(data) - at >= _FRAME.size:
@@ -147,8 +149,8 @@ def _apply(found: dict[Key, dict[str, Any]], body: bytes, at: int) -> None:
 
 
 def format_of(directory: Path) -> int | None:
-    """Return the format of a dead daemon's journal; None: there is no journal, or it states no
-    format."""
+    """Return the format number of a dead daemon's journal. Return None if there is no journal, or
+    if its first line states no format."""
     try:
         with (directory / NAME).open("rb") as file:
             line = file.read(_HEAD_BYTES)
@@ -159,7 +161,7 @@ def format_of(directory: Path) -> int | None:
 
 
 def read(directory: Path) -> dict[Key, dict[str, Any]] | None:
-    """Return the registrations of a dead daemon, None if it left no journal.
+    """Return the records of a dead daemon's objects, or None if it left no journal.
 
     :raises JournalDamaged: the file has another format, or its content was changed.
     """
@@ -178,7 +180,8 @@ class Journal:
     def __init__(
         self, directory: Path, *, file_mode: int, on_failure: Callable[[str], None]
     ) -> None:
-        """Begin an empty journal; an old journal stays until :meth:`install`."""
+        """Begin an empty journal in memory. The old file stays until :meth:`install` replaces
+        it."""
         self._path = directory / NAME
         self._mode = file_mode & 0o700 | 0o600      # it contains tokens
         self._on_failure = on_failure
@@ -189,7 +192,8 @@ class Journal:
         self._broken = False
 
     def install(self) -> None:
-        """Write the present registrations to a new file, which replaces the old one atomically."""
+        """Write the records of all present objects to a new file, which atomically replaces the old
+        journal."""
         making = self._path.with_suffix(".new")
         blob = _HEAD + b"".join(
             encode(kind, key, fields) for (kind, key), fields in self._state.items()
@@ -208,8 +212,9 @@ class Journal:
         self._compact_at = 2 * len(blob) + _COMPACT_BYTES
 
     def record(self, kind: str, key: tuple[int, ...], fields: Fields | None) -> None:
-        """Record a change. If there is no room for the file, no daemon can adopt the streams. The
-        file is then removed, so that the next daemon does not use an outdated journal."""
+        """Record a change. If the file system has no room for the record, the journal is removed,
+        so that the next daemon does not use an outdated one. No daemon can then adopt the
+        streams."""
         if fields is None:
             self._state.pop((kind, key), None)
         else:
@@ -231,8 +236,8 @@ class Journal:
             )
 
     def settle(self) -> bool:
-        """Return whether the file has all registrations. If there was no room earlier, first try to
-        write the file again."""
+        """Return whether the file has a record of every object. If an earlier write found no room,
+        first try to write the whole file."""
         if self._broken:
             try:
                 self.install()
@@ -242,7 +247,7 @@ class Journal:
         return True
 
     def load(self, records: Iterable[tuple[Key, Fields]]) -> None:
-        """Adopt the registrations of the old daemon."""
+        """Take over the records of the old daemon."""
         self._state.update((key, dict(fields)) for key, fields in records)
 
     def close(self) -> None:

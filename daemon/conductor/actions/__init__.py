@@ -2,8 +2,9 @@
 """Actions that the conductor requests from its shell.
 
 Every action is a frozen value. An :class:`Operation` contains one action. If its ``operation_id``
-is not 0, the conductor waits for a call of ``on_result`` with this id. The type after "Result:" is
-the value of a successful :class:`Outcome`; without it the value is None.
+is not 0, the conductor waits for a call of ``on_result`` with this id. "Result:" in an action's
+docstring states the type of ``Outcome.value`` after success. If a docstring has no "Result:", this
+value is None.
 """
 
 from penstock.daemon.conductor.actions.base import (

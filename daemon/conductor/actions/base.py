@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An action is a frozen value. An operation contains an action, and an outcome has its result."""
+"""Base types of actions. An action is a frozen value; an operation is an action in progress; an
+outcome contains its result."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ class Action:
 
 @attrs.frozen
 class Operation:
-    """An action in progress; ``operation_id`` 0: no saga waits for its result."""
+    """An action in progress. If ``operation_id`` is 0, no saga waits for the result of the
+    action."""
 
     operation_id: int
     action: Action

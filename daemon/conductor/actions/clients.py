@@ -26,7 +26,7 @@ class Notify(Action):
 
 @attrs.frozen(kw_only=True)
 class PublishEvent(Action):
-    """A line of the event feed."""
+    """Publish an event in the daemon's event feed."""
 
     name: str
     fields: dict[str, Any]
@@ -34,8 +34,8 @@ class PublishEvent(Action):
 
 @attrs.frozen(kw_only=True)
 class Record(Action):
-    """A change of the registry, recorded for the next daemon. ``fields`` is None if the key was
-    removed."""
+    """Record a change of the conductor's registry in the journal, for the next daemon. ``fields``
+    is None if the key was removed."""
 
     kind: str
     key: tuple[int, ...]
@@ -59,14 +59,14 @@ class RefuseLease(Action):
 
 @attrs.frozen(kw_only=True)
 class ForgetClient(Action):
-    """Forget the client's identity and lease."""
+    """Forget the ZeroMQ identity and the lease of a client that has ended."""
 
     client_id: int
 
 
 @attrs.frozen(kw_only=True)
 class Answer(Action):
-    """The reply to a request without a lease."""
+    """Send the reply to a request that arrived without a lease."""
 
     request_id: int
     message: Any                        # a Message, or a Located

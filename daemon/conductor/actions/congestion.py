@@ -11,7 +11,8 @@ from penstock.daemon.conductor.actions.base import Action
 
 @attrs.frozen(kw_only=True)
 class ReadCongestion(Action):
-    """Result: CongestionView, which includes the values of this action."""
+    """Read the state of an image that a congestion control needs. Result: CongestionView, which
+    also contains the fields of this action."""
 
     image_id: int
     session_id: int

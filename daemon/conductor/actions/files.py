@@ -21,7 +21,8 @@ class DeleteFile(Action):
 
 @attrs.frozen(kw_only=True)
 class ReserveTerm(Action):
-    """Allocates a log's storage between two positions, of one term."""
+    """Allocate a log's memory between two positions, ``position`` and ``end``, which lie in the
+    same term."""
 
     path: str
     term_length: int
@@ -31,7 +32,8 @@ class ReserveTerm(Action):
 
 @attrs.frozen(kw_only=True)
 class ReleaseLog(Action):
-    """Release the memory of a log's terms, except those between two positions."""
+    """Release the memory of a log's terms, except the terms between the positions ``kept_from`` and
+    ``kept_to``."""
 
     path: str
     term_length: int
@@ -47,7 +49,7 @@ class SetStorage(Action):
 
 @attrs.frozen(kw_only=True)
 class LogError(Action):
-    """A line for the distinct error log."""
+    """Write a text to the distinct error log."""
 
     text: str
     stranger: bool = False              # a datagram caused it
@@ -66,6 +68,6 @@ class ReportLoss(Action):
 
 @attrs.frozen(kw_only=True)
 class Warn(Action):
-    """Write a warning to the daemon's log; it is no error."""
+    """Write a warning to the daemon's log, but not to the error log."""
 
     text: str

@@ -11,7 +11,7 @@ from penstock.daemon.conductor.actions.base import Action
 
 @attrs.frozen(kw_only=True)
 class LogView:
-    """State of a group's log at one moment."""
+    """The acknowledged position and the end of a group's log at one moment."""
 
     committed: int
     end_position: int
@@ -20,8 +20,9 @@ class LogView:
 
 @attrs.frozen(kw_only=True)
 class ViewLog(Action):
-    """Result: LogView. Without ``end_counter_id`` (-1) the executor walks the log to its end, from
-    the end of the last walk. Without ``slot`` (-1) there are no times."""
+    """Read the state of a group's log. If ``end_counter_id`` is -1, no counter has the end of the
+    log. The executor then walks over the frames to the end, beginning at the end of its last walk.
+    If ``slot`` is -1, the log has no time table. Result: LogView."""
 
     log_id: int
     path: str
@@ -33,8 +34,8 @@ class ViewLog(Action):
 
 @attrs.frozen(kw_only=True)
 class OldestPosition(Action):
-    """Result: int, the position of the first frame of a publication's log that the sender will not
-    zero soon."""
+    """Find the oldest frame of a publication's log at which a new reader can begin, because the
+    sender will not zero it soon. Result: int, the position of this frame."""
 
     slot: int
     start_position: int
@@ -44,7 +45,7 @@ class OldestPosition(Action):
 
 @attrs.frozen(kw_only=True)
 class ReleaseTo(Action):
-    """Moves the position of a group's subscriber, never backwards."""
+    """Advance the position of a group's subscriber. A lower position has no effect."""
 
     position: int
     position_counter_id: int

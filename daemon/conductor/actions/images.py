@@ -22,7 +22,7 @@ class OpenRecvEndpoint(Action):
 
 @attrs.frozen(kw_only=True)
 class AddRecvDestination(Action):
-    """Result: Address to which the socket is bound."""
+    """Result: Open a socket of a receive endpoint. Result: Address to which the socket is bound."""
 
     endpoint_id: int
     params: RecvDestinationParams
@@ -30,8 +30,8 @@ class AddRecvDestination(Action):
 
 @attrs.frozen(kw_only=True)
 class FitRecvBuffer(Action):
-    """Enlarges a socket's receive buffer as far as the kernel allows.  Result: its size in bytes
-    afterwards, as SO_RCVBUF counts."""
+    """Enlarge a socket's receive buffer as far as the kernel allows. Result: the size of the buffer
+    afterwards, in bytes as SO_RCVBUF counts them."""
 
     endpoint_id: int
     destination_id: int
@@ -48,7 +48,7 @@ class RemoveRecvDestination(Action):
 
 @attrs.frozen(kw_only=True)
 class DestroyRecvDestination(Action):
-    """Closes the socket of a destination that the receiver has released."""
+    """Close the socket of a destination after the receiver has released it."""
 
     endpoint_id: int
     destination_id: int
@@ -85,7 +85,8 @@ class ForgetSession(Action):
 
 @attrs.frozen(kw_only=True)
 class RefuseSession(Action):
-    """Forget a session whose SETUP can never become an image; its sender gets the reason."""
+    """Forget a session for which the conductor refuses to make an image, and send the reason to its
+    sender."""
 
     endpoint_id: int
     stream_id: int

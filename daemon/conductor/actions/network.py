@@ -10,7 +10,7 @@ from penstock.daemon.conductor.actions.base import Action
 
 @attrs.frozen(kw_only=True)
 class ResolveName(Action):
-    """Result: Address, of the family requested, with ``port``."""
+    """Resolve a host name. Result: Address of the requested address family, with ``port``."""
 
     host: str
     port: int

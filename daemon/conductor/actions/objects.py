@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actions that end an object of either agent."""
+"""Actions that end an object of the sender or of the receiver."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RemoveObject(Action):
 
 @attrs.frozen(kw_only=True)
 class DestroyObject(Action):
-    """Frees an object that its agent has released."""
+    """Free an object after the sender or the receiver has released it."""
 
     kind: ObjectKind
     object_id: int

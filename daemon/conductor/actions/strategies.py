@@ -12,7 +12,8 @@ from penstock.daemon.conductor.strategy_kind import StrategyKind as StrategyKind
 
 @attrs.frozen(kw_only=True)
 class ReadReceivers(Action):
-    """Result: tuple[ReceiverView, ...], the live receivers of a publication."""
+    """Read the live receivers of a publication, for its flow control in Python. Result:
+    tuple[ReceiverView, ...]."""
 
     publication_id: int
 
@@ -27,7 +28,8 @@ class MakeStrategy(Action):
 
 @attrs.frozen(kw_only=True)
 class StrategyAnswer:
-    """Answer of a user's class. If there is no limit, the built-in rule applies."""
+    """Answer of a user's class. If ``limit`` is None, the answer was invalid, and the built-in rule
+    applies."""
 
     limit: int | None = None            # a position (FLOW) or a window in bytes (CONGESTION)
     complaint: str = ""                 # for the error log: the first failure of its kind

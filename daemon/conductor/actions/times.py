@@ -11,8 +11,9 @@ from penstock.daemon.conductor.actions import Action
 
 @attrs.frozen(kw_only=True)
 class ViewTimes(Action):
-    """Result: tuple of (position, epoch ns), ascending: the times at which a log reached the
-    positions of [start, end). The last position is ``end`` or above."""
+    """Read the times at which a log reached the positions of the range [start, end). Result: tuple
+    of pairs (position, time in ns since the epoch), ascending; the last position is ``end`` or
+    above."""
 
     kind: SlotKind
     slot: int

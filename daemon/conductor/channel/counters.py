@@ -66,7 +66,8 @@ def stream_counter(
     type_id: CounterType, *, key_id: int, owner_id: int, session_id: int, stream_id: int,
     channel: str, value: int = 0, reference_id: int = 0, suffix: str = "", name: str = "",
 ) -> AllocateCounter:
-    """A counter of one stream; ``key_id`` is the publication's, image's or subscription's id."""
+    """Return the action that allocates a counter of one stream; ``key_id`` is the id of the
+    publication, image or subscription."""
     cut = _cut(channel, _STREAM_CHANNEL_BYTES)
     label = f"{name or NAMES[type_id]}: {key_id} {session_id} {stream_id} {channel}{suffix}"
     return AllocateCounter(
@@ -83,8 +84,8 @@ def stream_counter(
 def channel_counter(
     type_id: CounterType, *, name: str, registration_id: int, channel: str
 ) -> AllocateCounter:
-    """Counters of the channel status (6, 7), of the destinations (18) and of the refused ones
-    (1018)."""
+    """Return the action that allocates a counter of a channel. The types are: channel status (6,
+    7), number of destinations (18), number of refused destinations (1018)."""
     cut = _cut(channel, _CHANNEL_BYTES)
     return AllocateCounter(
         type_id=int(type_id),
@@ -97,7 +98,8 @@ def channel_counter(
 def local_address_counter(
     *, name: str, registration_id: int, status_counter_id: int, address: Address
 ) -> AllocateCounter:
-    """Counter with the bound address of a channel; tools find it by the status counter's id."""
+    """Return the action that allocates a counter whose label is the bound address of a channel. Its
+    key contains the id of the channel's status counter, by which tools find it."""
     text = _cut(str(address), _ADDRESS_BYTES)
     return AllocateCounter(
         type_id=int(CounterType.LOCAL_ADDRESS),

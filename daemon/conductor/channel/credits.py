@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan the credits of a subscription: their number, and a window that is large enough for them."""
+"""Plan a subscription with credits: their number, and a receiver window that is large enough for
+these messages."""
 
 from __future__ import annotations
 
@@ -22,9 +23,11 @@ _LARGEST_WINDOW: Final = 1 << 29        # half of the longest term there is
 def with_credits(
     parsed: uri.ChannelUri, channel: str, settings: ConductorSettings, plan: SubscriptionPlan
 ) -> SubscriptionPlan:
-    """Add the credits of the channel, or of the configuration, to a plan.
+    """Add credits to a subscription's plan: those that the channel states, or else the default of
+    the configuration.
 
-    :raises Refused: the stated receiver window has no room for the largest grant.
+    :raises Refused: the receiver window that the channel states is too small for the granted
+        messages.
     """
     stated = parsed.ps_credits
     if stated is None and settings.default_credits and not parsed.spy and plan.reliable:
@@ -86,6 +89,7 @@ def _most(window_bytes: int, plan: SubscriptionPlan, mtu: int) -> int:
 
 
 def room_for(plan: SubscriptionPlan, mtu: int) -> int:
-    """Return the window in bytes for the largest grant of a plan and one frame of padding."""
+    """Return the window, in bytes, that has room for the largest number of messages that a plan
+    grants, and for one frame of padding."""
     message = plan.credit_message_bytes or mtu - 32
     return max(plan.credits, plan.credit_burst) * uri.room_of(message, mtu) + mtu

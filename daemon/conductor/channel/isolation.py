@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan a subscription for which the stream does not wait when it is behind."""
+"""Plan a subscription with ``ps-sub-policy=independent`` or ``drop_oldest``: when it is behind, the
+stream does not wait for it."""
 
 from __future__ import annotations
 
@@ -24,10 +25,11 @@ _ISOLATION: Final = {
 def with_isolation(
     parsed: uri.ChannelUri, channel: str, settings: ConductorSettings, plan: SubscriptionPlan
 ) -> SubscriptionPlan:
-    """Add the policy of the channel, or of the configuration, to a plan. A policy that is stated
-    wins over ``tether=false``.
+    """Add a policy to a subscription's plan: the policy that the channel states, or else the
+    default of the configuration. A policy that the channel states overrides ``tether=false``.
 
-    :raises Refused: the depth has no policy, or is larger than half of the window.
+    :raises Refused: ``ps-sub-depth`` is stated without a policy, or is larger than half of the
+        window.
     """
     policy = parsed.ps_sub_policy
     if policy is None and not plan.credits and settings.default_policy in _ISOLATION:

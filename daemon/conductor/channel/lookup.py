@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find the socket addresses of a channel, and the key that identifies its endpoint.
 
-Two channels share sockets when their *key* is equal: the resolved addresses and the mode. A channel
-with port 0, or without any address, shares its sockets only by tag.
+Two channels share sockets if they have the same *key*, which consists of the resolved addresses and
+the control mode. A channel with port 0, or without any address, shares its sockets only by tag.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SendAddressing:
 
 @attrs.frozen(kw_only=True)
 class RecvAddressing:
-    """The socket of a receive endpoint or destination."""
+    """Addresses of the socket of a receive endpoint, or of one of its destinations."""
 
     key: Hashable
     socket: SocketParams

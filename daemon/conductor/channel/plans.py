@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan a channel URI for a publication, a subscription or a destination: fill in defaults, refuse
-contradictions. The URI itself was parsed by :mod:`penstock.config.uri`."""
+"""Plan a publication, a subscription or a destination from its channel URI: fill in defaults, and
+refuse contradictions. The URI itself was parsed by :mod:`penstock.config.uri`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ CONGESTION_CONTROL: Final = {
 def congestion_plan(
     given: uri.CongestionControl | None, settings: ConductorSettings
 ) -> uri.CongestionControl:
-    """Return the congestion control with all options stated.
+    """Return the congestion control of a channel, with defaults for the options that it does not
+    state.
 
     :raises Refused: this daemon has no such congestion control.
     """
@@ -44,7 +45,7 @@ def congestion_plan(
 
 @attrs.frozen(kw_only=True)
 class EndpointPlan:
-    """The addressing part of a channel."""
+    """The addresses and socket options of a channel."""
 
     channel: str
     endpoint: uri.Address | None = None
@@ -136,7 +137,7 @@ class SubscriptionPlan:
 
 
 def parse(channel: str) -> uri.ChannelUri:
-    """Return the parsed URI; the refusal names the mistake."""
+    """Parse a channel URI. If it is invalid, raise Refused with a text that names the mistake."""
     try:
         return uri.parse(channel)
     except uri.ChannelError as error:

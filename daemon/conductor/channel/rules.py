@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choose the flow control of a channel that states none: by the ``[[stream]]`` rules, else by the
-medium.
+"""Choose the flow control of a channel that states none. A ``[[stream]]`` rule of the configuration
+decides; without one, the defaults for unicast, multicast or IPC apply.
 
 A rule sets only parameters that the channel does not state. The first rule that matches applies."""
 
@@ -50,11 +50,11 @@ def matches(rule: StreamRule, parsed: uri.ChannelUri, stream_id: int, default_te
 def apply(
     parsed: uri.ChannelUri, stream_id: int, settings: ConductorSettings, *, publication: bool
 ) -> uri.ChannelUri:
-    """Return the channel, completed with the values of the first matching rule.
+    """Return the channel, with the values of the first matching ``[[stream]]`` rule added.
 
     Settings that do not apply to this medium are ignored, because a rule can match channels of
-    several media. A setting that contradicts the channel's own parameters is refused, and the rule
-    is named.
+    several media. If a setting contradicts the channel's own parameters, the channel is refused,
+    and the error names the rule.
     """
     if publication and parsed.fc is not None:
         _kind_of(parsed.fc)
@@ -70,10 +70,10 @@ def apply(
 def on_late(
     parsed: uri.ChannelUri, stream_id: int, settings: ConductorSettings, strategy: object
 ) -> StrategyLate:
-    """Return the rule for a late strategy in Python: from a ``[[stream]]`` rule, its class, or
-    ``hold``.
+    """Return the limit that applies while a flow control in Python is late. A ``[[stream]]`` rule
+    decides, else the class of the flow control; the default is ``hold``.
 
-    :param strategy: the object; its class was checked when the object was created.
+    :param strategy: the flow-control object; its class was checked when the object was created.
     """
     default_term = settings.ipc_term_length if parsed.is_ipc else settings.term_length
     for rule in settings.rules:
@@ -173,8 +173,8 @@ def _kind_of(given: uri.FlowControl) -> FlowControl:
 
 
 def custom_names(given: uri.FlowControl | None, settings: ConductorSettings) -> tuple[str, ...]:
-    """Return the Python strategies that a network publication may get: the strategy of its channel,
-    or the defaults."""
+    """Return the names of the flow controls in Python that a network publication may use: the one
+    of its channel, or else the defaults of the configuration."""
     choices = [given] if given is not None else [
         _read_flow_control(text)
         for text in (settings.multicast_flow_control, settings.unicast_flow_control)
@@ -186,7 +186,7 @@ def custom_names(given: uri.FlowControl | None, settings: ConductorSettings) -> 
 
 @attrs.frozen(kw_only=True)
 class Choice:
-    """The flow control of a publication for the data plane."""
+    """The flow control of a publication, with its options, as the data plane gets it."""
 
     kind: FlowControl
     strategy: str                       # as written, for status and custom strategies
@@ -200,7 +200,8 @@ def choose(
     given: uri.FlowControl | None, channel: str, settings: ConductorSettings, *,
     group: bool, ipc: bool,
 ) -> Choice:
-    """Return the strategy for a channel; refuse a contradiction."""
+    """Return the flow control for a channel; raise Refused if it contradicts the type of the
+    channel."""
     default = settings.multicast_flow_control if group else settings.unicast_flow_control
     if ipc:
         default = "unicast"
@@ -216,7 +217,7 @@ def choose(
     if ipc and name not in _ONE_RECEIVER:
         raise Refused(
             "invalid_channel",
-            f"{channel}: fc={given}: IPC readers are all waited for; only nak has a meaning there",
+            f"{channel}: fc={given}: an IPC stream waits for all its readers; it accepts only nak",
         )
     if not group and not ipc and not custom and name not in _ONE_RECEIVER:
         raise Refused(

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adopt the registrations of a dead daemon (docs/decisions/0030).
 
-The conductor makes all objects again with their old ids, counters, slots, addresses and logs, so
-that clients and remote hosts notice only a pause. Objects that cannot be made again are omitted.
-When the client of such an object returns, the daemon notifies the client, which adds the object
-again. Images are made before subscriptions listen, so that their sessions are known when the first
-datagram arrives.
+The conductor creates all recorded objects with their old ids, counters, slots, addresses and logs.
+Clients and remote hosts therefore notice only a pause. If an object cannot be created, the
+conductor omits it. When the client of this object returns, the daemon notifies the client, and the
+client adds the object again. The conductor creates images before subscriptions listen, so that the
+receiver knows their sessions when the first datagram arrives.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ _OVER = (PublicationState.CLOSING.value, PublicationState.DONE.value)
 
 
 def adopt(state: State, records: Registrations, dead: frozenset[int]) -> Saga[None]:
-    """Make all objects again, in the order of dependence; then release unused resources."""
+    """Create all recorded objects, each after the objects that it refers to; then release resources
+    that no object uses."""
     yield EXCLUSIVE
     makers = {
         "client": _client,
@@ -400,7 +401,7 @@ def _link(
     subscription = state.subscriptions.get(key[0])
     source = state.images.get(key[1]) or state.publications.get(key[1])
     if subscription is None:
-        raise Refused("unknown_registration", "the object that it refers to has gone")
+        raise Refused("unknown_registration", "the subscription of the link no longer exists")
     group = state.groups.get(subscription.client.group_id)
     if group is not None and key[1] in group.retained:
         erase(state, "link", *key)      # the daemon died between the two records of a stream's end
@@ -409,7 +410,7 @@ def _link(
         erase(state, "link", *key)
         return
     if source is None:
-        raise Refused("unknown_registration", "the object that it refers to has gone")
+        raise Refused("unknown_registration", "the stream of the link no longer exists")
     if fields["resting"]:               # it was to join again later: it joins now
         erase(state, "link", *key)
         if isinstance(source, Image):
@@ -456,13 +457,13 @@ def kept_logs(state: State) -> list[Retained]:
 
 
 def logs_in_use(state: State) -> set[str]:
-    """Return the files of both kinds of logs."""
+    """Return the paths of the logs of live streams, and of the logs that groups keep."""
     logs = {source.log.path for source in sources(state)}
     return logs | {kept.log.path for kept in kept_logs(state)}
 
 
 def counters_in_use(state: State) -> set[int]:
-    """Return the ids of counters of registered objects."""
+    """Return the ids of the counters that registered objects use."""
     used: set[int] = set()
     for client in state.clients.values():
         used.update(client.counters.values())
@@ -480,7 +481,7 @@ def counters_in_use(state: State) -> set[int]:
 
 
 def slots_in_use(state: State) -> set[tuple[SlotKind, int]]:
-    """Return the slots of penstock.dat of registered objects."""
+    """Return the slots of penstock.dat that registered objects use."""
     used = {(SlotKind.CLIENT, client.slot) for client in state.clients.values()}
     for publication in state.publications.values():
         used.add((SlotKind.PUBLICATION, publication.slot))

@@ -64,7 +64,8 @@ from penstock.daemon.conductor.state.state import State
 
 @attrs.frozen(kw_only=True)
 class LeasePeer:
-    """A process that requests a lease, identified by the kernel, and the token for a new client."""
+    """The process that requests a lease, as the kernel identifies it, and the token that a new
+    client would get."""
 
     pid: int
     uid: int
@@ -155,7 +156,7 @@ def await_return(state: State, client: Client) -> None:
 
 
 def lose_client(state: State, client: Client) -> Saga[None]:
-    """Remove all objects of a dead client; pad over its open claims."""
+    """Remove all objects of a dead client, and replace its open claims by padding."""
     yield EXCLUSIVE
     for registration_id in list(client.publications):
         publications.detach(state, client, registration_id, died=True)

@@ -2,14 +2,14 @@
 """Choose the congestion control of an image, and call it if it is a Python class.
 
 The channel chooses the congestion control. If the channel states none, the first ``[[stream]]``
-rule chooses that matches the arriving stream, its session and its term length. If no rule matches,
-the configuration chooses.
+rule decides that matches the arriving stream, its session and its term length. If no rule matches,
+the key ``congestion_control`` of the configuration decides.
 
-The conductor calls a class once in max(``STEP_NS``, round trip), at most ``LONGEST_NS``. An answer
-is valid until the next answer. A class that needs longer than ``DEADLINE_NS`` is late: the
-conductor counts this and logs it once. If a class gives no answer for ``SILENT_NS``, only the
-receiver window limits the sender until the class answers. The daemon reports the fallback in its
-log and in the event feed."""
+The conductor calls the class once in each interval: the round-trip time, but at least ``STEP_NS``
+and at most ``LONGEST_NS``. The window that the class returns applies until its next answer. A class
+that needs longer than ``DEADLINE_NS`` is late: the conductor counts this and logs it once. If a
+class gives no answer for ``SILENT_NS``, only the receiver window limits the sender until the class
+answers. The daemon reports this change in its log and in the event feed."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def names(
 
 
 def check(plan: SubscriptionPlan, stream_id: int, settings: ConductorSettings) -> Saga[None]:
-    """Check each class that an image may use: create an object of it and drop the object.
+    """Check each class that an image may use: create one object of it and discard this object.
 
     The user's code may never return, so the check runs before the saga requests the exclusive
     right.

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Divide the credits of subscriptions among publishers (docs/decisions/0264).
 
-A subscription with a policy has a pool of N credits.  The conductor measures at each step which
-publishers used up their shares, divides the pool (``credit_division``), and changes the shares. The
-conductor first lowers a share. It grants the released credits to others when the sender has
-acknowledged the lower share and no more than this share is outstanding. The sum of all outstanding
-messages therefore never exceeds the pool.
+A subscription with ``ps-credit-policy`` has a pool of N credits, and each of its publishers has a
+share of the pool. At each step the conductor finds out which publishers used up their shares,
+divides the pool (``credit_division``), and changes the shares. To move credits, the conductor first
+lowers one publisher's share. It waits until the sender has acknowledged the lower share, and no
+more messages than this share are outstanding. Then it grants the free credits to other publishers.
+The sum of all outstanding messages therefore never exceeds the pool.
 
-With ``ps-credits=auto`` the number of credits in the pool follows the traffic.
+With ``ps-credits=auto`` the conductor adapts the number of credits in the pool to the traffic.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ _SPARE: Final = 2                       # a publisher requests twice what it use
 
 
 def first_share(state: State, subscription: Subscription) -> CreditShare:
-    """Return the share of a publisher that joins. In a pool this share is the free part of the
-    pool.
+    """Return the first share of credits of a publisher that joins. With ``ps-credit-policy``, this
+    is the part of the pool that is free.
 
     :raises Refused: the pool has no credit for one more publisher.
     """
@@ -207,7 +208,8 @@ def _automatic(now: int, links: list[SubscriberLink], most: int) -> int:
 
 
 def weight_of(state: State, link: SubscriberLink) -> int:
-    """Return the weight that a local publication states, or that a rule gives a session."""
+    """Return the weight of a publisher: the value that a local publication states, or that a
+    ``[[stream]]`` rule sets for the session."""
     source = link.source
     if isinstance(source, Publication) and source.plan.credit_weight:
         return source.plan.credit_weight
@@ -236,8 +238,9 @@ def _links(subscription: Subscription) -> list[SubscriberLink]:
 
 
 def adopt(link: SubscriberLink) -> int:
-    """Return the credits with which a new daemon adds a reader. If a lower share was not
-    acknowledged, it must be stated again, after a statement of a higher share."""
+    """Return the credits with which a new daemon adds an adopted reader. If the sender had not
+    acknowledged a lower share, the new daemon must lower it again, so it first states one credit
+    more."""
     credit = link.credit
     credit.lowered = credit.held > credit.share
     return credit.share + int(credit.lowered)

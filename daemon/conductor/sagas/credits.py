@@ -61,7 +61,8 @@ def _without_reader(subscription: Subscription) -> list[Image]:
 
 
 def set_credits(link: SubscriberLink) -> SetImageCredits | SetPublicationCredits:
-    """Return the action that passes a reader's grant to the reader's agent."""
+    """Return the action that passes the number of credits that a reader grants to the sender or
+    receiver thread."""
     plan = link.subscription.plan
     share = link.credit.share
     if isinstance(link.source, Image):
@@ -76,13 +77,14 @@ def set_credits(link: SubscriberLink) -> SetImageCredits | SetPublicationCredits
 
 
 def is_frozen(link: SubscriberLink) -> bool:
-    """Return whether a reader grants nothing, because its credits are withheld or its pool has
-    given it no credit yet."""
+    """Return whether a reader grants no credits now: they are withheld, or its publisher has no
+    share of the pool yet."""
     return link.subscription.withheld or not link.credit.share
 
 
 def serve(state: State, message: WithholdStream) -> Saga[CreditReport]:
-    """Withhold or resume a stream for an orchestrator; return the state of its readers."""
+    """Withhold or resume the credits of a stream at the request of an external program; return the
+    state of the stream's readers."""
     yield EXCLUSIVE
     found = [
         s for s in state.subscriptions.values()
@@ -111,7 +113,7 @@ def serve(state: State, message: WithholdStream) -> Saga[CreditReport]:
 
 
 def describe(link: SubscriberLink, view: CreditView) -> dict[str, Any]:
-    """Return a reader's credits as plain data."""
+    """Return the state of a reader's credits as plain data, for a CreditReport."""
     source, subscription = link.source, link.subscription
     if isinstance(source, Image):
         identity = str(source.source)

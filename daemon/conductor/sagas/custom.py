@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Call flow-control strategies in Python, and handle late answers.
 
-Every ``STEP_NS`` a publication's strategy gets the last status messages of its receivers. The limit
-that the strategy returns is valid for ``VALID_NS``, counted from the call; afterwards the rule
-``on_late`` applies (docs/decisions/0096). A strategy that needs longer than ``DEADLINE_NS`` is
-late. When this time is over, the conductor counts the call as late, and logs the first late call.
-The conductor uses a late answer, because an older limit is safer than no limit. If a strategy gives
-no answer for ``SILENT_NS``, the sender uses ``max`` until the strategy answers. The daemon reports
-the fallback in its log and in the event feed."""
+Every ``STEP_NS`` a publication's strategy gets the last status messages of its receivers. The
+position limit that the strategy returns is valid for ``VALID_NS`` after the call. Afterwards the
+rule ``on_late`` applies (docs/decisions/0096). A strategy that needs longer than ``DEADLINE_NS`` is
+late. When ``DEADLINE_NS`` has passed, the conductor counts the call as late, and logs the first
+late call. The conductor uses a late answer, because an older limit is safer than no limit. If a
+strategy gives no answer for ``SILENT_NS``, the sender uses ``max`` until the strategy answers. The
+daemon reports this change in its log and in the event feed."""
 
 from __future__ import annotations
 
@@ -55,8 +55,9 @@ def _again(state: State, publication: Publication) -> None:
 
 
 def make(plan: PublicationPlan, settings: ConductorSettings) -> Saga[dict[str, Any]]:
-    """Make the Python strategies that a publication may get, by name. The user's code may be slow
-    or never return, so it runs before the saga requests the exclusive right."""
+    """Create the flow controls in Python that a publication may use; return them by name. The
+    user's code may be slow or never return, so it runs before the saga requests the exclusive
+    right."""
     made: dict[str, Any] = {}
     if plan.is_ipc:
         return made
@@ -131,7 +132,8 @@ def _watch_silence(state: State, publication: Publication) -> None:
 
 
 class Watch:
-    """Watches one call of a Python class, and logs the first late answer of its owner."""
+    """Watches one call of a user's Python class, and logs the first late answer for its publication
+    or image."""
 
     def __init__(
         self, state: State, owner: Publication | Image, channel: str, text: str
@@ -144,7 +146,8 @@ class Watch:
         self.late = False
 
     def check(self) -> None:
-        """Count the call as late, because its time is over."""
+        """Count the call as late if it has not been answered. A timer calls this when
+        ``DEADLINE_NS`` has passed."""
         if self.answered or self.late:
             return
         self.late = True

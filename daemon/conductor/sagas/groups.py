@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Consumer groups: subscriptions that outlive their readers.
 
-A group is a client without a process. A group has subscriptions. A publication that a group blocks
-shows the name and id of the group. Only acknowledgements move its positions. A sender's window, the
-limit of a local publication and the status messages therefore follow the acknowledged positions, by
-the rules for any subscriber.
+The conductor treats a group as a client that has no process. A group has subscriptions. If a group
+blocks a publication, ``pressure()`` shows the name and id of the group as the culprit. Only
+acknowledgements move its positions. The group's acknowledged position has the role of a
+subscriber's read position. It therefore limits the sender's window, the limit of a local
+publication and the status messages.
 """
 
 from __future__ import annotations
@@ -131,8 +132,8 @@ def _serve(state: State, message: Message | Locate) -> Saga[Message | Located]:
 
 
 def check_owner(state: State, group: Group, owner: str, *, instead_of: str = "") -> None:
-    """Refuse a reader if another reader uses the group, or used it within the last seconds. A
-    request without an owner is not refused."""
+    """Refuse a reader if another reader has sent a request for the group within the last
+    ``OWNER_LEASE_NS``. A request that states no owner is not refused."""
     if not owner or owner == group.owner or not group.owner or group.owner == instead_of:
         return
     silent_ns = state.now_ns - group.owner_heard_ns
@@ -140,13 +141,13 @@ def check_owner(state: State, group: Group, owner: str, *, instead_of: str = "")
         raise Refused(
             "owned",
             f"group {group.name} of stream {group.stream_id} on {group.channel} is read by "
-            f"{group.owner}, heard of {silent_ns / SECOND_NS:.1f} s ago: give each query a "
-            "subscription of its own, or stop that one",
+            f"{group.owner}, whose last request came {silent_ns / SECOND_NS:.1f} s ago: give each "
+            "query a group of its own, or stop the other query",
         )
 
 
 def own(state: State, group: Group, owner: str, *, instead_of: str = "") -> None:
-    """Make the owner that a request states the group's reader, or refuse the request."""
+    """Record the owner that a request states as the group's reader, or refuse the request."""
     if not owner:
         return
     check_owner(state, group, owner, instead_of=instead_of)
@@ -263,7 +264,7 @@ def _new(state: State, message: OpenGroup) -> Saga[Group]:
 
 
 def make_client(state: State, group_id: int, slot: int, name: str) -> Client:
-    """Make the client of a group; it has the group's id."""
+    """Create the client object of a group; its id is the id of the group."""
     client = Client(id=group_id, slot=slot, name=name, pid=0, uid=0, group_id=group_id)
     state.clients[client.id] = client
     state.emit(DescribeClient(slot=slot, pid=0, uid=0, name=name))
@@ -483,7 +484,7 @@ def _touch(state: State, group: Group) -> None:
 
 
 def watch(state: State, group: Group) -> None:
-    """End the group if no request has named it for its expiry time."""
+    """End the group when no request for it has arrived during its expiry time."""
 
     group.watches += 1
     number = group.watches
@@ -498,8 +499,8 @@ def watch(state: State, group: Group) -> None:
         state.error(
             "group expired", group.name,
             f"group {group.name} of stream {group.stream_id} on {group.channel} has "
-            f"expired: not heard of for {group.expiry_ns / SECOND_NS:g} s; what it had not "
-            "acknowledged is released",
+            f"expired: no request came for {group.expiry_ns / SECOND_NS:g} s; its "
+            "unacknowledged data is released",
         )
         close(state, group, "expired")
 
@@ -534,7 +535,8 @@ def _drop(state: State, group: Group) -> None:
 
 
 def adopt_group(state: State, group_id: int, fields: dict[str, Any]) -> None:
-    """Adopt a dead daemon's group, before its subscriptions are made again."""
+    """Adopt a group of a dead daemon. The conductor calls this before it creates the group's
+    subscriptions."""
     values = dict(fields)
     values["sessions"] = tuple(values["sessions"])
     client_id, client_slot = values.pop("client_id"), values.pop("client_slot")

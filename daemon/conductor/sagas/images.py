@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images: a stream that arrives from a sender. The conductor makes an image when a SETUP arrives,
-and shows it to subscribers when its first frame arrives. When the sender ends or falls silent, the
-image drains. The daemon keeps a drained image for the linger time, for slow subscribers, and then
-deletes it."""
+"""Images: a stream that arrives from a sender. The conductor creates an image when a SETUP arrives,
+and notifies subscribers of it when its first frame arrives. When the sender ends the stream, or
+sends nothing for the liveness time-out, the image drains: subscribers read the remaining data. The
+daemon keeps a drained image's log for the linger time, and then deletes it."""
 
 from __future__ import annotations
 
@@ -133,7 +133,8 @@ def _forget(
 
 
 def on_established(state: State, image_id: int) -> Saga[None]:
-    """Show the image to subscribers. Called when the receiver has accepted the first frame."""
+    """Show the image to subscribers. The conductor calls this when the receiver has accepted the
+    image's first frame."""
     yield EXCLUSIVE
     image = state.images.get(image_id)
     if image is None or image.state is not ImageState.ACTIVE or image.established:
@@ -164,7 +165,7 @@ def _wants(subscription: Subscription, image: Image) -> bool:
 
 
 def leave_half_open(state: State, endpoint: RecvEndpoint) -> None:
-    """End half-open images without a subscription."""
+    """End images that have not received a frame yet and that no subscription requests any more."""
     for image in list(endpoint.images.values()):
         if not image.established \
                 and not any(_wants(s, image) for s in endpoint.subscriptions.values()):
@@ -178,16 +179,17 @@ def _check_setup(
     """Check every field, because any host can send a SETUP."""
     length = event.term_length
     if not _MIN_TERM <= length <= _MAX_TERM or length & (length - 1):
-        raise Refused(_MALFORMED, f"SETUP states the term length {length}")
+        raise Refused(_MALFORMED, f"SETUP states the invalid term length {length}")
     if not _MIN_MTU <= event.mtu <= _MAX_MTU or event.mtu % 32:
-        raise Refused(_MALFORMED, f"SETUP states the MTU {event.mtu}")
+        raise Refused(_MALFORMED, f"SETUP states the invalid MTU {event.mtu}")
     _check_mtu(endpoint, event, subscriptions)
     if not 0 <= event.term_offset < length or event.term_offset % 32:
-        raise Refused(_MALFORMED, f"SETUP states the term offset {event.term_offset}")
+        raise Refused(_MALFORMED, f"SETUP states the invalid term offset {event.term_offset}")
     if (event.active_term_id - event.initial_term_id) & 0xFFFFFFFF >= 2**31:
         raise Refused(
             _MALFORMED,
-            f"SETUP states term {event.active_term_id} before the initial {event.initial_term_id}",
+            f"SETUP states the term id {event.active_term_id}, which lies before the initial term "
+            f"id {event.initial_term_id}",
         )
     if event.source is None:
         raise Refused(_MALFORMED, "SETUP without a source address")
@@ -254,8 +256,9 @@ def _check_share(state: State, amount: int) -> None:
     if state.half_open_bytes + amount > state.storage.budget_bytes // HALF_OPEN_SHARE:
         raise Refused(
             "storage",
-            f"sessions that sent a SETUP and no data hold {state.half_open_bytes} bytes of "
-            f"storage, 1/{HALF_OPEN_SHARE} of the budget: if it is no flood, raise storage.budget",
+            f"sessions that have sent a SETUP but no data occupy {state.half_open_bytes} bytes, "
+            f"and may occupy 1/{HALF_OPEN_SHARE} of the storage budget: unless this is an attack, "
+            "raise storage.budget",
         )
 
 
@@ -445,17 +448,17 @@ def _params(
 
 
 def on_second_source(state: State, event: SecondSource) -> None:
-    """Report, once for each followed source, that another address sends datagrams of the session
-    too."""
+    """Report that a second address sends datagrams of the session that the image receives from its
+    followed source. The report appears once for each followed source."""
     image = state.images.get(event.id)
     if image is None:
         return
     state.error(
         "second source", event.source or "",
         f"session {image.session_id} of stream {image.stream_id} on {image.endpoint.channel}: "
-        f"{event.source} sends it too; the receiver follows another source and drops these "
-        "datagrams (foreign_datagrams of the image counts them). Stop one of the two senders, or "
-        "give each a session id.",
+        f"{event.source} sends datagrams of this session too; the receiver follows another source "
+        "and drops them (foreign_datagrams of the image counts them). Stop one of the two "
+        "senders, or give each a session id.",
     )
     state.event(
         "second_source", image_id=image.id, session_id=image.session_id,
@@ -467,7 +470,8 @@ def on_second_source(state: State, event: SecondSource) -> None:
 
 
 def on_inactive(state: State, event: ImageInactive) -> None:
-    """Process the receiver's report that the stream ended, fell silent or was revoked."""
+    """Process the receiver's report that the sender ended the stream, revoked it, or has been
+    silent for too long."""
     image = state.images.get(event.id)
     if image is None:
         return
@@ -509,7 +513,7 @@ def _report_outrun(state: State, image: Image) -> None:
 
 
 def on_drained(state: State, event: ImageDrained) -> None:
-    """Process the report that all readers have read the image to its end."""
+    """Process the receiver's report that all subscribers have read an ended image to its end."""
     image = state.images.get(event.id)
     if image is not None:
         image.end_position, image.end_ordinal = event.position, event.messages
@@ -517,7 +521,7 @@ def on_drained(state: State, event: ImageDrained) -> None:
 
 
 def leave_image(state: State, link: SubscriberLink) -> None:
-    """Remove a subscriber; the last one ends the image."""
+    """Remove a subscriber from an image. If no subscriber is left, end the image."""
     image = link.source
     assert isinstance(image, Image)
     unlink(state, link, source_alive=not image.released and image.state is not ImageState.LINGER)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Report receivers that request to join a group and do not join, in the log and the event feed of
-both sides.
+"""Report receivers that request to join a multicast group and do not join. Both the sender's and
+the receiver's daemon report them, in their logs and event feeds.
 
-The sender holds a group whose slowest receiver sets the pace (``min``, ``tagged``) while a receiver
-joins, and rations these holds (docs/decisions/0095). For each publication and reason, the daemon
-logs at most one line in ``LOG_EVERY_NS``. The daemon publishes an event for each report of the
-sender."""
+With the flow controls ``min`` and ``tagged``, the sender stops the group while a receiver joins. It
+limits the number and duration of these stops (docs/decisions/0095). For each publication and
+reason, the daemon logs at most one line in ``LOG_EVERY_NS``. In addition, the daemon publishes an
+event for each report of the sender thread."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ LOG_EVERY_NS: Final = 10_000_000_000
 _REMEMBERED: Final = 256                # number of logged refusals kept for each endpoint
 _REASONS: Final = {
     JoinVerdict.EXPIRED: "it did not join within the time-out, and the group continues without it",
-    JoinVerdict.TOO_SOON: "the group waited for it less than one time-out ago",
+    JoinVerdict.TOO_SOON: "the group has already waited for it, less than one time-out ago",
     JoinVerdict.NOT_JOINED: (
-        "a receiver at this address was waited for before and has not joined since"
+        "the group has waited for a receiver at this address before, and it did not join"
     ),
     JoinVerdict.SPENT: "the group waited for joining receivers during one of the last four "
     "time-outs",
@@ -32,7 +32,8 @@ _REASONS: Final = {
 
 
 def on_join(state: State, event: Join) -> None:
-    """Log that a group does not wait, or no longer waits, for a receiver."""
+    """Log that the sender of a group does not wait, or no longer waits, for a receiver that
+    requests to join."""
     publication = state.publications.get(event.id)
     if publication is None:
         return
@@ -55,7 +56,7 @@ def on_join(state: State, event: Join) -> None:
         f"join ({reason.name.lower()})",
         publication.plan.channel if event.source is None else event.source,
         f"{publication.plan.channel}: stream {publication.stream_id} {verb} for the receiver at "
-        f"{event.source}: {_REASONS[reason]}; look into the log of that receiver",
+        f"{event.source}: {_REASONS[reason]}; see the log of the receiver's daemon",
     )
 
 
@@ -64,8 +65,8 @@ def report_no_image(state: State, endpoint: RecvEndpoint, event: Setup, refused:
     """Log that a subscription of this daemon cannot join a stream, at most once in LOG_EVERY_NS for
     a session.
 
-    The log helps an operator, because the sender repeats the SETUP and the other receivers of a
-    group may wait for this receiver.
+    An operator needs this line, because the other receivers of the group may have to wait: the
+    sender repeats the SETUP for this receiver.
     """
     key = (event.stream_id, event.session_id)
     last_ns = endpoint.refusals.get(key)

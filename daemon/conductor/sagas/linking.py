@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Link subscriptions to images, and to local publications (IPC and spies).
 
-Each link has a position counter and a slot. If a link ends and its client is alive, the daemon
-keeps counter and slot for the image linger time. The client may still write to counter and slot
-before it reads the notice.
+Each link has a position counter and a slot. If a link ends while its client is alive, the daemon
+frees counter and slot only after the image linger time. The client may write to them until it reads
+the notice.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ from penstock.daemon.conductor.state.state import State
 
 
 def wants_publication(subscription: Subscription, publication: Publication) -> bool:
-    """Return whether the subscription reads the publication: both are IPC, or it is a spy on it."""
+    """Return whether the subscription reads the publication locally: both use IPC, or the
+    subscription is a spy on the publication."""
     if publication.stream_id != subscription.stream_id:
         return False
     if not subscription.wants_session(publication.session_id):
@@ -216,7 +217,7 @@ def withdraw(state: State, link: SubscriberLink, reason: str) -> None:
 
 
 def unlink(state: State, link: SubscriberLink, *, source_alive: bool = True) -> None:
-    """End a link; the image or publication no longer waits for the reader."""
+    """End the link of a subscription; the image or publication no longer waits for this reader."""
     source = link.source
     source.subscribers.pop(link.subscription.id, None)
     link.subscription.links.pop(source.id, None)
@@ -247,9 +248,11 @@ def _free_link(state: State, link: SubscriberLink) -> None:
 def report_refusal(
     state: State, what: str, refused: Refused, *, source: Address | None = None
 ) -> None:
-    """Report a refusal without a waiting client in the error log and the event feed.
+    """Report a refusal in the error log and the event feed. Use this if no client waits for an
+    answer.
 
-    :param source: the sender of the datagram that caused it.
+    :param source: the sender of the datagram that caused the refused step; None: no datagram caused
+        it.
     """
     text = f"{what}: {refused.message}"
     state.error(f"refused ({refused.code})", what if source is None else source, text)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Report episodes of pressure in the event feed: when the publishers of a stream reached its depth,
-and when its log drained to the low watermark."""
+"""Publish an event when the publishers of a stream have reached its depth, and another when its log
+has drained to the low watermark."""
 
 from __future__ import annotations
 

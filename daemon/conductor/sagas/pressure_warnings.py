@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Warn of settings and loads that defeat back-pressure, and state the remedy. Each warning appears
-once for a publication: in the daemon's log, in the event feed and in the publication's status."""
+"""Warn of settings and loads that make back-pressure ineffective, and state the remedy. Each
+warning appears once for a publication: in the daemon's log, in the event feed and in the
+publication's status."""
 
 from __future__ import annotations
 
@@ -20,9 +21,8 @@ _LONG_NS: Final = PERIOD_NS // 2
 
 
 def check_settings(state: State, publication: Publication) -> None:
-    """Warn of a depth of a million messages, and of a low watermark that is close to the depth.
-
-    A publication without a policy has neither."""
+    """Warn if ``ps-depth`` has room for a million messages, or if the low watermark is close to the
+    depth. Without ``ps-policy`` there is nothing to check."""
     plan = publication.plan
     if not plan.policy:
         return
@@ -43,10 +43,11 @@ def check_settings(state: State, publication: Publication) -> None:
 def follow_pressure(
     state: State, publication: Publication, event: PressureTriggered, culprit: str
 ) -> None:
-    """Add an event to the time under pressure; check this time a minute after the first event.
+    """Add the duration of a reported episode to the publication's time under pressure. A minute
+    after the first event, a timer checks the sum.
 
-    Events come at most once a second. Each event stands for ``episodes`` episodes; each of them
-    counts as long as the reported one."""
+    The sender sends at most one event a second, which stands for ``episodes`` episodes. The sum
+    counts each of them with the duration of the reported one."""
     if "sustained" in publication.warnings:
         return
     pressed = publication.pressed

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Share an open publication or make a new one. After the last client has left, drain the
-publication, keep it for the linger time, and delete it."""
+"""Create publications, or share an open one. After its last client has left, the daemon drains a
+publication, keeps it for the linger time, and deletes it."""
 
 from __future__ import annotations
 
@@ -106,7 +106,8 @@ def add_publication(
     """Answer AddPublication."""
     if message.relay_path and not message.exclusive:
         raise Refused(
-            "invalid_channel", f"{message.channel}: only an exclusive publication is a relay's"
+            "invalid_channel",
+            f"{message.channel}: a relay can only use an exclusive publication",
         )
     stated = parse(message.channel)
     parsed = rules.apply(stated, message.stream_id, state.settings, publication=True)
@@ -228,7 +229,7 @@ def _new_session(
             raise Refused(
                 "invalid_channel",
                 f"{plan.channel}: session-id={plan.session_id} is in use on stream {stream_id} of "
-                "this channel, perhaps by a publication that lingers",
+                "this channel, perhaps by a closed publication that still lingers",
             )
         return plan.session_id
     low, high = state.settings.reserved_session_low, state.settings.reserved_session_high
@@ -456,8 +457,8 @@ def _attach(
 
 
 def link_quietly(state: State, subscription: Any, publication: Publication) -> Saga[None]:
-    """Link a subscriber; report a refusal in the error log, because no client requested this
-    link."""
+    """Link a subscription to a local publication. If this fails, report the refusal in the error
+    log, because no client waits for an answer."""
     try:
         yield from link_publication(state, subscription, publication)
     except Refused as refused:
@@ -470,7 +471,8 @@ def link_quietly(state: State, subscription: Any, publication: Publication) -> S
 def detach(
     state: State, client: Client, registration_id: int, *, revoke: bool = False, died: bool = False
 ) -> None:
-    """End one registration of a client; pad over a dead client's open claims at once."""
+    """Remove one client's registration of a publication. If the client is dead, replace its open
+    claims by padding at once."""
     publication = client.publications.pop(registration_id)
     del publication.links[registration_id]
     note_publication(state, publication)
@@ -500,7 +502,8 @@ def on_drained(state: State, publication_id: int) -> None:
 
 
 def on_end_confirmed(state: State, publication_id: int) -> None:
-    """End the linger time. Called when the unicast receiver has confirmed all data."""
+    """End the linger time. The conductor calls this when the only receiver has confirmed all
+    data."""
     publication = state.publications.get(publication_id)
     if publication is not None:
         publication.end_confirmed = True

@@ -2,11 +2,11 @@
 """Make receive buffers as large as the receiver window requires.
 
 A sender may have a whole window in flight, and all of it may reach the socket while the receiver
-thread does not run. The kernel counts the memory of a datagram: 2304 bytes for a datagram of 1408
-bytes, and twice the length for a datagram of 8192 bytes. The kernel also doubles the requested size
-of the buffer. A buffer as large as the window therefore holds a window of large datagrams. The
-daemon requests twice the window, which also holds a window of datagrams of 512 bytes. Unused room
-takes no memory.
+thread does not run. The kernel counts more memory for a datagram than its length: 2304 bytes for a
+datagram of 1408 bytes, and twice the length for a datagram of 8192 bytes. The kernel also doubles
+the requested size of the buffer. A buffer of the same size as the window therefore has room for a
+window of large datagrams. The daemon requests twice this size, which also has room for a window of
+512-byte datagrams. The kernel allocates no memory for the unused part of a buffer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ LARGEST_BYTES: Final = 1 << 30          # PS_RECV_BUFFER_MAX
 
 
 def wanted_bytes(window: int) -> int:
-    """Return the buffer for a receiver window, in the unit of SO_RCVBUF.
+    """Return the size of the receive buffer for a receiver window, in bytes as SO_RCVBUF counts
+    them.
 
     :param window: bytes, 0 or more.
     """
@@ -30,19 +31,19 @@ def wanted_bytes(window: int) -> int:
 
 
 def is_short(buffer: int, window: int) -> bool:
-    """Return whether a window of large datagrams does not fit into the buffer."""
+    """Return whether the buffer has no room for a whole window of large datagrams."""
     return buffer < min(window, LARGEST_BYTES)
 
 
 def is_given(endpoint: RecvEndpoint) -> bool:
-    """Return whether a channel of the endpoint states ``so-rcvbuf``, so that its buffer follows no
-    window."""
+    """Return whether a channel of the endpoint states ``so-rcvbuf``. The daemon then does not adapt
+    the buffer to the window."""
     return any(s.plan.address.rcvbuf_bytes is not None for s in endpoint.subscriptions.values())
 
 
 def follow_window(state: State, endpoint: RecvEndpoint, window: int) -> Saga[None]:
-    """Enlarge the buffers of an endpoint for an image of this window, as far as the kernel allows;
-    one error names the endpoint whose buffers are too small."""
+    """Enlarge the receive buffers of an endpoint for an image with this window, as far as the
+    kernel allows. If they stay too small, report one error that names the endpoint."""
     endpoint.window = max(endpoint.window, window)
     given = is_given(endpoint)
     if not given:
@@ -70,7 +71,8 @@ def follow_window(state: State, endpoint: RecvEndpoint, window: int) -> Saga[Non
 
 
 def fit(endpoint: RecvEndpoint, destination: Destination) -> Saga[None]:
-    """Enlarge the buffer of one socket for the largest window so far."""
+    """Enlarge the receive buffer of one socket for the largest receiver window that the endpoint
+    has had."""
     wanted = wanted_bytes(endpoint.window)
     if wanted == 0 or endpoint.buffer_sizes.get(destination.id, 0) >= wanted:
         return

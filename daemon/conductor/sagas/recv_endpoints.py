@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Open and close the sockets of subscriptions: one socket for a plain channel, one for each
-destination of a manual multi-destination subscription. Each endpoint counts the subscriptions of
-each stream and session."""
+destination of a manual multi-destination subscription. For each stream and session, the endpoint
+counts its subscriptions."""
 
 from __future__ import annotations
 
@@ -47,8 +47,9 @@ from penstock.daemon.conductor.state.state import State
 def acquire(
     state: State, plan: SubscriptionPlan, addressing: RecvAddressing | None
 ) -> Saga[RecvEndpoint]:
-    """Return the endpoint of a channel: an open one, or a new one. ``addressing`` is None if the
-    channel names a tag, or if its destinations are added later. The caller holds EXCLUSIVE."""
+    """Return the receive endpoint of a channel: an open endpoint that the channel can share, or a
+    new one. ``addressing`` is None if the channel names a tag, or if its destinations are added
+    later. The caller holds EXCLUSIVE."""
     address = plan.address
     manual = address.control_mode == "manual"
     tag = address.channel_tag
@@ -261,7 +262,7 @@ def add_destination(state: State, endpoint: RecvEndpoint, channel: str) -> Saga[
 
 
 def remove_destination(state: State, endpoint: RecvEndpoint, destination_id: int) -> Saga[None]:
-    """Remove a socket. The socket is closed when this saga ends, so that its address can be bound
+    """Remove a socket. When this saga ends, the socket is closed, and its address can be bound
     again."""
     yield RemoveRecvDestination(endpoint_id=endpoint.id, destination_id=destination_id)
     destination = endpoint.destinations.pop(destination_id)
@@ -283,7 +284,8 @@ def on_destination_released(state: State, endpoint_id: int, destination_id: int)
 
 
 def resolve_again(state: State, endpoint: RecvEndpoint) -> Saga[None]:
-    """Resolve the names of explicit control addresses again, and apply a change."""
+    """Resolve the host names of explicit control addresses again, and use the new address if it has
+    changed."""
     for destination in list(endpoint.destinations.values()):
         if destination.name is None:
             continue

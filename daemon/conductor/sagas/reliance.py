@@ -2,8 +2,8 @@
 """Decide whether a sender waits for a lagging consumer group.
 
 The daemon knows the flow control of its own publications. Penstock senders on other hosts state
-their flow control in their SETUP. Aeron drivers do not state their flow control, so the daemon can
-only warn of their group streams.
+their flow control in their SETUP. Aeron drivers do not state their flow control. For their
+multicast streams, the daemon can therefore only warn.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.daemon.conductor.state.state import State
 
 @attrs.frozen
 class Strategy:
-    """The flow control of a sender."""
+    """The flow control of a stream's sender, as far as this daemon knows it."""
 
     kind: FlowControl | None            # None: unknown
     group_tag: int | None = None        # of the receivers that count, when tagged
@@ -58,7 +58,7 @@ def strategy_name(state: State, source: Image | Publication) -> str:
 
 
 def links_of(group: Group) -> list[SubscriberLink]:
-    """Return the live streams that a group reads."""
+    """Return the links of a group's subscriptions to the live streams that the group reads."""
     return [
         link for subscription in group.client.subscriptions.values()
         for link in subscription.links.values()
@@ -66,13 +66,15 @@ def links_of(group: Group) -> list[SubscriberLink]:
 
 
 def unreliable(state: State, group: Group) -> list[str]:
-    """Return the streams that certainly do not wait for the group."""
+    """Return a text for each stream of the group whose sender certainly does not wait for the
+    group."""
     found = (_doubt(state, link) for link in links_of(group))
     return [what for certain, what in found if certain]
 
 
 def check_reliable(state: State, group: Group) -> None:
-    """Refuse a group that requires reliable streams if one of its streams does not wait."""
+    """Raise Refused if the group requires reliable streams, and the sender of one of its streams
+    does not wait for it."""
     if group.allow_unreliable:
         return
     for what in unreliable(state, group):
@@ -84,7 +86,8 @@ def check_reliable(state: State, group: Group) -> None:
 
 
 def warnings_of(state: State, group: Group) -> list[str]:
-    """Return warnings: streams that may not wait for the group, and windows below the largest."""
+    """Return warnings about streams whose senders may not wait for the group, and about images
+    whose window is smaller than possible."""
     found = []
     for link in links_of(group):
         what = _doubt(state, link)[1]

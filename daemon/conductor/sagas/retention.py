@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logs that consumer groups keep.
 
-While a stream is alive, the position of the group's subscriber retains the log, as the position of
-any subscriber does. When the stream ends, the image or publication leaves the data plane. The log
-file stays, with a separate record, until the group has acknowledged all data, is closed or expires.
+While a stream is alive, the position of the group's subscriber keeps the log's data, as the
+position of any subscriber does. When the stream ends, the image or publication leaves the data
+plane. The daemon keeps the log file, with a record of its own, until the group has acknowledged all
+data, is closed, or expires.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ from penstock.daemon.conductor.state.state import State
 
 @attrs.frozen(kw_only=True)
 class Locate:
-    """A request of the fetch service for the place of a log that a group keeps."""
+    """Request of the fetch service for the path and the readable range of a log that a group
+    keeps."""
 
     log_id: int
     session_id: int
@@ -47,7 +49,8 @@ class Locate:
 
 @attrs.frozen(kw_only=True)
 class Located:
-    """The answer to a :class:`LogRequest`: the range [lowest, end) can be read."""
+    """Answer to :class:`Locate`: the file ``path`` contains the log, and the range [lowest, end) of
+    it can be read."""
 
     path: str
     lowest: int
@@ -55,7 +58,8 @@ class Located:
 
 
 def view_of(source: Image | Publication, counter_id: int) -> ViewLog:
-    """Return the action that checks a log for a group whose position is in the counter."""
+    """Return the action that reads the end of a log, and the position of a group in this log, which
+    the counter has."""
     if isinstance(source, Image):
         return ViewLog(
             log_id=source.id, path=source.log.path, committed_counter_id=counter_id,
@@ -68,7 +72,8 @@ def view_of(source: Image | Publication, counter_id: int) -> ViewLog:
 
 
 def window_of(source: Image | Publication) -> int:
-    """Return the number of unacknowledged bytes at which the sender waits."""
+    """Return the largest number of unacknowledged bytes: at this number the sender waits for the
+    group."""
     if isinstance(source, Image):
         return source.params.window_bytes
     return source.plan.window_bytes
@@ -81,12 +86,13 @@ def mtu_of(source: Image | Publication) -> int:
 
 
 def group_of(state: State, link: SubscriberLink) -> Group | None:
-    """Return the group of the link."""
+    """Return the consumer group to which the link belongs; None: the link belongs to a client."""
     return state.groups.get(link.subscription.client.group_id)
 
 
 def detach_groups(state: State, source: Image | Publication) -> None:
-    """Keep the unacknowledged data of an ended stream in separate records."""
+    """Create a record of an ended stream's log for each group that has not acknowledged all its
+    data."""
     for link in list(source.subscribers.values()):
         group = group_of(state, link)
         if group is not None:
@@ -121,8 +127,8 @@ def _detach(state: State, group: Group, link: SubscriberLink) -> None:
 
 
 def settle(state: State, source: Image | Publication) -> None:
-    """Record the end of a log that the data plane has released. This end is final. Call this while
-    the log's counters and slot exist."""
+    """Record the end of a log that the data plane has released and that can no longer grow. Call
+    this while the log's counters and slot exist."""
     for group in state.groups.values():
         retained = group.retained.get(source.id)
         if retained is not None:
@@ -133,7 +139,8 @@ def settle(state: State, source: Image | Publication) -> None:
 
 
 def settle_orphan(state: State, group: Group, retained: Retained) -> Saga[None]:
-    """Like settle, for a log whose image or publication was not adopted."""
+    """Like :func:`settle`, for a log of a dead daemon whose image or publication could not be
+    adopted."""
     yield from _settle(
         state, group, retained,
         ViewLog(
@@ -156,8 +163,8 @@ def _settle(state: State, group: Group, retained: Retained, check: ViewLog) -> S
     except Refused as refused:              # its file is gone or damaged: there is nothing to keep
         state.error(
             "group lost a log", group.name,
-            f"group {group.name} of stream {group.stream_id} on {group.channel}: what it "
-            f"had not acknowledged of session {retained.session_id} is lost: {refused.message}",
+            f"group {group.name} of stream {group.stream_id} on {group.channel}: its "
+            f"unacknowledged data of session {retained.session_id} is lost: {refused.message}",
         )
         release(state, group, retained)
         return
@@ -172,7 +179,7 @@ def _settle(state: State, group: Group, retained: Retained, check: ViewLog) -> S
 
 
 def release(state: State, group: Group, retained: Retained) -> None:
-    """Release a log that the group has read."""
+    """Release a log whose data the group has acknowledged."""
     if group.retained.pop(retained.log_id, None) is None:
         return
     erase(state, "retained", group.id, retained.log_id)
@@ -190,7 +197,7 @@ def release(state: State, group: Group, retained: Retained) -> None:
 def acknowledge_retained(
     state: State, group: Group, retained: Retained, position: int, view: LogView
 ) -> None:
-    """Move the group's position in a log that has ended."""
+    """Advance the group's position in the log of an ended stream."""
     state.hold(retained.log_id, group.id, position)
     if position > view.committed:
         state.emit(SetCounter(counter_id=retained.counter_id, value=position))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sockets of publications. The conductor opens a socket for the first publication of a channel,
-shares it by key or tag, and closes it after the last publication."""
+"""Sockets of publications. The conductor opens a socket for the first publication of a channel.
+Later publications with the same addresses or the same tag share it. The conductor closes it after
+the last publication has ended."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ _MDC = {"": Mdc.NONE, "dynamic": Mdc.DYNAMIC, "manual": Mdc.MANUAL}
 def acquire(
     state: State, plan: EndpointPlan, addressing: SendAddressing | None
 ) -> Saga[SendEndpoint]:
-    """Return the endpoint of a channel: an open one, or a new one. The caller holds EXCLUSIVE."""
+    """Return the send endpoint of a channel: an open endpoint that the channel can share, or a new
+    one. The caller holds EXCLUSIVE."""
     if addressing is None:
         for endpoint in state.send_endpoints.values():
             if endpoint.tag == plan.channel_tag and endpoint.state is EndpointState.OPEN:
@@ -182,8 +184,8 @@ def on_destination(state: State, event: DestinationChanged) -> None:
         return
     state.error(
         "mdc_full", endpoint.channel,
-        f"{endpoint.channel}: all {MAX_DYNAMIC_DESTINATIONS} places of receivers are taken; "
-        "further receivers get nothing until one of them leaves: spread them over several channels",
+        f"{endpoint.channel}: the channel has its maximum of {MAX_DYNAMIC_DESTINATIONS} receivers; "
+        "a further receiver gets no data until one leaves: use several channels",
     )
     state.event(
         "destinations_full", endpoint_id=event.id, channel=endpoint.channel,
@@ -228,7 +230,8 @@ def remove_destination(state: State, endpoint: SendEndpoint, destination_id: int
 
 
 def resolve_again(state: State, endpoint: SendEndpoint, silent: Address | None) -> Saga[None]:
-    """Resolve the names of a silent endpoint again, and apply a change."""
+    """Resolve the host names of an endpoint again from which no status message arrives, and use the
+    new address if it has changed."""
     if endpoint.peer is not None:
         address = yield from resolve(endpoint.peer)
         if address != endpoint.peer_address and endpoint.state is EndpointState.OPEN:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Allocate the terms of log buffers one at a time ahead of the writers, and release terms while a
-stream is idle (docs/decisions/0033).
+"""Allocate the terms of log buffers one at a time, before writers need them, and release terms
+while a stream is idle (docs/decisions/0033).
 
-If a term cannot be allocated, the request is repeated. Until a request succeeds, the stream is
-blocked with cause ``storage``, and no data is lost. The daemon releases terms in steps. An agent
-states the terms that it does not need. The registry records the remaining terms. The daemon returns
-the memory of the other terms to the file system, then adjusts the budget. After a death between two
-steps, the registry never lists a term without memory: a term is recorded after its allocation, and
-removed from the record before its release.
+If a term cannot be allocated, the conductor tries again at intervals. Meanwhile the stream is
+blocked with the cause ``storage``, and no data is lost. The daemon releases terms in steps. First,
+the sender or receiver states which terms it still needs. The registry then records only these
+terms. Next, the daemon returns the memory of the other terms to the file system. Last, it adds this
+memory to the budget. The registry never lists a term that has no memory, even if the daemon dies
+between two steps: it records a term after its allocation, and removes it before its release.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def _owner(state: State, kind: ObjectKind, object_id: int) -> Image | Publicatio
 def on_term_needed(
     state: State, kind: ObjectKind, object_id: int, wanted: int = 0
 ) -> Saga[None]:
-    """Allocate the next part and notify the agent. If the allocation fails, repeat it later.
+    """Allocate the next part of a log, and notify the sender or receiver that writes it. If the
+    allocation fails, try again later.
 
     :param wanted: position to allocate up to; 0: to the end of the next term.
     """
@@ -210,7 +211,8 @@ def _request(state: State, owner: Image | Publication) -> None:
 
 
 def on_terms_released(state: State, event: TermsReleased) -> None:
-    """Process an agent's answer: the agent keeps the terms from b to a, or all terms if a is -1."""
+    """Process the sender's or receiver's answer to a request to release terms. The agent keeps the
+    terms from ``b`` to ``a`` of the event, or all terms if ``a`` is -1."""
     owner = _owner(state, event.kind, event.id)
     if owner is None:
         return

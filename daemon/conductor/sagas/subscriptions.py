@@ -49,7 +49,8 @@ def add_subscription(
     state: State, client: Client, message: AddSubscription, answer: Answer, *,
     joins: Joins = Joins.BESIDE,
 ) -> Saga[None]:
-    """Add a subscription. ``answer`` sends the reply before any notice of an image is sent."""
+    """Add a subscription. The saga calls ``answer``, which sends the reply, before it sends a
+    notice about an image."""
     plan = plan_of(state, client, message.channel, message.stream_id)
     if plan.kind == "udp":
         yield from congestion.check(plan, message.stream_id, state.settings)
@@ -59,9 +60,10 @@ def add_subscription(
 
 
 def plan_of(state: State, client: Client, channel: str, stream_id: int) -> SubscriptionPlan:
-    """Plan a subscription with the values that the rules add to its channel.
+    """Plan a subscription from its channel and the values that ``[[stream]]`` rules add to the
+    channel.
 
-    :raises Refused: the channel is invalid, alone or with a rule.
+    :raises Refused: the channel is invalid by itself, or together with the values of a rule.
     """
     parsed = rules.apply(parse(channel), stream_id, state.settings, publication=False)
     make_plan = group_subscription_plan if client.group_id else subscription_plan
@@ -189,7 +191,7 @@ def _register(state: State, subscription: Subscription) -> None:
 
 
 def remove_subscription(state: State, subscription: Subscription) -> None:
-    """End a subscription; drain images without another subscription."""
+    """End a subscription. An image that no other subscription reads drains and ends."""
     state.subscriptions.pop(subscription.id, None)
     subscription.client.subscriptions.pop(subscription.id, None)
     erase(state, "subscription", subscription.id)

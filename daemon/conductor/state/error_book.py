@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Choose the text of an error in the distinct error log.
 
-The log keeps one entry for each text permanently, so an attacker who can vary a text could fill the
-log. An error is therefore recorded by kind and source: the first text represents all later ones of
-the same kind and source. The number of sources of a kind is bounded. If there are more sources, one
-entry of the kind represents them. Errors caused by datagrams have a separate bound, so that they
-never use the room of local errors.
+The error log keeps one entry for each text permanently. An attacker who can vary a text could
+therefore fill the log. This module prevents that: all errors of the same kind and source use the
+text of the first one. The number of sources with an entry of their own is bounded. Errors of
+further sources share one entry for each kind. Errors that datagrams cause have a separate bound, so
+that they never leave local errors without an entry.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ STRANGER_TEXT: Final = 256      # characters of an entry that a datagram causes
 
 @attrs.define
 class ErrorBook:
-    """One owner thread; memory and time are bounded."""
+    """The texts of errors by kind and source. One thread uses the object; its memory and time are
+    bounded."""
 
     _texts: dict[tuple[str, str], str] = attrs.field(factory=dict)
     _strangers: int = 0
     _locals: int = 0
 
     def stranger(self, kind: str, ip: str, text: str) -> str:
-        """Return the entry for an error that a datagram from ``ip`` caused.
+        """Return the text to record for an error that a datagram from ``ip`` caused.
 
         :param kind: one of a fixed set of names, never a value from the wire.
         """
@@ -42,7 +43,7 @@ class ErrorBook:
         return self._texts[(kind, ip)]
 
     def local(self, kind: str, source: str, text: str) -> str:
-        """Return the entry for an error of this daemon's object ``source``."""
+        """Return the text to record for an error of this daemon's object ``source``."""
         key = (kind, f"local {source}")
         known = self._texts.get(key)
         if known is not None:

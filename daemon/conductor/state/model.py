@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects that the conductor owns: clients, endpoints, publications, images, subscriptions and the
-links between them. Plain records; the sagas contain the rules."""
+links between them. The classes are plain records; the sagas contain the rules for changing them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TERMS: Final = 3                        # of each log
 
 
 class Joins(enum.Enum):
-    """Start position of a subscription in a stream that already flows."""
+    """Start position of a subscription that joins a stream which is already in progress."""
 
     BESIDE = "beside"                   # at the slowest subscriber
     OLDEST = "oldest"                   # at the beginning of a local log; in an image as BESIDE
@@ -103,7 +103,7 @@ class SendEndpoint:
 
 @attrs.define(eq=False, kw_only=True)
 class LogFile:
-    """Storage of one log buffer, and how much of it is allocated."""
+    """The file of one log buffer, and which part of it has allocated memory."""
 
     path: str
     term_length: int
@@ -118,20 +118,21 @@ class LogFile:
 
     @property
     def kept_position(self) -> int:
-        """Memory below this position was released; 0: none was."""
+        """Position below which the memory of the log was released; 0: no memory was released."""
         if self.is_whole:
             return 0
         return self.last_end - self.reserved_terms * self.term_length
 
     @property
     def last_end(self) -> int:
-        """End of the last term that is reserved or in use."""
+        """End position of the last term for which memory is allocated, at least in part."""
         return -(-self.reserved_position // self.term_length) * self.term_length
 
     @property
     def notified_position(self) -> int:
-        """Position up to which an agent may write. The agent also zeroes the word at this position.
-        Without a reservation, only the first page of a term has memory for this word."""
+        """Position up to which the sender or receiver may write frames. After a frame, it also
+        writes a zero word. If the last term is only partly allocated, the position is one frame
+        alignment lower, so that this word has memory."""
         if self.is_whole:
             return ALL_TERMS
         whole = self.reserved_position == self.last_end
@@ -146,7 +147,8 @@ class LogFile:
         )
 
     def settle(self) -> None:
-        """Forget the operations that were in progress when the daemon died."""
+        """After an adoption, forget the allocations and releases that were in progress when the old
+        daemon died."""
         self.reserving = self.giving_up = self.punching = self.wanted = False
 
     @property
@@ -158,7 +160,8 @@ class LogFile:
 
 @attrs.define(eq=False)
 class Rejection:
-    """Rejections by one receiver: their number, and when the publishers were last notified."""
+    """Rejections of a publication by one receiver: their number, and the time at which the
+    publishers were last notified."""
 
     count: int = 0
     notified_ns: int = 0
@@ -166,7 +169,7 @@ class Rejection:
 
 @attrs.define(eq=False, kw_only=True)
 class Pressed:
-    """The time under pressure of a publication since a minute began."""
+    """The time for which a publication was under pressure in the present period of one minute."""
 
     total_ns: int = 0                   # of episodes that have ended
     since_ns: int | None = None         # the running episode; None: there is none
@@ -236,7 +239,8 @@ class RecvEndpoint:
 
     @property
     def buffer_bytes(self) -> int:
-        """The smallest known receive buffer of the endpoint's sockets, in the unit of SO_RCVBUF."""
+        """The size of the smallest receive buffer of the endpoint's sockets, in bytes as SO_RCVBUF
+        counts them."""
         sizes = [self.buffer_sizes.get(id_, self.buffers[1]) for id_ in self.destinations]
         return min(sizes, default=self.buffers[1])
 
@@ -278,7 +282,7 @@ class Image:
 
 @attrs.define(eq=False, kw_only=True)
 class CreditShare:
-    """Credits of one publisher at one reader (sagas/credit_pools.py), in messages."""
+    """The credits that one reader grants to one publisher, in messages (sagas/credit_pools.py)."""
 
     share: int = 0                      # 0: of a pool without a free credit, until the next step
     held: int = 0                       # the most that may be outstanding, at least the share
@@ -293,7 +297,7 @@ class CreditShare:
 
 @attrs.define(eq=False, kw_only=True)
 class SubscriberLink:
-    """One subscription on one image or local publication."""
+    """The link of one subscription to one image or local publication."""
 
     subscription: Subscription
     source: Image | Publication

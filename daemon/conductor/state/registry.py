@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records of registrations for the next daemon, written at each change.
+"""Journal records of all registrations, for the next daemon. The conductor writes a record at each
+change.
 
-The conductor writes the record of an object before it notifies a client of the object. After the
-death of a daemon, the records therefore include all objects that clients know. An object without a
-record belongs to no client; the next daemon removes it.
+The conductor writes the record of an object before it notifies a client of the object. If the
+daemon dies, the records therefore contain all objects that clients know. If an object has no
+record, no client knows it, and the next daemon removes it.
 """
 
 from __future__ import annotations

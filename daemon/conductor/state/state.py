@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""State that the parts of the conductor share: registries, settings, time, randomness, the storage
-account, and the outbox of actions."""
+"""State that all parts of the conductor share: the registered objects, settings, time, random
+numbers, the storage budget, and the outbox of actions."""
 
 from __future__ import annotations
 
@@ -32,15 +32,16 @@ PAGE = 4096
 
 
 def first_terms(term_length: int, position: int) -> int:
-    """Return the number of terms of a new log that starts at position: the term in use, and the
-    next term if terms are small or if it is needed soon. Further terms are allocated half a term
-    ahead of use."""
+    """Return the number of terms to allocate for a new log that starts at ``position``: the term of
+    this position, and the next term too if terms are small or it is needed soon. Later terms are
+    allocated half a term before they are needed."""
     soon = position % term_length > term_length // 2
     return 2 if soon or term_length <= _SMALL_TERM else 1
 
 
 class Storage:
-    """Account of the allocated bytes of log buffers, against the budget."""
+    """Counts the bytes that are allocated for log buffers, and compares them with the storage
+    budget."""
 
     def __init__(self, runner: SagaRunner, budget_bytes: int) -> None:
         self._runner = runner
@@ -48,7 +49,8 @@ class Storage:
         self.used_bytes = 0
 
     def take(self, amount: int, what: str) -> None:
-        """Take bytes from the budget; refuse if the budget is too small."""
+        """Count bytes before their allocation. Raise Refused if the storage budget is too small for
+        them."""
         left = self.budget_bytes - self.used_bytes
         if amount > left:
             raise Refused(
@@ -61,7 +63,7 @@ class Storage:
         self._publish()
 
     def adopt(self, amount: int) -> None:
-        """Count memory that is already allocated, even above the budget."""
+        """Count memory that a dead daemon has already allocated, even if it exceeds the budget."""
         self.used_bytes += amount
         self._publish()
 
@@ -108,11 +110,11 @@ class State:
             self.emit(Notify(client_id=client.id, notice=notice))
 
     def event(self, name: str, /, **fields: Any) -> None:
-        """Publish an event; the names of events are stable."""
+        """Publish an event in the event feed. Names of events do not change between versions."""
         self.emit(PublishEvent(name=name, fields=fields))
 
     def error(self, kind: str, source: Address | str, text: str) -> None:
-        """Record an error; each kind and source has one entry.
+        """Record an error in the error log, which has one entry for each kind and source.
 
         :param source: an address if a datagram caused it, else the name of an object of this
             daemon.
@@ -124,12 +126,13 @@ class State:
         self.emit(LogError(text=entry, stranger=isinstance(source, Address)))
 
     def hold(self, log_id: int, group_id: int, position: int) -> None:
-        """Record that a group holds a log from the position on; the position never decreases."""
+        """Record that a group needs the data of a log from ``position`` on. The recorded position
+        never decreases."""
         held = self.holdings.setdefault(log_id, {})
         held[group_id] = max(position, held.get(group_id, 0))
 
     def let_go(self, log_id: int, group_id: int) -> None:
-        """Record that a group no longer holds the log."""
+        """Record that a group no longer needs the log."""
         held = self.holdings.get(log_id)
         if held is not None:
             held.pop(group_id, None)
@@ -137,8 +140,8 @@ class State:
                 self.holdings.pop(log_id, None)
 
     def floor(self, log_id: int) -> int | None:
-        """Return the lowest position that a group holds; None: no group holds the log. Any
-        thread."""
+        """Return the lowest position of a log from which a group still needs data; None: no group
+        needs the log. Any thread."""
         held = self.holdings.get(log_id)
         positions = [] if held is None else list(held.values())
         return min(positions) if positions else None
@@ -163,8 +166,8 @@ class State:
     def new_image_log(
         self, path: str, term_length: int, position: int, window_bytes: int
     ) -> LogFile:
-        """Return the record of an image's log. One window is allocated, but at most 256 KiB,
-        because any host can send a SETUP."""
+        """Return the record of an image's log. At first only one window of it is allocated, at most
+        256 KiB, because any host can cause an image by a SETUP."""
         first = position - position % term_length
         low = position - position % PAGE
         end = position + min(window_bytes, _FIRST_IMAGE_BYTES) + 1      # and the word at its end
@@ -179,5 +182,5 @@ class State:
         )
 
     def log_bytes(self, term_length: int, position: int) -> int:
-        """Return the number of bytes that a new log needs at first."""
+        """Return the number of bytes to allocate when a new log is created."""
         return self.new_log("", term_length, position).reserved_bytes
