@@ -208,8 +208,8 @@ _CLIENT = frozenset(
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name on first use, so that importing penstock loads neither ZeroMQ nor
-    anyio."""
+    """Load a public name when it is first used. Importing penstock therefore loads neither ZeroMQ
+    nor anyio."""
     if name not in __all__:
         raise AttributeError(f"module 'penstock' has no attribute {name!r}")
     if name in _ASYNC:

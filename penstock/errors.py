@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exceptions of penstock, by situation; each is importable from :mod:`penstock` too.
+"""Exceptions of penstock. Each class can also be imported from :mod:`penstock`.
 
-All derive from :class:`PenstockError`.  Back pressure is never an exception of ``offer``; a
-refusal there is a small negative :class:`penstock.Offer`. An exception means misuse, a broken
-connection to the daemon, or a blocking call that reached its time-out.
+All derive from :class:`PenstockError`.  ``offer`` never raises an exception because of back
+pressure. It then returns a negative code, a :class:`penstock.Offer`. An exception means misuse, a
+broken connection to the daemon, or a blocking call that reached its time-out.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 
 class PenstockError(Exception):
-    """Base of every exception that penstock raises on purpose. The text is one line: what was
-    wrong, with which value, and, if possible, what to do."""
+    """Base class of all exceptions that penstock raises. The text of an exception is one line. It
+    states the error, the wrong value and, if possible, the remedy."""
 
 
 class ConfigurationError(PenstockError):
@@ -22,7 +22,7 @@ class ConfigurationError(PenstockError):
 
 
 class DirectoryInUseError(PenstockError):
-    """A live daemon owns the directory."""
+    """Another daemon is running in the directory."""
 
 
 class DaemonNotRunning(PenstockError):
@@ -34,7 +34,7 @@ class DaemonGone(PenstockError):
 
 
 class VersionMismatch(PenstockError):
-    """A file or a peer has another version, or the directory belongs to another program."""
+    """A file or a peer has an incompatible version, or the directory belongs to another program."""
 
 
 class ChannelRefused(PenstockError):
@@ -50,7 +50,8 @@ class ChannelRefused(PenstockError):
 
 
 class StorageError(ChannelRefused):
-    """Shared memory is too small for the request; the text has the bytes needed and available."""
+    """Shared memory has no room for the requested log; the text states how many bytes are needed
+    and available."""
 
     def __init__(self, message: str, *, code: str = "storage") -> None:
         super().__init__(message, code=code)
@@ -61,11 +62,12 @@ class InvalidArgument(PenstockError, ValueError):
 
 
 class MessageTooLong(PenstockError, ValueError):
-    """A message exceeds the stream's limit, which the text states."""
+    """A message is longer than the stream allows; the text states the limit."""
 
 
 class ForkedError(PenstockError):
-    """A handle was used in a child of the process that opened it. Connect again in the child."""
+    """A client, or an object of a client, was used in a forked child of the process that connected.
+    Connect again in the child."""
 
 
 class ClosedError(PenstockError):
@@ -73,11 +75,12 @@ class ClosedError(PenstockError):
 
 
 class NotConnected(PenstockError):
-    """No receiver is connected, and the caller chose not to wait for a receiver."""
+    """No receiver is connected to the publication, and the caller chose not to wait for one."""
 
 
 class ClaimRefused(PenstockError):
-    """A ``with`` statement used a claim that was refused; ``code`` is the (negative) offer code."""
+    """A ``with`` statement was used on a claim that ``try_claim`` had refused. ``code`` is the
+    negative offer code of the refusal."""
 
     def __init__(self, message: str, *, code: int) -> None:
         super().__init__(message)
@@ -85,7 +88,8 @@ class ClaimRefused(PenstockError):
 
 
 class ClaimLost(PenstockError):
-    """The daemon padded over a claim that stayed open for too long: the message is not sent."""
+    """A claim stayed open for too long, and the daemon replaced it by padding. The message is not
+    sent."""
 
 
 class PublicationFailed(PenstockError):
@@ -98,11 +102,13 @@ class PublicationFailed(PenstockError):
 
 
 class RelayLoop(PenstockError):
-    """A relay's target leads back to a relay that the stream has passed, or is the ninth relay."""
+    """A relay refuses a stream: its target leads back to a relay that the stream has already
+    passed, or the stream has already passed eight relays."""
 
 
 class CorruptLogError(PenstockError):
-    """Shared memory holds an impossible value; the stream is stopped at that position."""
+    """The log in shared memory contains an impossible value. The subscriber cannot read the stream
+    beyond this position."""
 
 
 class TimeoutExpired(PenstockError, TimeoutError):
@@ -111,7 +117,8 @@ class TimeoutExpired(PenstockError, TimeoutError):
 
 class WithholdTimeout(TimeoutExpired):
     """Messages were still outstanding at the time-out of ``withhold()``; the stream continues.
-    ``outstanding`` has an :class:`penstock.client.Outstanding` for each image concerned."""
+    ``outstanding`` has one :class:`penstock.client.Outstanding` for each image with outstanding
+    messages."""
 
     def __init__(self, message: str, *, outstanding: tuple[Any, ...] = ()) -> None:
         super().__init__(message)
@@ -127,7 +134,7 @@ class SchemaMismatch(PenstockError, ValueError):
 
 
 class RemoteError(PenstockError):
-    """The handler of a server raised. ``type`` is the name of the exception's class, and ``text``
+    """The handler of a server raised an exception. ``type`` is the name of its class, and ``text``
     is its text."""
 
     def __init__(self, type: str, text: str) -> None:  # noqa: A002
@@ -148,7 +155,7 @@ class NativeError(PenstockError, OSError):
 
 
 class NativeResourceError(NativeError):
-    """The core has no memory or no space, or a queue is full."""
+    """The core could not allocate memory or storage, or one of its queues is full."""
 
 
 class GroupError(PenstockError):
@@ -165,7 +172,8 @@ class DaemonUnreachable(GroupError):
 
 
 class NotAuthorised(GroupError):
-    """The daemon does not accept this client's key, or has another key than ``server_key``."""
+    """The daemon does not accept this client's key, or the daemon's own key is not
+    ``server_key``."""
 
 
 class GroupRefused(GroupError):
@@ -180,12 +188,13 @@ class GroupRefused(GroupError):
 
 
 class UnknownGroup(GroupRefused):
-    """There is no such group: it was never opened, was closed, or has expired."""
+    """The daemon has no group with this name, channel and stream: it was never opened, was closed,
+    or has expired."""
 
 
 class UnreliableStream(GroupRefused):
-    """The flow control of the stream does not wait for slow receivers, so a group would lose
-    data."""
+    """The flow control of the stream does not wait for slow receivers, so a consumer group on it
+    could lose data."""
 
 
 class GroupOwned(GroupRefused):
@@ -198,8 +207,9 @@ class AssignmentLost(GroupError):
 
 
 class RangeNotRetained(GroupError):
-    """The log no longer has the range, or does not have it yet. The log has ``lowest_readable`` to
-    ``end_position``; both are 0 if the log no longer exists."""
+    """The daemon's log no longer contains the requested range, or does not contain it yet. It
+    contains the positions from ``lowest_readable`` to ``end_position``; both are 0 if the log no
+    longer exists."""
 
     def __init__(self, message: str, *, lowest_readable: int, end_position: int) -> None:
         super().__init__(message)

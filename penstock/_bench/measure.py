@@ -30,7 +30,8 @@ class _Bill:
         self._samples.append((time.monotonic_ns(), [one.cpu_ns() for one in self._processes]))
 
     def shares(self) -> list[float]:
-        """Cores that each process used between the first two samples."""
+        """Return the processor time that each process used between the first two samples, as a
+        number of cores."""
         (begin_ns, before), (end_ns, after) = self._samples[:2]
         span = end_ns - begin_ns
         return [(late - early) / span for early, late in zip(before, after, strict=True)]
@@ -45,7 +46,7 @@ def throughput(
     seconds: float,
     warmup_s: float,
 ) -> dict[str, Any]:
-    """Measure the throughput. The caller has started both clients."""
+    """Measure the throughput. The caller must have started the publisher and the subscriber."""
     subscriber.expect("ready", READY_S)
     publisher.expect("ready", READY_S)
     bill = _Bill([*others, publisher, subscriber])
@@ -113,7 +114,8 @@ def _verdict(sent: int, received: dict[str, Any]) -> dict[str, Any]:
 def round_trips(
     pinger: Process, ponger: Process, others: Sequence[Process], *, seconds: float, warmup_s: float
 ) -> dict[str, Any]:
-    """Measure round trips; the pinger compares every echo."""
+    """Measure round trips. The pinger compares each message that comes back with the message that
+    it sent."""
     ponger.expect("ready", READY_S)
     pinger.expect("ready", READY_S)
     bill = _Bill([*others, pinger, ponger])

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two sides of a measurement: both on loopback, or in two network namespaces."""
+"""Provide the network between the two hosts of a measurement: loopback, or two network
+namespaces."""
 
 from __future__ import annotations
 
@@ -71,7 +72,7 @@ def _ip(*arguments: str) -> None:
 
 
 def free_port() -> int:
-    """Return a port that no socket of this namespace uses, for UDP and TCP."""
+    """Return a port number that no UDP or TCP socket of this network namespace uses."""
     with (
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams,
         socket.socket(socket.AF_INET, socket.SOCK_STREAM) as stream,

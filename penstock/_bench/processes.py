@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measured processes: started with a death signal, controlled by lines of text, with CPU times from
-the kernel."""
+"""Start and control the processes of a measurement. They die with their parent, exchange lines of
+text with it, and the kernel measures their CPU times."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class BenchError(PenstockError):
 
 
 class Process:
-    """A process whose standard output is JSON objects with an ``event``, one a line."""
+    """A process that writes JSON objects to its standard output, one in each line, with the name of
+    an event in ``event``."""
 
     def __init__(
         self,
@@ -68,7 +69,7 @@ class Process:
         self._lines.put(None)
 
     def expect(self, event: str, timeout_s: float) -> dict[str, Any]:
-        """Return the next line with that event; skip other lines."""
+        """Return the next line of output whose event is ``event``; skip other lines."""
         deadline = time.monotonic() + timeout_s
         while True:
             try:
@@ -103,7 +104,7 @@ class Process:
         return time.clock_gettime_ns((~self.pid << 3) | _CPU_CLOCK)
 
     def stop(self) -> None:
-        """End the process: by the end of its input, then SIGTERM, then SIGKILL."""
+        """End the process: close its input, and if it does not end, send SIGTERM, then SIGKILL."""
         process = self._process
         if process.stdin is not None:
             with contextlib.suppress(OSError):

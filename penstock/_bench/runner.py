@@ -70,7 +70,7 @@ def run(work: str, settings: Settings) -> dict[str, Any]:
 
 @attrs.frozen(kw_only=True)
 class Hosts:
-    """Two running daemons; on IPC one daemon, which takes the place of both hosts."""
+    """The running daemons of a measurement: two, or on IPC one daemon that serves both clients."""
 
     daemons: tuple[Process, ...]
     directories: tuple[Path, ...]
@@ -86,7 +86,8 @@ class Hosts:
 
 @contextlib.contextmanager
 def hosts(settings: Settings, where: Network, *, count: int = 2) -> Iterator[Hosts]:
-    """Start the daemons; at the end stop them and remove their directories."""
+    """Start the daemons. At the end of the ``with`` block, stop them and remove their
+    directories."""
     base = Path(tempfile.mkdtemp(prefix="penstock-bench-", dir=_MEMORY))
     try:
         with contextlib.ExitStack() as stack:

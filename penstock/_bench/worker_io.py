@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A measured client's side of the harness's protocol.
+"""Protocol between the benchmark's harness and a measured client, as the client implements it.
 
-Every client, of penstock or a peer, exchanges lines of text. A publisher says ``ready``, waits for
-``go``, sends until ``stop``, and says ``done`` with its count. A subscriber says ``ready`` and
-starts its clock at the first message. The subscriber says ``mark`` with its count after the warm-up
-and after the measured time. The subscriber then gets the publisher's count, receives up to this
-count, and says ``done`` with its hash. A pinger says ``ready``, waits for ``go``, says ``mark``
-after its warm-up and ``done`` with percentiles. A ponger says ``ready`` and sends each message
-back. Every client ends when its input ends.
+Every client, of penstock or of another product, exchanges lines of text with the harness. A
+publisher says ``ready``, waits for ``go``, sends until ``stop``, and says ``done`` with its count.
+A subscriber says ``ready`` and starts its clock at the first message. After the warm-up, and again
+after the measured time, the subscriber says ``mark`` with its count of messages. The subscriber
+then gets the publisher's count, receives up to this count, and says ``done`` with its hash. A
+pinger says ``ready``, waits for ``go``, says ``mark`` after its warm-up and ``done`` with
+percentiles. A ponger says ``ready`` and sends each message back. Every client ends when its input
+ends.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def say(event: str, **facts: Any) -> None:
 
 
 class Orders:
-    """Orders of the harness, read by a separate thread."""
+    """Reads the harness's orders (``go``, ``stop`` and others) in a separate thread."""
 
     def __init__(self) -> None:
         self._go = threading.Event()
@@ -68,8 +69,8 @@ class Measure:
         self._drain_until_ns: int | None = None
 
     def tick(self, messages: int) -> bool:
-        """Call it every few milliseconds with the count; returns False when all messages have
-        arrived."""
+        """Report the subscriber's count of messages; call this every few milliseconds. Return False
+        when all messages have arrived."""
         now_ns = time.monotonic_ns()
         if self._next_ns is None:
             if messages:
@@ -86,7 +87,7 @@ class Measure:
 
     @property
     def slice_ns(self) -> int:
-        """Return the time at which a loop in C must return to Python."""
+        """Return the monotonic time, in ns, at which a receive loop in C must return to Python."""
         soon = time.monotonic_ns() + SLICE_NS
         return soon if self._next_ns is None else min(soon, self._next_ns)
 
@@ -99,7 +100,8 @@ def finish(load: Load, **facts: Any) -> None:
 
 
 class Collector:
-    """Counts and hashes the messages of a Python receiver; each message costs one append.
+    """Counts and hashes the messages of a receiver in Python. The handler of a message only appends
+    it to a buffer.
 
     ``append`` is the bound ``bytearray.extend``, so that a handler is as short as possible.
     """
@@ -115,14 +117,14 @@ class Collector:
         return self.load.messages + len(self._bytes) // self._size
 
     def settle(self, *, at_least: int = FOLD_BYTES) -> None:
-        """Hash the collected messages if there are many."""
+        """Add the collected messages to the hash if they have at least ``at_least`` bytes."""
         if len(self._bytes) >= at_least:
             self.load.fold(self._bytes, self._size)
             self._bytes.clear()
 
 
 class Source:
-    """Messages in order, from blocks that C code fills."""
+    """Provides the messages to send, in order; C code writes them in blocks."""
 
     def __init__(self, size: int, block_messages: int = BLOCK_MESSAGES) -> None:
         self._size = size
@@ -131,13 +133,14 @@ class Source:
         self._next = 0
 
     def block(self) -> bytearray:
-        """Return the next block of messages, back to back; valid until the next call."""
+        """Return the next messages, back to back in one block, which stays valid until the next
+        call."""
         fill(self._block, self._size, self._next)
         self._next += self._count
         return self._block
 
     def messages(self) -> list[bytes]:
-        """Return the next block as one bytes object for each message."""
+        """Return the messages of the next block as a list of bytes objects."""
         block, size = bytes(self.block()), self._size
         return [block[at : at + size] for at in range(0, len(block), size)]
 
@@ -155,7 +158,7 @@ def percentiles(times_ns: Sequence[int]) -> dict[str, float]:
 def ping_loop(
     orders: Orders, trip: Callable[[int], list[int]], *, warmup_s: float, seconds: float
 ) -> None:
-    """Run a pinger: ``trip(n)`` makes n round trips and returns their times."""
+    """Run a pinger: the callable ``trip(n)`` makes n round trips and returns their durations."""
     orders.wait_go()
     _until(trip, warmup_s)
     begin_ns = time.monotonic_ns()

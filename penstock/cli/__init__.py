@@ -64,7 +64,7 @@ class _LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> object:
-        """Handle Ctrl-C and a closed pipe without Click's messages."""
+        """Handle Ctrl-C and a closed output pipe without the messages that Click would print."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A daemon in the background: its process, its log, and the record of its start.
+"""Data about a daemon in the background: its process, its log file, and the record of its start.
 
 ``penstock up`` writes a record of the daemon that it starts. ``penstock down`` ends only the
 recorded daemon. Records and logs are in ``$XDG_STATE_HOME/penstock``, so that they outlive the
@@ -40,7 +40,7 @@ class Record(NamedTuple):
 
 
 class Files(NamedTuple):
-    """Paths of the log and the record of a directory's background daemon."""
+    """Paths of two files of a background daemon: its log, and the record of its start."""
 
     log: Path
     record: Path
@@ -60,14 +60,14 @@ class Files(NamedTuple):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigurationError(
-                f"{folder}: {error.strerror}: this is where the log of the daemon goes; name "
+                f"{folder}: {error.strerror}: the daemon's log would be in this folder; choose "
                 "another folder with $XDG_STATE_HOME"
             ) from error
         name = str(directory).strip("/").replace("/", "-")
         return cls(folder / f"{name}.log", folder / f"{name}.json")
 
     def read(self) -> Record | None:
-        """Return the record; None if there is no valid record."""
+        """Return the record of the daemon's start, or None if there is no valid record."""
         try:
             found = json.loads(self.record.read_text(encoding="utf-8"))
             return Record(pid=int(found["pid"]), started=int(found["started"]))
@@ -85,7 +85,8 @@ class Files(NamedTuple):
         self.record.unlink(missing_ok=True)
 
     def open_log(self) -> int:
-        """Return a descriptor to append to the log; rename a large log first."""
+        """Open the log file for appending and return its descriptor. If the file is large, rename
+        it first and begin a new one."""
         with contextlib.suppress(FileNotFoundError):
             if self.log.stat().st_size > _LOG_BYTES:
                 self.log.replace(self.log.with_suffix(".log.old"))
@@ -95,7 +96,8 @@ class Files(NamedTuple):
 def answering(directory: Path) -> int | None:
     """Return the id of the process that serves the directory; None if no process serves it.
 
-    The number is 0 if the process belongs to another PID namespace.
+    The result is 0 if the process belongs to another PID namespace, where it has no id for this
+    process.
 
     :raises ChannelRefused: this user may not access the daemon; code ``permission``.
     """
@@ -115,8 +117,8 @@ def answering(directory: Path) -> int | None:
 
 
 def owner(directory: Path) -> int | None:
-    """Return the id of the live process in the directory's lock file: a daemon that may still be
-    starting. None without one."""
+    """Return the process id in the directory's lock file, if this process is alive; otherwise None.
+    The process may be a daemon that is still starting."""
     try:
         lines = (directory / "daemon.lock").read_text(encoding="ascii", errors="replace")
     except OSError:

@@ -85,7 +85,8 @@ def connect_option(function: _F) -> _F:
 
 
 def connected(directory: str | None, name: str, connect_s: float, reattach_s: float) -> Client:
-    """Return a client; report on standard error if no daemon was found after a second."""
+    """Connect to the daemon and return the client. If no daemon has answered after a second, say so
+    on standard error."""
     from penstock.client._connect import Attempt, wait_for
 
     return wait_for(
@@ -97,8 +98,8 @@ def connected(directory: str | None, name: str, connect_s: float, reattach_s: fl
 
 
 def wait_for_receiver(publication: Publication, timeout_s: float) -> bool:
-    """Wait for a receiver; report the wait after a second. False: none came within
-    ``timeout_s``."""
+    """Wait for a receiver. If none has connected after a second, say so on standard error. False:
+    none came within ``timeout_s``."""
     if publication.wait_connected(min(timeout_s, _SILENT_S)):
         return True
     if timeout_s <= _SILENT_S:
@@ -111,7 +112,7 @@ def wait_for_receiver(publication: Publication, timeout_s: float) -> bool:
 
 
 def tell(text: str) -> None:
-    """Print a line about the progress, which is no result, on standard error."""
+    """Print a line about the progress of the command on standard error."""
     print(f"penstock: {text}", file=sys.stderr, flush=True)
 
 

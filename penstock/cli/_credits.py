@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of ``penstock withhold``, ``resume`` and ``drain STREAM``: credits of a stream."""
+"""Withhold and resume the credits of a stream, for ``penstock withhold``, ``resume`` and ``drain
+STREAM``."""
 
 from __future__ import annotations
 
@@ -26,8 +27,9 @@ stream_argument = click.argument("stream_id", metavar="STREAM", type=int)
 def drain(
     stream_id: int, channel: str, timeout_s: float, as_json: bool, directory: str | None
 ) -> None:
-    """Stop the publishers of a stream permanently. After a time-out the publishers stay stopped,
-    and the exit code is 1."""
+    """Stop the publishers of a stream permanently, and wait until no message is outstanding. If
+    messages are still outstanding at the time-out, the publishers stay stopped, and the exit code
+    is 1."""
     with GroupControl(directory=directory, timeout_s=ANSWER_S) as orchestrator:
         report = hold(orchestrator, stream_id, channel, timeout_s)
     show(report, as_json)
@@ -41,7 +43,8 @@ def drain(
 def hold(
     orchestrator: GroupControl, stream_id: int, channel: str, timeout_s: float
 ) -> dict[str, Any]:
-    """Withhold a stream; return the report when nothing is outstanding, or at the time-out."""
+    """Withhold the credits of a stream. Return the daemon's report when no message is outstanding
+    any more, or at the time-out."""
     deadline = time.monotonic() + timeout_s
     report = request(orchestrator, stream_id, channel, "withhold")
     while not report["complete"] and time.monotonic() < deadline:
@@ -53,7 +56,7 @@ def hold(
 def request(
     orchestrator: GroupControl, stream_id: int, channel: str, action: CreditAction
 ) -> dict[str, Any]:
-    """Exchange one request about a stream's credits with the daemon."""
+    """Send one request about a stream's credits to the daemon, and return its answer."""
     answer = orchestrator.stream_credits(stream_id, channel=channel, action=action)
     return {
         "withheld": answer.withheld, "complete": answer.complete,

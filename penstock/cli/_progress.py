@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress on a terminal: a line that is redrawn, then a line with the totals. Nothing in a pipe.
+"""Show the progress of a transfer on a terminal: one line that is redrawn, and at the end a line
+with the totals. Nothing in a pipe.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _ERASE: Final = "\r\x1b[K"
 
 
 class Progress:
-    """Counts messages and bytes; draws them on standard error when that is a terminal."""
+    """Counts messages and bytes, and draws the counts on standard error if this is a terminal."""
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class Progress:
         self._last = time.monotonic()
 
     def add(self, messages: int, size: int) -> None:
-        """Count; draw at most ten times a second."""
+        """Add messages and bytes to the counts. The line is redrawn at most ten times a second."""
         self._last = now = time.monotonic()
         if self._began is None:
             self._began = now

@@ -17,7 +17,8 @@ _RECORD_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 class Digest:
-    """SHA-256 over the concatenation of messages, each with its length in front."""
+    """Computes the SHA-256 hash of a sequence of messages, with the length of each message before
+    its bytes."""
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
@@ -31,7 +32,8 @@ class Digest:
 
 
 def read_lines(source: BinaryIO) -> Iterator[list[bytes]]:
-    """Yield lines without their ends, in groups as they arrive; an unfinished last line counts."""
+    """Yield lines without their line ends, in groups as they arrive. A last line without a line end
+    is included."""
     rest = b""
     while chunk := _read_some(source):
         lines = (rest + chunk).split(b"\n")
@@ -89,7 +91,8 @@ def _read_some(source: BinaryIO) -> bytes:
 def generated(count: int, size: int, *, group: int = 256) -> Iterator[list[bytes]]:
     """Yield ``count`` messages of ``size`` bytes: the number of the message, then a fixed pattern.
 
-    The content depends on number and size only, so that both ends can compute it.
+    The content depends only on the message's number and size, so that sender and receiver can both
+    compute it.
     """
     pattern = bytes(i * 31 % 251 for i in range(256)) * (size // 256 + 1)
     for first in range(0, count, group):
@@ -121,7 +124,7 @@ def terminal_writer(target: BinaryIO, encoding: str) -> Callable[[bytes | memory
 
 
 def writer(target: BinaryIO, *, length_prefixed: bool) -> Callable[[bytes | memoryview], None]:
-    """Return a function that writes one message in the chosen form."""
+    """Return a function that writes one message: as a line, or with its length before it."""
     write = target.write
     if length_prefixed:
 

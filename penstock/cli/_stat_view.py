@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""View of ``penstock stat``: a line for each stream, rates instead of positions, and the culprit
-that blocks each publisher."""
+"""Build the view of ``penstock stat``, with a line for each stream. It shows rates instead of
+positions, and the culprit that blocks a publisher."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def size(count: float) -> str:
-    """Return ``count`` bytes with a binary unit and about three digits."""
+    """Return a number of bytes as text with a binary unit, such as 1.5 MiB."""
     unit = 0
     while abs(count) >= 1024 and unit < len(_UNITS) - 1:
         count /= 1024
@@ -166,7 +166,8 @@ def _scheduler(row: Row) -> str:
 def render(
     now: Row, before: Row | None, seconds: float, show_all: bool, *, width: int = 250
 ) -> RenderableType:
-    """``now`` and ``before`` are snapshots of :func:`penstock.cli.stat.snapshot`."""
+    """Return the view of a snapshot. ``now`` and ``before``, for the rates, are results of
+    :func:`penstock.cli.stat.snapshot`."""
     from rich.console import Group
     from rich.text import Text
 

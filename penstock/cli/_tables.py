@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables that fit the terminal: the least important columns are left out first, then channels are
-shortened in the middle. A pipe gets all columns."""
+"""Make tables that fit the terminal. If a table is too wide, it loses its least important columns,
+and channels are shortened in the middle. A pipe gets all columns."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ class Column:
 
 
 def console(pipe_columns: int = 250) -> Console:
-    """Return the console for tables, with the terminal's width, or without a limit in a pipe."""
+    """Return the console for tables. Its width is that of the terminal; in a pipe it is
+    ``pipe_columns``."""
     from rich.console import Console
 
     made = Console()
@@ -41,7 +42,8 @@ def console(pipe_columns: int = 250) -> Console:
 
 
 def shorten(text: str, width: int) -> str:
-    """Return ``text`` in at most ``width`` characters, without its middle."""
+    """Return ``text`` in at most ``width`` characters. If it is too long, an ellipsis replaces its
+    middle."""
     if len(text) <= width:
         return text
     if width < 2:
@@ -55,8 +57,8 @@ def fit(
 ) -> tuple[list[int], list[int]]:
     """Return the indices of the columns that are shown in ``width`` characters, and their widths.
 
-    Columns are omitted in the order of ``drop`` until the other columns fit, with their shrinking
-    cells at the least width. The shrinking cells then share the remaining room.
+    Some columns can shrink to a smallest width. Columns are left out in the order of ``drop`` until
+    the others fit at their smallest widths. Columns that can shrink then share the remaining width.
     """
     natural = [
         max([len(column.name), *(len(row[i]) for row in rows)]) for i, column in enumerate(columns)
@@ -86,7 +88,8 @@ def table(
 ) -> Table:
     """Return a table of at most ``width`` characters, unless the remaining columns need more.
 
-    Names of other processes are escaped.
+    Characters of names that are not printable are escaped, because other processes choose the
+    names.
     """
     from rich.table import Table
     from rich.text import Text

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``penstock attach``: the control exchange of a C program (``capi/penstock_session.h``).
+"""``penstock attach`` exchanges control messages with the daemon for a C program
+(``capi/penstock_session.h``).
 
-The C library starts the command with a socket at descriptor 3, and exchanges lines with it. The
-command ends when the C program closes the socket or dies, and the lease ends with the command.
+The C library starts this command with a socket at descriptor 3, over which both exchange lines of
+text. The command ends when the C program closes the socket or dies, and the lease ends with the
+command.
 """
 
 from __future__ import annotations
@@ -81,7 +83,7 @@ class _Helper:
             self._send(f"u {notice.subscription_id} {notice.correlation_id}")
 
     def on_away(self) -> None:
-        """The port of a helper does not wait for a new daemon."""
+        """Do nothing: this command does not wait for a new daemon."""
 
     def on_back(self, lease: Lease, lost: frozenset[int], same: bool) -> None:
         """See :meth:`on_away`."""
@@ -94,7 +96,7 @@ class _Helper:
     # ---- from the C program ----------------------------------------------------------------------
 
     def serve(self) -> None:
-        """Answer until the C program closes its socket."""
+        """Answer requests of the C program until it closes its socket."""
         while data := self._line.recv(_LINE_BYTES):
             try:
                 self._answer(data.decode())

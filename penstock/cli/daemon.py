@@ -60,8 +60,8 @@ def command(
 ) -> None:
     """Run the daemon until SIGTERM or Ctrl-C.
 
-    The daemon hands its streams over to the next daemon in the directory. 'penstock drain' ends
-    the streams instead.
+    At its end, the daemon leaves its streams to the next daemon in the directory. 'penstock drain'
+    ends the streams instead.
     """
     config = DaemonConfig()
     if config_file is not None:
@@ -89,9 +89,10 @@ def command(
 
 
 def parse_impairment(words: str) -> ImpairmentConfig:
-    """Return the impairment of a text such as ``loss=5%,seed=1``.
+    """Parse simulated network faults from a text such as ``loss=5%,seed=1``.
 
-    :raises ConfigurationError: a name or value is wrong; the text lists the accepted ones.
+    :raises ConfigurationError: a name or value is wrong; the text of the exception lists the
+        accepted ones.
     """
     from penstock.config.settings.load import load_text
 

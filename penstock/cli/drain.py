@@ -68,8 +68,8 @@ def _remove_left_behind(path: Path, error: DaemonNotRunning, *, discard: bool) -
         raise error
     if not discard:
         raise DaemonNotRunning(
-            f"no daemon is running in {path}, and the last one left streams there: start one with "
+            f"no daemon is running in {path}, but the last one left streams there: start one with "
             f"'penstock daemon --dir {path}' to continue them, or remove them with --discard"
         )
     claim_directory(DirectoryConfig(path=str(path)), keep=True, any_layout=True).release()
-    click.echo(f"discarded: what a daemon left in {path}", err=True)
+    click.echo(f"removed the files that a daemon left in {path}", err=True)

@@ -22,8 +22,8 @@ _TIMEOUT_S = 5.0
 def command(as_json: bool, directory: str | None) -> None:
     """Show the streams, their causes and culprits, and the position of each consumer group.
 
-    Lag is a group's unacknowledged data; left is the part of the window that the sender may still
-    use before it waits for the group.
+    For a group, the column "lag" shows its unacknowledged data. The column "left" shows the part of
+    the window that the sender may still use before it waits for the group.
     """
     found = flows(request_status(daemon_directory(directory), _TIMEOUT_S))
     if as_json:

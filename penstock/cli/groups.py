@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``penstock groups``: the consumer groups of a daemon, and how to end one."""
+"""``penstock groups``: list the consumer groups of a daemon, or end one of them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def end(
         ]
         if not found:
             raise click.ClickException(
-                f"no group {name} of that channel and stream: 'penstock groups list' shows all"
+                f"no group {name} with this channel and stream: 'penstock groups list' shows all"
             )
         for group in found:
             where = f"stream {group.stream_id} on {group.channel}"

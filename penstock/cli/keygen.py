@@ -28,14 +28,16 @@ def command(directory: Path, name: str, force: bool) -> None:
     """
     if not _NAME.fullmatch(name):
         raise click.BadParameter(
-            f"{name!r}: letters, digits, '.', '_' and '-', beginning with a letter or digit",
+            f"{name!r}: expected letters, digits, '.', '_' and '-', first a letter or digit",
             param_hint="--name",
         )
     directory.mkdir(parents=True, exist_ok=True)
     public, secret = directory / f"{name}.key", directory / f"{name}.key_secret"
     for path in (public, secret):
         if path.exists() and not force:
-            raise click.ClickException(f"{path} is there already: another --name, or --force")
+            raise click.ClickException(
+                f"{path} exists already: give another --name, or replace it with --force"
+            )
     import zmq.auth
 
     before = os.umask(0o077)            # other users can never read the secret

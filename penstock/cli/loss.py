@@ -30,9 +30,9 @@ def command(as_json: bool, directory: str | None) -> None:
     """Show where data was lost, and whether it was retransmitted.
 
     The first table shows the streams that arrive now. The second table shows the daemon's loss
-    report, a history that survives a restart on the same directory. Every loss is counted once,
-    when its gap opens. On a reliable stream, lost data has been retransmitted unless its gap is
-    still open.
+    report, a history that survives a restart on the same directory. Both tables count each loss
+    once, when the receiver detects the gap. On a reliable stream, lost data has been retransmitted
+    unless its gap is still open.
     """
     path = daemon_directory(directory)
     found = {"live": live(path), "history": history(path)}
@@ -40,7 +40,7 @@ def command(as_json: bool, directory: str | None) -> None:
         print_json(found, indent=2)
         return
     if not found["live"] and not found["history"]:
-        click.echo("no stream arrives here, and none ever lost anything")
+        click.echo("no stream arrives at this daemon, and its loss report is empty")
         return
     screen = console()
     for title, columns, rows in (
@@ -87,7 +87,8 @@ def history(directory: Path) -> list[dict[str, Any]]:
 
 
 def read_report(data: bytes) -> list[dict[str, Any]]:
-    """Return the rows of a loss report in Aeron's layout; the first invalid record ends it."""
+    """Parse a loss report in Aeron's layout and return its rows. The first invalid record is taken
+    as its end."""
     rows = []
     at = 0
     while at + _RECORD.size + 4 <= len(data):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``penstock pong``: sends back what ``penstock ping`` sends."""
+"""``penstock pong``: sends the messages of ``penstock ping`` back."""
 
 from __future__ import annotations
 

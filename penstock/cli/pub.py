@@ -116,7 +116,9 @@ def _source(
 ) -> Iterable[list[bytes]]:
     if count is not None:
         if file is not None or length_prefixed:
-            raise click.UsageError("--count generates messages: it excludes FILE and records")
+            raise click.UsageError(
+                "--count generates messages: give neither FILE nor --length-prefixed with it"
+            )
         return generated(count, size, group=_GROUP)
     source = file if file is not None else sys.stdin.buffer
     return read_records(source) if length_prefixed else read_lines(source)

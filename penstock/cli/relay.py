@@ -70,13 +70,13 @@ def command(
 ) -> None:
     """Publish the messages of SOURCE on TARGET, both channels of this host's daemon.
 
-    A message is released at SOURCE after TARGET's log has it, so a slow reader behind TARGET slows
-    the publisher at SOURCE down. On SIGTERM the command hands over: the next process with the same
-    name continues. Ctrl-C ends the relay.
+    The relay releases a message of SOURCE only when TARGET's log contains it. A slow reader of
+    TARGET therefore slows the publisher of SOURCE down. On SIGTERM the command ends without a loss:
+    the next process with the same name continues. Ctrl-C ends the relay.
     """
     if config_file is not None:
         if source is not None or not name:
-            raise click.UsageError("--config takes channels from the file: give --name only")
+            raise click.UsageError("the channels come from the file of --config: give only --name")
         rule = _rule(load_file(config_file), name, config_file)
     else:
         if source is None or target is None:
@@ -86,7 +86,7 @@ def command(
     if wanted is None:
         wanted = parse(rule.source).stream_id
     if wanted is None:
-        raise click.UsageError("give --stream, or stream-id in SOURCE")
+        raise click.UsageError("give --stream, or state stream-id in SOURCE")
     logging.basicConfig(level=logging.INFO, format="penstock: %(message)s", stream=sys.stderr)
     made = relay(
         rule.source, wanted, rule.target, _target_stream(rule, target_stream), name=name,

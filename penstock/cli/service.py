@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``penstock service``: the files of systemd that come with the package."""
+"""``penstock service``: install the files for systemd that are part of the package."""
 
 from __future__ import annotations
 
@@ -37,9 +37,8 @@ def command() -> None:
               help="The penstock command that the service runs; default: this one.")
 @click.option("--force", is_flag=True, help="Replace files that differ.")
 def install(root: Path, program: str, force: bool) -> None:
-    """Write the unit, its user, its directory and a limit of the kernel.
-
-    Changes no running system: it prints the commands that start the service.
+    """Write files for systemd: the service unit, its user, its directory and a kernel setting. The
+    command starts nothing; it prints the commands that start the service.
     """
     texts = {place: _text(name, program or _program()) for name, place in PLACES.items()}
     differing = [

@@ -23,7 +23,8 @@ _PICTURES: Final = (".png", ".svg", ".pdf")
 
 @click.group("sim", short_help="The network simulator, on the production core.")
 def command() -> None:
-    """The network simulator: the production core in virtual time, from a seed."""
+    """The network simulator. It runs the production core in virtual time; the seed determines the
+    whole run."""
 
 
 def _scenario(name: str) -> Scenario:
@@ -35,7 +36,7 @@ def _scenario(name: str) -> Scenario:
 
 @command.command("list")
 def list_scenarios() -> None:
-    """Name the scenarios that come with penstock."""
+    """List the names of the scenarios that are part of penstock."""
     from penstock.sim import files, library
 
     for name in library.names():
@@ -43,7 +44,7 @@ def list_scenarios() -> None:
 
 
 def _picture(_ctx: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
-    """Check the picture's file and the plotting library before a long run."""
+    """Check the file name of the picture, and load the plotting library, before a long run."""
     if path is not None and path.suffix not in _PICTURES:
         raise click.BadParameter(f"{path}: ends in none of {', '.join(_PICTURES)}")
     if path is not None and not path.absolute().parent.is_dir():
@@ -96,8 +97,8 @@ def run_scenario(
               default=Path("trace.png"), show_default=True, callback=_picture,
               help="Where the picture goes (png, svg, pdf).")
 def plot_traces(traces: tuple[Path, ...], output: Path) -> None:
-    """Draw traces of 'penstock sim run --trace' or of 'penstock daemon --trace', one for each host,
-    on one time axis."""
+    """Draw traces of 'penstock sim run --trace' or 'penstock daemon --trace' on one time axis. Give
+    one trace for each host."""
     from penstock.sim.plots.trace import plot
 
     plot(traces, output)
@@ -127,8 +128,8 @@ def compare_strategies(
         return
     for series in found:
         click.echo(
-            f"{series.strategy:12} published {sum(series.published[0]):,} bytes, "
-            f"nothing for {series.stalled_s():.1f} s"
+            f"{series.strategy:12} published {sum(series.published[0]):,} bytes; "
+            f"published nothing for {series.stalled_s():.1f} s"
         )
         for name, got, missed in zip(series.names, series.delivered, series.missed, strict=True):
             click.echo(f"{'':12} {name} took {sum(got):,} bytes, missed {missed[-1]:,} messages")
@@ -151,11 +152,12 @@ def judge_grid(
     law: str, seed: str | None, cells: int, seeds: int, workers: int, only: tuple[int, ...],
     plot: Path | None, as_json: bool,
 ) -> None:
-    """Run a sample of conditions under fc=LAW: read intervals, rates, terms, round trips and
-    groups.
+    """Run scenarios for a random sample of conditions with fc=LAW. The conditions are read
+    intervals, rates, term lengths, round-trip times and group sizes.
 
-    The exit status is 1 if fewer than 95 % of the cells pass, or if a reader gets less than 70 % of
-    its attainable rate. Each failing cell is listed with its cause."""
+    A cell is one set of conditions. The command lists each failing cell with its cause. The exit
+    status is 1 if fewer than 95 % of the cells pass, or if a reader gets less than 70 % of its
+    attainable rate."""
     from penstock.sim.generate import grid
 
     name = seed or _commit()
@@ -181,8 +183,9 @@ def judge_grid(
         for cell, cause in found.failures:
             click.echo(f"{grid.describe(cell)}: {cause}")
         click.echo(
-            f"{law}, sample {name}: {found.passed} of {found.cells} cells pass, the least of r* is "
-            f"{found.worst_share:.1%}; {time.monotonic() - began_s:.0f} s, "
+            f"{law}, sample {name}: {found.passed} of {found.cells} cells pass; the slowest "
+            f"reader got {found.worst_share:.1%} of its attainable rate r*; "
+            f"{time.monotonic() - began_s:.0f} s, "
             f"{found.took_s:.0f} s of processor time"
         )
     if not found.holds:
@@ -205,7 +208,7 @@ def _commit() -> str:
         )
     except (OSError, subprocess.CalledProcessError) as error:
         raise click.UsageError(
-            f"the commit's hash seeds the sample, but git failed ({error}): state --seed"
+            f"git failed ({error}), so the sample has no seed: give --seed"
         ) from None
     return done.stdout[:8]
 
@@ -225,8 +228,9 @@ def fuzz(
 ) -> None:
     """Run generated scenarios.
 
-    The first failing scenario is reduced and written to a file. If a scenario failed, the exit
-    status is 1, and the command that reproduces the failure is printed."""
+    The command reduces the first failing scenario to a smaller one that still fails, and writes it
+    to a file. If a scenario failed, the exit status is 1, and the command that reproduces the
+    failure is printed."""
     from penstock.sim.runner import summarise, sweep
 
     results: list[Result] = []

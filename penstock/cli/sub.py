@@ -90,8 +90,8 @@ def command(
 ) -> None:
     """Subscribe to STREAM on CHANNEL and write each message as a line, or as a record.
 
-    With --sha256 or --json the command prints the result instead of the messages; --output writes
-    both. On a terminal, bytes that are not printable text are escaped.
+    With --sha256 or --json the command prints only the result; add --output to write the messages
+    to a file too. On a terminal, bytes that are not printable text are escaped.
     """
     digest = Digest() if sha256 else None
     target = output
@@ -100,7 +100,7 @@ def command(
     to_person = target is not None and target is not output and sys.stdout.isatty()
     if to_person and length_prefixed:
         raise click.UsageError(
-            "--length-prefixed writes binary data: give --output FILE, or a pipe"
+            "--length-prefixed writes binary data: give --output FILE, or send the output to a pipe"
         )
     write = None
     if target is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``penstock trace``: print traces, one line for each event, with the story of each stall."""
+"""``penstock trace``: print the events of traces as lines of text, with a summary of each stall."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ Event = Mapping[str, Any]
               "many messages drained.")
 @click.option("--samples", is_flag=True, help="Print the samples too.")
 def command(files: tuple[Path, ...], stalls: bool, samples: bool) -> None:
-    """Print traces of 'penstock daemon --trace' or 'penstock sim run --trace', several in the order
-    of their times."""
+    """Print traces of 'penstock daemon --trace' or 'penstock sim run --trace'. The events of
+    several traces are merged by time."""
     told = Stalls() if stalls else None
     for event in heapq.merge(*map(events, files), key=itemgetter("t")):
         name = event["event"]
@@ -51,7 +51,7 @@ def command(files: tuple[Path, ...], stalls: bool, samples: bool) -> None:
 def events(path: Path) -> Iterator[Event]:
     """Return the events of a trace.
 
-    :raises click.ClickException: a line is no event.
+    :raises click.ClickException: a line of the file is not an event.
     """
     with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
@@ -63,20 +63,20 @@ def events(path: Path) -> Iterator[Event]:
             except (ValueError, KeyError, TypeError):
                 known = False
             if not known:
-                raise click.ClickException(f"{path}: line {number} is no event of a trace")
+                raise click.ClickException(f"{path}: line {number} is not an event of a trace")
             yield event
 
 
 @attrs.define
 class Stalls:
-    """Publishers that are held, from the events of a trace."""
+    """Follows in the events of a trace which publishers are blocked."""
 
     _running: dict[tuple[Any, Any], Event] = attrs.field(factory=dict)
     _ended: int = 0
     _held_ns: int = 0
 
     def line(self, event: Event) -> str | None:
-        """Return the text for an event of pressure, None for any other event."""
+        """Return the text for an event that begins or ends pressure; None for any other event."""
         fields, key = event["fields"], (event["host"], event["fields"].get("publication_id"))
         if event["event"] == _TRIGGERED:
             self._running[key] = event
@@ -95,7 +95,7 @@ class Stalls:
         )
 
     def end(self) -> Iterable[str]:
-        """Return the lines after the last event."""
+        """Return the summary lines that follow the last event."""
         yield f"{self._ended:,} stalls ended; publishers were held for {self._held_ns / 1e9:.6f} s"
         for event in self._running.values():
             fields = event["fields"]

@@ -29,8 +29,8 @@ def command(
 ) -> None:
     """Stop the publishers of STREAM, and wait until nothing is in flight.
 
-    The applications poll on meanwhile. After a time-out the publishers continue, and the exit code
-    is 1.
+    Meanwhile the subscribers must continue to poll. If messages are still in flight at the
+    time-out, the publishers continue, and the exit code is 1.
     """
     with GroupControl(directory=directory, timeout_s=ANSWER_S) as orchestrator:
         report = hold(orchestrator, stream_id, channel, timeout_s)

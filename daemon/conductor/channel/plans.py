@@ -270,7 +270,7 @@ def destination_plan(
         raise Refused(
             "not_supported",
             f"{channel}: {kind} as a destination of a subscription is not supported; add a "
-            "subscription of its own",
+            "separate subscription",
         )
     return _endpoint_plan(parsed, channel)
 

@@ -83,7 +83,7 @@ def test_a_line_that_is_no_event_is_named(tmp_path: Path, line: str) -> None:
     file.write_text(f'{{"t": 1, "host": "a", "event": "e", "fields": {{}}}}\n{line}\n')
     result = shown(file)
     assert result.exit_code == 1
-    assert "line 2 is no event of a trace" in result.output
+    assert "line 2 is not an event of a trace" in result.output
 
 
 def test_a_line_that_is_being_written_is_left_out(tmp_path: Path) -> None:
