@@ -72,7 +72,8 @@ def remote_error(payload: bytes) -> RemoteError:
 def check_request_channel(channel: object) -> None:
     """Refuse channels that cannot carry requests and replies.
 
-    :raises InvalidArgument: a spy, ``session-id``, or time stamps in the reserved value.
+    :raises InvalidArgument: the channel is a spy, or it states ``session-id`` or time stamps in the
+        reserved value.
     """
     if not isinstance(channel, str):
         return      # adding the stream refuses it, with a better text
@@ -142,7 +143,8 @@ class Call:
         return message
 
     def all_replies(self) -> list[Message | RemoteError]:
-        """Return every reply, errors as exceptions that are not raised."""
+        """Return all replies. A reply that is an error is returned as an exception object, not
+        raised."""
         return [remote_error(reply) if failed else reply for reply, failed in self.replies]
 
 
@@ -280,7 +282,7 @@ class Asking:
         return made
 
     def forget(self, call: Call) -> None:
-        """Remove a request; replies that arrive from now on count as late."""
+        """Remove the record of a request. Replies to it that arrive later count as late."""
         with self._lock:
             self._calls.pop(call.counter, None)
 

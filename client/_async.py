@@ -44,8 +44,8 @@ T = TypeVar("T")
 
 
 class AsyncClient:
-    """A :class:`penstock.Client` for asyncio and trio: the same names and results.
-    :func:`penstock.open_client` makes it. Only tasks of one event loop may use it."""
+    """A :class:`penstock.Client` for asyncio and trio: the same names and results. Create the
+    client with :func:`penstock.open_client`. Only tasks of one event loop may use the client."""
 
     def __init__(self, client: Client) -> None:
         self._sync = client
@@ -245,7 +245,8 @@ class AsyncClient:
         return await in_thread(self._sync.status)
 
     async def close(self) -> None:
-        """See :meth:`penstock.Client.close`.  A cancelled call completes before it raises."""
+        """See :meth:`penstock.Client.close`. If the call is cancelled, it finishes before it raises
+        the cancellation."""
         if not self._sync.is_closed:
             await to_the_end(self._sync.close)
         self._parking.close()
@@ -313,7 +314,7 @@ async def open_client(
 ) -> AsyncIterator[AsyncClient]:
     """``async with open_client() as client``: like :func:`penstock.connect`, for asyncio and trio.
 
-    A cancellation ends the wait for a daemon at once.
+    If the task is cancelled while it waits for a daemon, the wait ends at once.
     """
     attempt = Attempt(
         directory, name=name, timeout_s=timeout_s, reattach_timeout_s=reattach_timeout_s,

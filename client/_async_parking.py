@@ -5,9 +5,9 @@ A waiting task takes a ticket, checks its condition, and calls ``client_watch``.
 writes to the client's eventfd at the next event. The event loop waits for the eventfd together with
 its other descriptors, so a client needs no thread. A write to the eventfd wakes all waiting tasks
 of the client, and each task checks its condition again. If recent waits were short, a task first
-polls its condition for at most 150 us. This costs less than one iteration of the event loop. After
-at most 16 waits without the event loop, the task lets other tasks run. In addition, each task
-checks its condition every 250 ms, as a waiting thread does.
+polls its condition for at most 150 us. This polling costs less than one iteration of the event
+loop. After at most 16 waits without the event loop, the task lets other tasks run. In addition,
+each task checks its condition every 250 ms, as a waiting thread does.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class _Waker(Protocol):
         """Check for a cancellation, and let other tasks run from time to time."""
 
     def call_soon(self, function: Callable[[], object]) -> None:
-        """Run a function in the loop soon. Any thread may call it. After the loop has ended, the
-        call does nothing."""
+        """Schedule a function to run in the event loop. Any thread may call this method. After the
+        event loop has ended, the call does nothing."""
 
     def renew(self) -> None:
         """Watch another descriptor.  In the loop."""
@@ -60,7 +60,7 @@ class _Waker(Protocol):
 
 
 class AsyncParking:
-    """The place where the tasks of one client wait."""
+    """Lets the tasks of one client wait for an event."""
 
     def __init__(self, client: Client) -> None:
         """Create the object in the event loop in which the tasks will run."""
@@ -108,7 +108,7 @@ class AsyncParking:
         self._waker.call_soon(function)
 
     def wake(self) -> None:
-        """End all waits: each task checks its condition.  In the loop."""
+        """Wake all waiting tasks, so that each checks its condition.  In the loop."""
         self._waker.fire()
 
     def close(self) -> None:

@@ -250,11 +250,13 @@ class AsyncPublication:
     # ---- life ------------------------------------------------------------------------------------
 
     async def revoke(self) -> None:
-        """See :meth:`penstock.Publication.revoke`.  A cancelled call completes before it raises."""
+        """See :meth:`penstock.Publication.revoke`. If the call is cancelled, it finishes before it
+        raises the cancellation."""
         await to_the_end(self._sync.revoke)
 
     async def close(self) -> None:
-        """See :meth:`penstock.Publication.close`.  A cancelled call completes before it raises."""
+        """See :meth:`penstock.Publication.close`. If the call is cancelled, it finishes before it
+        raises the cancellation."""
         await to_the_end(self._sync.close)
 
     async def __aenter__(self) -> AsyncPublication:

@@ -258,8 +258,9 @@ class AsyncSubscription:
         return self._sync.credits
 
     async def withhold(self, timeout_s: float, handler: Handler | None = None) -> None:
-        """See :meth:`penstock.Subscription.withhold`. During the call another task may receive
-        messages in place of ``handler``. After a cancelled call the publishers continue."""
+        """See :meth:`penstock.Subscription.withhold`. During the call, another task that receives
+        from the subscription may get messages that ``handler`` would otherwise get. If the call is
+        cancelled, the publishers continue."""
         sync = self._sync
         if handler is not None:
             sync._check_not_polling()
@@ -344,7 +345,8 @@ class AsyncSubscription:
     # ---- life ------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """See :meth:`penstock.Subscription.close`.  A cancelled call completes before it raises."""
+        """See :meth:`penstock.Subscription.close`. If the call is cancelled, it finishes before it
+        raises the cancellation."""
         await to_the_end(self._sync.close)
         self._parking.wake()
 

@@ -19,11 +19,12 @@ async def away(function: Callable[[*_Args], _T], *args: *_Args) -> _T:
 
 
 async def in_thread(function: Callable[[*_Args], _T], *args: *_Args) -> _T:
-    """Run a call that blocks; a cancellation waits for its end."""
+    """Run a blocking call in a worker thread. If the task is cancelled, it still waits until the
+    call has ended."""
     return await away(function, *args)
 
 
 async def to_the_end(function: Callable[[], None]) -> None:
-    """Run a call that blocks, also in a task that is being cancelled."""
+    """Run a blocking call in a worker thread, even if the task is being cancelled."""
     with anyio.CancelScope(shield=True):
         await away(function)

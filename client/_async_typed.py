@@ -73,7 +73,8 @@ class AsyncTypedPublication(Generic[T]):
         return await self._raw.wait_connected(timeout_s, receivers=receivers)
 
     async def close(self) -> None:
-        """See :meth:`penstock.Publication.close`.  A cancelled call completes before it raises."""
+        """See :meth:`penstock.Publication.close`. If the call is cancelled, it finishes before it
+        raises the cancellation."""
         await self._raw.close()
 
     async def __aenter__(self) -> AsyncTypedPublication[T]:
@@ -87,8 +88,8 @@ class AsyncTypedPublication(Generic[T]):
 
 
 class AsyncTypedSteps(Generic[T]):
-    """Iterator of :class:`AsyncTypedSubscription`. The iterator refers only to the underlying loop,
-    so that both end at the same time."""
+    """Iterator of :class:`AsyncTypedSubscription`. Only this iterator refers to the iterator of
+    messages below it, so both are destroyed at the same time."""
 
     __slots__ = ("_convert", "_steps")
 
@@ -162,7 +163,8 @@ class AsyncTypedSubscription(Generic[T]):
         return await self._raw.wait_connected(timeout_s)
 
     async def close(self) -> None:
-        """See :meth:`penstock.Subscription.close`.  A cancelled call completes before it raises."""
+        """See :meth:`penstock.Subscription.close`. If the call is cancelled, it finishes before it
+        raises the cancellation."""
         await self._raw.close()
 
     async def __aenter__(self) -> AsyncTypedSubscription[T]:

@@ -28,7 +28,8 @@ def checked_handler(handler: Handler) -> Handler:
     """Wrap a handler: the wrapped handler gets a copy of the message. The pages of the copy become
     unreadable when the handler returns.
 
-    The pages of the last 1024 messages stay mapped and unreadable.
+    The pages of the last 1024 messages stay unreadable, so that a later access to such a message
+    fails.
     """
 
     def call(message: memoryview, header: Header) -> None:

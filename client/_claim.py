@@ -12,9 +12,9 @@ from penstock.core.errors import ClaimRefused, ClosedError
 class Claim:
     """A frame in the log to write a message into.
 
-    If the claim was refused, the object is false and has a ``code``. At the end of a ``with`` block
-    the claim commits, or aborts if the block raises. Without ``with``, call :meth:`commit` or
-    :meth:`abort`.
+    If the claim was refused, the object is false in a condition, and ``code`` states the reason. At
+    the end of a ``with`` block the claim commits, or aborts if the block raises. Outside a ``with``
+    block, call the method :meth:`commit` or :meth:`abort`.
     """
 
     __slots__ = ("_native", "_open", "_view", "length", "reserved_value")

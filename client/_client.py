@@ -118,8 +118,8 @@ class Client:
 
     @property
     def is_daemon_alive(self) -> bool:
-        """Whether this client has a lease from a live daemon. False while the client waits for a
-        new daemon; offers then return DAEMON_AWAY."""
+        """Whether this client has a lease from a live daemon. While the client waits for a new
+        daemon, the value is False, and offers return DAEMON_AWAY."""
         state = self._port.state
         return state is PortState.OPEN or (state is PortState.AWAY and not self._bell.is_away)
 
@@ -165,7 +165,7 @@ class Client:
     ) -> Publication | TypedPublication[Any]:
         """Add a publication that other clients of this daemon may share.
 
-        :param channel: an Aeron URI, e.g. ``aeron:udp?endpoint=10.0.0.2:40456``.
+        :param channel: an Aeron URI, for example ``aeron:udp?endpoint=10.0.0.2:40456``.
         :param stream_id: 32 bits.
         :param schema: what the stream carries in place of bytes: a dataclass, an attrs class, a
             NumPy dtype, an Arrow schema, or ``"msgpack"``.
@@ -248,8 +248,8 @@ class Client:
             after the call.
         :param on_gap: called with a :class:`Gap` for permanently missing messages, in the order of
             the stream.
-        :param credits: messages that the publishers may have outstanding: a number, ``auto``, or
-            :class:`Credits` for more.
+        :param credits: number of messages that may be outstanding, or ``auto``; :class:`Credits`
+            has more options.
         :raises ChannelRefused: with the daemon's reason and a ``code``.
         """
         codec, grant = _codec(schema), credits_given(credits)
@@ -292,8 +292,9 @@ class Client:
         """Make a server of a function: ``@client.serve("aeron:ipc", 10)``.
 
         The function is called with each request, a :class:`Message`, and returns the reply: bytes,
-        a buffer, a list of buffers, or None for an empty reply.  If it raises, the requester gets a
-        :class:`RemoteError`. The decorated name is a :class:`Service`; call its ``run()`` to serve.
+        a buffer, a list of buffers, or None for an empty reply.  If the function raises an
+        exception, the requester gets a :class:`RemoteError`. The decorated name is
+        a :class:`Service`; call its ``run()`` to serve.
 
         :param channel: an Aeron URI, as for :meth:`add_subscription`.
         :param concurrency: number of calls of the function at once, each in a separate thread.
@@ -316,7 +317,7 @@ class Client:
     ) -> ConsumerGroup:
         """Join a consumer group as a member; the first member opens it.
 
-        :param name: of the group, at most 80 characters.
+        :param name: name of the group, at most 80 characters.
         :param starting: at streams that exist when the group is opened: ``latest`` behind
             everything, ``earliest`` at the oldest data that is certainly there.
         :param expiry_s: time without a request of a member after which the daemon ends the group,
@@ -367,7 +368,7 @@ class Client:
     # ---- life ------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close all objects of the client, then the lease. Further calls, and calls in a forked
+        """Close all objects of the client, then end its lease. Further calls, and calls in a forked
         child, do nothing."""
         with self._lock:
             resources = list(self._resources.values())

@@ -25,7 +25,7 @@ _NAME_CHARS: Final = 95
 
 
 class Attempt:
-    """The attempts of one call of :func:`connect`. For one thread at a time."""
+    """Makes the connection attempts of one call of :func:`connect`. For one thread at a time."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Attempt:
     ) -> None:
         """Check the arguments, which are the same as for :func:`connect`.
 
-        :param watch: whether the client is for an event loop.
+        :param watch: whether the client will be used in an event loop.
         :param on_waiting: called once with a line of text if no daemon answers within a second.
         """
         if not isinstance(name, str) or len(name) > _NAME_CHARS:

@@ -37,8 +37,8 @@ _ALIGN: Final = gather.ALIGNMENT
 
 
 class GroupBatch:
-    """Messages of one session, in order. They are assigned to this member of the group until
-    :meth:`commit`, and no other member gets them meanwhile.
+    """Messages of one session, in order. The batch is assigned to this member of the group until
+    the member calls :meth:`commit`. Meanwhile no other member gets these messages.
 
     The messages are copies, so they stay valid after the log is reused.
     """
@@ -163,8 +163,8 @@ def _next(logs: list[LogRange], log: LogRange) -> LogRange | None:
 
 
 class ConsumerGroup:
-    """This process as a member of a consumer group.  Made by
-    :meth:`penstock.Client.consumer_group`.
+    """A member of a consumer group, which this process has joined
+    with :meth:`penstock.Client.consumer_group`.
 
     The members of a group share its messages: each batch goes to one member only. If this member
     closes or dies before it commits a batch, the batch goes to another member. For one thread at a
@@ -253,8 +253,8 @@ class ConsumerGroup:
         self, limit: int = DEFAULT_BATCH, timeout_s: float | None = None, *,
         max_bytes: int = DEFAULT_BYTES,
     ) -> GroupBatch:
-        """Wait for one batch; arguments and errors as for :meth:`messages`. Batches that were not
-        committed stay with this member."""
+        """Wait for one batch; arguments and errors as for :meth:`messages`. Earlier batches that
+        are not committed yet stay assigned to this member."""
         self._check_sizes(limit, max_bytes)
         batch = self._wait(lambda: self._claim(limit, max_bytes), timeout_s)
         if batch is None:
@@ -463,7 +463,8 @@ class ConsumerGroup:
         self._control.close()
 
     def end(self) -> None:
-        """End the group for all its members, and release its messages."""
+        """End the group for all its members. The daemon releases messages that are not acknowledged
+        yet."""
         self._check()
         self._control.close_group(
             name=self._name, channel=self._channel, stream_id=self._stream_id

@@ -17,7 +17,7 @@ class Credits:
     """Credits of a subscription; ``credits=5`` is short for ``credits=Credits(5)``.
 
     Each value except ``handles`` and ``leak`` can also be stated as a parameter of the channel. If
-    the channel states it too, both must be equal.
+    the channel states a value too, it must be equal to the value of this object.
     """
 
     number: int | Literal["auto"]
@@ -77,7 +77,7 @@ CreditsGiven: TypeAlias = int | Literal["auto"] | Credits | None
 
 
 def credits_given(value: CreditsGiven) -> Credits | None:
-    """Return the options of ``credits=``.
+    """Convert the value of the argument ``credits=`` to a :class:`Credits` object.
 
     :raises InvalidArgument: the value is neither a number, ``auto`` nor Credits.
     """

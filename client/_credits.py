@@ -44,8 +44,8 @@ class SubscriptionCredits:
 
     @property
     def outstanding(self) -> int:
-        """Number of granted credits that have not been returned. It bounds the messages that are in
-        flight, in a log, or not yet released by the application."""
+        """Number of granted credits that have not been returned. This number bounds the messages
+        that are in flight, in a log, or not yet released by the application."""
         return self.granted - self.returned
 
 

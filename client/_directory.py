@@ -20,10 +20,10 @@ _LONGEST_NAME = "control.sock"
 def daemon_directory(
     directory: str | os.PathLike[str] | None = None, *, environ: Mapping[str, str] | None = None
 ) -> Path:
-    """Return the argument, else ``$PENSTOCK_DIR``, else ``/dev/shm/penstock-$USER``, as an absolute
-    path.
+    """Return the daemon's directory as an absolute path: the argument if it is given, else
+    ``$PENSTOCK_DIR``, else ``/dev/shm/penstock-$USER``.
 
-    :raises InvalidArgument: the path is too long for the Unix sockets in it.
+    :raises InvalidArgument: the path is too long for the names of the daemon's Unix sockets.
     """
     env = os.environ if environ is None else environ
     if directory is None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 def call_in_child(method: Callable[[], None]) -> None:
     """Call a bound method in every forked child, as long as the object of the method exists.
 
-    Python cannot remove a fork hook, so the hook holds a weak reference.
+    Python cannot remove a fork hook, so the hook has only a weak reference to the object.
     """
     reference = weakref.WeakMethod(method)
 

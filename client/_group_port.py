@@ -43,7 +43,7 @@ _T = TypeVar("_T")
 
 @attrs.frozen(kw_only=True)
 class Endpoint:
-    """Address of a daemon's group service."""
+    """The address of a daemon's service for consumer groups, with the keys to connect to it."""
 
     address: str
     keys: CurveKeys | None = None
@@ -190,9 +190,9 @@ class GroupPort:
         return message
 
     def fetch(self, request: control.Fetch) -> Generator[bytes, None, None]:
-        """Yield the pieces of a fetch. The first ``next`` begins the fetch. If the daemon ends the
-        fetch because the reader consumed no piece for too long, the port starts another fetch for
-        the remaining range."""
+        """Yield the pieces of a fetch. The fetch begins when the caller requests the first piece
+        with ``next``. If the daemon ends the fetch because the reader consumed no piece for too
+        long, the port starts another fetch for the remaining range."""
         position = request.start
         while True:
             try:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Consumer groups: named subscriptions that the daemon keeps without a client.
 
-Only an acknowledgement advances the position of a group. Reading does not advance it, neither from
-the mapped log on the daemon's host nor with :meth:`GroupControl.fetch` on any host. Unacknowledged
-data stays in the log; when this data fills the window, the sender waits. If a group gets no request
-for its expiry time, the daemon ends it, and the sender no longer waits for it.
+Only an acknowledgement advances the position of a group. Reading data does not advance the
+position, neither from the mapped log on the daemon's host nor with :meth:`GroupControl.fetch` on
+any host. Unacknowledged data stays in the log; when this data fills the window, the sender waits.
+If a group gets no request for its expiry time, the daemon ends it, and the sender no longer waits
+for it.
 """
 
 from __future__ import annotations
@@ -121,8 +122,9 @@ class GroupState:
 
 class GroupControl:
     """A connection to the consumer groups of one daemon: to a daemon of this host by its directory,
-    or to any daemon over TCP with CURVE keys. Calls block, and several threads may call. The object
-    connects at the first call, and again after a fork or a daemon's restart. It needs no lease.
+    or to any daemon over TCP with CURVE keys. Calls block until the daemon answers; several threads
+    may use the object. The object connects at the first call. After a fork or a restart of the
+    daemon, it connects again. It needs no lease.
 
     Every method raises :class:`InvalidArgument` for invalid arguments, or a request of more than 64
     KiB; :class:`DaemonUnreachable` if no answer arrived in ``timeout_s``; :class:`NotAuthorised` if
@@ -142,9 +144,11 @@ class GroupControl:
         """
         :param directory: directory of a daemon on this host; the default is the directory that a
             client uses.
-        :param address: ``tcp://host:port`` of a daemon's ``control_tcp``; not with ``directory``.
-        :param keys: keys of this client; required with ``address``, not allowed without.
-        :param server_key: the daemon's public key in Z85; with ``address``.
+        :param address: ``tcp://host:port``, the address of a daemon's ``control_tcp``; not allowed
+            together with ``directory``.
+        :param keys: CURVE keys of this client; required with ``address``, not allowed without
+            ``address``.
+        :param server_key: the daemon's public key in Z85; required with ``address``.
         :param timeout_s: longest duration of a call, and longest wait for the next piece of a
             fetch, in seconds.
         :raises InvalidArgument: the arguments contradict each other.
@@ -153,7 +157,9 @@ class GroupControl:
             raise InvalidArgument(f"timeout_s is {timeout_s}, expected more than 0")
         if address is None:
             if keys is not None or server_key is not None:
-                raise InvalidArgument("keys and server_key go with address, not with a directory")
+                raise InvalidArgument(
+                    "keys and server_key are only for an address, not for a directory"
+                )
             endpoint = Endpoint.local(daemon_directory(directory))
         else:
             if directory is not None:
@@ -178,7 +184,7 @@ class GroupControl:
         positions.
 
         :param name: the group's name, at most 80 characters; ``pressure()`` shows it.
-        :param sessions: only these sessions; empty: all.
+        :param sessions: ids of the sessions that the group reads; empty: all sessions.
         :param starting: start in existing streams: ``latest`` at the end, ``earliest`` at the
             oldest position that is certainly in the log.
         :param expiry_ns: time without requests after which the daemon ends the group.
@@ -249,7 +255,8 @@ class GroupControl:
         """Withhold or resume the credits of all subscriptions of a stream, or only report the
         credits.
 
-        :param channel: only the subscriptions with this channel; empty: all of the stream.
+        :param channel: select only the subscriptions with this channel; empty: all subscriptions of
+            the stream.
         :returns: the state of each reader. After ``withhold``, repeat ``report`` until it is
             complete.
         :raises GroupRefused: no subscription of the stream grants credits.

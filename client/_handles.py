@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Subscriptions whose application releases each credit (``credit_handles=True``).
 
-These subscriptions use the plain Python classes, not those in C, because each message needs a
-Python object for its handle anyway.
+Subscriptions with credit handles use the plain Python classes, not those in C, because each message
+needs a Python object for its handle anyway.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class HandleSubscription(Subscription):
 def subscription_class(
     classes: ClientClasses, credits: Credits | None, schema: Any
 ) -> Callable[..., Subscription]:
-    """Return the class of a subscription.
+    """Return the class to use for a subscription with these credit options.
 
     :raises InvalidArgument: handles are requested with a schema, whose values cannot have handles.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images: one session of a subscription's stream."""
+"""Images: an image is one session of the stream that a subscription reads."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ class Image(Reader):
 
     @property
     def relay_path(self) -> tuple[int, ...]:
-        """Ids of the relays that the stream has passed, in this order; the first is next to the
-        publisher."""
+        """Ids of the relays that the stream has passed, in the order of its path: the first one is
+        next to the publisher."""
         return tuple(self._notice.relay_path)
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inspect a daemon without a lease, with shared memory mapped read-only."""
+"""Inspect a daemon without a lease; its shared memory is mapped read-only."""
 
 from __future__ import annotations
 

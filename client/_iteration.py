@@ -2,10 +2,10 @@
 """Loops over messages and batches.
 
 A loop returns one message (or batch) at a time. The message is a copy that belongs to the caller.
-The original in the stream is released only at the next step of the loop. ``break`` and ``return``
-release it. If an exception leaves the loop, the message is not released, and the next loop or poll
-delivers it again. When a loop ends, the interpreter destroys its iterator. The iterator's
-destructor (``core/fast/taking.c``) then detects whether an exception is propagating.
+The original message in the log is released only at the next step of the loop. ``break`` and
+``return`` release it. If an exception leaves the loop, the message is not released, and the next
+loop or poll delivers it again. When a loop ends, the interpreter destroys its iterator. The
+iterator's destructor (``core/fast/taking.c``) then detects whether an exception is propagating.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that polls return: headers, messages and batches."""
+"""Classes of the values that polls deliver: headers, messages and batches."""
 
 from __future__ import annotations
 
@@ -115,7 +115,8 @@ class Header:
 
 
 class Message(bytes):
-    """A message that owns its bytes: the payload, with the values of its header as attributes."""
+    """A copy of a message: a bytes object with the payload, which has the values of the header as
+    attributes."""
 
     _row: bytes
     _credit: CreditHandle | None = None
@@ -245,7 +246,8 @@ class MessageBatch:
 
     @property
     def offsets(self) -> NDArray[np.int64]:
-        """Offset of each payload in its image's log file, in bytes; -1 for assembled messages."""
+        """Offset of each payload in its image's log file, in bytes; -1 for a message that was
+        assembled from several frames."""
         column: NDArray[np.int64] = self._column("log_offset")
         return column
 
@@ -316,7 +318,8 @@ class MessageBatch:
         return batch
 
     def release(self) -> None:
-        """Release the messages, so that the stream may use their memory. Idempotent.
+        """Release the messages, so that the publisher can reuse their memory in the log.
+        Idempotent.
 
         :raises BufferError: an array made from a view still exists; it would show other data after
             the memory is reused.
@@ -416,8 +419,8 @@ def view_of(row: tuple[int, ...], maps: list[memoryview]) -> memoryview:
 
 
 def view_into(owner: Any, row: tuple[int, ...]) -> memoryview:
-    """Return the payload of one message as a new memoryview of ``owner``, the result of
-    :func:`owner_of`."""
+    """Return the payload of one message as a new memoryview of ``owner``, the result
+    of :func:`owner_of`."""
     start = 0 if row[ASSEMBLED] else row[LOG_OFFSET]
     return memoryview(owner)[start : start + row[LENGTH]].toreadonly()
 

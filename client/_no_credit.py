@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Route:
-    """Names the publication that sends a message in place of one that has no credit; see
-    :func:`route`."""
+    """Names the publication that sends a message in place of one that has no credit;
+    see :func:`route`."""
 
     publication: Publication | AsyncPublication
 

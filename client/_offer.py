@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Codes that the data path returns."""
+"""Codes of refused offers, and the results that handlers of ``controlled_poll`` return."""
 
 from __future__ import annotations
 

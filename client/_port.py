@@ -73,14 +73,16 @@ class PortState(enum.Enum):
 
 
 class Listener(Protocol):
-    """Callbacks of a port, on the port's own thread: return quickly, never raise."""
+    """Callbacks of a port. The port calls them in its own thread, so they must return quickly and
+    never raise."""
 
     def on_notice(self) -> None:
         """Called when the daemon has sent a notice about one of the client's registrations, and the
         notice was queued."""
 
     def on_away(self) -> None:
-        """Called when the daemon has hung up; the state is AWAY already."""
+        """Called when the daemon has hung up and the client waits for a new one; the port's state
+        is already AWAY."""
 
     def on_back(self, lease: Lease, lost: frozenset[int], same: bool) -> None:
         """Called when a new daemon has granted ``lease``; from now on the listener owns the
@@ -92,12 +94,12 @@ class Listener(Protocol):
         """
 
     def on_gone(self) -> None:
-        """Called when the daemon died or closed the lease permanently; the state is GONE
-        already."""
+        """Called when the client has lost its daemon permanently; the port's state is already
+        GONE."""
 
 
 class DriverPort(Protocol):
-    """One client's connection to one daemon.  All methods may be called from any thread.
+    """Interface of a client's connection to its daemon.  All methods may be called from any thread.
 
     Requests block until the reply arrives. If the daemon refuses a request, the method raises
     ``ChannelRefused`` or ``StorageError``. Requests can also raise ``TimeoutExpired``,
@@ -111,7 +113,7 @@ class DriverPort(Protocol):
     def state(self) -> PortState: ...
 
     def listen(self, listener: Listener) -> None:
-        """Set the only listener; the port keeps a weak reference to it."""
+        """Set the object that gets the callbacks; the port keeps only a weak reference to it."""
 
     def add_publication(
         self, request: control.AddPublication, timeout_s: float
@@ -126,13 +128,13 @@ class DriverPort(Protocol):
     ) -> control.CounterReady: ...
 
     def perform(self, request: Request, timeout_s: float) -> control.Done:
-        """Send a request whose reply is Done."""
+        """Send a request that the daemon answers with Done."""
 
     def status(self, timeout_s: float) -> control.Status: ...
 
     def notices(self, registration_id: int) -> deque[Notice]:
-        """Return the queue of a registration's notices, which begins with the first notice after
-        the reply."""
+        """Return the queue of the daemon's notices about a registration. It begins with the first
+        notice after the reply to the request."""
 
     def forget(self, registration_id: int) -> None:
         """Drop the queue of a removed registration."""
@@ -141,4 +143,5 @@ class DriverPort(Protocol):
         """End the lease.  Idempotent."""
 
     def abandon_in_child(self) -> None:
-        """After a fork, close the child's copies of descriptors, and change no shared state."""
+        """In a forked child, close the child's copies of file descriptors. The call must change no
+        state that the parent shares."""

@@ -22,7 +22,7 @@ from penstock.core.pressure import (
 @attrs.frozen(kw_only=True, slots=False)     # made in a third of the time that slots take
 class Pressure:
     """The present blockage of a publication, the times for which it was blocked, and its refused
-    offers. The values are read from shared memory.
+    offers. The values come from shared memory.
 
     ``blocked_ns`` and ``blocked_by_ns`` state how long publishers were at their limit, by cause and
     by culprit. Each of the two adds up to the same total. ``refused`` counts refused offers.
@@ -82,8 +82,9 @@ class Pressure:
 
     @property
     def watermark(self) -> str:
-        """``normal``; ``high``: publishers have just reached the depth; ``paused``: publishers are
-        still blocked; ``low``: the log has drained, and no publisher has continued yet."""
+        """The watermark state. ``high``: publishers have just reached the depth. ``paused``:
+        publishers are still blocked. ``low``: the log has drained, but no publisher has continued
+        yet. Otherwise ``normal``."""
         return WATERMARKS.get(self._view.levels_at(self._now_ns).watermark, "normal")
 
     @property

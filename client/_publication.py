@@ -53,7 +53,8 @@ if TYPE_CHECKING:
     from penstock.client._client import Client
 
     class Array(Protocol):
-        """A NumPy array; NumPy types it as a Buffer only from Python 3.12 on."""
+        """A NumPy array. NumPy's type annotations declare an array as a Buffer only from Python
+        3.12 on."""
 
         @property
         def __array_interface__(self) -> dict[str, Any]: ...
@@ -87,9 +88,9 @@ def _open_native(client: Client, ready: control.PublicationReady) -> core.Public
 class Publication(Throttled, Receivers):
     """Sends messages to one stream on one channel.
 
-    Made by :meth:`penstock.Client.add_publication` (any thread may offer) or
-    :meth:`penstock.Client.add_exclusive_publication` (one thread at a time). At the end of a
-    ``with`` block it closes itself.
+    Any thread may use a publication of :meth:`penstock.Client.add_publication`. One thread at a
+    time may use a publication of :meth:`penstock.Client.add_exclusive_publication`. At the end of a
+    ``with`` block the publication closes itself.
     """
 
     # No __slots__: the fast path's class derives from this one and from one with fields in C.
@@ -204,8 +205,7 @@ class Publication(Throttled, Receivers):
         :raises NotConnected: no receiver, and ``wait_connected`` is False.
         :raises DaemonGone: the daemon died.
         :raises PublicationFailed: this session cannot accept further messages, or
-            ``ps-policy=error`` failed it:
-            :meth:`reset` lets it go on.
+            ``ps-policy=error`` has failed the publication (call :meth:`reset` to continue).
         """
         position = self.offer(data, reserved_value=reserved_value)
         if position > 0:
@@ -303,7 +303,8 @@ class Publication(Throttled, Receivers):
 
     @property
     def credits(self) -> PublicationCredits:
-        """Numbers of credits that receivers granted, and that publishers have spent."""
+        """The number of credits that receivers have granted, and the number that publishers have
+        used."""
         return credits_of(self)
 
     @property
@@ -335,7 +336,8 @@ class Publication(Throttled, Receivers):
 
     @property
     def original_id(self) -> int:
-        """The daemon's id of the publication, which is the same for all clients that share it."""
+        """The id of the publication in the daemon. All clients that share a publication see the
+        same id."""
         return self._ready.original_id
 
     @property

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A relay publishes the messages of one stream on another, and releases each message at the source
-afterwards.
+"""A relay publishes the messages of one stream (the source) on another (the target), and then
+releases each message of the source.
 
 A message counts as relayed when the target's log has accepted it. The relay releases the message at
 the source only then, so a slow target slows the source down. The target has an exclusive
 publication for each session of the source. The n-th message of this publication is the n-th message
 of the source session. If a relay process was killed, the next process must find the message at
-which it continues. For this it counts the messages in the target's log (:mod:`._relay_state`).
+which it continues. To find this message, the process counts the messages in the target's log
+(:mod:`._relay_state`).
 """
 
 from __future__ import annotations
@@ -162,11 +163,12 @@ class _Leg:
 
 
 class Relay:
-    """Relays a stream; made by :func:`penstock.relay`.  For one thread at a time.
+    """Relays the messages of one stream to another; :func:`penstock.relay` creates the object.  For
+    one thread at a time.
 
     A context manager. If the ``with`` block ends without an exception, the target's sessions end.
-    After an exception, and after
-    :meth:`hand_over`, the target's sessions linger, so that the next process can continue them.
+    After an exception, or a call of :meth:`hand_over`, the target's sessions linger, so that the
+    next process can continue these sessions.
     """
 
     def __init__(
@@ -278,7 +280,7 @@ class Relay:
 
     @property
     def publications(self) -> tuple[Publication, ...]:
-        """The publications of the target, one for each session of the source."""
+        """The publications on the target channel, one for each session of the source."""
         return tuple(leg.publication for leg in self._legs.values())
 
     def statistics(self) -> RelayStatistics:
@@ -463,7 +465,7 @@ class Relay:
         """End the relay: the target's sessions end when their accepted messages have been sent.
         Idempotent.
 
-        Messages of the source that are not relayed yet will not be relayed.
+        Messages of the source that the relay has not published yet are not relayed any more.
         """
         if not self._closed:
             self._closed = True
@@ -503,8 +505,9 @@ def relay(
 ) -> Relay:
     """Create a relay that publishes one stream on another; :meth:`Relay.run` does the work.
 
-    The relay keeps the boundaries of messages and the reserved values. The relay releases a message
-    at the source after the target's log has accepted it, so a slow target slows the source down.
+    The relayed messages have the same boundaries and reserved values as those of the source. The
+    relay releases a message at the source after the target's log has accepted it, so a slow target
+    slows the source down.
 
     :param source: channel to read; if it states a ``ps-sub-policy`` that skips messages, the relay
         may miss messages.

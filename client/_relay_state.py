@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files in which a relay records its progress, so that the next process of the relay continues
-there.
+"""Record a relay's progress in two files, so that the next process of the relay can continue where
+this process stopped.
 
-``DIR/relays/NAME.json`` has the client and its registrations; each change replaces the file.
-``DIR/relays/NAME.cells`` is a memory-mapped file with a cell (a fixed-size record) for each relayed
-session. The relay writes a cell by single stores in a fixed order, so a killed process leaves a
-state that the next process can interpret. The relay's process holds the lock of this file as long
-as it lives. Both files are in shared memory like the logs, so they disappear together with the
-logs.
+``DIR/relays/NAME.json`` contains the ids of the relay's client and of its registrations; each
+change replaces the file. ``DIR/relays/NAME.cells`` is a memory-mapped file with a cell (a
+fixed-size record) for each relayed session. The relay writes a cell by single stores in a fixed
+order, so a killed process leaves a state that the next process can interpret. The relay's process
+holds the lock of this file as long as it lives. The relay's two files are in shared memory like the
+logs, so they disappear together with the logs.
 """
 
 from __future__ import annotations

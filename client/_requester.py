@@ -118,8 +118,8 @@ class Requester:
 
 
 class AsyncRequester:
-    """A :class:`penstock.Requester` for asyncio and trio: the same names and results.  Tasks of
-    one loop may request at the same time."""
+    """A :class:`penstock.Requester` for asyncio and trio: the same names and results.  Several
+    tasks of one event loop may send requests at the same time."""
 
     def __init__(self, parking: AsyncParking, requester: Requester) -> None:
         self._parking = parking
@@ -195,7 +195,8 @@ class AsyncRequester:
         return self._sync.statistics()
 
     async def close(self) -> None:
-        """See :meth:`penstock.Requester.close`.  A cancelled call completes before it raises."""
+        """See :meth:`penstock.Requester.close`. If the call is cancelled, it finishes before it
+        raises the cancellation."""
         await to_the_end(self._sync.close)
         self._parking.wake()
 

@@ -70,7 +70,7 @@ class Codec(ABC):
 
     @abstractmethod
     def rows_of(self, table: pa.Table) -> Iterable[Any]:
-        """Return the values of an Arrow table."""
+        """Return the rows of an Arrow table as values of the schema."""
 
     @abstractmethod
     def to_arrow(self, payloads: Sequence[Any]) -> pa.Table:
@@ -136,8 +136,8 @@ def codec_of(schema: Any) -> Codec:
 
 
 class MsgpackCodec(Codec):
-    """Any value that msgpack can encode: numbers, text, bytes, lists, dicts, None, aware
-    datetimes."""
+    """Codec for all values that msgpack can encode: numbers, text, bytes, lists, dicts, None, and
+    datetimes with a time zone."""
 
     name = "msgpack value"
 
@@ -390,7 +390,7 @@ def is_table(values: Any) -> bool:
 
 
 def as_table(values: Any) -> pa.Table:
-    """Return columns as an Arrow table."""
+    """Convert columns to an Arrow table."""
     import pyarrow as pa
 
     if isinstance(values, pa.Table):

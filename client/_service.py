@@ -257,10 +257,11 @@ def _check_reply(payload: Any) -> None:
 
 
 class Service:
-    """Answers the requests of one stream.  Made by :meth:`penstock.Client.serve`.
+    """Serves the requests that arrive on one stream.  Made by :meth:`penstock.Client.serve`.
 
-    :meth:`run` serves in this thread until :meth:`close`. ``with service:`` serves in separate
-    threads during the block. Calling the service calls the handler.
+    The method :meth:`run` serves requests in the calling thread until :meth:`close` is called. A
+    block ``with service:`` serves requests in separate threads until the block ends. The service
+    object can also be called like the handler function that it wraps.
     """
 
     def __init__(

@@ -194,8 +194,8 @@ class Subscription(Reader):
         until_end: bool = False,
     ) -> Batches:
         """Iterate over batches of up to ``limit`` messages, waiting for each. A batch owns its
-        bytes. A batch is released, delivered again after an exception, and ended by the same rules
-        as a message of :meth:`messages`.
+        bytes. A batch is released at the next step of the loop. If an exception leaves the loop,
+        the whole batch is delivered again, as with :meth:`messages`.
         """
         self._open()
         self._check_limit(limit)

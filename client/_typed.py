@@ -217,8 +217,8 @@ class TypedSubscription(Generic[T]):
         return TypedBatch(self._codec, self._raw.recv_batch(limit, timeout_s))
 
     def poll(self, handler: Callable[[T, Header], object], limit: int = DEFAULT_LIMIT) -> int:
-        """Call ``handler(value, header)`` for the available values, like
-        :meth:`penstock.Subscription.poll`.  The value owns its memory."""
+        """Call ``handler(value, header)`` for the available values,
+        like :meth:`penstock.Subscription.poll`.  The value owns its memory."""
         decode = self._codec.decode
         return self._raw.poll(lambda message, header: handler(decode(message), header), limit)
 

@@ -85,7 +85,7 @@ class ZmqPort:
 
         :param linger_ns: time for which the daemon keeps this client's objects after the process
             has ended.
-        :param returning: the client of an ended process, which this process continues.
+        :param returning: the client of a process that has ended, if this process continues it.
 
         :param reattach_timeout_s: time to wait for a new daemon after the old one hung up.
         :param watch: whether to request an eventfd for an event loop.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Address arithmetic: multicast control addresses and the choice of a network interface.
 
-Pure functions over values; other modules resolve names and list interfaces. The rules are Aeron's,
-so that a URI leads to the same socket address as in Aeron.
+The functions have no side effects; other modules resolve names and list interfaces. The rules are
+Aeron's, so that a URI leads to the same socket address as in Aeron.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def multicast_control(data: Address) -> Address:
     if raw[-1] % 2 == 0:
         raise AddressingError(
             "invalid_channel",
-            f"multicast data address {data.ip} must be odd in its last byte",
+            f"the last byte of the multicast data address {data.ip} must be odd",
         )
     raw[-1] = (raw[-1] + 1) & 0xFF
     return attrs.evolve(data, ip=str(ipaddress.ip_address(bytes(raw))))
@@ -81,9 +81,9 @@ def choose_interface(
     """Return the interface of a channel. :param spec: the ``interface`` parameter, with an IP
     address in ``host`` or a name in ``name``.
 
-    Candidates are the interfaces that are up and match. Loopback is chosen only if no other
-    interface with multicast matches. If several interfaces match, the result is the one with the
-    longest netmask; if these are equal, it is the first.
+    The function considers only interfaces that are up and match ``spec``. The function chooses
+    loopback only if no other interface with multicast matches. If several interfaces match, the
+    result is the one with the longest netmask; if these are equal, it is the first.
     """
     matching = [i for i in interfaces if _matches(i, spec, family)]
     candidates = [i for i in matching if i.is_multicast and not i.is_loopback] if multicast else []

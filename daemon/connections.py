@@ -2,8 +2,9 @@
 """Count the TCP connections, from the reports of ZeroMQ.
 
 ZeroMQ reports the file descriptor of each accepted connection, each closed connection and each
-message. It reports a finished handshake without the descriptor. An authorised key is therefore
-counted at once, but its connection is known only from the first message on.
+message. ZeroMQ reports a finished handshake without the file descriptor. The number of authorised
+keys is therefore known at once, but the connection of a key is known only from its first message
+on.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ class Connections:
         self._silent[fd] = None
 
     def admitted(self) -> None:
-        """Record that one more connection has an authorised key; it is one of those that have sent
-        no message yet."""
+        """Record that one more connection has an authorised key; this connection has sent no
+        message yet."""
         self._admitted = min(self._admitted + 1, len(self._silent))
 
     def heard(self, fd: int) -> None:
@@ -63,9 +64,9 @@ class Connections:
 
 
 def shut(fd: int, port: int) -> bool:
-    """Shut down a TCP connection that another thread owns, by its descriptor ``fd``. This number
-    may refer to another file by now, so the call first checks that the file is a connection to
-    ``port``."""
+    """Shut down a TCP connection that another thread owns, by its descriptor ``fd``. The number
+    ``fd`` may refer to another file by now, so the call first checks that the file is a connection
+    to ``port``."""
     try:
         with socket.fromfd(fd, socket.AF_INET, socket.SOCK_STREAM) as own:
             ours = (

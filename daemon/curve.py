@@ -2,10 +2,10 @@
 """Authentication of TCP control: CURVE keys, the allow-list, and the number of connections.
 
 For each connection, ZeroMQ calls a handler in this process (ZAP), which decides whether the
-client's key may connect. The handler is pyzmq's authenticator. It uses the allow-list, and reads
-the list again when its file changes. If a key was removed from the list, the daemon refuses the
-client's next request, even on an open connection. An unreadable key file authorises no client, and
-does not affect the other keys.
+client's key may connect. The handler is pyzmq's authenticator. The authenticator uses the daemon's
+allow-list, and reads the list again when its file changes. If a key was removed from the list, the
+daemon refuses the client's next request, even on an open connection. An unreadable key file
+authorises no client, and does not affect the other keys.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ _EVENTS: Final = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
 
 
 class AllowList:
-    """Public keys of the clients that may connect. They are in one file (a key in each line, then
-    optionally a blank and a comment) or in the ``.key`` files of a directory."""
+    """Public keys of the clients that may connect. The keys are in the ``.key`` files of a
+    directory, or in the lines of one file. In such a line, a blank and a comment may follow the
+    key."""
 
     def __init__(self, path: Path) -> None:
         """:raises ConfigurationError: the list cannot be read, or contains an invalid key."""
@@ -59,7 +60,7 @@ class AllowList:
         try:
             self._keys = self._read(faults)
         except ConfigurationError as error:
-            _LOG.error("%s: the allow-list stays as it was", error)
+            _LOG.error("%s: the previous allow-list stays in effect", error)
             return
         for fault in faults:
             _LOG.error("%s: it authorises no client key", fault)
@@ -131,8 +132,8 @@ class _Provider:
 
 
 class CurveGate:
-    """Adds a TCP address with CURVE authentication to the ROUTER socket of the group service. Only
-    one thread may use it after its construction."""
+    """Adds a TCP address with CURVE authentication to the ROUTER socket of the group service. After
+    the object is constructed, only one thread may use it."""
 
     def __init__(
         self, context: zmq.Context[zmq.Socket[bytes]], router: zmq.Socket[bytes],
@@ -256,8 +257,8 @@ class CurveGate:
 
     @staticmethod
     def key_of(frames: list[zmq.Frame]) -> str:
-        """Return the public key of the client that sent a message. It is empty for a message over
-        the local socket."""
+        """Return the public key of the client that sent a message. For a message over the local
+        socket, the result is empty."""
         try:
             return str(frames[-1].get("User-Id"))
         except (zmq.ZMQError, KeyError):

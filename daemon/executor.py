@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Perform the conductor's actions on the native driver and the files of the directory.
 
-Both the daemon's trio shell and the simulator perform actions with this module. Replies, notices,
-leases and events go to the shell's :class:`Port`. If :meth:`Executor.is_slow` returns true for an
-action, the shell calls :meth:`Executor.perform_slow` in a worker thread.
+Both the daemon's trio shell and the simulator perform actions with this module. The executor passes
+replies, notices, leases and events to the shell's :class:`Port`. If :meth:`Executor.is_slow`
+returns true for an action, the shell calls :meth:`Executor.perform_slow` in a worker thread.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ def _prefix_length(netmask: str | None) -> int:
 
 
 class Executor:
-    """Performs actions. Only one thread uses the executor; any thread may call
-    :meth:`perform_slow`."""
+    """Performs actions. Only one thread uses the executor; any thread may
+    call :meth:`perform_slow`."""
 
     def __init__(
         self, *, driver: Driver, cnc: admin.Cnc, shared: admin.Shared, port: Port
@@ -141,7 +141,7 @@ class Executor:
             self._shared.free_slot(action.kind, action.index)
 
     def perform(self, action: a.Action) -> a.Outcome:
-        """Perform an action in this thread. If it fails, the result contains the error."""
+        """Perform an action in this thread. If the action fails, the result contains the error."""
         try:
             return a.Outcome(value=self._handlers[type(action)](action))
         except (PenstockError, OSError, KeyError, ValueError, OverflowError) as error:

@@ -2,7 +2,8 @@
 """``DIR/lease.sock``: an open connection shows that its client lives.
 
 The kernel identifies the process that connects (SO_PEERCRED), and closes the connection when the
-process dies (hang-up). Clients send no heartbeats, so a stopped client never counts as dead.
+process dies (hang-up). Clients send no heartbeats, so a client that is stopped (by SIGSTOP or a
+debugger) never counts as dead.
 """
 
 from __future__ import annotations
@@ -50,10 +51,10 @@ class _Word(enum.Enum):
 
 
 class LeaseSocket:
-    """Accepts connections on ``lease.sock``. It calls ``on_request(connection_id, request, pid,
-    uid)`` for each lease request of a client. When the client hangs up after the answer, it calls
-    ``on_lost(connection_id)``. It calls ``on_drain(connection, request)`` when the daemon's user or
-    root requests a drain; the callback then owns the connection."""
+    """Accepts connections on ``lease.sock``. For each lease request of a client, the object calls
+    ``on_request(connection_id, request, pid, uid)``. When a client hangs up after the answer, the
+    object calls ``on_lost(connection_id)``. When the daemon's user or root requests a drain, the
+    object calls ``on_drain(connection, request)``; the callback then owns the connection."""
 
     def __init__(
         self, directory: ClaimedDirectory, *, on_request: OnRequest, on_lost: OnLost,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of systemd's notification protocol (sd_notify) that the daemon needs."""
+"""Send notifications to systemd: the part of the sd_notify protocol that the daemon needs."""
 
 from __future__ import annotations
 

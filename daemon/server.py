@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon's trio shell: sockets, clocks and threads around the conductor.
+"""The daemon's trio program (shell), which gives the conductor its sockets, clocks and threads.
 
 One nursery owns every task.  Only the trio thread uses the conductor, the executor and the native
 driver. Slow actions (resolving names, large files, users' Python classes) run in worker threads,

@@ -160,8 +160,7 @@ def make(name: str, kind: StrategyKind = StrategyKind.FLOW) -> Any:
 
 class StrategyHost:
     """Holds the users' objects of a daemon, by the id of the publication or image that each
-    controls. One thread;
-    :meth:`run` any."""
+    controls. One thread uses the object; any thread may call :meth:`run`."""
 
     def __init__(self) -> None:
         self._running: dict[int, Running] = {}
@@ -187,7 +186,8 @@ class StrategyHost:
         self._running[owner_id] = Running(name=name, strategy=strategy, kind=kind)
 
     def close(self, owner_id: int) -> None:
-        """Forget the object of a publication or image. A call in progress is not interrupted."""
+        """Forget the object of a publication or image. The method does not interrupt a call that is
+        in progress."""
         with self._lock:
             running = self._running.pop(owner_id, None)
             if running is not None and running.in_call:

@@ -12,8 +12,8 @@ from penstock.core.admin import Shared
 
 class Watches:
     """Keeps one file descriptor for each client slot whose client has requested an eventfd. The
-    data plane may write to this descriptor at any time. Its number therefore stays open until the
-    daemon ends; the eventfd of the slot's next client gets the same number.
+    data plane may write to this descriptor at any time. The number of this descriptor therefore
+    stays open until the daemon ends; the eventfd of the slot's next client gets the same number.
     """
 
     def __init__(self, shared: Shared) -> None:

@@ -2,8 +2,8 @@
 """Exceptions of penstock. Each class can also be imported from :mod:`penstock`.
 
 All derive from :class:`PenstockError`.  ``offer`` never raises an exception because of back
-pressure. It then returns a negative code, a :class:`penstock.Offer`. An exception means misuse, a
-broken connection to the daemon, or a blocking call that reached its time-out.
+pressure. In this case, ``offer`` returns a negative code, a :class:`penstock.Offer`. An exception
+means misuse, a broken connection to the daemon, or a blocking call that reached its time-out.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 
 class PenstockError(Exception):
-    """Base class of all exceptions that penstock raises. The text of an exception is one line. It
-    states the error, the wrong value and, if possible, the remedy."""
+    """Base class of all exceptions that penstock raises. The text of an exception is one line. The
+    line states the error, the wrong value and, if possible, the remedy."""
 
 
 class ConfigurationError(PenstockError):
@@ -40,7 +40,7 @@ class VersionMismatch(PenstockError):
 class ChannelRefused(PenstockError):
     """The daemon refused a request.
 
-    ``code`` is one of :data:`penstock.config.protocol.control.ERROR_CODES`, e.g.
+    ``code`` is one of :data:`penstock.config.protocol.control.ERROR_CODES`, for example
     ``invalid_channel``.
     """
 
@@ -207,7 +207,7 @@ class AssignmentLost(GroupError):
 
 
 class RangeNotRetained(GroupError):
-    """The daemon's log no longer contains the requested range, or does not contain it yet. It
+    """The daemon's log no longer contains the requested range, or does not contain it yet. The log
     contains the positions from ``lowest_readable`` to ``end_position``; both are 0 if the log no
     longer exists."""
 

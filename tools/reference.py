@@ -34,10 +34,10 @@ DAEMON = ROOT / "daemon"
 _HEAD = """\
 # Reference of names
 
-`tools/reference.py` writes this page from the tables in the code. It lists every channel parameter,
-every metric and every event of the daemon. The keys of the configuration file have
-[their own page](configuration.md), and so have the [offer codes](offer-codes.md), the
-[command line](command-line.md) and the [Python API](api.md).
+`tools/reference.py` writes this page from the tables in the code. The page lists every channel
+parameter, every metric and every event of the daemon. Other pages list the
+[keys of the configuration file](configuration.md), the [offer codes](offer-codes.md), the
+[commands](command-line.md) and the [Python API](api.md).
 """
 
 

@@ -61,7 +61,9 @@ def decode(data: bytes) -> tuple[int, Message]:
     _check_size(data)
     frame = _unpack(data)
     if not isinstance(frame, list) or len(frame) != 4:
-        raise ControlError("malformed message: expected an array of 4 (version, type, id, fields)")
+        raise ControlError(
+            "malformed message: expected an array of 4 elements (version, type, id, fields)"
+        )
     version, name, correlation, body = frame
     if type(version) is not int or version != PROTOCOL_VERSION:
         raise ControlError(

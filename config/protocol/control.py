@@ -33,7 +33,8 @@ _CHANNEL: Any = validators.and_(validators.min_len(1), validators.max_len(MAX_CH
 
 
 class ControlError(ValueError):
-    """An invalid control message; the text names message, field and reason."""
+    """Raised for an invalid control message. The text names the message, the field and the
+    reason."""
 
 
 # ---- lease socket --------------------------------------------------------------------------------
@@ -149,7 +150,8 @@ class AddDestination:
 
 @attrs.frozen(kw_only=True)
 class RemoveDestination:
-    """Name the destination by channel, or by ``destination_id`` > 0. Reply: Done."""
+    """Remove a destination, which is named by ``channel``, or by ``destination_id`` if this is
+    above 0. Reply: Done."""
 
     registration_id: int = attrs.field(validator=_ID)
     channel: str = attrs.field(default="", validator=validators.max_len(MAX_CHANNEL_CHARS))
@@ -192,8 +194,8 @@ class WithholdCredits:
 @attrs.frozen(kw_only=True)
 class Resume:
     """Sent by a client that a new daemon adopted: lists the registrations that the client still
-    uses. The daemon removes the client's other objects. Reply: Resumed. Then the daemon sends for
-    each subscription SubscriptionResumed, and an ImageAvailable for each of its images."""
+    uses. The daemon removes the client's other objects. Reply: Resumed. For each subscription, the
+    daemon then sends SubscriptionResumed, and ImageAvailable for each of its images."""
 
     registration_ids: list[int]
 
@@ -308,8 +310,8 @@ class WithholdStream:
 class Fetch:
     """Request for the frames in the range [start, end) of a log that the daemon keeps for a group.
     The daemon answers with at most ``credit`` FetchPiece messages; each is followed by a ZeroMQ
-    frame with the bytes of the piece. If the daemon cannot continue, it answers RangeGone or
-    Failure."""
+    frame with the bytes of the piece. If the daemon cannot send the rest of the range, it answers
+    RangeGone or Failure."""
 
     log_id: int = attrs.field(validator=_ID)
     session_id: int = attrs.field(validator=_I32)
@@ -357,8 +359,8 @@ class ReadTimes:
 @attrs.frozen(kw_only=True)
 class FindMarks:
     """Request for the messages that have the given ``reserved_value``, in a log that the daemon
-    keeps for a group. The search begins at ``start``, a position between messages. It ends before
-    the first message that begins ``max_bytes`` or more after ``start``. Reply: LogMarks,
+    keeps for a group. The search begins at ``start``, a position between messages. The search ends
+    before the first message that begins ``max_bytes`` or more after ``start``. Reply: LogMarks,
     RangeGone."""
 
     log_id: int = attrs.field(validator=_ID)
@@ -373,8 +375,8 @@ class FindMarks:
 
 @attrs.frozen(kw_only=True)
 class FetchCredit:
-    """Allow the daemon to send ``pieces`` further pieces of the fetch with this correlation id.
-    With 0, the daemon ends the fetch. No reply."""
+    """Allow the daemon to send ``pieces`` further pieces of the fetch with this correlation id. If
+    ``pieces`` is 0, the daemon ends the fetch. No reply."""
 
     pieces: int = attrs.field(
         validator=validators.and_(validators.ge(0), validators.le(MAX_FETCH_CREDIT))

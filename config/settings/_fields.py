@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fields of the configuration models: each has a default, a unit, the accepted values, and the
-texts of the annotated file and the reference."""
+"""Create the fields of the configuration models. A field has a default, a unit, accepted values,
+and the texts for the annotated file and the reference page."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Unreadable(ValueError):
 
 @attrs.frozen(kw_only=True)
 class Description:
-    """Description of a field, in addition to its name and default."""
+    """Describes a field: how it is parsed and written, and its texts in the documentation."""
 
     doc: str                                # what it does, its unit
     change: str                             # when to change it
@@ -134,7 +134,8 @@ def text(default: str, pattern: str, expected: str, doc: str, change: str) -> An
 
 def parsed_text(default: str, parse: Callable[[str], object], expected: str, doc: str,
                 change: str) -> Any:
-    """Text that ``parse`` accepts; otherwise ``parse`` raises ValueError with the reason."""
+    """A field for text. ``parse`` checks the text, and raises ValueError with the reason if it is
+    invalid."""
 
     def read(value: Any) -> Any:
         if type(value) is not str:

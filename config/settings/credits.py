@@ -36,7 +36,7 @@ class CreditsConfig:
         "their publishers.")
     max_message_bytes: int = size(
         0, 0, 1 << 24, "Longest message that one credit covers, in bytes; 0: one frame.",
-        "Set it to the usual length of your messages if this exceeds the MTU.")
+        "Set this key to the usual length of your messages if this exceeds the MTU.")
     policy: str = parsed_text(
         "", check_credit_policy, f"{', '.join(uri.CREDIT_POLICIES)}, or empty",
         "Rule by which a subscription divides its credits among its publishers; empty: each "
@@ -45,4 +45,4 @@ class CreditsConfig:
     idle_timeout_ns: int = duration(
         _SECOND_NS, "Time without a message after which a publisher's credits are given to other "
                     "publishers.",
-        "Lower it if the publishers of a stream are active one after another.")
+        "Lower this value if the publishers of a stream are active one after another.")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read the daemon's configuration; report every mistake with file, key, value found and value
-expected."""
+"""Read the daemon's configuration. The report of a mistake names the file, the key, the value found
+and the value expected."""
 
 from __future__ import annotations
 

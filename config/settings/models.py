@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The daemon's configuration.
 
-One frozen class for each table of the TOML file; fields and keys have the same names. A name ends
-in its unit. A plain number is in the unit of the key's name; a text may state another unit
-(``"64k"``, ``"5s"``). Defaults are Aeron's wherever Aeron has the setting.
+One frozen class for each table of the TOML file; fields and keys have the same names. The name of a
+key ends in its unit. A plain number is in the unit of the key's name; a text may state another unit
+(``"64k"``, ``"5s"``). If Aeron has the same setting, the default is Aeron's.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class DirectoryConfig:
         "", r"(/.*)?", "an absolute path, or empty for the default",
         "The daemon's directory. Empty: $PENSTOCK_DIR, else /dev/shm/penstock-$USER. The option "
         "--dir overrides this key.",
-        "Set it for a second daemon on a host, or to use huge pages. Choose a directory on a "
+        "Set this key for a second daemon on a host, or to use huge pages. Choose a directory on a "
         "memory file system.",
     )
     mode: int = file_mode(
@@ -67,7 +67,7 @@ class DirectoryConfig:
         "", r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}|", "the name of a group, or empty",
         "Group that owns the daemon's directory and its files. Empty: the group of the daemon's "
         "process.",
-        "Set it if clients run as other users, and add those users to this group.",
+        "Set this key if clients run as other users, and add those users to this group.",
     )
 
 
@@ -88,13 +88,13 @@ class AgentsConfig:
         "Set spin or yield for the lowest latency; each thread then keeps a CPU busy.",
     )
     sender_cpu: int = integer(-1, -1, 1023, "CPU to which the sender is pinned; -1: none.",
-        "Set it for dedicated threads on isolated CPUs.")
+        "Set this key for dedicated threads on isolated CPUs.")
     receiver_cpu: int = integer(-1, -1, 1023, "CPU to which the receiver is pinned; -1: none.",
-        "Set it for dedicated threads on isolated CPUs.")
+        "Set this key for dedicated threads on isolated CPUs.")
     max_gaps: int = integer(1024, 4, 16384,
         "Largest number of gaps that the receiver can track for one image.",
-        "Raise it on long, fast, lossy paths: it limits the number of losses "
-        "that are recovered in one round trip.")
+        "Raise this value on long, fast, lossy paths: it limits the number of losses that are "
+        "recovered in one round trip.")
     loss_recovery: str = choice(
         "all-gaps", ("all-gaps", "single-gap"),
         "all-gaps: the receiver requests all gaps of an image at once. single-gap: it requests "
@@ -104,15 +104,15 @@ class AgentsConfig:
     retransmit_percent: int = integer(
         100, 1, 10000, "Bytes that a sender may retransmit on a stream for each 100 new bytes that "
                        "it sends.",
-        "Lower it if retransmits for one receiver use too much of a link that other receivers "
-        "share.")
+        "Lower this value if retransmits for one receiver use too much of a link that other "
+        "receivers share.")
     retransmit_bytes_per_s: int = size(
         4 * MIB, 1, 1024 * GIB,
         "Bytes a second that a sender may retransmit on a stream that sends no new data.",
-        "Raise it for streams with frequent pauses on paths that lose datagrams.")
+        "Raise this value for streams with frequent pauses on paths that lose datagrams.")
     event_capacity: int = integer(4096, 64, 1 << 20,
         "Capacity of the queue of events from the data plane to the conductor.",
-        "Raise it if the daemon's log reports lost events.")
+        "Raise this value if the daemon's log reports lost events.")
     command_capacity: int = integer(1024, 64, 1 << 20,
         "Capacity of the queue of commands from the conductor to a thread of the data plane.",
         _RARELY)
@@ -169,28 +169,29 @@ class PublicationsConfig:
 
     term_length_bytes: int = size(
         16 * MIB, 64 * KIB, GIB, "Length of a term of a network stream; a log has three terms.",
-        "Lower it for many quiet streams, raise it for long paths with high bandwidth.",
+        "Lower this value for many quiet streams, and raise it for long paths with high bandwidth.",
         power_of_two=True)
     ipc_term_length_bytes: int = size(
         64 * MIB, 64 * KIB, GIB, "Length of a term of an IPC stream.",
-        "Lower it if shared memory is short.", power_of_two=True)
+        "Lower this value if shared memory is short.", power_of_two=True)
     mtu_bytes: int = size(
         1408, 64, 65504, "Largest datagram of a network stream, without IP and UDP headers.",
         "Set about 8192 if the whole path carries jumbo frames.", multiple_of=32)
     ipc_mtu_bytes: int = size(
         1408, 64, 65504, "Largest unfragmented frame of an IPC stream.",
-        "Raise it to publish larger messages in one frame, without fragments.", multiple_of=32)
+        "Raise this value to publish larger messages in one frame, without "
+        "fragments.", multiple_of=32)
     window_bytes: int = size(
         0, 0, GIB // 2,
         "Publication window: bytes that a publisher may write ahead of its consumers; 0: half a "
         "term, on IPC a whole term.",
-        "Lower it to bound the time that data waits in the log.")
+        "Lower this value to bound the time that data waits in the log.")
     linger_ns: int = duration(
         5 * SECOND_NS, "Time for which a closed publication still retransmits.",
-        "Raise it if receivers detect losses late.", low=0)
+        "Raise this value if receivers detect losses late.", low=0)
     max_resend: int = integer(16, 1, 256,
         "Largest number of retransmits in flight at once on a stream with several receivers.",
-        "Raise it for large lossy groups.")
+        "Raise this value for multicast groups with many receivers and much loss.")
     sparse: bool = boolean(True, "Allocate memory of a log file only for the terms in use.",
         "Set false to allocate all memory at once, for steady latency.")
     unicast_flow_control: str = parsed_text(
@@ -229,8 +230,8 @@ class SchedulerConfig:
 
 @attrs.frozen(kw_only=True)
 class StreamRule:
-    """One `[[stream]]`: values for the channels and streams that it matches. The daemon uses only
-    the first rule that matches; parameters of the channel override its values."""
+    """One `[[stream]]` rule: settings for all channels and streams that match it. The daemon uses
+    only the first rule that matches; parameters of the channel override its values."""
 
     channel: str = text(
         "*", r"[^\0]+", "a pattern of a channel, with * and ?",
@@ -252,7 +253,7 @@ class StreamRule:
         "class states, or else hold.",
         "\"max\" where fresh data matters more than all data.")
     window_bytes: int = size(0, 0, GIB // 2, "Publication window; 0: the rule does not change it.",
-        "Set it to bound the time that data waits in the log.")
+        "Set this key to bound the time that data waits in the log.")
     rate: str = parsed_text(
         "", _rate, "a rate as in ps-rate=, or empty", "Rate of publications; empty: unlimited.",
         "\"10m\" for bytes, \"500msg\" for messages a second.")
@@ -281,12 +282,11 @@ class StreamRule:
         "\"cubic\" on paths shared with others.")
     receiver_window_bytes: int = size(0, 0, GIB // 2,
         "Receiver window; 0: the rule does not change it.",
-        "Set it to the bandwidth times the round-trip time of this "
-        "stream.")
+        "Set this key to the bandwidth times the round-trip time of this stream.")
     credits: str = parsed_text(
         "", check_credits, "a number of messages, auto, or empty",
         "Credits of subscriptions as in ps-credits=; empty: the rule does not change them.",
-        "Set it to bound the number of messages in flight to a subscriber.")
+        "Set this key to bound the number of messages in flight to a subscriber.")
     credit_policy: str = parsed_text(
         "", check_credit_policy, f"{', '.join(uri.CREDIT_POLICIES)}, or empty",
         "How a subscription divides its credits among publishers, as in ps-credit-policy=; empty: "
@@ -327,7 +327,7 @@ class SubscriptionsConfig:
     group_tag: int | None = optional_integer(
         -(2**63), 2**63 - 1,
         "Group tag that a receiver states in its status messages; not set: no tag.",
-        "Set it for receivers for which publications with fc=tagged must wait.")
+        "Set this key for receivers for which publications with fc=tagged must wait.")
 
 
 @attrs.frozen(kw_only=True)
@@ -335,14 +335,14 @@ class SocketsConfig:
     """Defaults of sockets; parameters of the channel override them."""
 
     sndbuf_bytes: int = size(0, 0, I32_MAX, "SO_SNDBUF; 0: the system's default.",
-        "Raise it if streams are blocked with the cause socket.")
+        "Raise this value if streams are blocked with the cause socket.")
     rcvbuf_bytes: int = size(
         128 * KIB, 0, I32_MAX, "Smallest SO_RCVBUF of a socket; 0: the system's default.",
         "The daemon enlarges the buffer for a large receiver window. Raise the key if many streams "
         "arrive at one socket.")
     multicast_ttl: int = integer(0, 0, 255,
         "TTL or hop limit of multicast datagrams; 0: the system's default, which is 1.",
-        "Raise it if multicast must cross routers.")
+        "Raise this value if multicast must cross routers.")
     gso: bool = boolean(True, "Send many datagrams in one system call (UDP segmentation).",
         "Set false to find out whether a network card is faulty.")
     gro: bool = boolean(True, "Receive many datagrams in one system call.",
@@ -350,11 +350,11 @@ class SocketsConfig:
     sender_ports: tuple[int, int] = port_range(
         "Range of local ports from which publications send if their channel states no port; [0, "
         "0]: the system chooses a port.",
-        "Set it if a firewall admits only certain ports.")
+        "Set this key if a firewall admits only certain ports.")
     receiver_ports: tuple[int, int] = port_range(
         "Range of ports for subscriptions whose endpoint has port 0; [0, 0]: the system chooses a "
         "port.",
-        "Set it if a firewall admits only certain ports.")
+        "Set this key if a firewall admits only certain ports.")
 
 
 @attrs.frozen(kw_only=True)
@@ -381,15 +381,15 @@ class TimeoutsConfig:
     connection_timeout_ns: int = duration(
         5 * SECOND_NS, "Time without a status message from any receiver after which a publication "
                        "counts as not connected.",
-        "Raise it on paths with long outages.")
+        "Raise this value on paths with long outages.")
     image_liveness_timeout_ns: int = duration(
         10 * SECOND_NS, "Time without a datagram from a sender after which the receiver ends its "
                         "image.",
-        "Raise it on paths with long outages.")
+        "Raise this value on paths with long outages.")
     image_linger_ns: int = duration(
         10 * SECOND_NS, "Time for which the daemon keeps the log of an ended image, so that slow "
                         "subscribers can finish reading it.",
-        "Raise it for slow readers.", low=0)
+        "Raise this value for slow readers.", low=0)
     pending_setup_timeout_ns: int = duration(
         SECOND_NS, "Interval at which a receiver whose channel has a control address requests a "
                    "SETUP from the sender.",
@@ -397,17 +397,17 @@ class TimeoutsConfig:
     unblock_timeout_ns: int = duration(
         15 * SECOND_NS, "Time after which the daemon replaces a claim that is still open by "
                         "padding.",
-        "Raise it if publishers are stopped in a debugger.")
+        "Raise this value if publishers are stopped in a debugger.")
     retransmit_delay_ns: int = duration(
         0, "Time that the sender waits from a NAK to the "
-           "retransmit.", "Raise it for large multicast groups.", low=0)
+           "retransmit.", "Raise this value for large multicast groups.", low=0)
     retransmit_linger_ns: int = duration(
         10 * MILLISECOND_NS,
         "Time within which the sender does not retransmit the same range twice.",
         "Set about one round trip if receivers repeat NAKs.", low=0)
     nak_unicast_delay_ns: int = duration(
         1000, "Time from the detection of a gap to its NAK, on "
-              "unicast.", "Raise it if datagrams are reordered.")
+              "unicast.", "Raise this value if datagrams are reordered.")
     nak_unicast_retry_ratio: int = integer(
         100, 1, 10**6, "While the round-trip time is unknown, the receiver repeats a NAK after "
                        "nak_unicast_delay_ns times this number.",
@@ -415,11 +415,11 @@ class TimeoutsConfig:
     nak_multicast_max_backoff_ns: int = duration(
         10 * MILLISECOND_NS,
         "Longest random time that a receiver of a multicast group waits before it sends a NAK.",
-        "Raise it for large groups.")
+        "Raise this value for large groups.")
     nak_multicast_group_size: int = integer(
         10, 1, 100_000, "Expected number of receivers of a multicast group, from which the random "
                         "NAK delay is computed.",
-        "Set it to the number of receivers in your multicast groups.")
+        "Set this key to the number of receivers in your multicast groups.")
     untethered_window_limit_timeout_ns: int = duration(
         5 * SECOND_NS, "Time after which the stream drops a subscriber with tether=false that has "
                        "been 3/4 of a window behind.",
@@ -436,7 +436,7 @@ class TimeoutsConfig:
     reattach_timeout_ns: int = duration(
         10 * SECOND_NS, "Time in which the clients of a dead daemon must connect to the new "
                         "daemon; it then removes their objects.",
-        "Raise it if clients are stopped in a debugger.")
+        "Raise this value if clients are stopped in a debugger.")
 
 
 @attrs.frozen(kw_only=True)
@@ -445,7 +445,7 @@ class StorageConfig:
 
     budget_bytes: int = size(
         0, 0, 2**60, "Largest amount of memory for log buffers; 0: budget_percent applies.",
-        "Set it to leave room for other programs on the same file system.")
+        "Set this key to leave room for other programs on the same file system.")
     budget_percent: float = percent(
         80.0, "Largest part of the file system for log buffers, in per cent of the space that is "
               "free when the daemon starts.", "Used when budget_bytes is 0.")
@@ -456,12 +456,12 @@ class StorageConfig:
     idle_term_timeout_ns: int = duration(
         60 * SECOND_NS, "Time without data after which the daemon releases unused memory of a "
                         "stream's log; \"0ns\": never.",
-        "Lower it if many streams are idle for most of the time.", low=0)
+        "Lower this value if many streams are idle for most of the time.", low=0)
     counter_values_bytes: int = size(
         8 * MIB, 64 * KIB, 500 * MIB,
         "Memory for the values of counters, 128 bytes each. The labels need four times as much "
         "in addition.",
-        "Raise it if the daemon reports that no counter is free.", multiple_of=128)
+        "Raise this value if the daemon reports that no counter is free.", multiple_of=128)
     error_log_bytes: int = size(4 * MIB, 64 * KIB, 64 * MIB, "The error log in cnc.dat.", _RARELY,
         multiple_of=64)
 
@@ -470,19 +470,22 @@ class StorageConfig:
 class LimitsConfig:
     """Numbers of objects at once."""
 
-    clients: int = integer(256, 1, 65536, "Client processes.", "Raise it if it is reached.")
-    publications: int = integer(4096, 64, 65536, "Publications.", "Raise it if it is reached.")
-    images: int = integer(4096, 1, 65536, "Images.", "Raise it if it is reached.")
+    clients: int = integer(256, 1, 65536, "Client processes.",
+        "Raise this value if the daemon reports that this limit is reached.")
+    publications: int = integer(4096, 64, 65536, "Publications.",
+        "Raise this value if the daemon reports that this limit is reached.")
+    images: int = integer(4096, 1, 65536, "Images.",
+        "Raise this value if the daemon reports that this limit is reached.")
     subscribers: int = integer(8192, 1, 65536,
         "Links between a subscription and an image, or a local publication.",
-        "Raise it if it is reached.")
+        "Raise this value if the daemon reports that this limit is reached.")
     groups: int = integer(64, 1, 65536, "Consumer groups.", _RARELY)
     queued_commands: int = integer(1024, 1, 1 << 20,
         "Largest number of requests of one client that wait in the daemon's queue.",
         _RARELY)
     sessions_per_stream: int = integer(I32_MAX, 1, I32_MAX,
         "Largest number of images of one stream on one channel.",
-        "Lower it against hostile or faulty senders.")
+        "Lower this value against hostile or faulty senders.")
     reserved_session_low: int = integer(-1, -(2**31), I32_MAX, "First reserved session.", _RARELY)
     reserved_session_high: int = integer(1000, -(2**31), I32_MAX, "Last reserved session.", _RARELY)
 
@@ -516,20 +519,20 @@ class ControlTcpConfig:
     listen: str = text(
         "", r"(\[[0-9A-Fa-f:]+\]:[0-9]{1,5}|[A-Za-z0-9.*-]+:[0-9]{1,5})?",
         '"host:port", "*:port" or empty', "Address on which the daemon listens; empty: none.",
-        "Set it if readers of groups run on other hosts.")
+        "Set this key if readers of groups run on other hosts.")
     secret_key: str = text(
         "", r"[^\0]*", "a path", "The daemon's key: NAME.key_secret of 'penstock keygen'.",
-        "Set it together with listen.")
+        "Set this key together with listen.")
     clients: str = text(
         "", r"[^\0]*", "a path", "Public keys of the clients that may connect: a file "
         "with a key in each line, or a directory of .key files. Changes apply at once.",
-        "Set it together with listen.")
+        "Set this key together with listen.")
     connections: int = integer(64, 1, 4096,
         "Largest number of open connections; the daemon refuses further ones.", _RARELY)
     fetch_bytes: int = size(
         64 * MIB, 4 * MIB, 16 * GIB,
         "Largest amount of fetched data in flight to all readers together.",
-        "Raise it for many concurrent fetches over paths with a long round-trip time.")
+        "Raise this value for many concurrent fetches over paths with a long round-trip time.")
 
     def __attrs_post_init__(self) -> None:
         if self.listen and not (self.secret_key and self.clients):
@@ -578,18 +581,18 @@ class TraceConfig:
     file: str = text(
         "", r"[^\0]*", "a path, or empty",
         "Path of the trace file; empty: no trace. The option --trace overrides this key.",
-        "Set it to find out why a stream was slow. After a restart, the new daemon appends to the "
-        "same file.")
+        "Set this key to find out why a stream was slow. After a restart, the new daemon appends "
+        "to the same file.")
     sample_interval_ns: int = duration(
         100 * MILLISECOND_NS, "Time between samples of all streams. With thousands of streams the "
                               "samples come less often, so that they take at most 5 % of the "
                               "control plane's time.",
-        "Lower it to see stalls that are shorter than the interval.", low=MILLISECOND_NS)
+        "Lower this value to see stalls that are shorter than the interval.", low=MILLISECOND_NS)
     file_bytes: int = size(
         GIB, 0, 1024 * GIB,
         "Length of the trace file at which the daemon renames it to FILE.1 and begins a new "
         "one; 0: never.",
-        "Lower it if disk space is short.")
+        "Lower this value if disk space is short.")
 
 
 @attrs.frozen(kw_only=True)
@@ -604,7 +607,8 @@ class StopConfig:
     drain_timeout_ns: int = duration(
         10 * SECOND_NS, "Time for which a drain waits for receivers; unsent data then stays in "
         "the directory.",
-        "Raise it for slow receivers; keep it below the stop time-out of the service manager.",
+        "Raise this value for slow receivers; keep it below the stop time-out of the service "
+        "manager.",
         low=0)
 
 
@@ -666,5 +670,5 @@ class DaemonConfig:
         return "shared" if len(os.sched_getaffinity(0)) <= 2 else "dedicated"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data, table by table, as in the file."""
+        """Return the configuration as plain data, with the same tables as the file."""
         return attrs.asdict(self)

@@ -30,7 +30,7 @@ class RelayRule:
     target: str = text("", r"[^\0]*", "a channel", "Channel to publish on.", "Always.")
     target_stream: int | None = optional_integer(
         -(2**31), 2**31 - 1, "Stream id to publish with; not set: the value of source_stream.",
-        "Set it if the target has another stream id.")
+        "Set this key if the target has another stream id.")
     linger_ns: int = duration(
         _MINUTE_NS, "Time for which the source and target streams are kept for the next relay "
-        "process after one has died.", "Raise it if a restart takes longer.", low=1)
+        "process after one has died.", "Raise this value if a restart takes longer.", low=1)

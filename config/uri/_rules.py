@@ -2,8 +2,8 @@
 """Check which channel parameters can be combined, for a publication, a subscription and a
 destination.
 
-Checks that depend on the machine (interfaces, names, ports in use) or on the daemon (strategies,
-defaults) are elsewhere.
+The daemon checks conditions that depend on the host (interfaces, names, ports in use) or on its
+configuration (strategies, defaults).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def check_subscription(uri: ChannelUri) -> None:
     if uri.endpoint is None and uri.tags is None:
         raise ChannelError(
             "endpoint", "", "is missing: a subscription needs an address",
-            "host:port; port 0 lets the system choose",
+            "host:port; with port 0 the system chooses a port",
         )
     _check_receive_addresses(uri)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of channel parameters: types, readers and writers.
+"""Types of the values of channel parameters, with functions that parse and write them.
 
-Each reader takes (key, text) and returns the typed value or raises :class:`ChannelError`; each
-writer is its inverse.
+Each parsing function takes key and text, and returns a typed value or raises :class:`ChannelError`.
+Each writing function converts the value back to text.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 """Channel URIs: Aeron's, read strictly.
 
 ``[aeron-spy:]aeron:udp|ipc[?key=value{|key=value}]``. Aeron ignores an unknown parameter. penstock
-refuses an unknown parameter and names it. Otherwise a mistyped ``term-lenght`` would be noticed
-only under load. As in Aeron, publications and subscriptions can use the same URI. Each side accepts
-parameters that affect only the other side (``term-length`` on a subscription).
+refuses an unknown parameter and names it. If unknown parameters were ignored, a mistyped
+``term-lenght`` would be noticed only under load. As in Aeron, publications and subscriptions can
+use the same URI. Each side accepts parameters that affect only the other side (``term-length`` on a
+subscription).
 
 :func:`parse` checks each value by itself; :func:`check_publication`, :func:`check_subscription` and
 :func:`check_destination` check combinations.
@@ -58,7 +59,8 @@ class ChannelUri:
     then applies.
 
     Lengths are in bytes, and fields that end in ``_ns`` are in nanoseconds. A timestamp offset is a
-    byte offset in the payload, or ``RESERVED_VALUE_OFFSET``.  ``str(uri)`` is the canonical text.
+    byte offset in the payload, or ``RESERVED_VALUE_OFFSET``.  ``str(uri)`` returns the URI in its
+    canonical form.
     """
 
     media: Media

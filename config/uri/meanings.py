@@ -43,7 +43,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
     "ttl": Meaning("P S", "multicast TTL or hop limit", "sockets.multicast_ttl"),
     "tags": Meaning(
         "P S", "names the channel: a later URI `aeron:udp?tags=N` uses the same socket. The "
-        "second number names the publication for `session-id=tag:N`",
+        "second number of the tag names the publication for `session-id=tag:N`",
         accepted="channel[,entity], two integers of 64 bits"),
     "alias": Meaning("P S", "a name that tools show"),
     "session-id": Meaning(
@@ -146,8 +146,8 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "backpressure.default_queue_depth"),
     "ps-credit-policy": Meaning(
         "S", "rule that [divides](credits.md#several-publishers) the credits among publishers: "
-        "`round_robin`, `fifo`, `weighted`, `deficit`. Without it, each publisher gets all "
-        "credits", "credits.policy"),
+        "`round_robin`, `fifo`, `weighted`, `deficit`. Without this parameter, each publisher "
+        "gets all credits", "credits.policy"),
     "untethered-window-limit-timeout": Meaning(
         "P S", _UNTETHERED + "the stream drops it after it has been 3/4 of a window behind for "
         "this time", "timeouts.untethered_window_limit_timeout_ns"),

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The conductor gets commands, events, results and the time, and returns operations.
 
-The conductor reads no clock, file or socket, and calls no native code; randomness and ids are
-injected. Every method returns the operations to perform, in order. The result of an operation with
-an id goes back through :meth:`Conductor.on_result`, in any order.
+The conductor reads no clock, file or socket, and calls no native code. Its caller provides random
+numbers and ids. Every method returns the operations to perform, in order. The caller passes the
+result of each operation that has an id to :meth:`Conductor.on_result`, in any order.
 """
 
 from __future__ import annotations
@@ -193,8 +193,8 @@ class Conductor:
         return take(self._state)
 
     def snapshot_in_slices(self, objects: int) -> Generator[None, None, Snapshot]:
-        """Take a snapshot in slices: pause each time after ``objects`` objects were copied, see
-        :func:`penstock.daemon.conductor.snapshot.in_slices`."""
+        """Take a snapshot in slices: pause each time after ``objects`` objects were copied
+        (:func:`penstock.daemon.conductor.snapshot.in_slices`)."""
         return in_slices(self._state, objects)
 
     def publication_snapshot(self, publication_id: int) -> PublicationSnapshot | None:

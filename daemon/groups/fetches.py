@@ -5,8 +5,8 @@ The daemon sends a fetch in pieces. A reader allows a number of pieces (its cred
 sends no more. The bytes in flight are bounded for each fetch and for all fetches together. If a
 reader is silent, the service probes it, so that data in flight to a dead reader soon stops counting
 against this bound. Before a fetch begins, the conductor states the path of the log and its readable
-range. After it has copied a piece, the service checks that a group still needs this data. Otherwise
-the data plane may have overwritten it with zeros.
+range. After it has copied a piece, the service checks that a group still needs this data. If no
+group needs the data, the data plane may have overwritten the piece with zeros.
 """
 
 from __future__ import annotations

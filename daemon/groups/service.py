@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Service of consumer groups on ``DIR/groups.sock``, and over TCP with CURVE keys if configured.
 
-One thread owns the sockets. It passes requests about groups to the conductor, and gets the replies
-through a queue. It serves requests for data itself, so that a reader of old data delays no other
-client. None of these requests returns file descriptors or a lease, so other hosts may send them.
-The service refuses all other requests.
+One thread owns the sockets. This thread passes requests about groups to the conductor, and gets the
+replies through a queue. The thread serves requests for data itself, so that a reader of old data
+delays no other client. No request to this service returns file descriptors or a lease, so other
+hosts may send requests too. The service refuses all other requests.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ class GroupService:
     ) -> None:
         """Binds the sockets.
 
-        :param request: passes a request to the conductor, from any thread; the reply arrives by
-            :meth:`answer` with the same number.
+        :param request: passes a request to the conductor, from any thread; the reply arrives
+            by :meth:`answer` with the same number.
         :param floor: returns the lowest position of a log from which a group still needs data, or
             None if no group needs the log; called in any thread.
         :param failed: called with the exception that ended the service's thread, in that thread.
@@ -129,7 +129,8 @@ class GroupService:
 
     @property
     def address(self) -> str:
-        """Address of the TCP service, with the bound port; empty: none."""
+        """Address on which the service listens for TCP, with the port that was bound; empty: no
+        TCP."""
         return "" if self._gate is None else self._gate.address
 
     def answer(self, number: int, message: Any) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Metrics for Prometheus, the flows, and a health page, over HTTP.
 
-Importing this module takes a fifth of the time that a daemon needs to start. For this reason
-:mod:`penstock.daemon.observe.metrics_socket` imports it at the first connection.
+Importing this module takes a fifth of the time that a daemon needs to start. The daemon therefore
+imports this module (in :mod:`penstock.daemon.observe.metrics_socket`) only at the first connection.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 
 Adoption has three conditions. The journal is complete and has the format of this version.
 ``cnc.dat`` and ``penstock.dat`` are valid. Something still needs the streams: a client whose
-process lives, a consumer group, or receivers that have not confirmed the end of a publication.
-Otherwise the daemon deletes the directory's content, and returning clients add their objects again.
+process lives, a consumer group, or receivers that have not confirmed the end of a publication. If
+one of these conditions is not met, the daemon deletes the directory's content, and returning
+clients add their objects again.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ Signals = AsyncIterator[int]
 
 @attrs.define(eq=False, kw_only=True)
 class Ending:
-    """Ends a daemon by a drain or a hand-over. Only the trio thread uses it."""
+    """Ends a daemon by a drain or a hand-over. Only the daemon's trio thread uses the object."""
 
     snapshot: Callable[[], Snapshot]
     """Of the conductor."""
@@ -70,9 +70,9 @@ class Ending:
             self._requested.set()
 
     def on_drain(self, connection: socket.socket, request: Drain) -> None:
-        """Request a drain for a process, which gets its answer at the end of the drain. Its
-        connection closes when the directory is released. If the daemon is already stopping without
-        a drain, the connection closes at once."""
+        """Request a drain for a process, which gets its answer at the end of the drain. The
+        connection of this process closes when the directory is released. If the daemon is already
+        stopping without a drain, the connection closes at once."""
         connection.setblocking(False)
         if self._requested.is_set() and self._drain is None:
             connection.close()
@@ -88,7 +88,7 @@ class Ending:
 
     async def run(self, leases: LeaseSocket) -> str:
         """Wait for the first request to stop, and execute it. Return a description of the content
-        that the next daemon needs. If it is empty, the directory can be removed."""
+        that the next daemon needs. If the description is empty, the directory can be removed."""
         await self._requested.wait()
         leases.stop_listening()
         if self._drain is None:

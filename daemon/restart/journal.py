@@ -2,8 +2,8 @@
 """The file ``DIR/registry.journal``, in which the conductor records its objects for the next
 daemon.
 
-The file begins with a line that states its format. Then follow records in the order of the changes.
-The last record of a key is valid; a record without fields removes its key. A record is
+The file begins with a line that states its format. The next bytes are records in the order of the
+changes. The last record of a key is valid; a record without fields removes its key. A record is
 
     length u32 | crc of length u32 | crc of body u32 | body (msgpack: [kind, key, fields])
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run a publisher and a subscriber, or a pinger and a ponger, and measure all processes.
 
-A rate is the subscriber's count between two moments of the subscriber's clock. Processor time is
-the time of all processes between the two moments, divided by the number of messages between them.
+A rate is the number of messages that the subscriber received between two moments, divided by the
+time between them on the subscriber's clock. Processor time is the time of all processes between the
+two moments, divided by the number of messages between them.
 """
 
 from __future__ import annotations
@@ -144,7 +145,8 @@ def round_trips(
 
 
 def idle(daemons: Sequence[Process], *, seconds: float, settle_s: float) -> dict[str, Any]:
-    """Measure the number of cores that daemons with connected, silent streams use."""
+    """Measure the processor time, as a number of cores, that daemons use while their streams are
+    connected and silent."""
     time.sleep(settle_s)
     bill = _Bill(daemons)
     bill.sample()

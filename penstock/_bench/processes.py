@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start and control the processes of a measurement. They die with their parent, exchange lines of
-text with it, and the kernel measures their CPU times."""
+"""Start and control the processes of a measurement. The measured processes die with their parent
+and exchange lines of text with it. The kernel measures their CPU times."""
 
 from __future__ import annotations
 

@@ -3,10 +3,10 @@
 
 Every client, of penstock or of another product, exchanges lines of text with the harness. A
 publisher says ``ready``, waits for ``go``, sends until ``stop``, and says ``done`` with its count.
-A subscriber says ``ready`` and starts its clock at the first message. After the warm-up, and again
-after the measured time, the subscriber says ``mark`` with its count of messages. The subscriber
-then gets the publisher's count, receives up to this count, and says ``done`` with its hash. A
-pinger says ``ready``, waits for ``go``, says ``mark`` after its warm-up and ``done`` with
+A subscriber says ``ready``, and starts to measure time at the first message. After the warm-up, and
+again after the measured time, the subscriber says ``mark`` with its count of messages. The
+subscriber then gets the publisher's count, receives up to this count, and says ``done`` with its
+hash. A pinger says ``ready``, waits for ``go``, says ``mark`` after its warm-up and ``done`` with
 percentiles. A ponger says ``ready`` and sends each message back. Every client ends when its input
 ends.
 """
@@ -103,7 +103,8 @@ class Collector:
     """Counts and hashes the messages of a receiver in Python. The handler of a message only appends
     it to a buffer.
 
-    ``append`` is the bound ``bytearray.extend``, so that a handler is as short as possible.
+    ``append`` is the method ``extend`` of a bytearray, so that a handler does as little as
+    possible.
     """
 
     def __init__(self, size: int) -> None:

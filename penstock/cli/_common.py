@@ -98,8 +98,8 @@ def connected(directory: str | None, name: str, connect_s: float, reattach_s: fl
 
 
 def wait_for_receiver(publication: Publication, timeout_s: float) -> bool:
-    """Wait for a receiver. If none has connected after a second, say so on standard error. False:
-    none came within ``timeout_s``."""
+    """Wait for a receiver. If no receiver has connected after a second, say so on standard error.
+    False: none came within ``timeout_s``."""
     if publication.wait_connected(min(timeout_s, _SILENT_S)):
         return True
     if timeout_s <= _SILENT_S:

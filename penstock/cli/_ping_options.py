@@ -23,7 +23,7 @@ _OPTIONS: Final = (
 
 
 def both_ways(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options for the channels and streams of both directions."""
+    """Add the options that state the channel and stream of each direction."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command

@@ -60,13 +60,13 @@ class Progress:
             self._write(_ERASE)
 
     def begin(self) -> None:
-        """Start the measured transfer now. Without this call the transfer starts with the first
-        message."""
+        """Start the measured transfer now. If this method is not called, the measured transfer
+        starts with the first message."""
         self._began = self._last = time.monotonic()
 
     def touch(self) -> None:
-        """Extend the measured transfer until now. Without this call the transfer ends with the last
-        message."""
+        """Extend the measured transfer until now. If this method is not called, the measured
+        transfer ends with the last message."""
         self._last = time.monotonic()
 
     def add(self, messages: int, size: int) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Build the view of ``penstock stat``, with a line for each stream. It shows rates instead of
+"""Build the view of ``penstock stat``, with a line for each stream. The view shows rates instead of
 positions, and the culprit that blocks a publisher."""
 
 from __future__ import annotations
@@ -166,8 +166,8 @@ def _scheduler(row: Row) -> str:
 def render(
     now: Row, before: Row | None, seconds: float, show_all: bool, *, width: int = 250
 ) -> RenderableType:
-    """Return the view of a snapshot. ``now`` and ``before``, for the rates, are results of
-    :func:`penstock.cli.stat.snapshot`."""
+    """Return the view of a snapshot. ``now`` and ``before``, for the rates, are results
+    of :func:`penstock.cli.stat.snapshot`."""
     from rich.console import Group
     from rich.text import Text
 

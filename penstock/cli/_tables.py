@@ -33,8 +33,8 @@ class Column:
 
 
 def console(pipe_columns: int = 250) -> Console:
-    """Return the console for tables. Its width is that of the terminal; in a pipe it is
-    ``pipe_columns``."""
+    """Return the console for tables. On a terminal, the console has the terminal's width; in a pipe
+    it has ``pipe_columns``."""
     from rich.console import Console
 
     made = Console()
@@ -42,8 +42,8 @@ def console(pipe_columns: int = 250) -> Console:
 
 
 def shorten(text: str, width: int) -> str:
-    """Return ``text`` in at most ``width`` characters. If it is too long, an ellipsis replaces its
-    middle."""
+    """Return ``text`` in at most ``width`` characters. If the text is too long, an ellipsis
+    replaces its middle."""
     if len(text) <= width:
         return text
     if width < 2:

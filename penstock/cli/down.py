@@ -23,7 +23,7 @@ from penstock.core.errors import PenstockError, TimeoutExpired
 def command(directory: str | None, timeout_s: float) -> None:
     """End the daemon that 'penstock up' started, and return when it has ended.
 
-    A daemon that was started in another way continues, and the exit status is 2.
+    If the daemon was started in another way, it continues, and the exit status is 2.
     """
     path = daemon_directory(directory)
     files = Files.of(path)

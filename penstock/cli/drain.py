@@ -34,13 +34,14 @@ def command(
 ) -> None:
     """End the daemon and all its streams.
 
-    Clients are notified to leave, receivers get the accepted data and the end of each stream, and
-    the daemon's directory is removed. If unsent data or logs of consumer groups remain, they stay
-    in the directory for the next daemon, and the exit status is 1. With --discard they are removed.
+    The daemon requests its clients to leave, sends the accepted data and the end of each stream to
+    the receivers, and removes its directory. If unsent data or logs of consumer groups remain, they
+    stay in the directory for the next daemon, and the exit status is 1. With --discard they are
+    removed.
 
-    With STREAM the daemon continues. The publishers of this stream are stopped, and the command
-    waits until nothing is in flight. The stream must have credits. --channel and --json apply only
-    with STREAM.
+    With STREAM the daemon continues. The command stops the publishers of this stream, and waits
+    until nothing is in flight. The stream must have credits. --channel and --json apply only with
+    STREAM.
     """
     if stream_id is not None:
         drain(stream_id, channel, timeout_s, as_json, directory)

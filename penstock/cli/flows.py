@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``penstock flows``: streams, their culprits, and consumer groups."""
+"""``penstock flows``: show which cause and culprit block each stream, and the consumer groups."""
 
 from __future__ import annotations
 

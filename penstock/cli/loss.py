@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``penstock loss``: lost data by stream, and its retransmission."""
+"""``penstock loss``: show for each stream how much data was lost and retransmitted."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ def history(directory: Path) -> list[dict[str, Any]]:
 
 
 def read_report(data: bytes) -> list[dict[str, Any]]:
-    """Parse a loss report in Aeron's layout and return its rows. The first invalid record is taken
-    as its end."""
+    """Parse a loss report in Aeron's layout and return its rows. The report ends at the first
+    invalid record."""
     rows = []
     at = 0
     while at + _RECORD.size + 4 <= len(data):

@@ -23,8 +23,8 @@ _PICTURES: Final = (".png", ".svg", ".pdf")
 
 @click.group("sim", short_help="The network simulator, on the production core.")
 def command() -> None:
-    """The network simulator. It runs the production core in virtual time; the seed determines the
-    whole run."""
+    """The network simulator. The simulator runs the production core in virtual time; the seed
+    determines the whole run."""
 
 
 def _scenario(name: str) -> Scenario:

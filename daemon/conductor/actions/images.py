@@ -22,7 +22,8 @@ class OpenRecvEndpoint(Action):
 
 @attrs.frozen(kw_only=True)
 class AddRecvDestination(Action):
-    """Result: Open a socket of a receive endpoint. Result: Address to which the socket is bound."""
+    """Result: Open a socket of a receive endpoint. Result: Address to which the new socket is
+    bound."""
 
     endpoint_id: int
     params: RecvDestinationParams

@@ -1,2 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channels in the conductor: convert a URI to a plan, to sockets and to counters."""
+"""Convert a channel URI to a plan (checked settings with all defaults), and find the sockets and
+counters for it."""

@@ -98,8 +98,9 @@ def channel_counter(
 def local_address_counter(
     *, name: str, registration_id: int, status_counter_id: int, address: Address
 ) -> AllocateCounter:
-    """Return the action that allocates a counter whose label is the bound address of a channel. Its
-    key contains the id of the channel's status counter, by which tools find it."""
+    """Return the action that allocates a counter whose label is the bound address of a channel. The
+    key of this counter contains the id of the channel's status counter, by which tools find the
+    address."""
     text = _cut(str(address), _ADDRESS_BYTES)
     return AllocateCounter(
         type_id=int(CounterType.LOCAL_ADDRESS),

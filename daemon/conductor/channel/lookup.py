@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the socket addresses of a channel, and the key that identifies its endpoint.
+"""Find the socket addresses of a channel, and the key by which channels share sockets.
 
 Two channels share sockets if they have the same *key*, which consists of the resolved addresses and
-the control mode. A channel with port 0, or without any address, shares its sockets only by tag.
+the control mode. If a channel has port 0, or no address at all, other channels can share its
+sockets only by a tag.
 """
 
 from __future__ import annotations
@@ -110,8 +111,8 @@ def _check_interface(spec: uri.Interface | None, family: int) -> Saga[None]:
 
 
 def check_interface(plan: EndpointPlan) -> Saga[None]:
-    """Refuse an interface that this host does not have. Call it for a channel that opens no socket
-    itself, because its tag names another channel or its destinations are added later."""
+    """Refuse an interface that this host does not have. This check is for a channel that opens no
+    socket itself, because its tag names another channel or its destinations are added later."""
     spec = plan.interface
     yield from _check_interface(spec, 6 if spec is not None and spec.ipv6 else 4)
 

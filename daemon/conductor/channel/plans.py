@@ -137,7 +137,8 @@ class SubscriptionPlan:
 
 
 def parse(channel: str) -> uri.ChannelUri:
-    """Parse a channel URI. If it is invalid, raise Refused with a text that names the mistake."""
+    """Parse a channel URI. If the URI is invalid, raise Refused with a text that names the
+    mistake."""
     try:
         return uri.parse(channel)
     except uri.ChannelError as error:
@@ -245,9 +246,9 @@ def subscription_plan(
 def group_subscription_plan(
     parsed: uri.ChannelUri, channel: str, settings: ConductorSettings
 ) -> SubscriptionPlan:
-    """Plan a consumer group's subscription on this channel. The sender waits for the group. The
-    group requests the largest window that the log allows, unless the channel states one. A group
-    grants no credits, because its acknowledgements move the window."""
+    """Plan a consumer group's subscription on this channel. The sender waits for the consumer
+    group. The group requests the largest window that the log allows, unless the channel states one.
+    A group grants no credits, because its acknowledgements already limit the sender."""
     parsed = attrs.evolve(
         parsed, ps_credits=None, ps_credit_burst=None, ps_max_message=None, ps_credit_policy=None,
         ps_credits_required=None, ps_sub_policy="block", ps_sub_depth=None,

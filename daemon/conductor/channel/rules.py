@@ -2,7 +2,8 @@
 """Choose the flow control of a channel that states none. A ``[[stream]]`` rule of the configuration
 decides; without one, the defaults for unicast, multicast or IPC apply.
 
-A rule sets only parameters that the channel does not state. The first rule that matches applies."""
+A rule sets only parameters that the channel does not state. If several rules match a channel, the
+first one applies."""
 
 from __future__ import annotations
 

@@ -302,7 +302,7 @@ def _publication(
         return                          # all its data was sent and confirmed, or abandoned
     endpoint = state.send_endpoints.get(endpoint_id)
     if endpoint is None and endpoint_id:
-        raise Refused("no_interface", "its channel could not be opened")
+        raise Refused("no_interface", "the channel of the object could not be opened")
     channel = values.pop("channel")
     plan = attrs.evolve(
         publication_plan(parse(channel), channel, state.settings),
@@ -345,7 +345,7 @@ def _subscription(
         raise Refused("not_leased", "its client has gone")
     endpoint = state.recv_endpoints.get(fields["endpoint_id"])
     if endpoint is None and fields["endpoint_id"]:
-        raise Refused("no_interface", "its channel could not be opened")
+        raise Refused("no_interface", "the channel of the object could not be opened")
     subscription = Subscription(
         id=key[0], client=client, stream_id=fields["stream_id"], endpoint=endpoint,
         plan=plan_of(state, client, fields["channel"], fields["stream_id"]),
@@ -366,7 +366,7 @@ def _image(
     values = dict(fields)
     endpoint = state.recv_endpoints.get(values.pop("endpoint_id"))
     if endpoint is None:
-        raise Refused("no_interface", "its channel could not be opened")
+        raise Refused("no_interface", "the channel of the object could not be opened")
     image = Image(
         id=key[0], endpoint=endpoint, established=True, established_ns=state.now_ns, **values
     )

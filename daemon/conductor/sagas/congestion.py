@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Choose the congestion control of an image, and call it if it is a Python class.
 
-The channel chooses the congestion control. If the channel states none, the first ``[[stream]]``
-rule decides that matches the arriving stream, its session and its term length. If no rule matches,
-the key ``congestion_control`` of the configuration decides.
+If the channel states a congestion control, the image uses it. If the channel states none, the first
+``[[stream]]`` rule decides that matches the arriving stream, its session and its term length. If no
+rule matches, the key ``congestion_control`` of the configuration decides.
 
 The conductor calls the class once in each interval: the round-trip time, but at least ``STEP_NS``
-and at most ``LONGEST_NS``. The window that the class returns applies until its next answer. A class
-that needs longer than ``DEADLINE_NS`` is late: the conductor counts this and logs it once. If a
-class gives no answer for ``SILENT_NS``, only the receiver window limits the sender until the class
-answers. The daemon reports this change in its log and in the event feed."""
+and at most ``LONGEST_NS``. The window that the class returns applies until its next answer. If a
+class needs longer than ``DEADLINE_NS`` for an answer, the conductor counts a late answer, and logs
+the first one. If a class gives no answer for ``SILENT_NS``, only the receiver window limits the
+sender until the class answers. The daemon reports this change in its log and in the event feed."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def check(plan: SubscriptionPlan, stream_id: int, settings: ConductorSettings) -
 
 
 def start(state: State, image: Image) -> None:
-    """Begin to call the class of an image, if it has one."""
+    """If the congestion control of an image is a Python class, begin to call it at intervals."""
     if image.params.congestion_control == CongestionControl.CUSTOM:
         _again(state, image, state.now_ns + STEP_NS)
         _watch_silence(state, image)

@@ -4,9 +4,9 @@
 A subscription with ``ps-credit-policy`` has a pool of N credits, and each of its publishers has a
 share of the pool. At each step the conductor finds out which publishers used up their shares,
 divides the pool (``credit_division``), and changes the shares. To move credits, the conductor first
-lowers one publisher's share. It waits until the sender has acknowledged the lower share, and no
-more messages than this share are outstanding. Then it grants the free credits to other publishers.
-The sum of all outstanding messages therefore never exceeds the pool.
+lowers one publisher's share. The conductor then waits until the sender has acknowledged the lower
+share, and no more messages than this share are outstanding. Last, the conductor grants the free
+credits to other publishers. The sum of all outstanding messages therefore never exceeds the pool.
 
 With ``ps-credits=auto`` the conductor adapts the number of credits in the pool to the traffic.
 """
@@ -69,7 +69,7 @@ def check_room(subscription: Subscription, members: int) -> None:
 
 
 def watch(state: State, subscription: Subscription) -> None:
-    """Divide the pool at intervals, as long as there are publishers with requests."""
+    """Divide the pool of a subscription at intervals, as long as publishers need credits."""
     plan = subscription.plan
     if subscription.dividing or not plan.credits:
         return

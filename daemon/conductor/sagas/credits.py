@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Credits: withhold and resume the grants of subscriptions, and report them."""
+"""Withhold and resume the credits that subscriptions grant, and report them."""
 
 from __future__ import annotations
 

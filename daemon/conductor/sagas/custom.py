@@ -3,11 +3,11 @@
 
 Every ``STEP_NS`` a publication's strategy gets the last status messages of its receivers. The
 position limit that the strategy returns is valid for ``VALID_NS`` after the call. Afterwards the
-rule ``on_late`` applies (docs/decisions/0096). A strategy that needs longer than ``DEADLINE_NS`` is
-late. When ``DEADLINE_NS`` has passed, the conductor counts the call as late, and logs the first
-late call. The conductor uses a late answer, because an older limit is safer than no limit. If a
-strategy gives no answer for ``SILENT_NS``, the sender uses ``max`` until the strategy answers. The
-daemon reports this change in its log and in the event feed."""
+rule ``on_late`` applies (docs/decisions/0096). If a strategy needs longer than ``DEADLINE_NS`` for
+an answer, its answer is late. When ``DEADLINE_NS`` has passed, the conductor counts the call as
+late, and logs the first late call. The conductor uses a late answer, because an older limit is
+safer than no limit. If a strategy gives no answer for ``SILENT_NS``, the sender uses ``max`` until
+the strategy answers. The daemon reports this change in its log and in the event feed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SILENT_NS: Final = 5_000_000_000        # PS_FC_SILENT_NS
 
 
 def start(state: State, publication: Publication) -> None:
-    """Begin to call the strategy of a publication, if it has one."""
+    """If the flow control of a publication is a Python class, begin to call it at intervals."""
     if publication.params.flow_control is FlowControl.CUSTOM:
         _again(state, publication)
         _watch_silence(state, publication)

@@ -4,8 +4,8 @@
 The conductor treats a group as a client that has no process. A group has subscriptions. If a group
 blocks a publication, ``pressure()`` shows the name and id of the group as the culprit. Only
 acknowledgements move its positions. The group's acknowledged position has the role of a
-subscriber's read position. It therefore limits the sender's window, the limit of a local
-publication and the status messages.
+subscriber's read position. The acknowledged position therefore limits the sender's window, local
+publications and the positions in status messages.
 """
 
 from __future__ import annotations

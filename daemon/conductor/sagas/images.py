@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images: a stream that arrives from a sender. The conductor creates an image when a SETUP arrives,
-and notifies subscribers of it when its first frame arrives. When the sender ends the stream, or
-sends nothing for the liveness time-out, the image drains: subscribers read the remaining data. The
-daemon keeps a drained image's log for the linger time, and then deletes it."""
+"""Manage images; an image is a stream that arrives from a sender. The conductor creates an image
+when a SETUP arrives, and notifies subscribers of it when its first frame arrives. When the sender
+ends the stream, or sends nothing for the liveness time-out, the image drains: subscribers read the
+remaining data. The daemon keeps a drained image's log for the linger time, and then deletes it."""
 
 from __future__ import annotations
 

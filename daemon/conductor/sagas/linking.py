@@ -63,7 +63,7 @@ def wants_publication(subscription: Subscription, publication: Publication) -> b
 def link_publication(
     state: State, subscription: Subscription, publication: Publication
 ) -> Saga[None]:
-    """Link a subscription to the publication's own log."""
+    """Link a subscription to a local publication, whose log it reads directly."""
     status = yield GetPublicationStatus(publication_id=publication.id)
     position: int = status.consumer_position
     if subscription.joins is Joins.NEWEST:
@@ -96,7 +96,8 @@ def link_publication(
 def link_image(
     state: State, subscription: Subscription, image: Image, *, join_position: int | None = None
 ) -> Saga[None]:
-    """Link a subscription to a network image, at the image's join position."""
+    """Link a subscription to a network image. The subscription begins to read at the image's join
+    position."""
     position = join_position
     if position is None:
         position = yield GetImageJoinPosition(image_id=image.id)

@@ -457,8 +457,8 @@ def _attach(
 
 
 def link_quietly(state: State, subscription: Any, publication: Publication) -> Saga[None]:
-    """Link a subscription to a local publication. If this fails, report the refusal in the error
-    log, because no client waits for an answer."""
+    """Link a subscription to a local publication. If the link is refused, report the refusal in the
+    error log, because no client waits for an answer."""
     try:
         yield from link_publication(state, subscription, publication)
     except Refused as refused:

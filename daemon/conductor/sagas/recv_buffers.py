@@ -43,7 +43,7 @@ def is_given(endpoint: RecvEndpoint) -> bool:
 
 def follow_window(state: State, endpoint: RecvEndpoint, window: int) -> Saga[None]:
     """Enlarge the receive buffers of an endpoint for an image with this window, as far as the
-    kernel allows. If they stay too small, report one error that names the endpoint."""
+    kernel allows. If the buffers stay too small, report one error that names the endpoint."""
     endpoint.window = max(endpoint.window, window)
     given = is_given(endpoint)
     if not given:

@@ -262,8 +262,8 @@ def add_destination(state: State, endpoint: RecvEndpoint, channel: str) -> Saga[
 
 
 def remove_destination(state: State, endpoint: RecvEndpoint, destination_id: int) -> Saga[None]:
-    """Remove a socket. When this saga ends, the socket is closed, and its address can be bound
-    again."""
+    """Remove a socket. When this saga has ended, the destination's socket is closed, and its
+    address can be bound again."""
     yield RemoveRecvDestination(endpoint_id=endpoint.id, destination_id=destination_id)
     destination = endpoint.destinations.pop(destination_id)
     endpoint.buffer_sizes.pop(destination_id, None)

@@ -128,7 +128,7 @@ def _detach(state: State, group: Group, link: SubscriberLink) -> None:
 
 def settle(state: State, source: Image | Publication) -> None:
     """Record the end of a log that the data plane has released and that can no longer grow. Call
-    this while the log's counters and slot exist."""
+    this function while the log's counters and slot still exist."""
     for group in state.groups.values():
         retained = group.retained.get(source.id)
         if retained is not None:

@@ -146,7 +146,8 @@ def _least_terms(state: State, log: LogFile) -> int:
 
 
 def watch(state: State, owner: Image | Publication) -> None:
-    """While the log has terms to release, check at intervals whether the stream is idle."""
+    """As long as a log has terms that could be released, check at intervals whether the stream is
+    idle."""
     if state.settings.idle_term_timeout_ns <= 0 or owner.id in state.watched:
         return
     if owner.log.reserved_terms > _least_terms(state, owner.log):

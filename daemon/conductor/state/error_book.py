@@ -31,7 +31,8 @@ class ErrorBook:
     def stranger(self, kind: str, ip: str, text: str) -> str:
         """Return the text to record for an error that a datagram from ``ip`` caused.
 
-        :param kind: one of a fixed set of names, never a value from the wire.
+        :param kind: kind of the error, one of a fixed set of names; it never contains a value from
+            the wire.
         """
         known = self._texts.get((kind, ip))
         if known is not None:

@@ -331,7 +331,7 @@ class Subscription:
 
 @attrs.define(eq=False, kw_only=True)
 class Retained:
-    """The log of a stream that has ended, kept for a group."""
+    """The log of an ended stream, which the daemon keeps for a consumer group."""
 
     log_id: int
     group_id: int

@@ -17,8 +17,8 @@ class Timers:
         self._order = itertools.count()
 
     def at(self, deadline_ns: int, callback: Callable[[], None]) -> None:
-        """Add a callback that runs once, at or after the deadline. It cannot be removed, so the
-        callback itself checks whether it is still needed."""
+        """Add a callback that runs once, at or after the deadline. A callback cannot be removed, so
+        the callback itself checks whether it is still needed."""
         heapq.heappush(self._heap, (deadline_ns, next(self._order), callback))
 
     def __len__(self) -> int:
@@ -28,8 +28,8 @@ class Timers:
         return self._heap[0][0] if self._heap else NEVER_NS
 
     def run(self, now_ns: int) -> None:
-        """Run the callbacks that are due. If a callback adds another one that is due at once, this
-        one runs in the next call."""
+        """Run the callbacks that are due. If a callback adds another callback that is due at once,
+        the added callback runs in the next call."""
         due = []
         while self._heap and self._heap[0][0] <= now_ns:
             due.append(heapq.heappop(self._heap)[2])

@@ -134,7 +134,7 @@ def test_frames_that_are_no_message() -> None:
     assert "correlation id -1" in refusal([1, "Done", -1, {}])
     assert "malformed" in refusal(b"")
     assert "malformed" in refusal(b"\xc1")
-    assert "bytes behind" in refusal(codec.encode(control.GetStatus(), 1) + b"\x00")
+    assert "bytes after its end" in refusal(codec.encode(control.GetStatus(), 1) + b"\x00")
 
 
 @pytest.mark.parametrize("message", [

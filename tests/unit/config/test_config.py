@@ -102,7 +102,7 @@ def test_models_check_what_programs_give_them() -> None:
     ("[[stream]]\nstreamid = 1", "stream[1].streamid", "", "did you mean stream_id?"),
     ("stream = 1", "stream", "1", "array of tables"),
     ('[[stream]]\nflow_control = "fastest"', "stream[1].flow_control", "'fastest'",
-     "fastest is none of max, min"),
+     "fastest is not a flow control: max, min"),
     ('[[stream]]\n[[stream]]\nflow_control = "min,t:soon"', "stream[2].flow_control",
      "'min,t:soon'", "not a duration"),
     ('[[stream]]\nflow_control = "nak,g:5"', "stream[1].flow_control", "'nak,g:5'",
