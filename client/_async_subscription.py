@@ -167,8 +167,8 @@ class AsyncSteps(Generic[_T]):
 class AsyncSubscription:
     """A :class:`penstock.Subscription` for asyncio and trio: the same names and results.
 
-    Calls that wait, or that exchange messages with the daemon, are awaited. For one task at a
-    time."""
+    Calls that wait, or that exchange messages with the daemon, are awaited. Only one task at a time
+    may use a subscription."""
 
     def __init__(self, parking: AsyncParking, subscription: Subscription) -> None:
         self._parking = parking

@@ -25,7 +25,8 @@ _NAME_CHARS: Final = 95
 
 
 class Attempt:
-    """Makes the connection attempts of one call of :func:`connect`. For one thread at a time."""
+    """Makes the connection attempts of one call of :func:`connect`. Only one thread at a time may
+    use the object."""
 
     def __init__(
         self,

@@ -167,8 +167,8 @@ class ConsumerGroup:
     with :meth:`penstock.Client.consumer_group`.
 
     The members of a group share its messages: each batch goes to one member only. If this member
-    closes or dies before it commits a batch, the batch goes to another member. For one thread at a
-    time.
+    closes or dies before it commits a batch, the batch goes to another member. Only one thread at a
+    time may use the object.
     """
 
     def __init__(

@@ -64,7 +64,7 @@ class CreditHandle:
 
     @property
     def count(self) -> int:
-        """Credits that are not released yet."""
+        """Number of credits of this handle that are not released yet."""
         return sum(count for _image, count in self._held)
 
     def release(self, n: int | None = None) -> None:
@@ -164,8 +164,8 @@ class CreditAccount:
                 self._give_back(image, count)
 
     def lose(self, parts: Iterable[tuple[Image, int]]) -> None:
-        """Record credits whose handle was garbage-collected without a release.  Any thread, also
-        inside a finalizer."""
+        """Record credits whose handle was garbage-collected without a release.  Any thread may call
+        this method, also from a finalizer."""
         self._lost.extend(parts)
 
     def rewound(self, handle: CreditHandle, counts: Iterable[tuple[Image, int]]) -> None:

@@ -174,8 +174,8 @@ def member_name(number: int) -> str:
 
 
 def is_alive(member: str) -> bool:
-    """Whether the process of a member lives. Also return True if the member is on another host or
-    in another PID namespace, where this process cannot check."""
+    """Whether the process of a member lives. If the member is on another host or in another PID
+    namespace, this process cannot check, and the result is True."""
     pid, started, place, _number = (*member.split("/"), "", "", "", "")[:4]
     if place != process_place() or not pid.isdigit():
         return place != process_place()

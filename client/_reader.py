@@ -49,7 +49,7 @@ _UNUSED: Final = 3
 
 
 class Reader(ABC):
-    """Polls one native object.  For one thread at a time."""
+    """Polls one object of the core. Only one thread at a time may use a reader."""
 
     # No __slots__: the fast path's classes derive from these and from one with fields in C.
 

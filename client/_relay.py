@@ -163,8 +163,8 @@ class _Leg:
 
 
 class Relay:
-    """Relays the messages of one stream to another; :func:`penstock.relay` creates the object.  For
-    one thread at a time.
+    """Relays the messages of one stream to another; :func:`penstock.relay` creates the object.
+    Only one thread at a time may use the object.
 
     A context manager. If the ``with`` block ends without an exception, the target's sessions end.
     After an exception, or a call of :meth:`hand_over`, the target's sessions linger, so that the

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages between clients and the daemon's control socket and lease socket.
 
-Every message is a frozen attrs class.  On the wire it is one msgpack array
+Every message is a frozen attrs class.  On the wire, a message is one msgpack array
 ``[PROTOCOL_VERSION, type name, correlation id, {field: value}]``: a ZeroMQ frame on the control
 socket, a SEQPACKET datagram on the lease socket. A request carries a correlation id > 0 that the
 client chooses; the reply repeats this id. Notices carry 0.

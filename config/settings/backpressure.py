@@ -42,6 +42,6 @@ class BackpressureConfig:
         "Lower it for fresh data with the policy drop_newest or drop_oldest.")
     low_watermark_ratio: float = ratio(
         0.0, "A full publication accepts messages again when its log has drained to this part of "
-             "the depth. With 0, this part is 0.5 if a policy or a depth is stated. With 0 and "
-             "neither policy nor depth, the publication accepts messages as soon as there is room.",
+             "the depth. The value 0 means 0.5 if a policy or a depth is stated. If neither is "
+             "stated, 0 means that the publication accepts messages as soon as there is room.",
         "A higher value gives shorter pauses of the publisher, a lower value gives fewer pauses.")

@@ -47,9 +47,9 @@ MEANINGS: Final[dict[str, Meaning]] = {
         accepted="channel[,entity], two integers of 64 bits"),
     "alias": Meaning("P S", "a name that tools show"),
     "session-id": Meaning(
-        "P S", "publication: the id of its session. With `tag:N`, it takes session id, MTU and "
-        "term length from the publication with the entity tag N. Subscription: receive only this "
-        "session", accepted="an integer of 32 bits; on a publication also tag:N"),
+        "P S", "publication: the id of its session. With `tag:N`, the publication takes session "
+        "id, MTU and term length from the publication with the entity tag N. Subscription: "
+        "receive only this session", accepted="an integer of 32 bits; on a publication also tag:N"),
     "stream-id": Meaning("P S", "accepted for Aeron's tools; no effect"),
     "term-length": Meaning(
         "P", "length of a term; a log consists of three terms", "publications.term_length_bytes"),

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Multi-step work as generators.
 
-A saga is a generator that yields an :class:`Action`. The runner resumes it with the action's
+A saga is a generator that yields an :class:`Action`. The runner resumes the saga with the action's
 result, or with the exception :class:`Refused`. If a saga yields :data:`EXCLUSIVE`, it waits for the
-exclusive right to change the conductor's objects. One saga at a time has this right, until it ends.
-Sagas get the right in the order of their requests. If a saga yields :data:`EXCLUSIVE_LAST`, it
-waits for the same right, but after all sagas that yielded :data:`EXCLUSIVE`. Sagas that a datagram
-of another host has caused use this value. A saga resolves host names before it requests the
-exclusive right, so that a resolver that does not answer delays only its own client. If a saga
-yields :data:`UNTIL_RELEASE`, it waits until the sender or the receiver has released an object. An
-example is a socket that the conductor then opens again.
+exclusive right to change the conductor's objects. Only one saga at a time has the exclusive right,
+until this saga ends. Sagas get the exclusive right in the order of their requests. If a saga
+yields :data:`EXCLUSIVE_LAST`, it waits for the same right, but after all sagas that
+yielded :data:`EXCLUSIVE`. Sagas that a datagram of another host has caused use this value. A saga
+resolves host names before it requests the exclusive right, so that a resolver that does not answer
+delays only its own client. If a saga yields :data:`UNTIL_RELEASE`, it waits until the sender or the
+receiver has released an object. An example is a socket that the conductor then opens again.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ EVENTS: Final[dict[str, str]] = {
     "kind once for a publication",
     "publication_error": "a receiver rejected the stream; `code` and `message` state the reason",
     "join_expired": "a receiver requested to join a `min` or `tagged` group. The sender waited for "
-    "it, but it did not join in time",
+    "this receiver, but the receiver did not join in time",
     "join_refused": "a receiver requested to join a `min` or `tagged` group, and the sender "
     "does not wait for it; `refusals` counts the requests since the last such event",
     "strategy_silent": "a flow control in Python has not answered for 5 s; the sender uses `max` "

@@ -40,8 +40,8 @@ _SPARE: Final = 2                       # a publisher requests twice what it use
 
 
 def first_share(state: State, subscription: Subscription) -> CreditShare:
-    """Return the first share of credits of a publisher that joins. With ``ps-credit-policy``, this
-    is the part of the pool that is free.
+    """Return the first share of credits of a publisher that joins. With ``ps-credit-policy``, the
+    first share is the free part of the pool.
 
     :raises Refused: the pool has no credit for one more publisher.
     """

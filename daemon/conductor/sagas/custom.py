@@ -146,8 +146,8 @@ class Watch:
         self.late = False
 
     def check(self) -> None:
-        """Count the call as late if it has not been answered. A timer calls this when
-        ``DEADLINE_NS`` has passed."""
+        """Count the call as late if it has not been answered. A timer calls this method when
+        ``DEADLINE_NS`` has passed since the call began."""
         if self.answered or self.late:
             return
         self.late = True

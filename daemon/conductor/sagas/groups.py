@@ -535,8 +535,8 @@ def _drop(state: State, group: Group) -> None:
 
 
 def adopt_group(state: State, group_id: int, fields: dict[str, Any]) -> None:
-    """Adopt a group of a dead daemon. The conductor calls this before it creates the group's
-    subscriptions."""
+    """Adopt a group of a dead daemon. The conductor calls this function before it creates the
+    group's subscriptions."""
     values = dict(fields)
     values["sessions"] = tuple(values["sessions"])
     client_id, client_slot = values.pop("client_id"), values.pop("client_slot")

@@ -133,8 +133,8 @@ def _forget(
 
 
 def on_established(state: State, image_id: int) -> Saga[None]:
-    """Show the image to subscribers. The conductor calls this when the receiver has accepted the
-    image's first frame."""
+    """Show the image to subscribers. The conductor calls this function when the receiver has
+    accepted the image's first frame."""
     yield EXCLUSIVE
     image = state.images.get(image_id)
     if image is None or image.state is not ImageState.ACTIVE or image.established:

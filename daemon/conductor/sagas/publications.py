@@ -502,8 +502,8 @@ def on_drained(state: State, publication_id: int) -> None:
 
 
 def on_end_confirmed(state: State, publication_id: int) -> None:
-    """End the linger time. The conductor calls this when the only receiver has confirmed all
-    data."""
+    """End the linger time. The conductor calls this function when the only receiver has confirmed
+    all data."""
     publication = state.publications.get(publication_id)
     if publication is not None:
         publication.end_confirmed = True
