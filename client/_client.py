@@ -244,12 +244,9 @@ class Client:
         :param schema: as for :meth:`add_publication`.
         :param on_available: called with each new image, on the thread that polls, waits or asks
             for images, before the first message of it is handed out.
-        :param on_unavailable: called with each image that has ended; the client closes the image
-            after the call.
-        :param on_gap: called with a :class:`Gap` for permanently missing messages, in the order of
-            the stream.
-        :param credits: number of messages that may be outstanding, or ``auto``; :class:`Credits`
-            has more options.
+        :param on_unavailable: called with an ended image, before the client closes the image.
+        :param on_gap: called with a :class:`Gap` for each range of permanently missing messages.
+        :param credits: messages that may be outstanding: a number, ``auto``, or a :class:`Credits`.
         :raises ChannelRefused: with the daemon's reason and a ``code``.
         """
         codec, grant = _codec(schema), credits_given(credits)
@@ -292,9 +289,9 @@ class Client:
         """Make a server of a function: ``@client.serve("aeron:ipc", 10)``.
 
         The function is called with each request, a :class:`Message`, and returns the reply: bytes,
-        a buffer, a list of buffers, or None for an empty reply.  If the function raises an
-        exception, the requester gets a :class:`RemoteError`. The decorated name is
-        a :class:`Service`; call its ``run()`` to serve.
+        a buffer, a list of buffers, or None for an empty reply.  If the function raises, the
+        requester gets a :class:`RemoteError`. The decorated name is a :class:`Service`; call its
+        ``run()`` to serve.
 
         :param channel: an Aeron URI, as for :meth:`add_subscription`.
         :param concurrency: number of calls of the function at once, each in a separate thread.

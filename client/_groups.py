@@ -124,7 +124,7 @@ class GroupControl:
     """A connection to the consumer groups of one daemon: to a daemon of this host by its directory,
     or to any daemon over TCP with CURVE keys. Calls block until the daemon answers; several threads
     may use the object. The object connects at the first call. After a fork or a restart of the
-    daemon, it connects again. It needs no lease.
+    daemon, the object connects again. It needs no lease.
 
     Every method raises :class:`InvalidArgument` for invalid arguments, or a request of more than 64
     KiB; :class:`DaemonUnreachable` if no answer arrived in ``timeout_s``; :class:`NotAuthorised` if

@@ -53,8 +53,7 @@ if TYPE_CHECKING:
     from penstock.client._client import Client
 
     class Array(Protocol):
-        """A NumPy array. NumPy's type annotations declare an array as a Buffer only from Python
-        3.12 on."""
+        """A NumPy array; NumPy's types declare arrays as Buffer only from Python 3.12 on."""
 
         @property
         def __array_interface__(self) -> dict[str, Any]: ...
@@ -88,9 +87,8 @@ def _open_native(client: Client, ready: control.PublicationReady) -> core.Public
 class Publication(Throttled, Receivers):
     """Sends messages to one stream on one channel.
 
-    Any thread may use a publication of :meth:`penstock.Client.add_publication`. One thread at a
-    time may use a publication of :meth:`penstock.Client.add_exclusive_publication`. At the end of a
-    ``with`` block the publication closes itself.
+    Any thread may use the result of :meth:`penstock.Client.add_publication`. One thread at a time
+    may use an exclusive publication. At the end of a ``with`` block the publication closes itself.
     """
 
     # No __slots__: the fast path's class derives from this one and from one with fields in C.
@@ -278,8 +276,7 @@ class Publication(Throttled, Receivers):
 
     @property
     def position_limit(self) -> int:
-        """Position up to which the stream accepts messages now, in bytes; 0 while no receiver is
-        connected."""
+        """Position up to which the stream accepts messages now, in bytes; 0 without a receiver."""
         return core.pub_limit(self._open())
 
     @property
@@ -291,8 +288,7 @@ class Publication(Throttled, Receivers):
         """Return the cause that blocks this publication now, and the total time for which each
         cause and each culprit has blocked it.
 
-        The call reads shared memory and takes a few microseconds; the daemon's number of streams
-        has no influence.
+        The call reads shared memory; it takes a few microseconds with any number of streams.
         """
         handle = self._suspended or self._open()
         view = core.pub_pressure(handle)
@@ -303,8 +299,7 @@ class Publication(Throttled, Receivers):
 
     @property
     def credits(self) -> PublicationCredits:
-        """The number of credits that receivers have granted, and the number that publishers have
-        used."""
+        """Credits that receivers have granted, and credits that publishers have used."""
         return credits_of(self)
 
     @property
@@ -318,8 +313,7 @@ class Publication(Throttled, Receivers):
 
     @property
     def lost_sessions(self) -> tuple[LostSession, ...]:
-        """Earlier sessions of this publication that a restarted daemon could not continue, the
-        newest last; at most 16."""
+        """Sessions that a restarted daemon could not continue, the newest last; at most 16."""
         return tuple(self._lost)
 
     @property
@@ -336,8 +330,8 @@ class Publication(Throttled, Receivers):
 
     @property
     def original_id(self) -> int:
-        """The id of the publication in the daemon. All clients that share a publication see the
-        same id."""
+        """The daemon's id of the publication; all clients that share a publication see the same
+        id."""
         return self._ready.original_id
 
     @property
@@ -416,8 +410,7 @@ class Publication(Throttled, Receivers):
 
         The publication keeps session, positions, open claims and accepted messages.
 
-        :returns: Return True if the publication had failed, and False if there was nothing to
-            reopen.
+        :returns: True if the publication had failed, and False if there was nothing to reopen.
         :raises InvalidArgument: the publication has another policy.
         """
         handle = self._open()
@@ -431,8 +424,8 @@ class Publication(Throttled, Receivers):
 
     @property
     def is_failed(self) -> bool:
-        """Whether ``ps-policy=error`` has failed the publication, and the application has not
-        called :meth:`reset` since."""
+        """Whether ``ps-policy=error`` failed the publication, and :meth:`reset` was not called
+        yet."""
         return bool(pub_policy.pub_is_failed(self._open()))
 
     def revoke(self) -> None:
@@ -525,8 +518,8 @@ class Publication(Throttled, Receivers):
         )
 
     def _offer_on(self, data: Any, reserved_value: int) -> int:
-        """Offer a message, and offer it again if the log rotated to a new term meanwhile, because
-        no event wakes a waiting caller in this case."""
+        """Offer a message, and repeat the offer if the log rotated to a new term, because no event
+        wakes a waiting caller then."""
         for _ in range(TURNS):
             position: int = self.offer(data, reserved_value=reserved_value)
             if position != Offer.ADMIN_ACTION:
@@ -534,8 +527,8 @@ class Publication(Throttled, Receivers):
         return position
 
     def _settled(self, position: int, wait_connected: bool, *, more: bool = False) -> bool:
-        """Return whether a waiting call can end with ``position``, the result of its last offer.
-        Raise an exception if the offer can never succeed."""
+        """Return whether a wait can end with ``position``, the result of the last offer; raise an
+        exception if the offer can never succeed."""
         if position > 0:
             return not more
         if position in TRANSIENT:

@@ -26,8 +26,8 @@ T = TypeVar("T")
 class TypedBatch(Generic[T]):
     """Values of one batch.  Iterate over the values, or convert all of them to a table.
 
-    A library that reads the Arrow C stream interface can use the batch directly:
-    ``pl.DataFrame(batch)``, ``pa.table(batch)``, and DuckDB in ``FROM batch``.
+    A library that reads the Arrow C stream interface can use the batch directly. Examples are
+    ``pl.DataFrame(batch)``, ``pa.table(batch)``, and ``FROM batch`` in DuckDB.
     """
 
     def __init__(self, codec: Codec, messages: MessageBatch) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 
 class Notifier:
-    """Sends the daemon's state to systemd. If systemd did not start the daemon, it does nothing."""
+    """Sends the daemon's state to systemd. If systemd did not start the daemon, the calls do
+    nothing."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         environment = os.environ if environment is None else environment

@@ -2,8 +2,8 @@
 """The daemon's trio program (shell), which gives the conductor its sockets, clocks and threads.
 
 One nursery owns every task.  Only the trio thread uses the conductor, the executor and the native
-driver. Slow actions (resolving names, large files, users' Python classes) run in worker threads,
-which pass their results to the trio thread.
+driver. Worker threads run slow actions (names, large files, users' classes), and pass the results
+to the trio thread.
 """
 
 from __future__ import annotations
@@ -167,10 +167,7 @@ class Server:
             malformed=lambda: self._control.malformed,
         )
         if timeouts.image_liveness_timeout_ns < timeouts.idle_heartbeat_interval_ns * 2:
-            _LOG.warning(
-                "timeouts: image_liveness_timeout_ns is less than twice "
-                "idle_heartbeat_interval_ns: images of idle streams may time out"
-            )
+            _LOG.warning("timeouts: idle images may time out: raise image_liveness_timeout_ns")
 
     def _cnc_params(self) -> CncParams:
         config = self._config
@@ -307,9 +304,8 @@ class Server:
         self._directory.owed = owed
         if owed:
             _LOG.warning(
-                "%s is kept for the next daemon, because it has %s: start a daemon there, or "
-                "remove it with 'penstock drain --discard --dir %s'", self._directory.path, owed,
-                self._directory.path,
+                "%s stays for a new daemon: %s: start a daemon there, or remove it with 'penstock "
+                "drain --discard --dir %s'", self._directory.path, owed, self._directory.path,
             )
         self._notify("stopping", {"kept": owed})
         self._stopping = True

@@ -42,11 +42,9 @@ class ControlError(ValueError):
 
 @attrs.frozen(kw_only=True)
 class LeaseRequest:
-    """First datagram of a client on ``DIR/lease.sock``.
-
-    The open connection shows that the client is alive. After its daemon died, a client states the
-    id that the dead daemon gave it. If the new daemon has adopted the client, it grants the same id
-    and slot; otherwise it grants a new id."""
+    """First datagram of a client on ``DIR/lease.sock``. The open connection shows that the client
+    is alive. After its daemon died, a client states its old id. A daemon that has adopted the
+    client grants the same id and slot; another daemon grants a new id."""
 
     client_id: int = attrs.field(default=0, validator=_I64)     # 0: new
     token: bytes = attrs.field(default=b"", validator=validators.max_len(64))
@@ -63,9 +61,9 @@ class LeaseRequest:
 
 @attrs.frozen(kw_only=True)
 class Drain:
-    """Requests the daemon to end all its streams and itself. A process sends Drain as its first
-    datagram on ``lease.sock``; only the daemon's user and root may do so. The daemon replies with
-    Drained, and closes the connection when its files are removed."""
+    """Requests the daemon to end all its streams and itself. Drain is the first datagram of a
+    process on ``lease.sock``, and only the daemon's user and root may send it. The daemon replies
+    with Drained, and closes the connection when it has removed its files."""
 
     timeout_ns: int = attrs.field(validator=validators.and_(validators.ge(0), _SHORT))
     discard: bool = False
@@ -83,8 +81,8 @@ class Drained:
 
 @attrs.frozen(kw_only=True)
 class LeaseGrant:
-    """Reply to LeaseRequest. The datagram carries file descriptors (SCM_RIGHTS): the eventfds that
-    wake sender and receiver, and a third eventfd if the client requested ``watch``."""
+    """Reply to LeaseRequest, with file descriptors (SCM_RIGHTS): the eventfds that wake sender and
+    receiver, and a third eventfd if the client requested ``watch``."""
 
     client_id: int = attrs.field(validator=_ID)
     client_slot: int = attrs.field(validator=_I32)
@@ -99,8 +97,7 @@ class LeaseGrant:
 
 @attrs.frozen(kw_only=True)
 class Hello:
-    """First request on the control socket: it binds the client's ZeroMQ identity to the lease that
-    has this ``token``.  Reply: Done."""
+    """Binds the client's ZeroMQ identity to the lease that has this ``token``.  Reply: Done."""
 
     token: bytes = attrs.field(validator=validators.max_len(64))
 
@@ -117,8 +114,7 @@ class AddPublication:
 
 @attrs.frozen(kw_only=True)
 class RemovePublication:
-    """Reply: Done. With ``revoke``, the daemon ends an exclusive publication at once and drops its
-    unsent data."""
+    """Reply: Done. ``revoke`` ends an exclusive publication at once and drops its unsent data."""
 
     registration_id: int = attrs.field(validator=_ID)
     revoke: bool = False
@@ -141,8 +137,8 @@ class RemoveSubscription:
 
 @attrs.frozen(kw_only=True)
 class AddDestination:
-    """Adds a destination to a manual MDC publication or a manual MDS subscription.  Reply: Done
-    whose ``registration_id`` is the destination's id."""
+    """Adds a destination to a publication or subscription with ``control-mode=manual``.  Reply:
+    Done whose ``registration_id`` is the destination's id."""
 
     registration_id: int = attrs.field(validator=_ID)
     channel: str = attrs.field(validator=_CHANNEL)
@@ -150,8 +146,8 @@ class AddDestination:
 
 @attrs.frozen(kw_only=True)
 class RemoveDestination:
-    """Remove a destination, which is named by ``channel``, or by ``destination_id`` if this is
-    above 0. Reply: Done."""
+    """Remove a destination, given by ``channel``, or by a ``destination_id`` above 0. Reply:
+    Done."""
 
     registration_id: int = attrs.field(validator=_ID)
     channel: str = attrs.field(default="", validator=validators.max_len(MAX_CHANNEL_CHARS))
@@ -193,9 +189,9 @@ class WithholdCredits:
 
 @attrs.frozen(kw_only=True)
 class Resume:
-    """Sent by a client that a new daemon adopted: lists the registrations that the client still
-    uses. The daemon removes the client's other objects. Reply: Resumed. For each subscription, the
-    daemon then sends SubscriptionResumed, and ImageAvailable for each of its images."""
+    """Lists the registrations that an adopted client still uses; the daemon removes its other
+    objects. Reply: Resumed, then for each subscription SubscriptionResumed, and its ImageAvailable
+    notices."""
 
     registration_ids: list[int]
 
@@ -296,8 +292,7 @@ class ListGroups:
 
 @attrs.frozen(kw_only=True)
 class WithholdStream:
-    """Withhold or resume the credits of all subscriptions of a stream, or only report the credits.
-    Needs no lease. Reply: CreditReport."""
+    """Withhold, resume or report the credits of a stream's subscriptions. Reply: CreditReport."""
 
     stream_id: int = attrs.field(validator=_I32)
     channel: str = attrs.field(default="", validator=validators.max_len(MAX_CHANNEL_CHARS))  # any
@@ -308,10 +303,9 @@ class WithholdStream:
 
 @attrs.frozen(kw_only=True)
 class Fetch:
-    """Request for the frames in the range [start, end) of a log that the daemon keeps for a group.
-    The daemon answers with at most ``credit`` FetchPiece messages; each is followed by a ZeroMQ
-    frame with the bytes of the piece. If the daemon cannot send the rest of the range, it answers
-    RangeGone or Failure."""
+    """Request for the frames of [start, end) in a log that the daemon keeps for a group. Reply: at
+    most ``credit`` FetchPiece messages, each followed by a ZeroMQ frame with its bytes. RangeGone
+    or Failure ends the reply."""
 
     log_id: int = attrs.field(validator=_ID)
     session_id: int = attrs.field(validator=_I32)
@@ -325,10 +319,9 @@ class Fetch:
 
 @attrs.frozen(kw_only=True)
 class CutLog:
-    """Request for the end of a batch that begins at ``start``, a position between messages. The
-    reply also contains the positions that split the batch into ``pieces`` parts. The batch has at
-    most ``max_bytes`` and ``max_messages`` (0: no limit), but at least one message. Reply: LogCuts,
-    RangeGone."""
+    """Request for the end of a batch that begins at ``start``, a position between messages, and for
+    positions that split it into ``pieces`` parts. The batch has at most ``max_bytes`` and
+    ``max_messages`` (0: no limit). Reply: LogCuts, RangeGone."""
 
     log_id: int = attrs.field(validator=_ID)
     session_id: int = attrs.field(validator=_I32)
@@ -343,8 +336,8 @@ class CutLog:
 
 @attrs.frozen(kw_only=True)
 class ReadTimes:
-    """Request for the times at which a log reached positions of the range [start, end), with at
-    most ``most`` entries. The daemon must keep the log for a group. Reply: LogTimes, RangeGone."""
+    """Request for the times at which a log of a group reached the positions of [start, end), with
+    at most ``most`` entries. Reply: LogTimes, RangeGone."""
 
     log_id: int = attrs.field(validator=_ID)
     session_id: int = attrs.field(validator=_I32)
@@ -358,10 +351,8 @@ class ReadTimes:
 
 @attrs.frozen(kw_only=True)
 class FindMarks:
-    """Request for the messages that have the given ``reserved_value``, in a log that the daemon
-    keeps for a group. The search begins at ``start``, a position between messages. The search ends
-    before the first message that begins ``max_bytes`` or more after ``start``. Reply: LogMarks,
-    RangeGone."""
+    """Request for the messages with ``reserved_value`` in a log that the daemon keeps for a group.
+    The search covers ``max_bytes`` from ``start``, which lies between messages. Reply: LogMarks."""
 
     log_id: int = attrs.field(validator=_ID)
     session_id: int = attrs.field(validator=_I32)
@@ -375,8 +366,8 @@ class FindMarks:
 
 @attrs.frozen(kw_only=True)
 class FetchCredit:
-    """Allow the daemon to send ``pieces`` further pieces of the fetch with this correlation id. If
-    ``pieces`` is 0, the daemon ends the fetch. No reply."""
+    """Allow the daemon to send more pieces of the fetch with this correlation id; 0 ends the
+    fetch."""
 
     pieces: int = attrs.field(
         validator=validators.and_(validators.ge(0), validators.le(MAX_FETCH_CREDIT))
@@ -393,8 +384,8 @@ class Done:
 
 @attrs.frozen(kw_only=True)
 class Failure:
-    """A request was refused. ``code`` is one of ERROR_CODES. ``message`` is one sentence, which
-    states the mistake, the value that was found, and what to do."""
+    """A request was refused. ``code`` is one of ERROR_CODES. ``message`` is one sentence with the
+    mistake, the value found, and the remedy."""
 
     code: str
     message: str
@@ -457,8 +448,7 @@ class Resumed:
 
 @attrs.frozen(kw_only=True)
 class Status:
-    """The state of the daemon as plain data; ``penstock.daemon.observe.status`` defines the
-    fields."""
+    """The daemon's state as plain data; ``penstock.daemon.observe.status`` defines the fields."""
 
     snapshot: dict[str, Any]
 
@@ -472,16 +462,14 @@ class GroupReply:
 
 @attrs.frozen(kw_only=True)
 class GroupList:
-    """The states of all groups. Each key is a group's id as text; each value is the same as in
-    GroupReply."""
+    """The states of all groups, as in GroupReply; each key is a group's id as text."""
 
     groups: dict[str, Any]
 
 
 @attrs.frozen(kw_only=True)
 class CreditReport:
-    """The subscribers of a stream that grant credits, numbered as text keys; docs/credits.md
-    describes the values."""
+    """The subscribers of a stream that grant credits, by number; docs/credits.md has the fields."""
 
     readers: dict[str, Any]
     withheld: bool
@@ -490,8 +478,7 @@ class CreditReport:
 
 @attrs.frozen(kw_only=True)
 class FetchPiece:
-    """Announces whole log frames of the range [position, next_position). The next ZeroMQ frame
-    contains their bytes."""
+    """Whole log frames of [position, next_position). The next ZeroMQ frame contains their bytes."""
 
     position: int
     next_position: int
@@ -500,8 +487,8 @@ class FetchPiece:
 
 @attrs.frozen(kw_only=True)
 class LogCuts:
-    """Reply to CutLog. The positions lie between messages and are ascending; the last one is the
-    end of the batch. If the log has no complete message at ``start`` yet, the list is empty."""
+    """Reply to CutLog: ascending positions between messages; the last one is the end of the batch.
+    If the log has no complete message at ``start`` yet, the list is empty."""
 
     positions: list[int]
     messages: int             # before the last place
@@ -519,8 +506,8 @@ class LogTimes:
 @attrs.frozen(kw_only=True)
 class LogMarks:
     """Reply to FindMarks. Message ``i`` occupies the positions [``begins[i]``, ``ends[i]``).
-    ``data`` contains the first ``sizes[i]`` payload bytes of each message, one after another. The
-    daemon has searched all messages before ``position``; the log may continue after it."""
+    ``data`` contains the first ``sizes[i]`` payload bytes of each message. The daemon has searched
+    all messages before ``position``; the log may continue."""
 
     begins: list[int]
     ends: list[int]
@@ -531,8 +518,7 @@ class LogMarks:
 
 @attrs.frozen(kw_only=True)
 class RangeGone:
-    """Reply to Fetch, CutLog, ReadTimes or FindMarks: the log no longer has the requested range, or
-    does not have it yet."""
+    """Reply: the log no longer contains the requested range, or does not contain it yet."""
 
     lowest: int               # readable now
     end: int                  # readable now, below it
@@ -564,8 +550,7 @@ class ImageAvailable:
 
 @attrs.frozen(kw_only=True)
 class SubscriptionResumed:
-    """Lists the images of a subscription that the new daemon has adopted. The client must end its
-    other images."""
+    """Lists the adopted images of a subscription; the client must end its other images."""
     subscription_id: int
     correlation_ids: list[int]
 

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Channel URIs: Aeron's, read strictly.
 
-``[aeron-spy:]aeron:udp|ipc[?key=value{|key=value}]``. Aeron ignores an unknown parameter. penstock
-refuses an unknown parameter and names it. If unknown parameters were ignored, a mistyped
-``term-lenght`` would be noticed only under load. As in Aeron, publications and subscriptions can
-use the same URI. Each side accepts parameters that affect only the other side (``term-length`` on a
-subscription).
+The grammar is ``[aeron-spy:]aeron:udp|ipc[?key=value{|key=value}]``. Aeron ignores an unknown
+parameter. penstock refuses an unknown parameter and names it. If unknown parameters were ignored, a
+mistyped ``term-lenght`` would be noticed only under load. As in Aeron, publications and
+subscriptions can use the same URI. Each side accepts parameters that affect only the other side
+(``term-length`` on a subscription).
 
-:func:`parse` checks each value by itself; :func:`check_publication`, :func:`check_subscription` and
-:func:`check_destination` check combinations.
+The function :func:`parse` checks each value by itself. The
+functions :func:`check_publication`, :func:`check_subscription` and :func:`check_destination` check
+combinations.
 """
 
 from __future__ import annotations

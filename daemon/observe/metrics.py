@@ -159,6 +159,41 @@ def _scheduler(row: SchedulerStatus) -> Iterator[Metric]:
     )
 
 
+def _queue_families(
+    counter: Callable[..., Family], gauge: Callable[..., Family]
+) -> tuple[Family, ...]:
+    """Return the empty metrics of publications about policies, queues and credits."""
+    dropped = counter(
+        "penstock_publication_dropped_messages",
+        "Messages that the publication's ps-policy dropped.", "policy",
+    )
+    dropped_bytes = counter(
+        "penstock_publication_dropped_bytes",
+        "Payload bytes of messages that the publication's ps-policy dropped.", "policy",
+    )
+    events = counter(
+        "penstock_backpressure_events",
+        "Times that publishers reached the configured depth (ps-depth).",
+    )
+    duration = counter(
+        "penstock_backpressure_duration_seconds",
+        "Total time from reaching the depth until the log had drained to the low watermark.",
+    )
+    peak = gauge("penstock_queue_peak_bytes", "Largest value of penstock_queue_depth_bytes so far.")
+    granted = counter(
+        "penstock_publication_credits_granted",
+        "Credits that receivers have granted to the stream, in messages.",
+    )
+    spent = counter(
+        "penstock_publication_credits_spent",
+        "Granted credits that the stream's publishers have used, in messages.",
+    )
+    depth = gauge(
+        "penstock_queue_depth_bytes", "Bytes published and not yet sent; on IPC, not yet read."
+    )
+    return (dropped, dropped_bytes, depth, peak, events, duration, granted, spent)
+
+
 def _publications(rows: list[PublicationStatus]) -> tuple[Family, ...]:
     counter, gauge = makers("publication", "channel", "stream", "session")
     position = counter(
@@ -191,34 +226,8 @@ def _publications(rows: list[PublicationStatus]) -> tuple[Family, ...]:
         "penstock_publication_strategy_failures",
         "Times that a built-in rule replaced the answer of a flow control in Python.",
     )
-    dropped = counter(
-        "penstock_publication_dropped_messages",
-        "Messages that the publication's ps-policy dropped.", "policy",
-    )
-    dropped_bytes = counter(
-        "penstock_publication_dropped_bytes",
-        "Payload bytes of messages that the publication's ps-policy dropped.", "policy",
-    )
-    events = counter(
-        "penstock_backpressure_events",
-        "Times that publishers reached the configured depth (ps-depth).",
-    )
-    duration = counter(
-        "penstock_backpressure_duration_seconds",
-        "Total time from reaching the depth until the log had drained to the low watermark.",
-    )
-    peak = gauge("penstock_queue_peak_bytes", "Largest value of penstock_queue_depth_bytes so far.")
-    granted = counter(
-        "penstock_publication_credits_granted",
-        "Credits that receivers have granted to the stream, in messages.",
-    )
-    spent = counter(
-        "penstock_publication_credits_spent",
-        "Granted credits that the stream's publishers have used, in messages.",
-    )
-    depth = gauge(
-        "penstock_queue_depth_bytes", "Bytes published and not yet sent; on IPC, not yet read."
-    )
+    queue = _queue_families(counter, gauge)
+    dropped, dropped_bytes, depth, peak, events, duration, granted, spent = queue
     for row in rows:
         of = labels({
             "publication": row.publication_id, "channel": row.channel, "stream": row.stream_id,
@@ -247,8 +256,7 @@ def _publications(rows: list[PublicationStatus]) -> tuple[Family, ...]:
         events.add(of, row.pressure_events)
         duration.add(of, row.pressure_ns * _NS)
     return (
-        position, consumed, limit, receivers, blocked, blocked_by, rate, signals, failures,
-        dropped, dropped_bytes, depth, peak, events, duration, granted, spent,
+        position, consumed, limit, receivers, blocked, blocked_by, rate, signals, failures, *queue,
     )
 
 

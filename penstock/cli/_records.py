@@ -60,7 +60,8 @@ def read_records(source: BinaryIO) -> Iterator[list[bytes]]:
             yield group
     if buffer:
         raise PenstockError(
-            f"the input ends inside a record: {len(buffer)} bytes are left at byte {consumed}"
+            f"the input ends inside a record: only {len(buffer)} bytes follow the start of the "
+            f"record at byte {consumed}"
         )
 
 

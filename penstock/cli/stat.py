@@ -57,8 +57,8 @@ def command(
 
 
 def snapshot(directory: Path) -> dict[str, Any]:
-    """Return the state at one moment as plain data: ``status`` from the daemon, ``counters`` and
-    ``errors`` from ``cnc.dat``."""
+    """Return the state at one moment as plain data, with ``status`` from the daemon, and
+    ``counters`` and ``errors`` from ``cnc.dat``."""
     status = request_status(directory, _TIMEOUT_S)
     with open_counters(directory) as cnc:
         counters = [

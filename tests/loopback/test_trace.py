@@ -98,7 +98,7 @@ def test_a_trace_that_cannot_be_written(host: PenstockHost, tmp_path: Path) -> N
     thesis.write_text("all of it")
     directory = tmp_path / "directory"
     line = complaint(penstock_command(directory, "daemon", "--trace", str(thesis)))
-    assert line.startswith(f"trace.file: {thesis} holds something else")
+    assert line.startswith(f"trace.file: {thesis} exists and is not a trace")
     assert not directory.exists()
 
 

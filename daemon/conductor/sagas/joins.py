@@ -2,10 +2,10 @@
 """Report receivers that request to join a multicast group and do not join. The sender's daemon and
 the receiver's daemon report such receivers, in their logs and event feeds.
 
-With the flow controls ``min`` and ``tagged``, the sender stops the group while a receiver joins.
-The sender limits the number and duration of these stops (docs/decisions/0095). For each publication
-and reason, the daemon logs at most one line in ``LOG_EVERY_NS``. In addition, the daemon publishes
-an event for each report of the sender thread."""
+With the flow controls ``min`` and ``tagged``, the sender lets the group wait while a receiver
+joins. The sender limits the number and duration of these waits (docs/decisions/0095). For each
+publication and reason, the daemon logs at most one line in ``LOG_EVERY_NS``. In addition, the
+daemon publishes an event for each report of the sender thread."""
 
 from __future__ import annotations
 

@@ -130,9 +130,9 @@ class LogFile:
 
     @property
     def notified_position(self) -> int:
-        """Position up to which the sender or receiver may write frames. After a frame, it also
-        writes a zero word. If the last term is only partly allocated, the position is one frame
-        alignment lower, so that this word has memory."""
+        """Position up to which the sender or receiver may write frames. After a frame, the agent
+        also writes a zero word. If the last term is only partly allocated, the position is one
+        frame alignment lower, so that the zero word has memory."""
         if self.is_whole:
             return ALL_TERMS
         whole = self.reserved_position == self.last_end

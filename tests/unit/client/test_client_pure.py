@@ -66,7 +66,7 @@ def test_the_front_door_is_light() -> None:
     ("pyspark", "from penstock.spark_bridge import register; register(None)",
      "penstock.spark_bridge needs pyspark: pip install 'penstock[spark]'"),
     ("numpy", "from penstock.client import _message; _message._import('numpy', 'columns need')",
-     "columns need numpy: pip install numpy, or 'penstock[arrow]'"),
+     "columns need the package numpy: run 'pip install numpy', or install 'penstock[arrow]'"),
 ])
 def test_a_missing_extra_is_named(missing: str, code: str, words: str) -> None:
     shown = subprocess.run(

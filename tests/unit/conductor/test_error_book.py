@@ -84,7 +84,7 @@ def test_a_full_channel_is_reported() -> None:
     rig.event(EventType.DESTINATION, refused=1, **event)
     rig.event(EventType.DESTINATION, refused=900, **event)
     assert len(entries(rig)) == 1
-    assert "2048 places" in entries(rig).pop()
+    assert "maximum of 2048 receivers" in entries(rig).pop()
     notified = [x for x in rig.all(a.PublishEvent) if x.name == "destinations_full"]
     assert [x.fields["refused"] for x in notified] == [1, 900]
 

@@ -194,7 +194,7 @@ def test_strategies_that_do_not_return_are_left_behind_but_not_without_end() -> 
         threads[-1].start()
         inside.acquire()
         host.close(publication_id)
-    with pytest.raises(ChannelRefused, match="16 strategies"):
+    with pytest.raises(ChannelRefused, match="16 calls for closed streams"):
         host.open(99, "py:held", Held())
     held.set()
     for thread in threads:

@@ -165,7 +165,7 @@ def test_what_is_no_place_for_a_trace(open_trace: Open, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     open_trace("taken.jsonl")
     for name, words in (
-        ("thesis.txt", "something else"), ("fifo", "not a file"), ("folder", "Is a directory"),
+        ("thesis.txt", "not a trace"), ("fifo", "not a regular file"), ("folder", "Is a directory"),
         ("none/trace", "No such file"), ("taken.jsonl", "another daemon"),
         ("dir/trace", "daemon's directory"),
     ):

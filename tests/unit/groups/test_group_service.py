@@ -169,7 +169,7 @@ def test_a_fetch_belongs_to_the_process_that_began_it(service: Service) -> None:
         length = len(next(pieces))
 
         def go_on() -> None:
-            with pytest.raises(ClosedError, match="the parent's"):
+            with pytest.raises(ClosedError, match="the parent process began"):
                 next(pieces)
             assert sum(map(len, control.fetch(**whole))) == service.end
 
