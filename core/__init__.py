@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The native data plane: the compiled core and the only Python modules that touch it."""
+"""The data plane: the compiled C core, and the only Python modules that call it."""

@@ -36,7 +36,7 @@ class Cnc(NativeObject):
 
     @classmethod
     def create(cls, params: CncParams, *, library: Library = CORE) -> Cnc:
-        """Make the file, which must not exist."""
+        """Create the file, which must not exist."""
         native = library.ffi.new("ps_cnc_params_t *")
         keep = library.fill(native, params)
         out = library.ffi.new("ps_cnc_t **")
@@ -58,7 +58,7 @@ class Cnc(NativeObject):
         return cls(out[0], library)
 
     def adopt(self, *, pid: int, start_ms: int) -> None:
-        """Adopt a dead daemon's file; counters and ids stay."""
+        """Adopt a dead daemon's cnc.dat; the counters keep their ids and values."""
         self._lib.ps_cnc_adopt(self._handle, pid, start_ms)
 
     def close(self) -> None:
@@ -84,11 +84,12 @@ class Cnc(NativeObject):
         return int(self._lib.ps_cnc_next_id(self._handle))
 
     def answer_commands(self, reason: str) -> int:
-        """Reply to waiting CnC commands with an error; at most 64 in a call."""
+        """Reply with an error to commands that Aeron clients wrote into the CnC file; at most 64 in
+        a call."""
         return int(self._lib.ps_cnc_answer_commands(self._handle, reason.encode()))
 
     def log_error(self, epoch_ms: int, text: str, *, stranger: bool = False) -> None:
-        """Add to the distinct error log; StorageError if it is full.
+        """Add an error to the distinct error log; raise StorageError if the log is full.
 
         :param stranger: whether a datagram caused the error; such errors may use only half of the
             log.
@@ -99,7 +100,7 @@ class Cnc(NativeObject):
         )
 
     def errors(self) -> Iterator[ErrorRecord]:
-        """The distinct error log, the oldest entry first."""
+        """The entries of the distinct error log, the oldest first."""
         count, first, last = (self._ffi.new("int64_t *") for _ in range(3))
         text = self._ffi.new("char[]", _ERROR_TEXT_BYTES)
         index = 0
@@ -114,10 +115,9 @@ class Cnc(NativeObject):
         self, *, epoch_ms: int, lost_bytes: int, gaps: int, session_id: int, stream_id: int,
         channel: str, source: str, settled: bool,
     ) -> None:
-        """Add to this stream's entry of the loss report, or to an entry that many streams share
-        (ps_cnc.h). A full report is not an error.
-
-        Add ``gaps`` to the number of observations; 0 if only known gaps grew.
+        """Add a loss to the stream's entry in the loss report, or to an entry that many streams
+        share (ps_cnc.h). A full report is not an error. ``gaps`` is added to the number of
+        observations; 0 if only gaps that were already reported grew.
         """
         texts = [self._ffi.new("char[]", text.encode()) for text in (channel, source)]
         loss = self._ffi.new(
@@ -200,7 +200,8 @@ class Shared(NativeObject):
         return cls(out[0], library)
 
     def adopt(self, params: SharedParams) -> None:
-        """Adopt a dead daemon's file; slots stay, the identity is new."""
+        """Adopt a dead daemon's penstock.dat: keep the slots, and set the identity of the new
+        daemon."""
         native = self._ffi.new("ps_shared_params_t *")
         keep = self._fill(native, params)
         self._lib.ps_shared_adopt(self._handle, native)
@@ -252,8 +253,8 @@ class Shared(NativeObject):
         self._lib.ps_slot_wake_client(self._handle, index)
 
     def watch_client(self, index: int, fd: int) -> None:
-        """Set the eventfd that wakes the client in a slot while the client waits in an event loop;
-        borrowed, -1: none.
+        """Set the eventfd that wakes the client in a slot while it waits in an event loop; -1:
+        none. The caller keeps the descriptor open.
 
         Agents may write to the descriptor until they end, so use ``os.dup2`` to replace the
         eventfd.
@@ -261,7 +262,8 @@ class Shared(NativeObject):
         self._lib.ps_slot_watch_client(self._handle, index, fd)
 
     def read_pressure(self, publication_slot: int) -> PressureView:
-        """Return both accounts of a publication. Any thread."""
+        """Return the accounts of a publication: its blocked times and its refused offers. Any
+        thread."""
         view = self._ffi.new("ps_pressure_view_t *")
         code = self._lib.ps_slot_read_pressure(self._handle, publication_slot, view)
         if code != self._lib.PS_E_AGAIN:
@@ -269,13 +271,15 @@ class Shared(NativeObject):
         return decode(self._ffi, view)
 
     def read_scheduler(self, now_ns: int) -> SchedulerView:
-        """Return the last sample of the governor, as of ``now_ns``. Any thread."""
+        """Return the governor's last sample; if it is too old at ``now_ns``, it states no pressure.
+        Any thread."""
         view = self._ffi.new("ps_scheduler_view_t *")
         self._lib.ps_slot_read_scheduler(self._handle, now_ns, view)
         return scheduler_view(self._ffi, view)
 
     def read_index(self, kind: SlotKind, index: int) -> list[tuple[int, int]]:
-        """Return (position, epoch ns) of the entries of a log's index ring, ascending."""
+        """Return (position, time since 1970 in ns) for each entry of a log's index ring, in
+        ascending order."""
         out = self._ffi.new("ps_index_view_t[]", _INDEX_ENTRIES)
         count = self._check(
             self._lib.ps_slot_read_index(self._handle, int(kind), index, out, _INDEX_ENTRIES),
@@ -286,9 +290,9 @@ class Shared(NativeObject):
     def read_times(
         self, kind: SlotKind, index: int, start: int, end: int, most: int
     ) -> list[tuple[int, int]]:
-        """Return entries (position, epoch ns) of [start, end), ascending: the stream had reached
-        the position by that time. Returns at most ``most`` entries (>= 2); if there are more,
-        entries that are close in time are joined."""
+        """Return entries (position, time since 1970 in ns) for the positions [start, end), in
+        ascending order: at this time the stream had reached the position. Returns at most ``most``
+        entries (>= 2); if there are more, entries that are close in time are joined."""
         out = self._ffi.new("ps_index_view_t[]", most)
         count = self._check(
             self._lib.ps_slot_read_times(self._handle, int(kind), index, start, end, out, most),
@@ -316,8 +320,8 @@ class Shared(NativeObject):
 
 
 def create_log(params: LogParams, *, library: Library = CORE) -> None:
-    """Make a log buffer file. The text of a StorageError has the bytes needed and available. Any
-    thread."""
+    """Make a log buffer file. The text of a StorageError states the number of bytes needed and
+    available. Any thread."""
     native = library.ffi.new("ps_log_params_t *")
     keep = library.fill(native, params)
     library.check(library.lib.ps_log_create(native), f"create {params.path}")

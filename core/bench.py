@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The load loops of ``penstock bench``: each call runs a slice of the load in C.
+"""The load loops of ``penstock bench``: each call offers or polls messages in C for some time.
 
 The loops are in a separate extension, ``penstock._core_bench``. This extension calls the core's
 functions through the table of ``ps_fast.h``, as the Python client's fast path does. The benchmark
@@ -40,7 +40,8 @@ class Totals:
 
 
 class Load:
-    """Totals of one direction of one stream; the methods of this class add to the totals."""
+    """Totals of one direction of one stream (messages, bytes). The methods run the load and add to
+    the totals."""
 
     __slots__ = ("_result",)
 
@@ -63,7 +64,8 @@ class Load:
         )
 
     def publish(self, client: Handle, pub: Handle, size: int, until_ns: int) -> None:
-        """Offer as fast as the stream accepts messages, until a monotonic time."""
+        """Offer messages as fast as the stream accepts them, until a time on the monotonic
+        clock."""
         CORE.check(
             _lib.ps_bench_publish(
                 client.native, pub.native, size, until_ns, MAX_MESSAGES, self._result
@@ -74,7 +76,8 @@ class Load:
     def receive(
         self, client: Handle, sub: Handle, until_ns: int, max_messages: int = MAX_MESSAGES
     ) -> None:
-        """Poll until a monotonic time, or until the total is ``max_messages``."""
+        """Poll until a time on the monotonic clock, or until ``max_messages`` messages were
+        received in all."""
         CORE.check(
             _lib.ps_bench_receive(
                 client.native, sub.native, until_ns, max_messages, self._result
@@ -94,7 +97,7 @@ class Load:
 
 
 class ManyLoads:
-    """Totals of several streams, which one thread serves in turn."""
+    """Totals of several streams, which one thread serves one after the other."""
 
     __slots__ = ("_count", "_handles", "_results")
 

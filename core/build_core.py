@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds ``penstock._core``, ``_core_sim`` and ``_core_bench`` with cffi (API mode, abi3).
 
-``_core`` is the product. ``_core_sim`` has the same object files and in addition those of the
-simulator. The oracles are therefore not part of a user's process. ``_core_bench`` has the load
-loops of ``penstock bench`` and calls ``_core`` through its table of functions.
+``_core`` is the product. ``_core_sim`` contains the same object files as ``_core``, and in addition
+those of the simulator. A user's process therefore does not contain the oracles (the simulator's
+checks). ``_core_bench`` has the load loops of ``penstock bench`` and calls ``_core`` through its
+table of functions.
 
-The declarations for cffi are extracted from the C headers, so that no second copy of them exists.
-Preprocessor lines, comments and ``extern "C"`` blocks are removed; the rest must be plain C.
-``PENSTOCK_BUILD`` chooses ``release`` (default), ``profile``, ``asan`` or ``tsan``.
+This module extracts the declarations for cffi from the C headers, so that no second copy of them
+exists. This module removes preprocessor lines, comments and ``extern "C"`` blocks from the headers;
+the rest must be plain C. ``PENSTOCK_BUILD`` chooses ``release`` (default), ``profile``, ``asan`` or
+``tsan``.
 """
 
 import os
@@ -134,8 +136,8 @@ def make_builder(
 ) -> FFI:
     """Return the builder of extension ``name`` from the C files of ``folders``.
 
-    ``declarations`` are the headers that Python sees. The extension shares the types of the builder
-    ``uses``, which come from the headers ``included``.
+    ``declarations`` are the headers that Python sees. If ``uses`` is another builder, the extension
+    shares its types, which come from the headers ``included``.
     """
     headers = [ROOT / path for path in declarations]
     builder = FFI()

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The data path of a client: typed wrappers of ``penstock.h``, and nothing else.
+"""The data path of a client: typed wrappers of the functions in ``penstock.h``.
 
-This is the only client-side module that touches ``ffi``. A handle frees its native object when the
-last reference to the handle is dropped. A call in another thread, or a view into a mapped log,
-keeps the memory alive. To close an object, the client marks it and drops the handle.
+No other module of the client calls cffi. A handle frees its native object when the last reference
+to the handle is dropped. A running call in another thread, or a view into a mapped log, keeps the
+native object alive. To close an object, the client marks it as closed and drops its handle.
 
-A handle refers to the library that created it, and calls use the functions of this library.
-Functions whose names start with ``pub_``, ``sub_`` and ``img_`` take such a handle; the hot path
-calls ``handle.lib`` with ``handle.native`` directly, without a further Python frame. Positions are
-bytes since the start of the stream; times are in the unit of the name.
+A handle refers to the compiled library that created it, and calls with this handle use the
+functions of this library. Functions whose names start with ``pub_``, ``sub_`` and ``img_`` take
+such a handle; the hot path calls ``handle.lib`` with ``handle.native`` directly, without a further
+Python frame. Positions are bytes since the start of the stream; times are in the unit of the name.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def library_version() -> str:
 
 @attrs.frozen(kw_only=True)
 class ClientParams:
-    """Content of a lease, which maps the daemon's directory."""
+    """Result of a lease: the daemon's directory, and the client's id, slot and descriptors."""
 
     directory: str
     client_id: int
@@ -63,7 +63,7 @@ class ClientParams:
 def client_open(params: ClientParams, library: Library = CORE) -> ClientHandle:
     """Map ``cnc.dat`` and ``penstock.dat``.  VersionMismatch, NativeError.
 
-    The handle owns the descriptors, and closes them when it is freed or when the call fails.
+    The handle owns the descriptors of the lease; they close with it, or if this call fails.
     """
     every = (params.sender_wake_fd, params.receiver_wake_fd, params.watch_fd)
     fds = [fd for fd in every if fd >= 0]
@@ -109,7 +109,7 @@ def client_wake(client: ClientHandle) -> None:
 
 
 def client_counter_count(client: ClientHandle) -> int:
-    """Return the number of counters for which the daemon's file has room."""
+    """Return the number of counters for which the daemon's cnc.dat has room."""
     return int(client.lib.ps_client_counter_count(client.native))
 
 
@@ -134,13 +134,14 @@ def client_set_daemon_away(client: ClientHandle, away: bool) -> None:
 
 
 def client_await(client: ClientHandle, ticket: int) -> bool:
-    """Wait for a wake-up without sleeping, for at most 150 us. If recent waits were long, return at
-    once. True: the wake-up came."""
+    """Wait at most 150 us for a wake-up, without sleeping; return whether it came. If recent waits
+    were long, return at once."""
     return bool(client.lib.ps_client_await(client.native, ticket))
 
 
 def client_watch(client: ClientHandle, ticket: int, waited_ns: int = -1) -> bool:
-    """Request the next wake-up on the client's eventfd. True: one after ``ticket`` has come.
+    """Request that the next wake-up also writes the client's eventfd. Return True if a wake-up
+    after ``ticket`` has already come.
 
     :param waited_ns: duration of the last wait, for :func:`client_await`; negative: none.
     """
@@ -153,10 +154,10 @@ def client_watch(client: ClientHandle, ticket: int, waited_ns: int = -1) -> bool
 def client_replace_fds(
     params: ClientParams, sender_wake_fd: int, receiver_wake_fd: int, watch_fd: int = -1
 ) -> None:
-    """Replace the descriptors by those of a new daemon, and wake both agents. The agents are woken
-    because a client may have announced work during the replacement. Takes the new ones over.
+    """Replace the descriptors with those of a new daemon, and wake both of its agents. An agent may
+    otherwise miss work that the client announced during the replacement. Takes the new ones over.
 
-    If a thread is about to write to an old descriptor, it writes to the new one."""
+    A thread that is about to write to an old descriptor writes to the new one instead."""
     for new, old in (
         (sender_wake_fd, params.sender_wake_fd),
         (receiver_wake_fd, params.receiver_wake_fd),
@@ -173,7 +174,7 @@ def client_replace_fds(
 def client_sleep(client: ClientHandle, ticket: int, timeout_ns: int) -> bool:
     """Sleep until a wake-up that is later than ``ticket``; return False after ``timeout_ns``.
 
-    A signal ends the sleep as if woken, so that the caller's loop lets Python run its handlers.
+    A signal ends the sleep like a wake-up, so that Python can run its signal handlers.
     """
     code: int = client.lib.ps_client_sleep(client.native, ticket, timeout_ns)
     if code == 0 or code == errors.E_INTERRUPTED:
@@ -200,7 +201,7 @@ class PublicationParams:
 
 @attrs.frozen(kw_only=True)
 class PublicationConstants:
-    """Constants of a publication; lengths in bytes."""
+    """Values that stay constant for the life of a publication. Lengths are in bytes."""
 
     registration_id: int
     session_id: int
@@ -232,7 +233,7 @@ def pub_open(client: ClientHandle, params: PublicationParams) -> PublicationHand
 
 
 def address_of(handle: Handle) -> int:
-    """Return the native address of a handle, for the fast path, which keeps the handle.
+    """Return the native address of a handle, for ``penstock._fast``, which keeps the handle.
 
     :raises InvalidArgument: the handle belongs to another library."""
     CORE.refuse_others(handle=handle)
@@ -272,17 +273,17 @@ def pub_limit(pub: PublicationHandle) -> int:
 
 
 def pub_available_window(pub: PublicationHandle) -> int:
-    """Return the number of bytes left up to the limit."""
+    """Return the number of bytes from the publication's position to the publisher limit."""
     return int(pub.lib.ps_pub_available_window(pub.native))
 
 
 def pub_is_connected(pub: PublicationHandle) -> int:
-    """Return 1 while a receiver is connected."""
+    """Return 1 if a receiver is connected to the publication, otherwise 0."""
     return int(pub.lib.ps_pub_is_connected(pub.native))
 
 
 def pub_pressure(pub: PublicationHandle) -> PressureView | None:
-    """Return both accounts of the publication; None if the sender wrote during each attempt."""
+    """Return the publication's two accounts; None if the sender wrote during each attempt."""
     view = pub.library.ffi.new("ps_pressure_view_t *")
     code = pub.lib.ps_pub_pressure(pub.native, view)
     if code == pub.lib.PS_E_AGAIN:
@@ -292,7 +293,7 @@ def pub_pressure(pub: PublicationHandle) -> PressureView | None:
 
 
 def pub_want_room(pub: PublicationHandle) -> None:
-    """Request a wake-up when the limit moves."""
+    """Request that the daemon wakes this client when the publisher limit moves."""
     pub.lib.ps_pub_want_room(pub.native)
 
 
@@ -346,7 +347,7 @@ def pub_offer_batch(
 ) -> BatchOutcome:
     """Offer ``base[offsets[i]:offsets[i + 1]]`` for ``count`` messages from ``first`` on.
 
-    ``offsets`` is a buffer of native int64, monotonic, inside ``base``: checked by the caller.
+    ``offsets`` is a buffer of int64; the caller checks that they ascend and lie in ``base``.
     """
     ffi = pub.library.ffi
     accepted = ffi.new("int32_t *")
@@ -360,7 +361,7 @@ def pub_offer_batch(
 def pub_offer_strided(
     pub: PublicationHandle, base: Any, stride: int, first: int, count: int
 ) -> BatchOutcome:
-    """Offer ``count`` messages of ``stride`` bytes without gaps, from number ``first`` on."""
+    """Offer ``count`` messages of ``stride`` bytes that lie side by side, from number ``first``."""
     ffi = pub.library.ffi
     accepted = ffi.new("int32_t *")
     with ffi.from_buffer(base) as bytes_:
@@ -370,7 +371,7 @@ def pub_offer_strided(
 
 
 class NativeClaim:
-    """A claimed frame of a publication; ``position`` is > 0, or the code of the refusal."""
+    """A claimed frame of a publication; ``position`` > 0, or the code if the claim was refused."""
 
     __slots__ = ("_native", "_pub", "position")
 
@@ -474,12 +475,12 @@ def img_session_id(image: ImageHandle) -> int:
 
 
 def img_join_position(image: ImageHandle) -> int:
-    """Return the join position of this subscriber."""
+    """Return the position at which this subscriber joined the image."""
     return int(image.lib.ps_img_join_position(image.native))
 
 
 def img_transport_count(image: ImageHandle) -> int:
-    """Return the number of live transports."""
+    """Return the number of destinations from which the image receives data at present."""
     return int(image.lib.ps_img_transport_count(image.native))
 
 
@@ -499,7 +500,7 @@ def img_release(image: ImageHandle) -> None:
 
 
 def img_rewind(image: ImageHandle, position: int) -> None:
-    """Rewind, so that messages after ``position`` are delivered again."""
+    """Rewind the image, so that the next poll delivers the messages after ``position`` again."""
     image.library.check(image.lib.ps_img_rewind(image.native, position), "rewinding")
 
 
@@ -513,7 +514,7 @@ def img_report_gaps(image: ImageHandle) -> None:
 
 
 def img_take_gap(image: ImageHandle) -> tuple[int, int, int | None] | None:
-    """Return the gap that a poll has reached: from, to, and the number of messages if known."""
+    """Return the gap that a poll has reached: start, end, and the number of messages if known."""
     out = image.library.ffi.new("int64_t[3]")
     if not image.lib.ps_img_take_gap(image.native, out, out + 1, out + 2):
         return None
@@ -535,7 +536,7 @@ def img_map(image: ImageHandle) -> memoryview:
 
 
 class MappedLog(NamedTuple):
-    """Address of an image's mapped log; ``owner`` keeps it mapped."""
+    """Address of an image's mapped log. The log stays mapped as long as ``owner`` exists."""
 
     address: int
     length: int
@@ -560,13 +561,13 @@ def sub_open(client: ClientHandle, registration_id: int, stream_id: int) -> Subs
 
 
 def sub_add_image(sub: SubscriptionHandle, image: ImageHandle) -> None:
-    """Append ``image`` to the polled images. The caller keeps the image handle."""
+    """Append ``image`` to the images that polls read. The caller keeps the image handle."""
     sub.library.refuse_others(image=image)
     sub.library.check(sub.lib.ps_sub_add_image(sub.native, image.native), "adding an image")
 
 
 def sub_remove_image(sub: SubscriptionHandle, image: ImageHandle) -> None:
-    """Remove ``image``; later images move up."""
+    """Remove ``image``; the indexes of later images decrease by one."""
     sub.library.refuse_others(image=image)
     sub.library.check(
         sub.lib.ps_sub_remove_image(sub.native, image.native), "removing an image"
@@ -589,10 +590,10 @@ def sub_release(sub: SubscriptionHandle) -> None:
 
 
 def sub_image_count(sub: SubscriptionHandle) -> int:
-    """Images in the list that is polled."""
+    """Number of images that a poll of this subscription reads."""
     return int(sub.lib.ps_sub_image_count(sub.native))
 
 
 def sub_rewind(sub: SubscriptionHandle, messages: Messages, count: int, first: int) -> None:
-    """Rewind ``messages[first:count]`` of the last poll, so that they are delivered again."""
+    """Rewind ``messages[first:count]`` of the last poll; the next poll delivers them again."""
     sub.lib.ps_sub_rewind(sub.native, messages.native, count, first)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The input of congestion controls that are classes in Python (docs/congestion-control.md)."""
+"""The input of congestion controls that are written as Python classes
+(docs/congestion-control.md)."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ import attrs
 @attrs.frozen(kw_only=True)
 class CongestionView:
     """The input of a congestion control in Python. Totals count from the beginning of the image.
-
-    Each value is the newest one; two values may come from two successive passes of the receiver.
+    Each value is the newest one, so two values may come from two successive duty cycles of the
+    receiver.
     """
 
     session_id: int

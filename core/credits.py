@@ -20,7 +20,7 @@ CAP_CREDITS: Final = 32
 
 
 class CreditMode(enum.IntEnum):
-    """The way in which messages of an image return their credits (ps_credit_mode)."""
+    """How the credits of an image's messages are returned to the publisher (ps_credit_mode)."""
 
     PLAIN = 0           # the reader grants none
     AUTOMATIC = 1       # with the release of the messages
@@ -40,7 +40,8 @@ class CreditState(enum.IntEnum):
 
 @attrs.frozen(kw_only=True)
 class CreditView:
-    """Credits of one reader, from its subscriber slot; counts are messages since it joined."""
+    """Credits of one reader, read from its subscriber slot. The counts are numbers of messages
+    since the reader joined."""
 
     credits: int                        # 0: the reader grants none
     burst: int
@@ -54,7 +55,7 @@ class CreditView:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the reader's credits are withheld, and no message is in flight or unreleased."""
+        """Whether the reader has frozen its credits, and no message is in flight or unreleased."""
         settled = self.state == CreditState.SETTLED
         return settled and self.returned + self.leaked >= self.final
 
@@ -69,26 +70,27 @@ def read_credit_view(view: Any) -> CreditView:
 
 
 def img_return_credits(image: ImageHandle, number: int) -> int:
-    """Release credits that handles hold; return the number still held. InvalidArgument: fewer are
-    held."""
+    """Return credits that the application holds in handles. The result is the number of credits
+    that the application still holds. InvalidArgument: fewer are held."""
     left = int(image.lib.ps_img_return_credits(image.native, number))
     return image.library.check(left, "return credits") if left < 0 else left
 
 
 def img_leak_credits(image: ImageHandle, number: int) -> int:
-    """Count credits whose handles were lost; return the number still held."""
+    """Count credits whose handles the application lost. The result is the number of credits that
+    the application still holds."""
     left = int(image.lib.ps_img_leak_credits(image.native, number))
     return image.library.check(left, "count lost credits") if left < 0 else left
 
 
 def img_reclaim_credits(image: ImageHandle, number: int) -> int:
-    """Release credits that were counted as lost; return the number still lost."""
+    """Return credits that were counted as lost. The result is the number that is still lost."""
     left = int(image.lib.ps_img_reclaim_credits(image.native, number))
     return image.library.check(left, "reclaim credits") if left < 0 else left
 
 
 def img_credits(image: ImageHandle) -> CreditView:
-    """Copy the credits of the image's reader."""
+    """Return a copy of the credits of the image's reader."""
     view = image.library.ffi.new("ps_credit_view_t *")
     image.library.check(image.lib.ps_img_credits(image.native, view), "read credits")
     return read_credit_view(view)
@@ -101,8 +103,8 @@ def pub_credits(pub: PublicationHandle) -> int:
 
 
 def pub_credit_counts(pub: PublicationHandle) -> tuple[int, int] | None:
-    """Return the ordinals up to which receivers have granted credits, and up to which publishers
-    have used them; None: no receiver grants credits. ForkedError."""
+    """Return two message ordinals: up to the first, receivers have granted credits; up to the
+    second, publishers have used them. None: no receiver grants credits. ForkedError."""
     ffi = pub.library.ffi
     granted, spent = ffi.new("int64_t *"), ffi.new("int64_t *")
     code = pub.lib.ps_pub_credit_counts(pub.native, granted, spent)
@@ -113,8 +115,8 @@ def pub_credit_counts(pub: PublicationHandle) -> tuple[int, int] | None:
 
 
 def read_spent(shared: Shared, publication_slot: int) -> tuple[int, int] | None:
-    """Return the message ordinals that receivers have granted and that publishers have taken; None:
-    no receiver grants credits.  Any thread."""
+    """Return two message ordinals: up to the first, receivers have granted credits; up to the
+    second, publishers have taken them. None: no receiver grants credits. Any thread."""
     ffi = shared.library.ffi
     granted, spent = ffi.new("int64_t *"), ffi.new("int64_t *")
     code = shared.library.lib.ps_slot_read_spent(shared.handle, publication_slot, granted, spent)
@@ -124,7 +126,7 @@ def read_spent(shared: Shared, publication_slot: int) -> tuple[int, int] | None:
 
 
 def read_credit(shared: Shared, subscriber_slot: int) -> CreditView:
-    """Copy the credits of the reader in a subscriber slot.  Any thread."""
+    """Return a copy of the credits of the reader that has a given subscriber slot. Any thread."""
     view = shared.library.ffi.new("ps_credit_view_t *")
     code = shared.library.lib.ps_slot_read_credit(shared.handle, subscriber_slot, view)
     shared.library.check(code, "read the credits of a reader")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Digests of rows, which show whether two sets have the same rows (``ps_digest.h``)."""
+"""Digests of rows. Equal digests show that two sets contain the same rows (``ps_digest.h``)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.core._lib import CORE, ffi, lib
 
 
 def add_column(digests: Any, data: Any, offsets: Any) -> None:
-    """Mix one column into the digests of its rows.
+    """Mix one column of a table into the digests of the table's rows.
 
     :param digests: writable buffer of uint64, one for each row; zeros before the first column.
     :param data: buffer with the bytes of all rows.

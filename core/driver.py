@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Typed classes over the C calls by which the control plane controls the data plane (ps_driver.h).
 
-One thread (the conductor's) uses a :class:`Driver`, unless a method says otherwise. Callers name
-objects by the ids of their parameters; native pointers stay in this module. A failed call raises
-the exception of :func:`penstock.core.errors.native_error`; an unknown id raises KeyError.
+One thread (the conductor's) uses a :class:`Driver`, unless a method says otherwise. Callers refer
+to objects by the ids in the objects' parameters; native pointers stay in this module. A failed call
+raises the exception of :func:`penstock.core.errors.native_error`; an unknown id raises KeyError.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _RECEIVERS_MAX: Final = 1024
 
 
 class Net(NativeObject):
-    """A transport for a driver, which becomes its owner."""
+    """A network implementation. A driver that gets it becomes its owner."""
 
     @classmethod
     def udp(cls, library: Library = CORE) -> Net:
@@ -65,10 +65,10 @@ class Net(NativeObject):
         return Net(wrapped, self.library)
 
     def take(self) -> Any:
-        """Return the native pointer, once."""
+        """Return the native pointer. Only the first call succeeds."""
         handle, self._handle = self._handle, None
         if handle is None:
-            raise ValueError("the network was given away before")
+            raise ValueError("this network already belongs to another driver")
         return handle
 
     def free(self) -> None:
@@ -78,10 +78,12 @@ class Net(NativeObject):
 
 
 class Driver(NativeObject):
-    """Sender and receiver agents with their objects, in the library of ``cnc``."""
+    """The sender and receiver agents with their objects. The functions are those of the library in
+    which ``cnc`` was created."""
 
     def __init__(self, params: DriverParams, *, net: Net, cnc: Cnc, shared: Shared) -> None:
-        """:raises InvalidArgument: ``net`` or ``shared`` is of another library."""
+        """:raises InvalidArgument: ``net`` or ``shared`` belongs to another library than
+        ``cnc``."""
         super().__init__(None, cnc.library)
         self.library.refuse_others(net=net, shared=shared)
         native = self._ffi.new("ps_driver_params_t *")
@@ -112,7 +114,7 @@ class Driver(NativeObject):
         self._check(self._lib.ps_driver_start(self._handle), "start the driver's threads")
 
     def stop(self) -> None:
-        """Stop and join the threads; objects stay valid.  Idempotent."""
+        """Stop the agents' threads and wait for their end. All objects stay valid. Idempotent."""
         if self._handle is not None:
             self._lib.ps_driver_stop(self._handle)
 
@@ -135,7 +137,7 @@ class Driver(NativeObject):
         return int(self._lib.ps_driver_step(self._handle, now_ns))
 
     def next_deadline_ns(self, now_ns: int) -> int:
-        """INVOKER: time of the agents' next timer."""
+        """In INVOKER mode: time at which the agents' next timer is due."""
         return int(self._lib.ps_driver_next_deadline_ns(self._handle, now_ns))
 
     def event_fd(self) -> int:
@@ -166,7 +168,8 @@ class Driver(NativeObject):
     def call(
         self, function: str, kind: ObjectKind, object_id: int, *arguments: Any, operation: str
     ) -> None:
-        """Call a function of ``ps_driver.h`` that takes the driver, an object and ``arguments``.
+        """Call a function of ``ps_driver.h`` whose parameters are the driver, an object and
+        ``arguments``.
 
         :param arguments: numbers, texts, addresses or parameters of a subscriber.
         :param operation: name of the operation in errors.
@@ -234,8 +237,8 @@ class Driver(NativeObject):
         self, *, position: int, position_counter_id: int, subscriber_slot: int,
         publication_slot: int,
     ) -> None:
-        """Move the position of a subscriber without a process, never backwards. Slot -1: the
-        subscriber reads a network image."""
+        """Move the position of a subscriber that has no process (a consumer group), never
+        backwards. ``publication_slot`` -1: the subscriber reads a network image."""
         params = self._ffi.new("ps_release_params_t *")
         params.position = position
         params.position_counter_id = position_counter_id
@@ -288,7 +291,8 @@ class Driver(NativeObject):
         )
 
     def publication_joiner(self, publication_id: int) -> ReceiverView | None:
-        """Return the receiver that had the last join hold."""
+        """Return the receiver that caused the last join hold: the sender did not raise its limit
+        until the receiver had joined."""
         out = self._ffi.new("ps_receiver_view_t *")
         if not self._lib.ps_publication_joiner(self._publications[publication_id], out):
             return None
@@ -377,7 +381,7 @@ class Driver(NativeObject):
         )
 
     def image_congestion(self, image_id: int) -> dict[str, int]:
-        """Return the fields of a CongestionView that the receiver knows."""
+        """Return those fields of a CongestionView that the receiver thread measures."""
         out = self._ffi.new("ps_congestion_view_t *")
         self._lib.ps_image_get_congestion(self._images[image_id], out)
         return {name: int(getattr(out, name)) for name in _CONGESTION_FIELDS}

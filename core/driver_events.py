@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events that the agents report to the conductor: one class for each tag of ``ps_event_t``, with
-the fields of that tag's member of the union (``core/src/agent/ps_event.h`` states their units).
+"""Events that the agents report to the conductor: one class for each type of ``ps_event_t``. The
+fields of a class are those of the union member for its type (``core/src/agent/ps_event.h`` states
+their units).
 
 ``tests/unit/test_mirrors.py`` compares classes and fields with the header.
 """
@@ -17,7 +18,7 @@ from penstock.core.library import Library
 
 @attrs.frozen(kw_only=True)
 class DriverEvent:
-    """Base class of all events; ``id`` identifies an object of ``kind``."""
+    """Base class of all events. ``kind`` and ``id`` identify the object that the event concerns."""
 
     type: ClassVar[EventType]
     member: ClassVar[str] = ""          # member of the union; "": none
@@ -31,7 +32,7 @@ class DriverEvent:
 
 @attrs.frozen(kw_only=True)
 class Setup(DriverEvent):
-    """A SETUP of an unknown session of a subscribed stream arrived: the conductor makes an
+    """A SETUP of an unknown session of a subscribed stream arrived; the conductor then creates an
     image."""
 
     type = EventType.SETUP
@@ -69,7 +70,7 @@ class ImageInactive(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class ImageDrained(ImageInactive):
-    """All subscribers of an image are at its end, and 5 status message time-outs passed."""
+    """All subscribers have read an image to its end, and 5 status message time-outs have passed."""
 
     type = EventType.IMAGE_DRAINED
 
@@ -102,7 +103,8 @@ class EndConfirmed(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class Blocked(DriverEvent):
-    """A claim is still not committed."""
+    """A publisher has claimed space in a publication's log and not committed it, so the publication
+    is blocked."""
 
     type = EventType.PUB_BLOCKED
     member = "blocked"
@@ -113,7 +115,7 @@ class Blocked(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class Unblocked(DriverEvent):
-    """The sender padded over a claim."""
+    """The sender has replaced an uncommitted claim with padding."""
 
     type = EventType.PUB_UNBLOCKED
     member = "unblocked"
@@ -213,15 +215,15 @@ class SubscriberChanged(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class SessionLeft(DriverEvent):
-    """An ignored or refused session can be reported again."""
+    """The receiver no longer ignores a session, and will report the session's next SETUP."""
 
     type = EventType.SESSION_LEFT
 
 
 @attrs.frozen(kw_only=True)
 class TermsReleased(DriverEvent):
-    """The agent uses only the terms between the two positions; ``kept_to`` is -1 if the agent needs
-    all terms."""
+    """The agent uses only the terms between ``kept_from`` and ``kept_to``, so the memory of the
+    others is released. ``kept_to`` is -1 if the agent needs all terms."""
 
     type = EventType.TERMS_RELEASED
     member = "terms"
@@ -232,7 +234,7 @@ class TermsReleased(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class SecondSource(DriverEvent):
-    """A source that the receiver does not follow also sends frames of an image's session."""
+    """A second address sends frames of an image's session; the receiver drops these frames."""
 
     type = EventType.SECOND_SOURCE
     member = "second_source"
@@ -244,14 +246,15 @@ class SecondSource(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class ImageEstablished(DriverEvent):
-    """The first frame of an image's stream was accepted."""
+    """The receiver has accepted the first frame of an image's stream."""
 
     type = EventType.IMAGE_ESTABLISHED
 
 
 @attrs.frozen(kw_only=True)
 class Join(DriverEvent):
-    """A group waits, or no longer waits, for a receiver that requested a SETUP."""
+    """A group waits for a receiver that requested a SETUP and has not joined yet, or has stopped
+    waiting for it."""
 
     type = EventType.JOIN
     member = "join"
@@ -264,7 +267,8 @@ class Join(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class PressureTriggered(DriverEvent):
-    """The publishers of a publication reached its depth; at most one such event a second."""
+    """The unsent data of a publication has reached its configured depth. The sender emits at most
+    one such event a second."""
 
     type = EventType.PRESSURE_TRIGGERED
     member = "pressure"
@@ -304,7 +308,7 @@ _FIELDS: Final = {
 
 
 def read_event(native: Any, library: Library) -> DriverEvent:
-    """Return a ``ps_event_t`` as an object of the class of its type."""
+    """Convert a ``ps_event_t`` to an object of the class for its type."""
     tag = EventType(native.type)
     event = EVENTS[tag]
     member: Any = getattr(native, event.member) if event.member else None

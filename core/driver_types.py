@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plain Python forms of the parameters and enums of ``ps_driver.h`` and ``ps_slots.h``.
+"""Python classes for the parameters and enums of ``ps_driver.h`` and ``ps_slots.h``.
 
-This module does not need the compiled extension. The conductor uses these types, and
-:mod:`penstock.core.driver` and :mod:`penstock.core.admin` convert them to C. Fields have the names
-of the C structs, so that one generic function copies them. Numeric ids take the place of native
-handles.
+This module does not need the compiled extension. The conductor uses these types. The modules
+``driver`` and ``admin`` in ``penstock.core`` convert them to C. Fields have the names
+of the C structs, so that one generic function copies them. Objects refer to each other by numeric
+ids, not by native handles.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class ImageEnd(enum.IntEnum):
 
 
 class JoinVerdict(enum.IntEnum):
-    """Reason for which a group does not wait, or no longer waits, for a receiver that requested to
+    """Reason why a group does not wait, or no longer waits, for a receiver that requested to
     join."""
 
     EXPIRED = 1
@@ -134,7 +134,8 @@ class FlowControl(enum.IntEnum):
 
 
 class StrategyLate(enum.IntEnum):
-    """The limit that applies while a flow-control strategy in Python is late."""
+    """The sender limit that applies while a flow-control strategy in Python has not answered in
+    time."""
 
     HOLD = 0
     MAX = 1
@@ -202,7 +203,8 @@ class ImpairParams:
 
 @attrs.frozen(kw_only=True)
 class DriverParams:
-    """Overrides of ``ps_driver_params_default``; None keeps the default."""
+    """Parameters that replace the values of ``ps_driver_params_default``; None keeps the
+    default."""
 
     threading: Threading
     idle: Idle = Idle.PARK
@@ -257,7 +259,7 @@ PRIORITY_NONE: Final = 2**31 - 2
 
 
 class Policy(enum.IntEnum):
-    """Policy of a publication whose log is full (``ps_policy.h``)."""
+    """Policy that decides what a publication does when its log is full (``ps_policy.h``)."""
 
     NONE = 0
     BLOCK = 1
@@ -314,7 +316,7 @@ class PublicationParams:
 
 
 class Isolation(enum.IntEnum):
-    """The behaviour of a stream towards a reader that is behind (ps_reader_isolation)."""
+    """How a stream treats a reader that is too slow (ps_reader_isolation)."""
 
     GATES = 0
     INDEPENDENT = 1
@@ -349,7 +351,7 @@ class PublicationStatus:
 
 @attrs.frozen(kw_only=True)
 class ReceiverView:
-    """Latest status message of a live receiver of a publication, as a snapshot."""
+    """Values from the latest status message of a live receiver of a publication."""
 
     receiver_id: int
     heard_ns: int
@@ -525,7 +527,7 @@ class ErrorRecord:
 
 @attrs.frozen(kw_only=True)
 class ImageView:
-    """Loss, round trip and fill of an image, from its slot."""
+    """Loss, round trip and fill level of an image, read from its slot."""
 
     id: int                             # 0: free
     session_id: int
@@ -539,12 +541,13 @@ class ImageView:
 
 
 def log_file_length(term_length: int, page_size: int = 4096) -> int:
-    """Bytes of a log buffer file: three terms and 4 KiB of metadata, rounded to a page."""
+    """Return the size of a log buffer file: three terms and 4 KiB of metadata, rounded up to a
+    page."""
     raw = 3 * term_length + 4096
     return (raw + page_size - 1) // page_size * page_size
 
 
 def compute_position(term_id: int, term_offset: int, initial_term_id: int, term_length: int) -> int:
-    """Stream position of an offset in a term; term ids wrap at 32 bits."""
+    """Return the stream position that belongs to an offset in a term. Term ids wrap at 32 bits."""
     count = (term_id - initial_term_id) & 0xFFFFFFFF
     return count * term_length + term_offset

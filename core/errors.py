@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Error codes of the C core, and the exception for each (:mod:`penstock.errors`)."""
+"""The error codes of the C core, and for each code the exception that Python raises
+(:mod:`penstock.errors`)."""
 
 from __future__ import annotations
 
@@ -123,8 +124,8 @@ def native_error(code: int, text: str = "", *, operation: str = "") -> PenstockE
     """Return the exception for a negative ``ps_error_code`` of the core.
 
     ``text`` is the result of ``ps_last_error()`` after the failure, and ``operation`` names the
-    failed operation. Errors of sockets become :class:`ChannelRefused` and full file systems
-    :class:`StorageError`, with their codes of the control protocol.
+    failed operation. An error of a socket becomes a ``ChannelRefused``, a full file system a
+    ``StorageError``, each with its code of the control protocol.
     """
     detail = text or error_name(code)
     message = f"{operation}: {detail}" if operation else detail

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Import of ``penstock._fast``, the per-message part of the client in C.
+"""Import ``penstock._fast``, the part of the client in C that runs for each message.
 
 If this extension is missing, or belongs to another build of the core, importing this module raises
 ImportError, and the client uses cffi.
@@ -25,7 +25,7 @@ join = _fast.join
 
 
 class FastMessages(Messages):
-    """Messages whose methods keep the interpreter's lock."""
+    """An array of messages; its methods do not release the interpreter's lock."""
 
     __slots__ = ()
 
@@ -40,6 +40,7 @@ class FastMessages(Messages):
 
 
 def image_log(image: ImageHandle) -> Log:
-    """The mapped log of an image as a buffer; it stays mapped for as long as a view exists."""
+    """The mapped log of an image as a buffer. The log stays mapped as long as a view of it
+    exists."""
     address, length, owner = img_mapped(image)
     return Log(address, length, owner)

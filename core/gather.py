@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copy ranges of a log into columns (``ps_gather.h``).
 
-Reading moves no position, so it can be repeated. A range begins and ends between messages;
-:func:`cut` finds such places. Calls release the GIL.
+Reading changes no subscriber position, so it can be repeated. A range begins and ends between
+messages; the function :func:`cut` finds such positions. Calls release the GIL.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Stop(IntEnum):
 
 @attrs.frozen(kw_only=True)
 class LogFacts:
-    """Identity of a log; lengths in bytes."""
+    """Values that identify a log. Lengths are in bytes."""
 
     correlation_id: int
     session_id: int
@@ -43,12 +43,12 @@ class LogFacts:
 
     @classmethod
     def of(cls, native: Any) -> LogFacts:
-        """Return the result from a structure with the same field names."""
+        """Create the object from a structure with the same field names."""
         return cls(**{field.name: int(getattr(native, field.name)) for field in attrs.fields(cls)})
 
 
 class Frames:
-    """Contiguous frames of one term; keeps their memory alive."""
+    """A range of contiguous frames of one term. The object keeps their memory alive."""
 
     __slots__ = ("keep", "native")
 
@@ -83,9 +83,9 @@ def frames_of(
     offset: int = 0,
     end: int | None = None,
 ) -> Frames:
-    """Frames in a buffer (fetched from another host). ``offset`` is the byte of ``data`` at
-    position ``start``. The frames end at ``end``, at the end of the data or of the term, whichever
-    comes first."""
+    """Return frames that are in a buffer, for example because they were fetched from another host.
+    ``offset`` is the byte of ``data`` at position ``start``. The frames end at ``end``, at the end
+    of the data or of the term, whichever comes first."""
     view = ffi.from_buffer("uint8_t[]", data)
     length = len(view) - offset
     if offset < 0 or length < 0 or start < 0:
@@ -104,8 +104,8 @@ def frames_of(
 
 
 class MappedLog:
-    """A log file, mapped read-only. Frames of the log keep the mapping alive after
-    :meth:`close`."""
+    """A log file, mapped read-only. After :meth:`close`, the log stays mapped as long as an object
+    uses frames of the log."""
 
     def __init__(self, handle: Any, facts: LogFacts) -> None:
         self._handle = handle
@@ -121,7 +121,7 @@ class MappedLog:
         return cls(ffi.gc(out[0], lib.ps_gather_close), LogFacts.of(facts))
 
     def close(self) -> None:
-        """Unmap the log as soon as no frames of it are in use."""
+        """Unmap the log as soon as no object uses frames of the log."""
         self._handle = None
 
     def frames(self, position: int, end: int) -> Frames:
@@ -132,8 +132,9 @@ class MappedLog:
         return Frames(native, handle)
 
     def intact(self, position: int) -> bool:
-        """Return whether the frame at ``position`` was not overwritten. The check is quick but not
-        certain; to be certain, ask the daemon after the copy whether it retains the position."""
+        """Return True if no writer has overwritten the frame at ``position``. The check is quick
+        but not certain; to be certain, ask the daemon after the copy whether it retains the
+        position."""
         return bool(lib.ps_gather_intact(self._open_handle(), position))
 
     def _open_handle(self) -> Any:
@@ -194,12 +195,12 @@ class Rows:
 
     @property
     def position(self) -> int:
-        """Position at which the next call continues."""
+        """Stream position at which the next call continues."""
         return int(self._native.position)
 
     @property
     def needed(self) -> int:
-        """After ``Stop.TOO_LONG``: number of bytes of the part of the message that was read."""
+        """After ``Stop.TOO_LONG``: number of bytes of the message that the call has read."""
         return int(self._native.needed)
 
     @property
@@ -209,12 +210,12 @@ class Rows:
 
     @property
     def gap_messages(self) -> int:
-        """Number of dropped messages, as far as known."""
+        """Number of dropped messages, as far as the padding frames state it."""
         return int(self._native.gap_messages)
 
     @property
     def orphans(self) -> int:
-        """Number of frames that belong to no message."""
+        """Number of frames that were skipped because the rest of their message is missing."""
         return int(self._native.orphans)
 
 
@@ -232,7 +233,8 @@ class Found:
 
 @attrs.frozen(kw_only=True)
 class Finding:
-    """Messages in a range, ascending, and the position between messages that the search reached."""
+    """The messages found in a range, in ascending order, and the position at which the search
+    ended."""
 
     messages: list[Found]
     position: int
@@ -246,7 +248,7 @@ def find(
 
     :param start: a position between messages.
     :param end: a position between frames.
-    :param max_bytes: length of the searched range; the last message may end after it.
+    :param max_bytes: length of the range to search; the last message may end after this range.
     :param most: largest number of messages in the answer; the search ends after the last one.
     :param prefix: number of bytes to return of each message.
     """
@@ -289,8 +291,8 @@ def _payload(frames: Frames, prefix: int) -> bytes:
 
 @attrs.frozen(kw_only=True)
 class Cuts:
-    """Positions between messages, ascending; the last one is the end of the range. The list is
-    empty if no message is complete yet."""
+    """Positions between messages at which a batch can be split, in ascending order. The last one is
+    the end of the batch. The list is empty if no message is complete yet."""
 
     positions: list[int] = attrs.Factory(list)
     messages: int = 0
@@ -325,10 +327,10 @@ def cut(
 ) -> Cuts:
     """Find the end of a batch that begins at ``start``, and the positions at which to split it.
 
-    ``start`` lies between messages, ``end`` between frames. The batch ends at the last boundary
-    between messages that exceeds neither ``end`` nor ``max_bytes`` nor ``max_messages`` (0: no
-    limit). It has at least one message. The other positions split the batch into up to ``pieces``
-    parts of about the same length.
+    ``start`` lies between messages, ``end`` between frames. The batch ends at the last position
+    between messages at which it exceeds neither ``end`` nor ``max_bytes`` nor ``max_messages`` (0:
+    no limit). A batch has at least one message. The other positions split the batch into up to
+    ``pieces`` parts of about the same length.
     """
     if max_bytes < 1 or max_messages < 0 or pieces < 1:
         raise errors.InvalidArgument(

@@ -34,13 +34,14 @@ class GroupLog:
         return int(lib.ps_group_log_producer(self._handle))
 
     def end(self, start: int, max_bytes: int) -> int:
-        """Return the end of the contiguous committed frames from the frame boundary ``start``,
-        after checking at most ``max_bytes``."""
+        """Return the end of the contiguous committed frames that begin at ``start``, a position
+        between frames. The function checks at most ``max_bytes``."""
         return int(lib.ps_group_log_end(self._handle, start, max_bytes))
 
     def cut(self, start: int, end: int, max_bytes: int) -> int:
-        """Return the highest frame boundary up to ``end``, within ``max_bytes`` and the term of
-        ``start``; at least one frame is included, because padding may be long.
+        """Return the highest position between frames that is at most ``end``, at most ``max_bytes``
+        after ``start``, and in the term of ``start``. The range contains at least one frame,
+        however long.
 
         :raises NativeError: no whole frame begins at ``start``.
         """
@@ -50,7 +51,7 @@ class GroupLog:
         return int(position)
 
     def copy(self, start: int, end: int) -> bytes:
-        """The bytes of [start, end), which lie in one term."""
+        """Return the bytes of the positions [start, end), which must lie in one term."""
         facts = self.facts
         if start < 0 or not start <= end <= (start | (facts.term_length - 1)) + 1:
             raise ValueError(f"[{start}, {end}) is not within a term")

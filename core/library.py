@@ -4,8 +4,8 @@ arguments.
 
 A process may load two cores: the product's ``penstock._core`` and the simulator's
 ``penstock._core_sim``, which has the same object files and more. The cores share no variable, so an
-object of one core must not be passed to a function of the other. Each handle refers to its library,
-and a function refuses a handle of the other library by name.
+object of one core must not be passed to a function of the other. Each handle refers to its library.
+A function refuses a handle of the other library with an error that names both.
 """
 
 from __future__ import annotations
@@ -44,12 +44,13 @@ class Library:
     # ---- results ----
 
     def last_error(self) -> str:
-        """Text of this thread's last failure in this core, "" if none."""
+        """Text of the last failure of this core in the calling thread, "" if there was none."""
         pointer = self.lib.ps_last_error()
         return bytes(self.ffi.string(pointer)).decode("utf-8", "replace") if pointer else ""
 
     def check(self, code: int, operation: str = "") -> int:
-        """Return ``code`` if it is not negative, else raise its exception."""
+        """Return ``code`` if it is not negative; otherwise raise the exception for this error
+        code."""
         if code < 0:
             raise native_error(code, self.last_error(), operation=operation)
         return code
@@ -66,7 +67,7 @@ class Library:
     # ---- arguments ----
 
     def fill_address(self, target: Any, address: Address | None) -> None:
-        """Write a ``ps_addr_t``; None is family 0."""
+        """Write an address into a ``ps_addr_t``; None is written as family 0."""
         if address is None:
             target.family = 0
             return
@@ -123,14 +124,14 @@ class Handle:
     def __init__(
         self, library: Library, pointer: Any, free: Callable[[Any], None], owner: object = None
     ) -> None:
-        """``free(pointer)`` is called once, before ``owner`` is released."""
+        """The object calls ``free(pointer)`` once, before it releases ``owner``."""
         self.library = library
         self.lib = library.lib
         self.native = library.ffi.gc(pointer, Closer(free, owner))
 
 
 class Closer:
-    """A destructor that keeps the pointer's owner alive until the pointer is freed."""
+    """Frees a native pointer, and keeps the pointer's owner alive until then."""
 
     __slots__ = ("_free", "_owner")
 
@@ -144,7 +145,7 @@ class Closer:
 
 
 class NativeObject:
-    """Base class of the control plane's objects in a library."""
+    """Base class of the control plane's objects, each of which belongs to one library."""
 
     def __init__(self, handle: Any, library: Library) -> None:
         self.library: Final = library

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages of one poll: an array of ``ps_message_t``, and its layout for Python."""
+"""The messages that one poll returns: an array of ``ps_message_t``, and its layout for Python."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ assert MESSAGE.size == CORE.ffi.sizeof("ps_message_t")
 class Messages:
     """Array for the results of one poll.
 
-    It has three forms: ``native`` for ``sub_poll`` and ``img_poll``, ``raw`` for
-    ``MESSAGE.iter_unpack`` and NumPy, and ``address`` for the fast path.
+    It has three forms: The same memory has three forms: ``native`` for ``sub_poll`` and
+    ``img_poll``, ``raw`` for ``MESSAGE.iter_unpack`` and NumPy, and ``address`` for the fast path.
     """
 
     __slots__ = ("_library", "address", "capacity", "native", "raw")
@@ -57,14 +57,16 @@ class Messages:
         return int(self._library.lib.ps_messages_bytes(self.native, count))
 
     def gather(self, count: int, offsets: int, data: int) -> None:
-        """Copy the payloads to ``data``, and count + 1 int64 to ``offsets``."""
+        """Copy the payloads into ``data``, and their start and end offsets (count + 1 int64) into
+        ``offsets``."""
         ffi = self._library.ffi
         self._library.lib.ps_messages_gather(
             self.native, count, ffi.cast("int64_t *", offsets), ffi.cast("uint8_t *", data)
         )
 
     def columns(self, count: int, positions: int, session_ids: int, reserved_values: int) -> None:
-        """Copy an int64, an int32 and an int64 for each message."""
+        """Copy the position (int64), the session id (int32) and the reserved value (int64) of each
+        message."""
         ffi = self._library.ffi
         self._library.lib.ps_messages_columns(
             self.native, count, ffi.cast("int64_t *", positions),
@@ -73,6 +75,7 @@ class Messages:
 
 
 def copy_bytes(address: int, length: int) -> bytes:
-    """A copy of an assembled message, by the address that the poll gave."""
+    """Return a copy of an assembled message. ``address`` is the address that the poll returned for
+    it."""
     copied: bytes = CORE.ffi.buffer(CORE.ffi.cast("uint8_t *", address), length)[:]
     return copied

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Both accounts of a publication, decoded from shared memory (``ps_pressure_view.h``).
+"""The two accounts of a publication, decoded from shared memory (``ps_pressure_view.h``).
 
 The first account measures how long publishers were blocked at their limit, by cause and by
 culprit. The second account counts refused offers by cause.
@@ -37,7 +37,8 @@ def cause_name(number: int) -> str:
 
 
 class Party(NamedTuple):
-    """A receiver with its address, or a client of this host."""
+    """A culprit that blocks a publication: a receiver with its address, or a client of this
+    host."""
 
     id: int                             # 0 unknown
     blocked_ns: int = 0
@@ -50,7 +51,8 @@ class Party(NamedTuple):
 
 
 class Levels(NamedTuple):
-    """How full the log of a publication is, and how often it was under pressure."""
+    """The fill level of a publication's log, and the number and duration of its episodes of
+    pressure."""
 
     depth_bytes: int                    # that publishers are ahead
     peak_bytes: int                     # the most of it
@@ -85,8 +87,8 @@ def _party_text(number: int, pid: int, name: str, address: str) -> str:
 
 @attrs.define(kw_only=True)
 class PressureView:
-    """A consistent copy of both accounts. The class is not frozen, because a publisher creates an
-    object at each read."""
+    """A consistent copy of the two accounts of a publication. The class is not frozen, because each
+    read creates an object, and a frozen class takes longer."""
 
     cause: int                          # Cause that binds now
     stale: bool  # the last consistent copy, because the sender wrote during each try
@@ -113,7 +115,7 @@ class PressureView:
 
     @property
     def culprit_text(self) -> str:
-        """Return the culprit as text, with the lagging client of a receiver."""
+        """Return the culprit as text; if it is a receiver, with its slowest client."""
         text = self.culprit.text
         if text and self.reason_client:
             text += f": client {self.reason_client}"
@@ -123,7 +125,7 @@ class PressureView:
 
     @property
     def client(self) -> tuple[int, str]:
-        """Return id and name of the lagging client, on this host or of the receiver."""
+        """Return id and name of the slowest client, on this host or at the receiver."""
         if self.culprit.address:
             return self.reason_client, self.reason_name
         return (self.culprit.id, self.culprit.name) if self.culprit.pid else (0, "")
@@ -133,7 +135,8 @@ class PressureView:
         return max(0, now_ns - self.since_ns) if self.cause else 0
 
     def levels_at(self, now_ns: int) -> Levels:
-        """Return depth, watermark and times of pressure, up to ``now_ns``."""
+        """Return the number of unsent bytes, the watermark state and the times of pressure, up to
+        ``now_ns``."""
         depth, peak, since_ns, pressed_ns, episodes, drained, watermark = _LEVELS.unpack_from(
             self.levels
         )
@@ -153,7 +156,8 @@ class PressureView:
         return found
 
     def by_culprit(self, now_ns: int) -> dict[str, int]:
-        """Return the blocked time by culprit, up to ``now_ns``; the sum is the same as by cause."""
+        """Return the blocked time by culprit, up to ``now_ns``. The sum equals the sum of the times
+        by cause."""
         found: dict[str, int] = {}
         for party in self.culprits:
             name = party.text or OTHER
@@ -164,12 +168,13 @@ class PressureView:
         return found
 
     def errors(self) -> dict[str, int]:
-        """Return the error bound of each culprit's time; culprits without error are left out."""
+        """Return, for each culprit, the largest possible error of its time; culprits without error
+        are omitted."""
         return {party.text: party.error_ns for party in self.culprits if party.error_ns}
 
     def refusals(self) -> dict[str, int]:
-        """Return refused offers by cause; ``none`` counts refusals that ended before the sender
-        stated a cause."""
+        """Return the number of refused offers by cause; ``none`` counts refusals that ended before
+        the sender stated a cause."""
         return dict(self.refused)
 
 
@@ -284,7 +289,8 @@ _SAMPLE: Final = struct.Struct("=19q")
 
 @attrs.frozen(kw_only=True)
 class SchedulerView:
-    """The last sample of the governor. Pressure and its signals are numbers from 0 to 1."""
+    """The last sample of the governor. The pressure, and the signals from which it is computed, are
+    numbers from 0 to 1."""
 
     sampled_ns: int                     # CLOCK_MONOTONIC; 0: it has taken no sample
     pressure: float

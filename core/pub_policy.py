@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The policy of a publication, from the view of its publisher (``ps_policy.h``)."""
+"""Calls with which a publisher handles the policy of its publication (``ps_policy.h``)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from penstock.core.client import PublicationHandle
 
 
 def pub_reset(pub: PublicationHandle) -> int:
-    """End the failure of a publication. Return 1 if it had failed, 0 if it had not, a negative code
-    if it has another policy."""
+    """End the failure of a publication. Return 1 if the publication had failed, 0 if not, and a
+    negative code if its policy is not ``error``."""
     return int(pub.lib.ps_pub_reset(pub.native))
 
 
 def pub_is_failed(pub: PublicationHandle) -> int:
-    """Return 1 after a failure under ps-policy=error, until the reset."""
+    """Return 1 if the publication has failed under ps-policy=error and was not reset since;
+    otherwise 0."""
     return int(pub.lib.ps_pub_is_failed(pub.native))

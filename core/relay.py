@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that only relays use: continue the publication of a dead process, and state the target of a
-reader."""
+"""Calls that only relays use: continue the publication of a dead process, and state on which
+publication a reader's messages are published."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from penstock.core.client import ImageHandle, PublicationHandle
 
 
 def pub_take_over(pub: PublicationHandle, position: int, ordinal: int) -> int:
-    """Return the number of messages from ``position`` on, and pad over messages that the dead owner
-    had begun.
+    """Return the number of messages from ``position`` on. Replace messages that the dead owner had
+    begun and not published with padding.
 
     :param position: a position between two messages, at most two terms below the end.
     :param ordinal: number of messages below ``position``.

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Enums and classes that clients need; :mod:`penstock.core.driver_types` has those of the driver.
+"""Enums and classes that clients need. The module :mod:`penstock.core.driver_types` has those that
+only the driver needs.
 
 The process of a client imports only this module, because the classes of the driver would take a
 tenth of the client's import time.
@@ -14,7 +15,7 @@ import attrs
 
 
 class Cause(enum.IntEnum):
-    """Cause that blocks a stream (docs/spec/rules.md section 6)."""
+    """The cause that blocks a stream (docs/spec/rules.md section 6)."""
 
     NONE = 0
     RECEIVER_WINDOW = 1
@@ -38,7 +39,7 @@ class Cause(enum.IntEnum):
 
 
 class Watermark(enum.IntEnum):
-    """How full the log of a publication is (``ps_policy.h``)."""
+    """State of a publication by the fill level of its log (``ps_policy.h``)."""
 
     NORMAL = 0
     HIGH = 1
@@ -48,7 +49,7 @@ class Watermark(enum.IntEnum):
 
 @attrs.frozen(kw_only=True)
 class Address:
-    """An IP address and port.  ``ip`` is canonical text without a scope."""
+    """An IP address and port. ``ip`` is the address as canonical text, without an IPv6 scope."""
 
     ip: str
     port: int

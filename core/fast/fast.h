@@ -2,16 +2,18 @@
  *
  * fast.h: declarations that the files of `penstock._fast` share.
  *
- * The extension holds the per-message part of the Python client: base classes of Publication,
- * Subscription, Image and Header. Their methods call the core without a Python frame and without
- * releasing the interpreter's lock. An offer takes some 50 ns, a poll some 10 ns a message. If a
- * second Python thread is busy, every release of the lock costs a switch interval (5 ms).
+ * This extension contains the part of the Python client that runs for each message: base classes of
+ * Publication, Subscription, Image and Header. Their methods call the core without a Python frame
+ * and without a release of the interpreter's lock. An offer takes about 50 ns, a poll about 10 ns a
+ * message. A release of the lock would be slower: if a second Python thread is busy, each release
+ * costs a switch interval (5 ms).
  *
  * Rare cases (refusals, closed handles, lists of buffers, changes of images) call methods of the
  * Python classes by name.
  *
- * Limited API of Python 3.11. Unless stated otherwise, all functions run with the interpreter's
- * lock held. If a function that returns a pointer fails, it sets an exception and returns NULL.
+ * The files use only the limited API of Python 3.11. Unless a comment states otherwise, the caller
+ * of a function holds the interpreter's lock. If a function that returns a pointer fails, it sets
+ * an exception and returns NULL.
  */
 #ifndef PENSTOCK_FAST_H
 #define PENSTOCK_FAST_H
@@ -24,10 +26,10 @@
 
 /* ---- what the module has ------------------------------------------------------------------- */
 
-/* The core's functions; never NULL once the module can be used. */
+/* Table of the core's functions; never NULL after the module was imported. */
 extern const ps_fast_table_t *fast_core;
 
-/* Types for type checks in other files; set once, by fast_add_types. */
+/* Types that other files need for type checks; each is set once, by its fast_add_ function. */
 extern PyTypeObject *fast_header_type;
 extern PyTypeObject *fast_log_type;
 extern PyTypeObject *fast_park_type;
@@ -42,22 +44,23 @@ int fast_add_poller(PyObject *module);
 /* After fast_add_poller: a waiter is derived from a poller. */
 int fast_add_waiter(PyObject *module);
 int fast_add_guard(PyObject *module);
-/* Makes a type from its spec, derived from base if that is not NULL, and adds it under name.
- * Returns a reference borrowed from the module, or NULL. */
+/* Creates a type from its spec and adds it to the module as `name`. The type is derived from
+ * `base`, unless this is NULL. Returns a reference borrowed from the module, or NULL. */
 PyTypeObject *fast_add_type(PyObject *module, const char *name, PyType_Spec *spec,
                             PyTypeObject *base);
 
 /* ---- handles --------------------------------------------------------------------------------- */
 
-/* A native object and the Python object that keeps it alive. It is the first member of every struct
- * with a native object, so that all these types share the attribute `_handle`. */
+/* A native object and the Python object that keeps it alive. A fast_handle_t is the first member of
+ * every struct with a native object, so that all these types share the attribute `_handle`. */
 typedef struct fast_handle {
-    PyObject_HEAD PyObject *owner; /* cffi pointer that frees the native object; NULL: closed */
+    PyObject_HEAD PyObject *owner; /* Python object whose end frees the native object (a cffi
+                                    * pointer); NULL: the handle is closed */
     void *native;
 } fast_handle_t;
 
-/* Slots of a type without further members; getter and setter of `_handle`. The setter gets the
- * address from the object's `_address_of`. */
+/* Standard functions for a type without further members, and getter and setter of `_handle`. The
+ * setter calls the object's `_address_of` to get the native address. */
 void fast_handle_dealloc(PyObject *self);
 int fast_handle_traverse(PyObject *self, visitproc visit, void *arg);
 int fast_handle_clear(PyObject *self);
@@ -66,17 +69,17 @@ int fast_handle_set(PyObject *self, PyObject *value, void *unused);
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-/* Stores the values of the parameters `names` (NULL-terminated) of a METH_FASTCALL | METH_KEYWORDS
- * call in out. The first `positional` may be passed by position; missing ones stay NULL. Returns 0
- * or -1. */
+/* Parses the arguments of a METH_FASTCALL | METH_KEYWORDS call. `names` lists the parameters
+ * (NULL-terminated); their values go to `out`, and missing ones stay NULL. The caller may pass the
+ * first `positional` parameters by position. Returns 0 or -1. */
 int fast_arguments(const char *function, const char *const *names, Py_ssize_t positional,
                    PyObject *const *args, Py_ssize_t count, PyObject *kwnames, PyObject **out);
 
 /* ---- logs and headers ------------------------------------------------------------------------ */
 
-/* A mapped log as a buffer: the whole log, or the range at `at` if `at` is not NULL. Every view
- * keeps the mapping. `exports` counts the live views, including slices of views and arrays that
- * refer to views. */
+/* A mapped log as a Python buffer. The buffer has the whole log, or only the range at `at` if `at`
+ * is not NULL. Every view keeps the log mapped. `exports` counts the live views, including slices
+ * and arrays that refer to them. */
 typedef struct fast_log {
     PyObject_HEAD PyObject *owner;
     const uint8_t *base;
@@ -91,7 +94,8 @@ typedef struct fast_header {
     PyObject_HEAD ps_message_t message;
 } fast_header_t;
 
-/* Returns a read-only view of length bytes at offset of the log; checks the bounds. */
+/* Returns a read-only view of `length` bytes at `offset` of the log, after a check of the
+ * bounds. */
 PyObject *fast_log_view(PyObject *log, int64_t offset, int64_t length);
 
 #endif

@@ -15,8 +15,8 @@
  * for the calling thread. Functions that return a position return a value > 0, or a negative
  * ps_offer_code or ps_error_code.
  *
- * This header is also the cffi declaration: it uses only plain C types and enums, and its macros
- * carry no meaning.
+ * Python's cffi also reads this header, so it uses only plain C types and enums, and no macro
+ * defines a value.
  */
 #ifndef PENSTOCK_H
 #define PENSTOCK_H
@@ -33,21 +33,23 @@ extern "C" {
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* Reasons to refuse an offer. -1..-6 are Aeron's values; those of penstock are <= -100
+/* Reasons to refuse an offer. The codes -1 to -6 are Aeron's; those of penstock are <= -100
  * (docs/spec/rules.md section 5). */
 enum ps_offer_code {
-    PS_NOT_CONNECTED = -1,         /* no receiver; retry when one joins */
-    PS_BACK_PRESSURED = -2,        /* position reached the publisher limit; retry */
-    PS_ADMIN_ACTION = -3,          /* term rotation in progress; retry at once */
+    PS_NOT_CONNECTED = -1,         /* no receiver is connected; retry when one joins */
+    PS_BACK_PRESSURED = -2,        /* the stream's position has reached the publisher limit;
+                                    * retry */
+    PS_ADMIN_ACTION = -3,          /* a thread rotates the log to the next term; retry at once */
     PS_CLOSED = -4,                /* the publication was closed */
-    PS_MAX_POSITION_EXCEEDED = -5, /* 2^31 terms used; make a new publication */
+    PS_MAX_POSITION_EXCEEDED = -5, /* the stream has used all its 2^31 terms; add a new
+                                    * publication */
     PS_OFFER_ERROR = -6,           /* see ps_last_error() */
     PS_NO_CREDIT = -100,
     PS_THROTTLED = -101,
     PS_RATE_LIMITED = -102,
     PS_DROPPED = -103,
     PS_FAILED = -104,
-    PS_STORAGE = -105,    /* a term could not be reserved: no space */
+    PS_STORAGE = -105,    /* there is no memory for the next term */
     PS_DAEMON_AWAY = -106 /* the daemon died; offers resume when a new daemon adopts the stream */
 };
 
@@ -55,27 +57,29 @@ enum ps_offer_code {
 enum ps_error_code {
     PS_OK = 0,
     PS_E_INVALID = -1001,  /* an argument is out of range */
-    PS_E_TOO_LONG = -1002, /* message longer than the stream's limit */
+    PS_E_TOO_LONG = -1002, /* the message is longer than the stream's limit */
     PS_E_NO_MEMORY = -1003,
     PS_E_SYSTEM = -1004,  /* a system call failed; errno is in the text */
     PS_E_VERSION = -1005, /* the file has another version, or is not a file of penstock */
-    PS_E_CORRUPT = -1006, /* shared memory holds an impossible value */
+    PS_E_CORRUPT = -1006, /* shared memory contains an impossible value */
     PS_E_TIMEOUT = -1007,
     PS_E_INTERRUPTED = -1008, /* a signal arrived while waiting */
-    PS_E_FORKED = -1009,      /* handle used in a child of the process that opened it */
-    PS_E_NO_SPACE = -1010,    /* file system or slot table full */
+    PS_E_FORKED = -1009,      /* the handle was opened before a fork and used in the child
+                               * process */
+    PS_E_NO_SPACE = -1010,    /* the file system or a slot table is full */
     PS_E_AGAIN = -1011,       /* bounded queue full: repeat later */
-    /* the daemon padded over this claim: it will not be delivered */
+    /* The claim was open for too long and the daemon replaced it with padding; the message is not
+     * delivered. */
     PS_E_UNBLOCKED = -1012,
     PS_E_ADDRESS_IN_USE = -1013,
     PS_E_NO_INTERFACE = -1014,
     PS_E_NO_BUFFER = -1015, /* socket buffer smaller than requested */
     PS_E_PERMISSION = -1016,
-    PS_E_GAP = -1017 /* the poll reached a gap: ps_img_take_gap */
+    PS_E_GAP = -1017 /* the poll reached a gap, which ps_img_take_gap returns */
 };
 
-/* Returns the text of the calling thread's last failure, "" if none. Valid until the thread's next
- * failure. */
+/* Returns the text of the calling thread's last failure, "" if there was none. The text is valid
+ * until the thread's next failure. */
 const char *ps_last_error(void);
 
 /* Version of the library, "major.minor.patch". */
@@ -87,11 +91,13 @@ typedef struct ps_client ps_client_t;
 
 typedef struct ps_client_params {
     const char *directory;    /* daemon directory */
-    int64_t client_id;        /* received from the daemon over lease.sock */
-    int32_t client_slot;      /* index into penstock.dat's client slots */
-    int32_t sender_wake_fd;   /* eventfd of the sender thread, borrowed; -1: none */
-    int32_t receiver_wake_fd; /* eventfd of the receiver thread, borrowed; -1: none */
-    int32_t watch_fd;         /* eventfd for ps_client_watch, borrowed; -1: none */
+    int64_t client_id;        /* client id, which the daemon sent over lease.sock */
+    int32_t client_slot;      /* index of the client's slot in penstock.dat */
+    int32_t sender_wake_fd;   /* eventfd that wakes the sender thread; the caller keeps it open; -1:
+                               * none */
+    int32_t receiver_wake_fd; /* eventfd that wakes the receiver thread; the caller keeps it open;
+                               * -1: none */
+    int32_t watch_fd;         /* eventfd for ps_client_watch; the caller keeps it open; -1: none */
 } ps_client_params_t;
 
 /* Maps cnc.dat and penstock.dat read-write.  PS_E_VERSION, PS_E_SYSTEM, PS_E_NO_MEMORY. */
@@ -103,27 +109,28 @@ void ps_client_close(ps_client_t *client);
  * PS_DAEMON_AWAY. Any thread. */
 void ps_client_set_daemon_away(ps_client_t *client, int32_t away);
 
-/* Waiting. A thread takes a ticket, checks its condition, and sleeps if the condition is false.
- * Any event after the ticket ends the sleep. A wake-up is a change of the client's futex word. The
- * daemon changes the word when an image of the client gets data, and when the control plane has a
- * notice. While the client waits for room, the daemon also changes the word when the publisher
- * limit rises. ps_client_wake() changes the word from inside the process. */
+/* How a thread waits: it takes a ticket, checks its condition, and sleeps if the condition is
+ * false. Any event after the ticket was taken ends the sleep. A wake-up is a change of the client's
+ * futex word. The daemon changes the word when an image of the client gets data, and when the
+ * control plane has a notice. While the client waits for room, the daemon also changes the word
+ * when the publisher limit rises. ps_client_wake() changes the word from inside the process. */
 uint32_t ps_client_ticket(ps_client_t *client);
-/* Sleeps until the futex word differs from ticket, or for timeout_ns (>= 0; < 0: without a limit).
- * 0 = woken, PS_E_TIMEOUT, PS_E_INTERRUPTED, PS_E_FORKED. */
+/* Sleeps until the futex word differs from the ticket, or for timeout_ns (< 0: without a limit).
+ * Returns 0 if the thread was woken, else PS_E_TIMEOUT, PS_E_INTERRUPTED or PS_E_FORKED. */
 int ps_client_sleep(ps_client_t *client, uint32_t ticket, int64_t timeout_ns);
 /* Spins before a ps_client_sleep, without a system call. Returns 1 as soon as the futex word
  * differs from ticket. Returns 0 after at most 150 us. If recent waits were long, or in a forked
  * child, returns 0 at once. */
 int32_t ps_client_await(ps_client_t *client, uint32_t ticket);
 void ps_client_wake(ps_client_t *client);
-/* For an event loop, in place of a sleep. Requests that the next wake-up writes the client's
- * eventfd once. If the futex word already differs from ticket, returns 1: check the condition again
- * instead of waiting. waited_ns: duration of the last such wait (ps_client_await uses recent
- * waits); < 0: none. PS_E_INVALID without an eventfd, PS_E_FORKED. */
+/* Use this function in an event loop in place of ps_client_sleep. ps_client_watch requests that the
+ * next wake-up writes the client's eventfd once. Returns 1 if the futex word already differs from
+ * the ticket; the caller must then check its condition again instead of waiting. Pass the duration
+ * of the last such wait in waited_ns (< 0: none), for ps_client_await. Returns PS_E_INVALID if the
+ * client has no eventfd, PS_E_FORKED. */
 int32_t ps_client_watch(ps_client_t *client, uint32_t ticket, int64_t waited_ns);
 
-/* Counter value cells (cnc.dat).  id in [0, ps_client_counter_count). */
+/* Counters in cnc.dat. A counter id is in [0, ps_client_counter_count). */
 int32_t ps_client_counter_count(const ps_client_t *client);
 int64_t ps_client_counter_get(const ps_client_t *client, int32_t counter_id);
 void ps_client_counter_set(ps_client_t *client, int32_t counter_id, int64_t value); /* release */
@@ -148,14 +155,15 @@ typedef struct ps_iov {
     size_t length;
 } ps_iov_t;
 
-/* A claimed frame: write length bytes at data, then commit or abort. */
+/* A claimed frame: the application writes `length` bytes at `data`, then commits or aborts the
+ * claim. */
 typedef struct ps_claim {
-    uint8_t *data;    /* payload, NULL when the claim was refused */
+    uint8_t *data;    /* payload of the claimed frame; NULL: the claim was refused */
     size_t length;    /* payload bytes */
     int64_t position; /* stream position after the message */
     void *frame;      /* owned by the library */
-    uint32_t epoch;   /* owned by the library: identifies the count from which the claim's ordinal
-                       * was taken */
+    uint32_t epoch;   /* Owned by the library: epoch in which the message of this claim was
+                       * counted. */
 } ps_claim_t;
 
 typedef struct ps_pub_constants {
@@ -177,37 +185,41 @@ void ps_pub_close(ps_pub_t *pub);
 void ps_pub_mark_closed(ps_pub_t *pub);
 void ps_pub_get_constants(const ps_pub_t *pub, ps_pub_constants_t *out);
 
-/* Publishes one message of length bytes (0..max_message_bytes), in fragments if it exceeds
- * max_payload_bytes. Returns the position after the message, or a code; PS_E_TOO_LONG, PS_E_FORKED.
- * reserved_value is written into every frame's header. Bound: one pass over the message. */
+/* Publishes one message of `length` bytes (0 to max_message_bytes), in fragments if it is longer
+ * than max_payload_bytes. Writes reserved_value into the header of every frame. Returns the
+ * position after the message, or a ps_offer_code, PS_E_TOO_LONG or PS_E_FORKED. Cost: one pass over
+ * the message. */
 int64_t ps_pub_offer(ps_pub_t *pub, const void *data, size_t length, int64_t reserved_value);
-/* Like ps_pub_offer(), for one message in count >= 1 pieces. */
+/* Publishes one message like ps_pub_offer(). The message consists of `count` >= 1 pieces. */
 int64_t ps_pub_offerv(ps_pub_t *pub, const ps_iov_t *pieces, int32_t count, int64_t reserved_value);
-/* Publishes messages base[offsets[i] .. offsets[i+1]) for i in [0, count), in order, until one is
- * refused. *accepted: number of published messages. Returns the position after the last published
- * message, or the code if no message was published. */
+/* Publishes `count` messages in order, until one is refused. Message i is base[offsets[i] ..
+ * offsets[i+1]). *accepted gets the number of published messages. Returns the position after the
+ * last published message, or the code if no message was published. */
 int64_t ps_pub_offer_batch(ps_pub_t *pub, const uint8_t *base, const int64_t *offsets,
                            int32_t count, int32_t *accepted);
-/* Like ps_pub_offer_batch(), for messages of stride bytes each, without space between them. */
+/* Publishes messages like ps_pub_offer_batch(). Each message has `stride` bytes, without space
+ * between the messages. */
 int64_t ps_pub_offer_strided(ps_pub_t *pub, const uint8_t *base, int64_t stride, int32_t count,
                              int32_t *accepted);
 
-/* Claims one unfragmented frame of length <= max_payload_bytes.  Returns the position or a code. */
+/* Claims space for one message of at most max_payload_bytes, which fits into one frame. Returns the
+ * position or a code. */
 int64_t ps_pub_try_claim(ps_pub_t *pub, size_t length, ps_claim_t *claim);
-/* Commits a claim; PS_E_UNBLOCKED if the daemon has padded over it. */
+/* Commits a claim. Returns PS_E_UNBLOCKED if the daemon has replaced the claim with padding. */
 int ps_pub_commit(ps_pub_t *pub, ps_claim_t *claim, int64_t reserved_value);
 int ps_pub_abort(ps_pub_t *pub, ps_claim_t *claim);
 
 int64_t ps_pub_position(const ps_pub_t *pub); /* or PS_CLOSED */
 int64_t ps_pub_limit(const ps_pub_t *pub);    /* publisher limit, or PS_CLOSED */
-/* Returns the number of messages that the stream's message rate has admitted since its start;
- * INT64_MAX: it has no message rate. */
+/* Returns the number of messages that the stream's message rate has admitted since the stream
+ * began; INT64_MAX: the stream has no message rate. */
 int64_t ps_pub_ordinal_limit(const ps_pub_t *pub);
 /* Returns the time after which a publisher that got PS_THROTTLED may try again; 0: the governor
  * throttles no publisher. Any thread. */
 int64_t ps_pub_retry_after_ns(const ps_pub_t *pub);
-/* After PS_THROTTLED, for a message that must not be throttled: returns the code of the limit that
- * refused it, and counts the refusal under that cause. Any thread. */
+/* For a message that must not be throttled: after PS_THROTTLED, returns the code of the limit that
+ * would refuse the message without the throttle. Counts the refusal under the cause of this limit.
+ * Any thread. */
 int64_t ps_pub_unthrottle(ps_pub_t *pub);
 /* Returns the number of messages that the credits of the stream allow now; INT64_MAX: no receiver
  * grants credits. PS_E_FORKED. Any thread. */
@@ -216,27 +228,28 @@ int64_t ps_pub_credits(const ps_pub_t *pub);
  * publishers have used them. PS_OK, PS_E_INVALID (no receiver grants credits), PS_E_FORKED. Any
  * thread. */
 int ps_pub_credit_counts(const ps_pub_t *pub, int64_t *granted, int64_t *spent);
-/* ps-policy=error: lets publishers continue after a failure. The publication keeps session,
- * positions and open claims. Returns 1 if the publication had failed, 0 if the publication had not
- * failed, PS_E_INVALID if its policy is not `error`. */
+/* With ps-policy=error: lets publishers continue after the publication has failed. The publication
+ * keeps session, positions and open claims. Returns 1 if the publication had failed, 0 if the
+ * publication had not failed, PS_E_INVALID if its policy is not `error`. */
 int ps_pub_reset(ps_pub_t *pub);
 /* Returns 1 from the failure of the publication until its reset, else 0. */
 int32_t ps_pub_is_failed(const ps_pub_t *pub);
-/* Continues an exclusive publication whose owner, another process, has died. Turns the space that
- * the owner had reserved and not published into padding, and counts the publication's messages from
- * position `from` on. from: between two messages, at most two terms below the tail. ordinal: number
- * of messages below `from`. Returns the number of messages from `from` to the tail; PS_E_INVALID:
- * `from` is not such a position, or the publication is shared. PS_E_CORRUPT: the log has no frame
- * at a place where one must begin. Call it after ps_pub_open, before the first offer. Bound: two
- * terms. */
+/* Continues an exclusive publication whose owner, another process, has died. Replaces the space
+ * that the owner had reserved and not published with padding, and counts the publication's messages
+ * from position `from` on. The position `from` must lie between two messages, at most two terms
+ * below the tail; `ordinal` is the number of messages below it. Returns the number of messages from
+ * `from` to the tail. PS_E_INVALID: `from` is no such position, or the publication is shared.
+ * PS_E_CORRUPT: the log has no frame at a position where a frame must begin. Call it after
+ * ps_pub_open, before the first offer. Bound: two terms. */
 int64_t ps_pub_take_over(ps_pub_t *pub, int64_t from, int64_t ordinal);
 int64_t ps_pub_available_window(const ps_pub_t *pub); /* bytes >= 0, or PS_CLOSED */
 int32_t ps_pub_is_connected(const ps_pub_t *pub);
-/* Copies the publication's accounts from shared memory: causes and culprits of refused offers.
- * PS_OK; PS_E_AGAIN: *out is unchanged except that out->stale = 1; PS_E_INVALID: the daemon has no
- * such publication any more; PS_E_FORKED. Any thread. Bound: eight copies of 3 KiB. */
+/* Copies the publication's accounts from shared memory: the causes and culprits of refused offers.
+ * Returns PS_OK. PS_E_AGAIN: the sender wrote during each attempt; only out->stale is set, to 1.
+ * PS_E_INVALID: the daemon no longer has the publication. PS_E_FORKED. Any thread. Bound: eight
+ * copies of 3 KiB. */
 int ps_pub_pressure(const ps_pub_t *pub, ps_pressure_view_t *out);
-/* Requests a wake-up of this client when the publisher limit moves. */
+/* Requests that the daemon wakes this client when the publisher limit moves. */
 void ps_pub_want_room(ps_pub_t *pub);
 
 /* ---- image and subscription ------------------------------------------------------------------ */
@@ -246,41 +259,47 @@ typedef struct ps_sub ps_sub_t;
 
 typedef struct ps_img_params {
     const char *log_path;
-    int64_t correlation_id; /* image id, or publication registration id for IPC and spies */
+    int64_t correlation_id; /* id of the image; for IPC and spies the registration id of the
+                             * publication */
     int64_t subscription_id;
-    int32_t position_counter_id; /* sub-pos; its value is the join position */
+    int32_t position_counter_id; /* id of the subscriber's position counter, whose value is the join
+                                  * position */
     int32_t subscriber_slot;     /* penstock.dat */
-    int32_t image_slot;          /* penstock.dat; -1 for IPC and spies */
+    int32_t image_slot;          /* slot in penstock.dat; -1 for IPC and spies */
     int32_t publication_slot;    /* penstock.dat; -1 for network images */
     int32_t credit_mode;         /* ps_credit_mode */
     int32_t isolation;           /* ps_reader_isolation */
     int64_t depth_bytes;         /* of PS_READER_DROP_OLDEST */
-    int64_t join_position;       /* of an isolated reader, as announced */
-    int64_t join_ordinal;        /* number of messages below join_position; -1: unknown */
+    int64_t join_position;       /* position at which an isolated reader joins, as the daemon
+                                  * announced it */
+    int64_t join_ordinal;        /* number of messages of the stream below join_position; -1:
+                                  * unknown */
 } ps_img_params_t;
 
-/* The behaviour of a stream towards a reader that is behind (docs/back-pressure.md). */
+/* How a stream treats a reader that is too slow (docs/back-pressure.md). */
 enum ps_reader_isolation {
     PS_READER_GATES = 0,       /* the stream waits for the reader */
-    PS_READER_INDEPENDENT = 1, /* it does not; an outrun reader continues with the oldest data */
-    PS_READER_DROP_OLDEST = 2  /* it does not; the reader continues with the newest depth_bytes */
+    PS_READER_INDEPENDENT = 1, /* the stream does not wait; a reader that lost data continues with
+                                * the oldest data there */
+    PS_READER_DROP_OLDEST = 2  /* the stream does not wait; a reader that lost data continues with
+                                * the newest depth_bytes */
 };
 
-/* The way in which messages of an image return their credits. */
+/* How the credits of an image's messages are returned to the publisher. */
 enum ps_credit_mode {
     PS_CREDIT_PLAIN = 0,     /* the reader grants none */
-    PS_CREDIT_AUTOMATIC = 1, /* a message returns its credit when it is released */
+    PS_CREDIT_AUTOMATIC = 1, /* the release of a message returns its credit */
     PS_CREDIT_HANDLES = 2    /* ps_img_return_credits does */
 };
 
-/* One received message.  data is valid until the next poll, release or close of its image;
- * assembled == 1: a copy in the image's own buffer (at most one message of a poll, and then the
- * last; of an isolated reader all messages).
+/* One received message. `data` is valid until the next poll, release or close of the image. If
+ * `assembled` is 1, `data` points to a copy in the image's own buffer. Only the last message of a
+ * poll can be such a copy, but with an isolated reader every message is one.
  */
 typedef struct ps_message {
     const uint8_t *data;
     int64_t length;         /* payload bytes */
-    int64_t log_offset;     /* offset of data in the log file; -1 when assembled */
+    int64_t log_offset;     /* offset of `data` in the log file; -1: the message was assembled */
     int64_t start_position; /* of the first frame */
     int64_t position;       /* after the message */
     int64_t reserved_value;
@@ -288,8 +307,8 @@ typedef struct ps_message {
     int32_t stream_id;
     int32_t term_id;
     int32_t term_offset; /* of the (first) frame */
-    int32_t image_index; /* index in the subscription's image list */
-    uint8_t flags;       /* flags of the frame; 0xC0 for an assembled message */
+    int32_t image_index; /* index of the message's image in the subscription's list */
+    uint8_t flags;       /* flags of the message's frame; 0xC0 for an assembled message */
     uint8_t assembled;
 } ps_message_t;
 
@@ -305,46 +324,50 @@ int32_t ps_img_initial_term_id(const ps_img_t *image);
 int32_t ps_img_session_id(const ps_img_t *image);
 int64_t ps_img_join_position(const ps_img_t *image);
 int32_t ps_img_transport_count(const ps_img_t *image);
-/* The mapped log file, for views: base address and length in bytes. */
+/* Returns the base address of the mapped log file, for views into it. *length_bytes gets its
+ * length. */
 const uint8_t *ps_img_map(const ps_img_t *image, int64_t *length_bytes);
 /* Returns 1 if a poll would return a message or report a gap. */
 int32_t ps_img_has_data(const ps_img_t *image);
 
-/* Delivers up to limit messages of one image. flags: see ps_poll_flags. Returns the count >= 0 or
- * a negative ps_error_code (PS_E_CORRUPT: the image is stopped at that position). Returns 0 if no
- * message was available at any time during the call; a caller that took its ticket before the
- * call may sleep. Before it looks for messages, the call releases the messages of the previous
+/* Delivers up to `limit` messages of one image; `flags` are ps_poll_flags. Returns the number of
+ * messages, or a negative ps_error_code (PS_E_CORRUPT: the log is damaged and the image stays at
+ * this position). Returns 0 only if no message was available at any time during the call. A caller
+ * that took its ticket before such a call may sleep. First releases the messages of the previous
  * poll. Bound: limit messages, or the end of the term, or three terms of padding and fragments. */
 int32_t ps_img_poll(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t flags);
-/* Makes polls report permanent gaps (reliable=false, dropped ranges). A poll that reaches such a
- * gap ends before the gap. The next poll moves past the gap. From then on polls return PS_E_GAP
- * until the application has fetched the gap with ps_img_take_gap(). */
+/* Makes polls report ranges that are lost permanently (with reliable=false, or because publishers
+ * dropped messages). A poll that reaches such a gap ends before the gap. The next poll moves past
+ * the gap. From then on polls return PS_E_GAP until the application has fetched the gap with
+ * ps_img_take_gap(). */
 void ps_img_report_gaps(ps_img_t *image);
-/* States that this reader is a relay, which publishes the messages on the publication in the given
- * slot of penstock.dat. The status messages of the image then name the application that blocks that
- * publication. Owner thread of the image. */
+/* Declares this reader as a relay: it publishes the received messages on the publication in the
+ * given slot of penstock.dat. The status messages of the image then name the application that
+ * blocks that publication. Owner thread of the image. */
 void ps_img_relay_to(ps_img_t *image, int32_t publication_slot);
 /* Returns 1 if the positions *from..*to are missing permanently. *messages is the number of lost
  * messages; -1: unknown. Returns 0 if there is no gap. */
 int32_t ps_img_take_gap(ps_img_t *image, int64_t *from, int64_t *to, int64_t *messages);
-/* Returns the number of messages between two frame boundaries of the received stream; -1: a gap
- * lies between them, or the log does not hold these frames. Bound: three terms. */
+/* Returns the number of received messages between two positions, each between two frames. Returns
+ * -1 if a gap lies between the positions, or if the log does not contain these frames any more.
+ * Bound: three terms. */
 int64_t ps_img_count(const ps_img_t *image, int64_t from, int64_t to);
-/* Moves the delivered position back to position, a frame boundary in [released, delivered]. The
- * next poll delivers the messages after this position again. */
+/* Moves the delivered position back to `position`, which must lie between two frames, at or above
+ * the released position. The next poll delivers the messages after this position again. */
 int ps_img_rewind(ps_img_t *image, int64_t position);
 /* Releases all delivered messages. The receiver window moves, and views of these messages become
  * invalid. */
 void ps_img_release(ps_img_t *image);
 
-/* PS_CREDIT_HANDLES: returns credits of delivered messages, in any order. Returns the number of
- * credits that are still held, PS_E_INVALID (n is too large, no credit was returned), or
- * PS_E_FORKED. Dropped messages return their credits automatically. Rewound messages hold no
- * credits. Any thread. */
+/* With PS_CREDIT_HANDLES: returns credits of delivered messages, in any order. The result is the
+ * number of credits that the application still holds, PS_E_INVALID (`credits` is too large; none
+ * was returned), or PS_E_FORKED. Dropped messages return their credits automatically. Rewound
+ * messages hold no credits. Any thread. */
 int64_t ps_img_return_credits(ps_img_t *image, int64_t credits);
-/* Counts credits whose handles were lost. These credits are missing until the image closes, or
- * until ps_img_reclaim_credits returns them. Results are as above; ps_img_reclaim_credits returns
- * the number of credits that are still lost. Any thread. */
+/* Counts credits whose handles the application lost. The publisher lacks these credits until the
+ * image closes, or until ps_img_reclaim_credits returns them. The results are those of
+ * ps_img_return_credits, but ps_img_reclaim_credits returns the number of credits that are still
+ * lost. Any thread. */
 int64_t ps_img_leak_credits(ps_img_t *image, int64_t credits);
 int64_t ps_img_reclaim_credits(ps_img_t *image, int64_t credits);
 /* Copies the credits of the image's reader. PS_OK, PS_E_INVALID, PS_E_FORKED. Any thread. */
@@ -352,7 +375,7 @@ int ps_img_credits(const ps_img_t *image, ps_credit_view_t *out);
 
 enum ps_poll_flags {
     PS_POLL_ASSEMBLE = 1, /* join fragments into whole messages */
-    PS_POLL_KEEP = 2      /* do not release the messages of earlier polls */
+    PS_POLL_KEEP = 2      /* the poll does not release the messages of earlier polls */
 };
 
 int ps_sub_open(ps_client_t *client, int64_t registration_id, int32_t stream_id, ps_sub_t **out);
@@ -360,23 +383,25 @@ void ps_sub_close(ps_sub_t *sub); /* does not close its images */
 int ps_sub_add_image(ps_sub_t *sub, ps_img_t *image);
 int ps_sub_remove_image(ps_sub_t *sub, ps_img_t *image);
 int32_t ps_sub_image_count(const ps_sub_t *sub);
-/* Returns NULL beyond the last image. Indexes change when images are added or removed. */
+/* Returns an image by its index, NULL beyond the last image. Indexes change when images are added
+ * or removed. */
 ps_img_t *ps_sub_image(const ps_sub_t *sub, int32_t index);
-/* Polls the images in turn until limit messages were found. Each call starts one image later than
- * the last call. */
+/* Polls the subscription's images one after the other, until `limit` messages were found. Each call
+ * starts one image later than the last call. */
 int32_t ps_sub_poll(ps_sub_t *sub, ps_message_t *out, int32_t limit, int32_t flags);
-/* Rewinds messages[from..count), so that the next poll delivers them again. Call it when the
- * handler of messages[from] failed. */
+/* Rewinds messages[from..count), so that the next poll delivers these messages again. Call this
+ * function if the application's handler failed for messages[from]. */
 void ps_sub_rewind(ps_sub_t *sub, const ps_message_t *messages, int32_t count, int32_t from);
 void ps_sub_release(ps_sub_t *sub);
 int32_t ps_sub_has_data(const ps_sub_t *sub);
 
 /* ---- results of a poll as columns: valid inputs are those of the latest poll ----------------- */
 
-/* Returns the sum of the lengths. */
+/* Returns the sum of the lengths of the messages. */
 int64_t ps_messages_bytes(const ps_message_t *messages, int32_t count);
-/* Copies the payloads into data, without space between them (room for ps_messages_bytes()); payload
- * i lies between offsets[i] and offsets[i + 1] (count + 1 entries). */
+/* Copies the payloads into `data` without space between them; `data` needs room for
+ * ps_messages_bytes(). Payload i lies between offsets[i] and offsets[i + 1], so `offsets` needs
+ * count + 1 entries. */
 void ps_messages_gather(const ps_message_t *messages, int32_t count, int64_t *offsets,
                         uint8_t *data);
 /* Copies positions, session ids and reserved values; each array has an entry for each message. */

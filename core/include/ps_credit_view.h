@@ -10,13 +10,15 @@
 typedef struct ps_credit_view {
     int64_t credits; /* N; 0: the reader grants no credits */
     int64_t burst;
-    int64_t passed;   /* messages that polls went past */
-    int64_t returned; /* number of these messages whose credits were returned */
-    int64_t leaked;   /* number of these messages whose credits were lost with their handles */
-    int64_t granted;  /* messages that may exist */
-    int64_t final;    /* last message before the resume; -1: not known. Exact in state SETTLED. In
-                       * state GRANTING: number of messages that publishers had taken when the last
-                       * lower limit began; -1: there was no lower limit */
+    int64_t passed;   /* messages that the reader's polls have passed */
+    int64_t returned; /* Of the messages in `passed`: number whose credits were returned. */
+    int64_t leaked;   /* Of the messages in `passed`: number whose credits were lost, because the
+                       * application lost the handles. */
+    int64_t granted;  /* messages that the reader has granted */
+    /* While the reader is frozen: number of messages that arrive before it resumes; exact in the
+     * state SETTLED, -1: unknown. In the state GRANTING: number of messages for which publishers
+     * had taken credits when the limit was last lowered; -1: the limit was never lowered. */
+    int64_t final;
     int32_t epoch;
     int32_t state; /* ps_credit_state */
 } ps_credit_view_t;

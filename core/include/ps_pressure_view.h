@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_pressure_view.h: a copy of both accounts of a publication (docs/spec/rules.md section 6): the
- * time for which its publishers were blocked, by cause and by culprit, and the number of refused
- * offers. Also a cffi declaration. */
+ * ps_pressure_view.h: a copy of the two accounts of a publication (docs/spec/rules.md section 6).
+ * The first account has the time for which publishers were blocked, by cause and by culprit. The
+ * second has the number of refused offers. Also a cffi declaration. */
 #ifndef PS_PRESSURE_VIEW_H
 #define PS_PRESSURE_VIEW_H
 
@@ -11,78 +11,84 @@
 /* A culprit that blocks a publication: a receiver with an address, or a client of this host with a
  * name and a pid. */
 typedef struct ps_pressure_party {
-    int64_t id; /* receiver id or client id; 0: unknown, or all unknown culprits together */
+    int64_t id; /* Id of the receiver or client; 0: unknown, or the sum of all unknown culprits. */
     int64_t blocked_ns;
-    int64_t error_ns; /* blocked_ns exceeds the true time by at most this value */
-    int64_t pid;      /* process id of a client on this host; 0 not known */
+    int64_t error_ns; /* the true blocked time is at most this value smaller than blocked_ns */
+    int64_t pid;      /* process id of the client, if it is on this host; 0: unknown */
     uint8_t ip[16];
     uint32_t scope_id;
     uint16_t port;
-    uint16_t family; /* 4 or 6: a receiver's address; 0: none */
-    char name[96];   /* name of a client on this host; "" none */
+    uint16_t family; /* IP version of the receiver's address, 4 or 6; 0: the culprit is no
+                      * receiver. */
+    char name[96];   /* name of the client, if it is on this host; else "" */
 } ps_pressure_party_t;
 
 typedef struct ps_pressure_view {
-    int32_t cause;    /* ps_cause that binds now, 0 none */
-    int32_t stale;    /* 1: the sender wrote during each attempt to copy, and this is the last
-                       * consistent copy */
+    int32_t cause;    /* the cause (ps_cause) that blocks the publication now; 0: none */
+    int32_t stale;    /* 1: the sender wrote during each attempt to copy, so this is an older,
+                       * consistent copy. */
     int64_t since_ns; /* CLOCK_MONOTONIC */
     ps_pressure_party_t culprit;
-    uint32_t reason;       /* ps_cause that this receiver states for itself, 0 none */
-    int32_t counter_id;    /* position of the slowest reader of a client on this host; -1 */
-    int64_t reason_client; /* slowest client of that receiver, 0 not stated */
-    int64_t backlog_bytes; /* number of bytes that this client has not read, as its receiver
-                            * states */
+    uint32_t reason;       /* ps_cause that limits the culprit, if it is a receiver, as it states;
+                            * 0: none */
+    int32_t counter_id;    /* If the culprit is a client of this host: id of its slowest reader's
+                            * position counter; else -1. */
+    int64_t reason_client; /* if the culprit is a receiver: id of its slowest client; 0: not
+                            * stated */
+    int64_t backlog_bytes; /* Number of bytes that the client reason_client has not read, as the
+                            * receiver states. */
     char reason_name[33];
     char reason_host[33];
     int64_t blocked_ns[32];          /* closed intervals, by ps_cause */
-    ps_pressure_party_t culprits[9]; /* the eight largest; the last entry is the sum of unknown
-                                      * culprits */
-    int64_t refused[32];             /* number of refused offers, by the ps_cause that blocked the
-                                      * stream */
+    ps_pressure_party_t culprits[9]; /* The eight culprits with the longest times; the last entry is
+                                      * the sum of all unknown culprits. */
+    int64_t refused[32];             /* Number of refused offers. The index is the ps_cause that
+                                      * blocked the stream. */
     int64_t refused_ns;              /* total time from a publisher's first refusal to its next
                                       * success */
-    int64_t refused_episodes;        /* number of these times */
-    int64_t rate_bytes_per_s;        /* rate that binds; 0 none */
+    int64_t refused_episodes;        /* number of times that are summed up in refused_ns */
+    int64_t rate_bytes_per_s;        /* rate that limits the stream; 0: none */
     int64_t published_ordinal;
     int64_t sent_ordinal;
-    int64_t dropped_messages; /* by the publication's policy */
+    int64_t dropped_messages; /* messages dropped by ps-policy */
     int64_t dropped_bytes;
-    int64_t depth_bytes;      /* number of bytes by which publishers are ahead of the sender (on
-                               * IPC: of the readers) */
-    int64_t peak_bytes;       /* the most of it */
-    int64_t pressed_since_ns; /* CLOCK_MONOTONIC time at which the depth was reached; 0: the log has
-                               * drained since */
-    int64_t pressed_ns;       /* total time of the ended episodes of pressure */
+    int64_t depth_bytes;      /* Number of published bytes that the sender has not sent (on IPC:
+                               * that the slowest reader has not read). */
+    int64_t peak_bytes;       /* largest value of depth_bytes */
+    int64_t pressed_since_ns; /* CLOCK_MONOTONIC time at which depth_bytes reached the configured
+                               * depth; 0: the log has drained since then. */
+    int64_t pressed_ns;       /* total duration of the episodes of pressure that have ended */
     int64_t pressed_episodes; /* number of episodes, including the present one */
-    int64_t drained_messages; /* messages drained in the episodes; on IPC only for streams with a
-                               * policy */
+    int64_t drained_messages; /* Number of messages sent (on IPC: read) in these episodes; on IPC
+                               * only for streams with a policy. */
     int64_t watermark;        /* ps_watermark */
-    int64_t throttled;        /* number of offers that were answered PS_THROTTLED */
-    int64_t retry_after_ns; /* time after which a throttled publisher may try again; 0: the governor
-                             * throttles no publisher of this stream now */
-    int64_t deferrals;      /* number of times that the governor withheld data that could leave */
-    int64_t waits;          /* number of turns before which the stream waited with others */
-    int64_t waited_ns;      /* total time of these waits */
+    int64_t throttled;        /* Number of offers that returned PS_THROTTLED. */
+    int64_t retry_after_ns;   /* Time for which a publisher must wait after PS_THROTTLED; 0: the
+                             * governor does not throttle this stream now. */
+    int64_t deferrals;        /* Number of times that the governor delayed data that could have been
+                             * sent. */
+    int64_t waits;     /* Number of times that this stream had to wait for other streams before
+                             * the sender served it. */
+    int64_t waited_ns; /* total time of these waits */
     char strategy[64];
 } ps_pressure_view_t;
 
 enum { PS_SCHEDULER_LISTS = 7 };
 
-/* The last sample of the governor. All parts are in ppm. */
+/* The latest sample of the governor. The pressure and its three parts are in parts per million. */
 typedef struct ps_scheduler_view {
-    int64_t sampled_ns; /* CLOCK_MONOTONIC; 0: the governor has taken no sample */
+    int64_t sampled_ns; /* time of the sample, on CLOCK_MONOTONIC; 0: there was no sample */
     int64_t pressure, depth, latency, busy;
-    int64_t coalesce_ns;        /* longest time for which a partial datagram waits */
-    int64_t status_interval_ns; /* least time between status messages */
-    int64_t retry_after_ns;     /* for throttled publishers; 0: no publisher is throttled */
-    int64_t defers;             /* 1: streams with a priority below 0 are withheld */
-    int64_t
-        ready[PS_SCHEDULER_LISTS]; /* number of waiting streams, by ps_band; the last entry: with
-                                        * retransmits */
-    int64_t waits;                 /* number of turns before which a stream waited */
-    int64_t waited_ns;             /* total time of these waits */
-    int64_t deferrals;             /* number of times that data that could leave was withheld */
+    int64_t coalesce_ns;        /* longest time for which the sender delays a datagram that is not
+                                 * full */
+    int64_t status_interval_ns; /* least time between two status messages of an image */
+    int64_t retry_after_ns;     /* wait after PS_THROTTLED; 0: no publisher is throttled */
+    int64_t defers;             /* 1: the governor delays streams with a priority below 0 */
+    int64_t ready[PS_SCHEDULER_LISTS]; /* Number of waiting streams in each ps_band; the last entry:
+                                    * streams with due retransmits. */
+    int64_t waits;                     /* number of times that a stream waited for its turn */
+    int64_t waited_ns;                 /* total time of these waits */
+    int64_t deferrals;                 /* number of times that the governor delayed data */
 } ps_scheduler_view_t;
 
 #endif

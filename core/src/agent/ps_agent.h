@@ -21,30 +21,32 @@ typedef struct ps_agent {
     ps_ring_t events;   /* agent -> conductor */
     /* line: agent's thread */
     alignas(PS_LINE) _Atomic uint64_t duty_cycles;
-    uint64_t emitted;              /* number of events since the conductor was last woken */
+    uint64_t emitted;              /* Number of events that the agent has emitted since it last woke
+                                    * the conductor. */
     _Atomic int64_t *max_cycle_ns; /* counter cells */
     _Atomic int64_t *slow_cycles;
-    _Atomic uint32_t *parked; /* word in penstock.dat; each thread that adds work for the agent
-                               * reads it */
+    _Atomic uint32_t *parked; /* Word in penstock.dat that is 1 while the agent sleeps. Each thread
+                               * that adds work for the agent reads the word and wakes the agent. */
     const ps_context_t *context;
     int32_t id;      /* ps_agent_id */
-    int epoll_fd;    /* the descriptors for which its thread sleeps; -1 in INVOKER mode */
-    int wake_fd;     /* eventfd that ends its thread's sleep; -1 in INVOKER mode */
-    bool has_thread; /* written by the conductor: the agent has a thread that runs */
+    int epoll_fd;    /* epoll instance in which the agent's thread sleeps; -1 in INVOKER mode */
+    int wake_fd;     /* eventfd that wakes the agent's thread; -1 in INVOKER mode */
+    bool has_thread; /* True while a thread runs this agent; the conductor writes the field. */
 } ps_agent_t;
 
-/* Makes the rings and finds the counters. parked: word in which the agent states that its thread
- * sleeps. PS_E_NO_MEMORY, PS_E_INVALID. */
+/* Creates the rings and finds the counters. `parked` is the word that the agent sets to 1 while its
+ * thread sleeps. PS_E_NO_MEMORY, PS_E_INVALID. */
 int ps_agent_init(ps_agent_t *agent, int32_t id, const ps_context_t *context,
                   _Atomic uint32_t *parked);
 void ps_agent_fini(ps_agent_t *agent);
-/* Sends a command. Conductor thread. If the ring is full, yields a bounded number of times, then
- * returns PS_E_AGAIN. In INVOKER mode the next step executes the command. */
+/* Sends a command. Conductor thread. If the command ring is full, the call yields the processor a
+ * bounded number of times, then returns PS_E_AGAIN. In INVOKER mode the agent executes the command
+ * in its next step. */
 int ps_agent_command(ps_agent_t *agent, const ps_command_t *command);
-/* Ends the sleep of the agent's thread, if it has one.  Any thread. */
+/* Wakes the agent's thread, if the agent has a thread. Any thread. */
 void ps_agent_wake(const ps_agent_t *agent);
-/* Sends an event. Agent thread. Returns false if the ring is full; the agent then keeps the
- * condition and emits the event later. */
+/* Sends an event. Agent thread. Returns false if the event ring is full. The agent must then
+ * remember the event and emit it in a later duty cycle. */
 bool ps_agent_emit(ps_agent_t *agent, const ps_event_t *event);
 /* Add and remove a descriptor that ends the sleep of the agent's thread. Agent thread. fd -1 is
  * ignored. */

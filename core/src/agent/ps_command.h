@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_command.h: a command of the conductor to an agent, a record of the agent's ring. */
+ * ps_command.h: commands that the conductor sends to an agent, as records of the agent's ring. */
 #ifndef PS_COMMAND_H
 #define PS_COMMAND_H
 
@@ -9,15 +9,16 @@
 #include "ps_driver_params.h"
 #include "ps_types.h"
 
-/* Types of commands to the sender. Each comment names the member of the second union, if the
- * command uses one. */
+/* Types of commands to the sender. The comment at a command names the member of the second union of
+ * ps_command_t that carries its arguments, if any. */
 enum ps_sender_command {
     PS_SC_ADD_ENDPOINT = 1,
     PS_SC_REMOVE_ENDPOINT,
     PS_SC_ADD_DESTINATION,    /* destination */
     PS_SC_REMOVE_DESTINATION, /* destination */
-    PS_SC_SET_ADDRESS,        /* uses destination; id -1 is the unicast peer */
-    PS_SC_ADD_PUBLICATION,    /* the commands from here on are for a publication */
+    PS_SC_SET_ADDRESS,        /* Uses the member `destination`; destination id -1 means the unicast
+                               * peer. */
+    PS_SC_ADD_PUBLICATION,    /* This command and those below concern a publication. */
     PS_SC_REMOVE_PUBLICATION,
     PS_SC_ADD_SUBSCRIBER,    /* subscriber */
     PS_SC_REMOVE_SUBSCRIBER, /* position_counter_id */
@@ -25,14 +26,16 @@ enum ps_sender_command {
     PS_SC_REMOVE_CLIENT,     /* client_slot */
     PS_SC_DRAIN,
     PS_SC_REVOKE,
-    PS_SC_UNBLOCK,       /* uses client_slot; -1: any claim that blocks */
+    PS_SC_UNBLOCK,       /* Uses the member client_slot: the client whose claims to remove; -1: any
+                          * claim that blocks. */
     PS_SC_RESERVED,      /* reserved_position */
     PS_SC_SET_LIMIT,     /* limit */
     PS_SC_RELEASE_TERMS, /* least_terms */
     PS_SC_SET_CREDITS    /* credits */
 };
 
-/* Types of commands to the receiver, with the member of the second union. */
+/* Types of commands to the receiver. The comments name the member of the second union that carries
+ * the arguments. */
 enum ps_receiver_command {
     PS_RCMD_ADD_ENDPOINT = 1,
     PS_RCMD_REMOVE_ENDPOINT,
@@ -43,7 +46,7 @@ enum ps_receiver_command {
     PS_RCMD_REMOVE_INTEREST,    /* interest */
     PS_RCMD_FORGET_SESSION,     /* forget */
     PS_RCMD_REFUSE_SESSION,     /* refuse */
-    PS_RCMD_ADD_IMAGE,          /* the commands from here on are for an image */
+    PS_RCMD_ADD_IMAGE,          /* This command and those below concern an image. */
     PS_RCMD_REMOVE_IMAGE,       /* keep_session */
     PS_RCMD_ADD_SUBSCRIBER,     /* subscriber */
     PS_RCMD_REMOVE_SUBSCRIBER,  /* position_counter_id */
@@ -56,8 +59,10 @@ enum ps_receiver_command {
 };
 
 typedef struct ps_command {
-    int32_t type; /* ps_sender_command or ps_receiver_command, depending on the agent */
-    union {       /* object of the command; an _ADD_ command hands it over to the agent */
+    int32_t type; /* For the sender a value of ps_sender_command, for the receiver a value of
+                   * ps_receiver_command. */
+    union {       /* The object that the command concerns. An _ADD_ command hands the object over to
+                   * the agent. */
         struct ps_send_endpoint *send_endpoint;
         struct ps_publication *publication;
         struct ps_recv_endpoint *recv_endpoint;
@@ -74,7 +79,8 @@ typedef struct ps_command {
         int32_t client_slot;
         int64_t reserved_position;
         int32_t least_terms;
-        int64_t window_bytes; /* congestion window that a class in the control plane computed */
+        int64_t window_bytes; /* Congestion window in bytes, computed by a Python class in the
+                               * daemon. */
         struct {
             int64_t position;
             int64_t until_ns; /* of the driver's clock */
@@ -92,7 +98,8 @@ typedef struct ps_command {
         struct {
             int32_t stream_id;
             int32_t session_id;
-            bool keep; /* 1: remember that no subscription reads the session */
+            bool keep; /* 1: the receiver ignores this session as long as a subscription reads the
+                        * stream. */
         } forget;
         struct {
             int32_t stream_id;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_context.h: the surroundings of both agents: parameters, network, counters, shared slots,
- * clock. Constant while the driver exists, except the epoch offset. */
+ * ps_context.h: the parameters, network, counters, shared slots and clock that both agents use. All
+ * fields except epoch_offset_ns are constant while the driver exists. */
 #ifndef PS_CONTEXT_H
 #define PS_CONTEXT_H
 
@@ -13,9 +13,10 @@
 
 typedef struct ps_context {
     ps_driver_params_t params;
-    _Atomic int64_t epoch_offset_ns; /* the agents' threads update this offset once a second */
-    int64_t (*thread_ns)(void);      /* returns the processor time of the calling thread; NULL: not
-                                      * measured */
+    _Atomic int64_t epoch_offset_ns; /* Offset from the monotonic clock to the time since 1970; the
+                                      * agents' threads update it once a second. */
+    int64_t (*thread_ns)(void);      /* Returns the processor time of the calling thread; NULL: the
+                                      * driver does not measure it. */
 } ps_context_t;
 
 /* Returns the offset from monotonic time to ns since 1970. Constant in the simulator. Any
@@ -26,7 +27,7 @@ static inline int64_t ps_context_epoch_offset_ns(const ps_context_t *context)
                                 memory_order_relaxed);
 }
 
-/* Adds to a system counter (ps_system_counter).  Any agent thread. */
+/* Adds a number to a system counter; `id` is a value of ps_system_counter. Any agent thread. */
 static inline void ps_system_add(const ps_context_t *context, int32_t id, int64_t delta)
 {
     atomic_fetch_add_explicit(ps_counter_cell(context->params.cnc, id), delta,

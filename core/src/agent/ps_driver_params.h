@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_driver_params.h: parameters of a driver, and of a subscriber of either agent.  Also the cffi
- * declaration.
+ * ps_driver_params.h: parameters of a driver, and parameters of a subscriber (a reader of an image
+ * or of a publication). Also the cffi declaration.
  */
 #ifndef PS_DRIVER_PARAMS_H
 #define PS_DRIVER_PARAMS_H
@@ -21,17 +21,18 @@ typedef struct ps_driver_params {
     ps_shared_t *shared; /* borrowed */
     int32_t threading;   /* ps_threading */
     int32_t idle;        /* ps_idle */
-    int32_t sender_cpu;  /* CPU to pin to, -1 none */
+    int32_t sender_cpu;  /* CPU to which the sender's thread is pinned; -1: none */
     int32_t receiver_cpu;
     uint64_t seed;            /* of the injected generators */
     int64_t receiver_id_base; /* non-zero */
     uint64_t daemon_id;
     uint64_t daemon_epoch;
-    const char *host;              /* name of the host, stated to senders; NULL: not stated.
-                                    * Copied */
+    const char *host;              /* Name of this host, which status messages state to senders;
+                                    * NULL: none. Copied. */
     int64_t setup_interval_ns;     /* 100 ms */
     int64_t heartbeat_interval_ns; /* 100 ms */
-    /* interval after idle_after_ns of silence: 1 s; with 100 ms the interval does not grow */
+    /* Interval of heartbeats after idle_after_ns without data; default 1 s. A value of 100 ms turns
+     * the longer interval off. */
     int64_t idle_heartbeat_interval_ns;
     int64_t idle_after_ns;                /* 1 s */
     int64_t status_message_timeout_ns;    /* 200 ms */
@@ -45,33 +46,42 @@ typedef struct ps_driver_params {
     int64_t nak_multicast_max_backoff_ns; /* 10 ms */
     int64_t pending_setup_timeout_ns;     /* 1 s */
     int32_t nak_multicast_group_size;     /* 10 */
-    int32_t max_gaps;                     /* largest number of gaps of an image, 1..16384; 1024 */
-    int32_t loss_recovery;                /* ps_loss_recovery; single-gap behaves like Aeron, for
-                                           * comparisons */
-    int32_t retransmit_percent;           /* bytes that may be retransmitted for 100 bytes of new
-                                           * data; 100 */
-    int64_t retransmit_bytes_per_s;       /* bytes per second that may be retransmitted without new
-                                           * data, so that an idle stream can retransmit */
-    int32_t event_capacity;               /* per agent, power of two; 4096 */
-    int32_t command_capacity;             /* per agent, power of two; 1024 */
+    int32_t max_gaps;                     /* Largest number of gaps that an image tracks, 1 to
+                                           * 16384; default 1024. */
+    int32_t loss_recovery;                /* A value of ps_loss_recovery. PS_LOSS_SINGLE_GAP
+                                           * requests one gap at a time, as Aeron does, for
+                                           * comparisons. */
+    int32_t retransmit_percent;           /* Number of bytes that the sender may retransmit for each
+                                           * 100 bytes of new data; default 100. */
+    int64_t retransmit_bytes_per_s;       /* Bytes per second that the sender may retransmit even if
+                                           * it sends no new data. */
+    int32_t event_capacity;               /* Capacity of each agent's event ring, a power of two;
+                                           * default 4096. */
+    int32_t command_capacity;             /* Capacity of each agent's command ring, a power of two;
+                                           * default 1024. */
     uint8_t advertise;                    /* send trailers (capabilities) */
-    uint8_t governor;                     /* delay new data under pressure; 0 */
+    uint8_t governor;                     /* 1: delay new data when the host is overloaded; default
+                                           * 0 */
 } ps_driver_params_t;
 
 typedef struct ps_subscriber_params {
-    int32_t position_counter_id; /* sub-pos, preset to the join position */
+    int32_t position_counter_id; /* Id of the subscriber's position counter, whose value is already
+                                  * the join position. */
     int32_t slot;                /* subscriber slot in penstock.dat */
     int32_t client_slot;         /* to wake */
-    int64_t join_position;       /* join position, as preset; the client may have moved sub-pos
-                                  * since */
-    int64_t credits;             /* messages that may be outstanding; 0: it grants no credits */
-    int64_t credit_burst;        /* messages granted while none is outstanding; 0: as credits */
+    int64_t join_position;       /* Position at which the subscriber joined. The client may already
+                                  * have moved its position counter beyond this position. */
+    int64_t credits;             /* Number of messages that may be outstanding (sent, and not yet
+                                  * returned); 0: the reader grants no credits. */
+    int64_t credit_burst;        /* Number of messages granted while none is outstanding; 0: the
+                                  * same number as `credits`. */
     uint8_t tether;
     uint8_t rejoin;
-    uint8_t frozen; /* 1: the reader joins with its credits withheld */
-    /* 1: the stream does not wait for a reader that is depth_bytes behind (ps_isolation.h). */
+    uint8_t frozen; /* 1: the reader joins frozen: it grants no messages until it resumes. */
+    /* 1: the stream does not wait for this reader once it is depth_bytes behind (ps_isolation.h).
+     */
     uint8_t isolated;
-    int64_t depth_bytes; /* 0: a quarter of the window */
+    int64_t depth_bytes; /* see `isolated`; 0: a quarter of the window */
 } ps_subscriber_params_t;
 
 /* A change of the credits that a reader grants. */

@@ -9,43 +9,55 @@
 
 #include "ps_types.h"
 
-/* Types of events. Each comment names the member of the union that the event uses. */
+/* Types of events. The comment at an event names the member of the union of ps_event_t that carries
+ * its values. */
 enum ps_event_type {
     PS_EV_NONE = 0,
-    PS_EV_SETUP = 1,          /* setup: a SETUP of an unknown session arrived on a subscribed
-                               * stream; the conductor makes an image */
+    PS_EV_SETUP = 1,          /* Member setup: a SETUP of an unknown session arrived on a subscribed
+                               * stream; the conductor then creates an image. */
     PS_EV_IMAGE_INACTIVE = 2, /* ended */
-    /* ended: all subscribers are at the end, and five status message time-outs have passed */
+    /* Member ended: all subscribers have read to the end of the image, and five status message
+     * time-outs have passed. */
     PS_EV_IMAGE_DRAINED = 3,
     PS_EV_PUB_CONNECTED = 4,   /* connection */
-    PS_EV_PUB_DRAINED = 5,     /* drained: a closing publication has sent everything, and its spies
-                                * have read it */
-    PS_EV_PUB_EOS_ACK = 6,     /* the unicast receiver stated that it has finished */
-    PS_EV_PUB_BLOCKED = 7,     /* blocked: a claim is still not committed */
-    PS_EV_PUB_UNBLOCKED = 8,   /* unblocked: the sender padded over the claim */
-    PS_EV_TERM_NEEDED = 9,     /* term: a publication or an image needs storage */
-    PS_EV_RELEASED = 10,       /* released: the conductor may destroy the object */
-    PS_EV_ENDPOINT_ERROR = 11, /* error: an endpoint failed, or the log of a publication is
-                                * damaged */
+    PS_EV_PUB_DRAINED = 5,     /* Member drained: a closing publication has sent all its data, and
+                                * its spies have read the data. */
+    PS_EV_PUB_EOS_ACK = 6,     /* The receiver of a unicast publication has stated that it received
+                                * the whole stream. */
+    PS_EV_PUB_BLOCKED = 7,     /* Member blocked: a publisher has claimed space and not committed
+                                * it, so the publication is blocked. */
+    PS_EV_PUB_UNBLOCKED = 8,   /* Member unblocked: the sender has replaced the uncommitted claim
+                                * with padding. */
+    PS_EV_TERM_NEEDED = 9,     /* Member term: a publication or an image needs more reserved
+                                * storage. */
+    PS_EV_RELEASED = 10,       /* Member released: the agent no longer uses the object, so the
+                                * conductor may destroy it. */
+    PS_EV_ENDPOINT_ERROR = 11, /* Member error: an endpoint failed, or the log of a publication is
+                                * damaged. */
     PS_EV_DESTINATION = 12,    /* destination; of a send endpoint */
-    PS_EV_REMOTE_ERROR = 13,   /* remote_error: an ERR frame for a publication */
-    PS_EV_SILENT = 14,         /* silent: an endpoint receives no frames; the conductor resolves the
-                                * host name again */
+    PS_EV_REMOTE_ERROR = 13,   /* Member remote_error: a receiver sent an ERR frame for a
+                                * publication. */
+    PS_EV_SILENT = 14,         /* Member silent: an endpoint receives no frames, so the conductor
+                                * resolves the host name again. */
     PS_EV_LOSS = 15,           /* loss; of an image */
-    PS_EV_SUBSCRIBER = 16,     /* subscriber: a reader of an image or a publication changed its
-                                * tether state */
-    PS_EV_SESSION_LEFT = 17,   /* the receiver no longer ignores a session, so its next SETUP is
-                                * reported */
-    /* terms: answer to the command RELEASE_TERMS of a publication or an image */
+    PS_EV_SUBSCRIBER = 16,     /* Member subscriber: the tether state of a reader of an image or
+                                * publication changed. */
+    PS_EV_SESSION_LEFT = 17,   /* The receiver no longer ignores a session, and will report the
+                                * session's next SETUP. */
+    /* Member terms: the answer to the conductor's command RELEASE_TERMS for a publication or an
+     * image. */
     PS_EV_TERMS_RELEASED = 18,
-    PS_EV_SECOND_SOURCE = 19,     /* second_source: another address sends an image's session; once
-                                   * for each followed source */
-    PS_EV_IMAGE_ESTABLISHED = 20, /* the receiver accepted the first frame of the image's stream */
+    PS_EV_SECOND_SOURCE = 19,     /* Member second_source: a second address sends frames of an
+                                   * image's session. The receiver emits the event once for each
+                                   * source that it follows. */
+    PS_EV_IMAGE_ESTABLISHED = 20, /* The receiver has accepted the first data frame or heartbeat of
+                                   * an image's stream. */
     PS_EV_JOIN = 21,              /* join; of a publication */
-    /* pressure: the publishers of a publication reached the depth. At most one event a second; each
-     * is followed by one PS_EV_PRESSURE_RELIEVED. */
+    /* Member pressure: the unsent data of a publication has reached its configured depth. The
+     * sender emits at most one such event a second, and one PS_EV_PRESSURE_RELIEVED after each. */
     PS_EV_PRESSURE_TRIGGERED = 22,
-    PS_EV_PRESSURE_RELIEVED = 23 /* pressure: the log has drained to the low watermark */
+    PS_EV_PRESSURE_RELIEVED = 23 /* Member pressure: the unsent data has fallen to the low
+                                  * watermark. */
 };
 
 enum ps_object_kind {
@@ -61,16 +73,17 @@ enum ps_image_end {
     PS_END_REVOKED = 3,
     PS_END_NO_SUBSCRIBER = 4,
     PS_END_REJECTED = 5,
-    PS_END_EVICTED = 6, /* no frame of the image's stream arrived, and another session needed the
-                         * place */
-    PS_END_OUTRUN = 7   /* the missing data is too old to be retransmitted */
+    PS_END_EVICTED = 6, /* No frame of the image's stream ever arrived, and the receiver needed the
+                         * image's place for another session. */
+    PS_END_OUTRUN = 7   /* The sender can no longer retransmit the image's missing data, because it
+                         * is too old. */
 };
 typedef struct ps_event {
     int32_t type; /* ps_event_type */
     int32_t kind; /* ps_object_kind of id */
     int64_t id;   /* id from the object's params */
     int64_t now_ns;
-    int32_t session_id; /* session of the stream, 0 if there is none */
+    int32_t session_id; /* Session id of the stream that the event concerns; 0: no session. */
     int32_t stream_id;
     union {
         struct {
@@ -89,13 +102,16 @@ typedef struct ps_event {
             int32_t mtu;
             int32_t ttl;
             int32_t flags;
-            int32_t peer_flow_control;  /* ps_flow_control of the sender, -1 not stated */
+            int32_t peer_flow_control;  /* Flow control of the sender, a value of ps_flow_control;
+                                         * -1: the SETUP does not state it. */
             uint32_t peer_capabilities; /* 0: a plain Aeron peer */
-            ps_relay_path_t relay_path; /* relays that the stream has passed */
+            ps_relay_path_t relay_path; /* Relays that the stream has passed on its path to this
+                                         * host. */
         } setup;
         struct {
             int64_t position;
-            int64_t messages; /* number of messages of the session below the position, -1 unknown */
+            int64_t messages; /* Number of messages that the session has below `position`; -1:
+                               * unknown. */
             int32_t reason;   /* ps_image_end */
         } ended;
         struct {
@@ -103,7 +119,7 @@ typedef struct ps_event {
         } connection;
         struct {
             int64_t position;
-            int64_t unsent; /* bytes that remain unsent in the log */
+            int64_t unsent; /* Number of bytes in the log that the sender has not sent. */
         } drained;
         struct {
             int64_t position;
@@ -115,11 +131,12 @@ typedef struct ps_event {
         } unblocked;
         struct {
             int64_t reserved; /* position reserved so far */
-            int64_t wanted;   /* storage is needed up to this position at least; 0: to the end of
-                               * the next term */
+            int64_t wanted;   /* Position up to which the conductor must reserve storage at least;
+                               * 0: to the end of the next term. */
         } term;
         struct {
-            int64_t destination_id; /* id of a PS_KIND_RECV_DESTINATION, whose endpoint is in id */
+            int64_t destination_id; /* If the object is a PS_KIND_RECV_DESTINATION: its id. The id
+                                     * of its endpoint is in `id`. */
         } released;
         struct {
             int32_t code;        /* ps_error_code */
@@ -128,10 +145,10 @@ typedef struct ps_event {
         } error;
         struct {
             ps_addr_t source;
-            int64_t refused; /* number of receivers refused so far because the list of destinations
-                              * was full */
-            int32_t change;  /* 1 added, 0 timed out, -1 refused; refusals: at most one event a
-                              * second */
+            int64_t refused; /* Number of receivers that the sender has refused so far, because its
+                              * list of destinations was full. */
+            int32_t change;  /* 1: a destination was added; 0: it timed out; -1: it was refused (at
+                              * most one such event a second). */
         } destination;
         struct {
             ps_addr_t source;
@@ -140,46 +157,51 @@ typedef struct ps_event {
             char text[128]; /* NUL-terminated */
         } remote_error;
         struct {
-            ps_addr_t source; /* no datagram came from this address for 5 s */
+            ps_addr_t source; /* Address from which no datagram has arrived for 5 s. */
             int64_t destination_id;
         } silent;
         struct {
             int64_t bytes; /* newly lost */
             int64_t position;
-            int32_t gaps; /* number of newly lost gaps; 0 if only known gaps grew */
+            int32_t gaps; /* Number of new gaps that count as lost; 0: only gaps that were already
+                           * reported grew. */
         } loss;
         struct {
             int32_t position_counter_id;
             int32_t state; /* ps_tether_state */
         } subscriber;
         struct {
-            int64_t kept_to; /* the agent uses only [kept_from, kept_to); -1: the agent needs all
-                              * terms */
+            int64_t kept_to; /* The agent uses only the positions [kept_from, kept_to), so other
+                              * memory is released; -1: the agent needs all terms. */
             int64_t kept_from;
         } terms;
         struct {
-            ps_addr_t source;  /* address of the other sender, which the receiver does not follow */
+            ps_addr_t source;  /* Address of the second sender, whose frames the receiver drops. */
             int64_t datagrams; /* from that address so far */
             int32_t destination;
         } second_source;
         struct {
             ps_addr_t source;
             int64_t receiver_id;
-            int64_t refused; /* number of requests refused since the last such event */
+            int64_t refused; /* Number of requests that the sender has refused since it last emitted
+                              * this event. */
             int32_t verdict; /* ps_join_verdict */
         } join;
         struct {
-            ps_addr_t source;    /* address of a receiver that is the culprit */
-            int64_t culprit;     /* receiver id or client id; 0 unknown */
+            ps_addr_t source;    /* Address of the receiver that blocks the publication, if a
+                                  * receiver does. */
+            int64_t culprit;     /* Id of the receiver or client that blocks the publication; 0:
+                                  * unknown. */
             int64_t peak_bytes;  /* largest depth in this episode */
             int64_t depth_bytes; /* now */
             int64_t duration_ns; /* since the depth was reached */
-            int64_t drained;     /* number of messages sent (on IPC: read) since publishers reached
-                                  * the depth; -1 unknown */
-            int32_t episodes;    /* number of episodes since the last such event, including this
-                                  * one */
+            int64_t drained;     /* Number of messages sent (on IPC: read) since the unsent data
+                                  * reached the depth; -1: unknown. */
+            int32_t episodes;    /* Number of times that the depth was reached since the last such
+                                  * event, including this time. */
             int32_t cause;       /* ps_cause that bound last */
-            int32_t client_slot; /* slot of a client on this host that is the culprit, else -1 */
+            int32_t client_slot; /* If a client of this host blocks the publication: the client's
+                                  * slot in penstock.dat. Otherwise -1. */
         } pressure;
     };
 } ps_event_t;

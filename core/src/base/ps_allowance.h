@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_allowance.h: limits a count that other threads increase; the limit grows at a rate. Unlike a
- * token bucket (ps_pacer.h) an allowance never forgets a debt: if the count exceeds the limit, the
- * caller waits until the limit has grown by the whole excess. The caller chooses the unit (bytes,
- * messages). Pure: no clock, no allocation. Owner: the sender.
+ * ps_allowance.h: limits a count that other threads increase; the limit rises at a given rate.
+ * Unlike a token bucket (ps_pacer.h) an allowance never forgets a debt: if the count exceeds the
+ * limit, the caller waits until the limit has grown by the whole excess. The caller chooses the
+ * unit (bytes, messages). Pure: no clock, no allocation. Owner: the sender.
  *
  *     taken within any time t <= burst + rate * t + what the last taker went beyond the limit
  *
@@ -17,22 +17,23 @@
 
 typedef struct ps_allowance {
     int64_t rate;     /* units per second; 0: unlimited */
-    int64_t burst;    /* units: largest distance of the limit above the count; at least 1 */
+    int64_t burst;    /* Largest distance of the limit above the count, in units; at least 1. */
     int64_t limit;    /* at at_ns, whole units */
     int64_t fraction; /* nano-units in addition to limit */
     int64_t at_ns;
-    int64_t taken;   /* count at the last call; bounds the units that accumulate in an idle time */
+    int64_t taken;   /* Count at the last call. While the count is idle, the limit rises at most
+                      * `burst` units above it. */
     int32_t started; /* 0: at_ns and limit are not set */
 } ps_allowance_t;
 
-/* rate: units per second, <= 0: unlimited; burst: units. */
+/* `rate` is in units per second (<= 0: unlimited), `burst` in units. */
 void ps_allowance_init(ps_allowance_t *allowance, int64_t rate, int64_t burst);
 /* Returns the number of units that may still be taken at now_ns if the count is `taken`: INT64_MAX
- * if unlimited, <= 0: none. The first call begins with a full burst. `taken` may decrease. A
- * decrease of now_ns counts as no passed time. */
+ * if unlimited, <= 0: none. At the first call, a full burst is available. `taken` may decrease. If
+ * now_ns decreases between two calls, no time counts as passed. */
 int64_t ps_allowance_room(ps_allowance_t *allowance, int64_t taken, int64_t now_ns);
-/* Returns the time at which `units` (at most the burst) may be taken, computed from the state at
- * the last ps_allowance_room. */
+/* Returns the time at which the caller may take `units` (at most the burst), computed from the
+ * state at the last call of ps_allowance_room. */
 int64_t ps_allowance_ready_ns(const ps_allowance_t *allowance, int64_t taken, int64_t units);
 
 #endif

@@ -9,10 +9,11 @@
 
 /* Registers this process, so that ps_barrier_run in other processes also reaches its threads. One
  * call per process is enough; further calls have no effect. Returns false if the kernel has no
- * membarrier(2); this process must then execute the fences itself. Any thread; may take some
- * milliseconds. */
+ * membarrier(2); this process must then execute the fences itself. Any thread may call it; the call
+ * may take some milliseconds. */
 bool ps_barrier_join(void);
-/* Executes one barrier. True when it works here, and ps_barrier_run will.  Any thread. */
+/* Executes one barrier. Returns true if the barrier worked, so that ps_barrier_run will work, too.
+ * Any thread. */
 bool ps_barrier_available(void);
 /* Executes a full barrier on every running thread of every registered process. The call interrupts
  * each CPU that runs such a thread. The call takes some microseconds, or milliseconds if memory is

@@ -3,8 +3,8 @@
 #ifndef PS_CAUSE_H
 #define PS_CAUSE_H
 
-/* Causes (docs/spec/rules.md section 6). If two limits are equal, the cause with the lower value
- * counts. */
+/* Causes (docs/spec/rules.md section 6). If two limits block a stream at the same position, the
+ * cause with the lower value is reported. */
 enum ps_cause {
     PS_CAUSE_NONE = 0,
     PS_CAUSE_RECEIVER_WINDOW = 1,

@@ -5,8 +5,8 @@
 
 #include <stdint.h>
 
-/* Returns CLOCK_MONOTONIC in ns. For code outside the agents, which get their time as an
- * argument. */
+/* Returns CLOCK_MONOTONIC in ns. Returns the time of the clock. Only code outside the agents calls
+ * it: an agent gets the time as an argument. */
 int64_t ps_monotonic_ns(void);
 /* Returns the processor time of the calling thread in ns. A system call. */
 int64_t ps_thread_ns(void);

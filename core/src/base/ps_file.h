@@ -10,23 +10,24 @@
  * PS_PATH_BYTES. */
 enum { PS_PATH_BYTES = 4096 };
 int ps_file_join(char *out, const char *directory, const char *name);
-/* Makes a new file of length bytes (sparse) with exactly these permission bits.  Returns the
+/* Creates a sparse file of `length` bytes with exactly the permission bits `mode`. Returns the
  * descriptor, PS_E_SYSTEM. */
 int ps_file_create(const char *path, int64_t length, int32_t mode);
-/* Allocates the blocks of a range. PS_E_NO_SPACE: the error text has the bytes needed and
- * available. */
+/* Allocates the blocks of a range. With PS_E_NO_SPACE, the error text states the number of bytes
+ * needed and the number available. */
 int ps_file_reserve(int fd, const char *path, int64_t offset, int64_t length);
 /* Writes zeroes over a range.  PS_E_SYSTEM. */
 int ps_file_zero(int fd, const char *path, int64_t offset, int64_t length);
 /* Releases a range's blocks to the file system, so that the range reads as zeroes. Writes zeroes if
  * the file system cannot release blocks. PS_E_SYSTEM. */
 int ps_file_release(int fd, const char *path, int64_t offset, int64_t length);
-/* Opens and maps the whole file; length must be at least `least`.  PS_E_SYSTEM, PS_E_CORRUPT. */
+/* Opens and maps the whole file, which must have at least `least` bytes. PS_E_SYSTEM, PS_E_CORRUPT.
+ */
 int ps_file_map(const char *path, int32_t read_only, int64_t least, uint8_t **map,
                 uint64_t *length);
-/* Like ps_file_reserve, for a file that is not open. */
+/* Opens the file, then allocates the blocks of a range like ps_file_reserve. */
 int ps_file_reserve_in(const char *path, int64_t offset, int64_t length);
-/* Bytes [from, to) of a file. */
+/* A range of a file: the bytes [from, to). */
 typedef struct ps_file_range {
     int64_t from;
     int64_t to;

@@ -4,8 +4,8 @@
  *
  * SPIN and YIELD never sleep. BACKOFF sleeps up to 1 ms and cannot be woken. PARK spins, then
  * yields, then sleeps until it is woken or a timer is due. With PARK the thread learns how long to
- * stay awake. If the next work usually arrives within microseconds, the thread stays awake;
- * otherwise it sleeps at once. PARK therefore suits both an idle machine and an exchange of
+ * stay awake. If the next work usually arrives within microseconds, a thread with PARK stays awake;
+ * otherwise the thread sleeps at once. PARK therefore suits both an idle machine and an exchange of
  * requests and replies. */
 #ifndef PS_IDLE_H
 #define PS_IDLE_H
@@ -15,15 +15,16 @@
 
 #include "ps_types.h"
 
-/* With this many processors or fewer, a spinning thread holds the processor that the awaited
- * thread needs. */
+/* On a host with at most this number of processors, a spinning thread would occupy a processor that
+ * the application needs. */
 enum { PS_IDLE_FEW_CPUS = 2 };
 
 enum ps_idle_step {
     PS_IDLE_AGAIN = 0, /* run another duty cycle */
-    PS_IDLE_SLEEP = 1, /* park: announce the sleep, check for work again, wait for a wake-up or
-                        * timer */
-    PS_IDLE_PAUSE = 2  /* sleep for pause_ns; no wake-up ends the sleep (BACKOFF) */
+    PS_IDLE_SLEEP = 1, /* PARK: the caller must announce its sleep, check for work again, then wait
+                        * for a wake-up or a timer. */
+    PS_IDLE_PAUSE = 2  /* BACKOFF: the caller must sleep for pause_ns; no wake-up ends this sleep.
+                        * */
 };
 
 /* Owner: the thread that idles. */
@@ -31,27 +32,27 @@ typedef struct ps_idle_state {
     int32_t strategy; /* ps_idle */
     int32_t cpus;
     int64_t idle_since_ns; /* -1: working */
-    int64_t learned_ns;    /* average time from the first cycle without work to the next work,
-                            * clamped */
+    int64_t learned_ns;    /* Average time from the first duty cycle without work to the next work,
+                            * clipped to a fixed range. */
     int64_t pause_ns;      /* BACKOFF: next pause */
     int64_t spin_limit_ns;
-    int64_t awake_limit_ns; /* longest time that the thread stays awake without work, by spinning
-                             * and yielding */
+    int64_t awake_limit_ns; /* Longest time for which the thread stays awake without work, by
+                             * spinning and yielding. */
     int32_t rounds;         /* idle steps since work */
 } ps_idle_state_t;
 
-/* cpus <= PS_IDLE_FEW_CPUS: no spinning, only yielding. */
+/* If cpus <= PS_IDLE_FEW_CPUS, the thread never spins; it only yields. */
 void ps_idle_init(ps_idle_state_t *idle, int32_t strategy, int32_t cpus);
-/* Call after a duty cycle that found work. light: there was little work, and more work is unlikely
- * to follow at once. With PARK and at most PS_IDLE_FEW_CPUS processors, the thread yields if it was
- * idle before this work and the work was light: a client probably needs the processor next. Returns
- * true if the thread yielded, so that time has passed. */
+/* Call this function after a duty cycle that found work. Set `light` if there was little work, and
+ * more work is unlikely to follow at once. With PARK and at most PS_IDLE_FEW_CPUS processors, the
+ * thread yields if it was idle before and the work was light. A client probably needs the processor
+ * next. Returns true if the thread yielded; the caller must then read the clock again. */
 bool ps_idle_on_work(ps_idle_state_t *idle, int64_t now_ns, bool light);
 /* Call after a duty cycle without work. The call may pause the CPU or yield. Returns the next step,
  * PS_IDLE_... */
 int ps_idle_on_nothing(ps_idle_state_t *idle, int64_t now_ns);
-/* Returns true if the thread may sleep for a moment although there is work. This is so if its
- * strategy is PARK and the host has few CPUs. */
+/* Returns true if the thread may sleep for a moment although there is work: its strategy is PARK
+ * and the host has few CPUs. */
 bool ps_idle_may_nap(const ps_idle_state_t *idle);
 
 #endif

@@ -16,7 +16,8 @@ typedef struct ps_map {
     uint32_t mask;   /* capacity - 1; capacity >= 2 * limit */
     int32_t count;
     int32_t limit;
-    uint64_t salt; /* peers choose the keys; the salt prevents peers from predicting their places */
+    uint64_t salt; /* Random value that goes into the hash. Remote peers choose the keys, so without
+                    * it they could cause collisions. */
 } ps_map_t;
 
 static inline uint64_t ps_map_key(int32_t stream_id, int32_t session_id)
@@ -24,11 +25,12 @@ static inline uint64_t ps_map_key(int32_t stream_id, int32_t session_id)
     return ((uint64_t)(uint32_t)stream_id << 32) | (uint32_t)session_id;
 }
 
-/* limit: largest number of entries, 1..2^20. salt: from the injected seed.  PS_E_NO_MEMORY. */
+/* `limit` is the largest number of entries, 1 to 2^20; `salt` comes from the driver's seed.
+ * PS_E_NO_MEMORY. */
 int ps_map_init(ps_map_t *map, int32_t limit, uint64_t salt);
 void ps_map_fini(ps_map_t *map);
-/* Returns the value of key; 0 if the map does not contain key. Expected constant time at half
- * load. */
+/* Returns the value of key; 0 if the map does not contain key. The expected time is constant,
+ * because the map is at most half full. */
 int32_t ps_map_get(const ps_map_t *map, uint64_t key);
 /* Sets key to value > 0. Returns false if key is new and the map is at its limit. */
 bool ps_map_put(ps_map_t *map, uint64_t key, int32_t value);

@@ -23,30 +23,32 @@
 
 typedef struct ps_pacer {
     int64_t rate;  /* units per second; 0: unlimited */
-    int64_t burst; /* units: largest number that an idle bucket saves */
-    int64_t level; /* nano-units at filled_ns; below 0: in debt, at most one burst */
+    int64_t burst; /* Largest number of units that an idle bucket saves. */
+    int64_t level; /* Nano-units in the bucket at filled_ns; a negative level is a debt of at most
+                    * one burst. */
     int64_t filled_ns;
 } ps_pacer_t;
 
 /* Unlimited. */
 void ps_pacer_init(ps_pacer_t *pacer);
 /* Sets rate (units per second, <= 0: unlimited) and burst (units, at least 1). The bucket keeps its
- * saved units, at most the new burst. An unlimited bucket starts full. */
+ * saved units, but no more than the new burst. An unlimited bucket starts full. */
 void ps_pacer_set(ps_pacer_t *pacer, int64_t rate, int64_t burst, int64_t now_ns);
 static inline bool ps_pacer_limits(const ps_pacer_t *pacer)
 {
     return pacer->rate > 0;
 }
-/* Returns the whole units that may leave at now_ns; <= 0: none, INT64_MAX: unlimited. A decrease of
- * now_ns counts as no passed time. */
+/* Returns the number of whole units that the caller may send at now_ns; <= 0: none, INT64_MAX:
+ * unlimited. If now_ns decreases between two calls, no time counts as passed. */
 int64_t ps_pacer_room(ps_pacer_t *pacer, int64_t now_ns);
 /* Takes units (>= 0). The caller may take more than the level, because a datagram is sent whole;
  * the bucket then has a debt of at most one burst. */
 void ps_pacer_spend(ps_pacer_t *pacer, int64_t units);
-/* Adds units (>= 0) in addition to the units earned by time. Units beyond the burst are lost. */
+/* Adds `units` (>= 0) to the bucket, in addition to the units that it gets as time passes. Units
+ * beyond the burst are lost. */
 void ps_pacer_earn(ps_pacer_t *pacer, int64_t units);
-/* Returns the time at which the level reaches `units` (at most the burst); now_ns if it has reached
- * them. */
+/* Returns the time at which the bucket will contain `units` (at most the burst); now_ns if it
+ * already does. */
 int64_t ps_pacer_ready_ns(ps_pacer_t *pacer, int64_t units, int64_t now_ns);
 
 #endif

@@ -5,13 +5,14 @@
 
 #include <stdint.h>
 
-/* Injected generator: xorshift-multiply, 64 bits of state, never zero. */
+/* State of the random number generator (xorshift-multiply): 64 bits, never zero. The owner seeds
+ * it, so that simulated runs can be repeated. */
 typedef struct ps_random {
     uint64_t state;
 } ps_random_t;
 void ps_random_seed(ps_random_t *random, uint64_t seed);
 uint64_t ps_random_next(ps_random_t *random);
-/* Uniform in [0, bound), bound > 0. */
+/* Returns a uniformly distributed number in [0, bound); bound must be above 0. */
 uint64_t ps_random_below(ps_random_t *random, uint64_t bound);
 
 #endif

@@ -28,7 +28,7 @@ typedef struct ps_ring {
     uint64_t record_bytes;
 } ps_ring_t;
 
-/* capacity: power of two, record_bytes > 0.  PS_E_INVALID, PS_E_NO_MEMORY. */
+/* `capacity` must be a power of two, and `record_bytes` above 0. PS_E_INVALID, PS_E_NO_MEMORY. */
 int ps_ring_init(ps_ring_t *ring, int32_t capacity, uint32_t record_bytes);
 void ps_ring_free(ps_ring_t *ring);
 /* Producer.  Copies record in; false = full. */

@@ -10,7 +10,7 @@
 typedef struct ps_addr {
     uint16_t family;   /* 0, 4 or 6 */
     uint16_t port;     /* host order */
-    uint32_t scope_id; /* IPv6 link-local interface index, else 0 */
+    uint32_t scope_id; /* Interface index of an IPv6 link-local address; 0 for other addresses. */
     uint8_t ip[16];
 } ps_addr_t;
 
@@ -22,23 +22,26 @@ typedef struct ps_relay_path {
     int32_t count;
 } ps_relay_path_t;
 
-/* Which agent a socket serves; the driver states it when it opens one. */
+/* The agent for which the driver opens a socket. */
 enum ps_socket_role { PS_SOCKET_ANY = 0, PS_SOCKET_SENDER = 1, PS_SOCKET_RECEIVER = 2 };
 
 typedef struct ps_socket_params {
-    ps_addr_t bind;           /* local address; port 0: the kernel chooses, or
-                               * port_low..port_high */
+    ps_addr_t bind;           /* Local address to bind. Port 0: a port from port_low..port_high, or
+                               * one that the kernel chooses. */
     ps_addr_t connect;        /* family 0: unconnected */
-    ps_addr_t group;          /* multicast group to join, family 0: none */
-    ps_addr_t interface_addr; /* IPv4 interface address for multicast, family 0: default */
-    uint32_t interface_index; /* interface index for joins and outgoing multicast; 0: default */
+    ps_addr_t group;          /* Multicast group that the socket joins; family 0: none. */
+    ps_addr_t interface_addr; /* Address of the interface for IPv4 multicast; family 0: the system's
+                               * default. */
+    uint32_t interface_index; /* Index of the interface for joins and outgoing multicast; 0: the
+                               * system's default. */
     int32_t multicast_ttl;    /* 0: OS default */
     int32_t sndbuf_bytes;     /* 0: OS default */
     int32_t rcvbuf_bytes;     /* 0: OS default */
-    uint16_t port_low;        /* range for port 0; 0: kernel chooses */
+    uint16_t port_low;        /* Range of ports for a bind to port 0; port_low 0: the kernel
+                               * chooses. */
     uint16_t port_high;
-    uint8_t reuse;      /* SO_REUSEADDR: several sockets of this host may join a group
-                         * (multicast) */
+    uint8_t reuse;      /* 1: set SO_REUSEADDR, so that several sockets of this host can bind a
+                         * multicast group's port. */
     uint8_t timestamps; /* SO_TIMESTAMPNS */
     uint8_t gso;        /* 1: try UDP_SEGMENT on sends */
     uint8_t gro;        /* 1: try UDP_GRO on receives */

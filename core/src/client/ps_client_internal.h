@@ -19,8 +19,8 @@
 #define PS_LIKELY(x)   __builtin_expect(!!(x), 1)
 #define PS_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-/* Number of forks; the child of each fork increases this number. A handle stores the value at the
- * time when it was opened. */
+/* Number of forks from the first process to this one: the child of each fork increases it. A client
+ * handle stores the number at its opening, so a handle from before the fork is recognised. */
 extern _Atomic uint32_t ps_fork_generation;
 
 struct ps_client {
@@ -32,11 +32,12 @@ struct ps_client {
     int32_t receiver_wake_fd;
     uint32_t generation;
     int32_t counters;
-    bool barriers; /* the sender's barriers reach this process, so a hot stream needs no fence */
+    bool barriers; /* True if the sender's process-wide barriers reach this process, so that
+                    * publishing on a hot stream needs no fence. */
     _Atomic int32_t daemon_away;
     _Atomic int64_t learned_ns; /* average time of recent sleeps */
-    _Atomic uint64_t awaited;   /* ticket + 1 of the last ps_client_await that ended without a
-                                 * wake-up */
+    _Atomic uint64_t awaited;   /* 1 + the ticket of the last call of ps_client_await that ended
+                                 * without a wake-up. */
 };
 
 static inline bool ps_client_forked(const ps_client_t *client)
@@ -49,11 +50,12 @@ static inline bool ps_client_forked(const ps_client_t *client)
 int ps_client_fail_forked(void);
 /* Writes 1 to an eventfd; does nothing if the eventfd is full or missing. */
 void ps_client_kick(int32_t fd);
-/* Puts a publication into the sender's ready set and wakes the sender if it sleeps.  `dirty` is set
- * before the bitmap: the sender clears the bit, then dirty, then checks the log. */
+/* Puts a publication into the sender's ready set and wakes the sender if it sleeps. The client sets
+ * `dirty`, then the bit in the bitmap. The sender clears the bit, then `dirty`, then checks the
+ * log. */
 void ps_client_mark_dirty(const ps_client_t *client, int32_t publication_slot);
-/* Like ps_client_mark_dirty, for the case that no message was published: the sender checks
- * positions and wakes no reader. */
+/* Requests the sender to check the positions of a publication, although no message was published.
+ * The sender then wakes no reader. */
 void ps_client_request_to_check(const ps_client_t *client, int32_t publication_slot);
 
 typedef struct ps_isolated ps_isolated_t;
@@ -63,80 +65,87 @@ struct ps_img {
     ps_log_t log;
     _Atomic int64_t *position_cell;   /* sub-pos: released */
     ps_subscriber_slot_t *subscriber; /* NULL: none */
-    _Atomic int64_t *wake_position;   /* slot of the image or publication; NULL: none */
+    _Atomic int64_t *wake_position;   /* Wake position in the slot of the image or publication
+                                       * (ps_shared.h); NULL: none. */
     int32_t publication_slot;         /* -1: network image */
     int64_t correlation_id;
     int64_t join_position;
     int64_t delivered;
     int64_t released;
-    /* The next fields are for logs that a publisher on this host writes: */
-    int32_t short_polls; /* number of polls in a row with few messages */
-    int32_t behind;      /* the last poll reached its limit */
+    /* The client uses the next fields only if a publisher on this host writes the log: */
+    int32_t short_polls; /* Number of consecutive polls that found few messages. */
+    int32_t behind;      /* 1: the last poll stopped at its fragment limit. */
     int32_t index;       /* in the subscription's list */
-    int32_t stopped;     /* set to PS_E_CORRUPT at the first damaged frame */
+    int32_t stopped;     /* 0, or PS_E_CORRUPT after a poll found a damaged frame. */
     /* Assembly. */
     uint8_t *buffer;
     int64_t capacity;
     int64_t used;
     int64_t max_message_bytes;
     int32_t assembling;
-    int32_t redeliver; /* the next poll delivers `assembled` again */
+    int32_t redeliver; /* 1: the next poll delivers the message in `assembled` again. */
     int32_t report_gaps;
-    int64_t gap_from, gap_to; /* gap that the application has not fetched yet; both equal: none */
+    int64_t gap_from, gap_to; /* Range of the gap that the application has not yet fetched; both
+                               * equal: no gap. */
     int64_t gap_messages;     /* -1 not known */
     /* Credits (ps_client_image_credit.c); counts are messages since the join. */
     int32_t credit_mode;  /* ps_credit_mode */
     int64_t passed;       /* up to the delivered position */
-    _Atomic int64_t held; /* number of these messages whose credits are held by handles
-                           * (PS_CREDIT_HANDLES) */
+    _Atomic int64_t held; /* Of the messages in `passed`: number whose credits the application holds
+                           * in handles (PS_CREDIT_HANDLES). */
     _Atomic int64_t leaked;
     ps_isolated_t *isolated; /* NULL: the stream waits for this reader */
     ps_message_t assembled;  /* position 0: none */
 };
 
 /* Adds a fragment to `assembled`. Returns 1 when the message is complete. Returns 0 when fragments
- * are missing or the fragment is skipped. A negative code stops the image: PS_E_CORRUPT (message
- * longer than max_message_bytes), PS_E_NO_MEMORY. */
+ * are missing or the fragment is skipped. Returns PS_E_CORRUPT (message longer than
+ * max_message_bytes) or PS_E_NO_MEMORY if the image must stop. */
 int ps_img_assemble(ps_img_t *image, const ps_message_t *fragment);
 
 /* ---- ps_client_image_isolated.c: images whose memory may be written over --------------------- */
 
-/* Makes the image isolated, if the parameters say so. */
+/* Makes the image isolated if the parameters state this: the stream will not wait for this
+ * reader. */
 int ps_img_open_isolated(ps_img_t *image, const ps_img_params_t *params);
-/* Returns true if memory at `position` may have been written over, before or since it was read. */
+/* Returns true if the writer may have overwritten the memory at `position`, before or after the
+ * client read it. */
 bool ps_img_is_outrun(const ps_img_t *image, int64_t position);
-/* The position before a scan, and the end of the last whole message before it. */
+/* State before a scan: the delivered position, and the end of the last complete message. */
 typedef struct ps_img_before {
     int64_t delivered;
     int64_t whole;
 } ps_img_before_t;
-/* Call the first before a scan, and the second after it: it replaces the collected messages by
- * copies, and skips what was written over. Returns the count or a code. */
+/* Call ps_img_isolated_begin before a scan, and ps_img_isolated_end after it. ps_img_isolated_end
+ * replaces the collected messages with copies, and drops messages whose memory was overwritten.
+ * Returns the number of messages, or an error code. */
 ps_img_before_t ps_img_isolated_begin(ps_img_t *image);
 int32_t ps_img_isolated_end(ps_img_t *image, const ps_img_before_t *before, ps_message_t *out,
                             int32_t count);
-/* Moves beyond what was written over since `from`, the end of the last whole message. Returns
- * PS_E_GAP, 0 if gaps are not reported, or PS_E_CORRUPT. */
+/* Moves the reader beyond the memory that was overwritten. `from` is the end of the last complete
+ * message before this memory. Returns PS_E_GAP, 0 if gaps are not reported, or PS_E_CORRUPT. */
 int32_t ps_img_skip(ps_img_t *image, int64_t from);
 /* Records that the messages between `to` and the delivered position will be delivered again. */
 void ps_img_isolated_rewound(ps_img_t *image, int64_t to);
 
 /* ---- ps_client_image_credit.c: images whose reader grants credits ---------------------------- */
 
-/* Returns the number of messages that end in [from, to), with those that padding states. Bound:
- * that range. */
+/* Returns the number of messages that end in [from, to), including dropped messages that padding
+ * frames state. Bound: that range. */
 int64_t ps_img_messages(const ps_img_t *image, int64_t from, int64_t to);
-/* Records that a poll moved from `from` to the delivered position and delivered count messages. */
+/* Records that a poll moved from `from` to the delivered position and delivered `count`
+ * messages. */
 void ps_img_credit_polled(ps_img_t *image, int64_t from, const ps_message_t *out, int32_t count);
 /* Records that the messages between `to` and the delivered position will be delivered again. */
 void ps_img_credit_rewound(ps_img_t *image, int64_t to);
-/* Records that the last message, an assembled one, will be delivered again (1), or has been
- * (-1). */
+/* Records that the last message, which was assembled from fragments, will be delivered again
+ * (messages = 1), or was delivered again (-1). */
 void ps_img_credit_redelivered(ps_img_t *image, int64_t messages);
-/* Returns the credits of all messages that polls have passed. Call it before the position is
- * stored. */
+/* Returns to the agent the credits of all messages that polls have passed. Call this function
+ * before the client stores its position. */
 void ps_img_credit_released(ps_img_t *image);
-/* Returns true if the agent waits for the number of returned credits. */
+/* Returns true if the agent waits for as many credits as the client has returned, so that it must
+ * be woken. */
 bool ps_img_credit_awaited(const ps_img_t *image);
 /* Wakes the agent of the image. */
 void ps_img_wake_agent(const ps_img_t *image);

@@ -10,7 +10,8 @@
 struct ps_pub {
     ps_client_t *client;
     ps_log_t log;
-    /* Cell of the publisher limit: pub-lmt, or with credits a word of the slot. */
+    /* Cell with the publisher limit: the counter pub-lmt, or, if the stream has credits,
+     * credited_limit in the slot. */
     _Atomic(_Atomic int64_t *) limit;
     _Atomic int64_t *plain_limit; /* pub-lmt */
     ps_publication_slot_t *slot;
@@ -20,8 +21,9 @@ struct ps_pub {
     int32_t max_payload;
     int32_t max_message;
     int32_t exclusive;
-    /* ps_metered: each message takes an ordinal (ps_client_publication_admit.c). A refused thread,
-     * and each call on a metered stream, compares this copy with the value in the slot. */
+    /* Copy of the slot's `metered` flags. If `metered` is not 0, the publisher takes an ordinal for
+     * each message (ps_client_publication_admit.c). The client compares the copy with the slot
+     * after a refusal, and in each call on a metered stream. */
     _Atomic int32_t metered;
     int32_t policy;               /* ps_policy (ps_client_publication_policy.c) */
     _Atomic int32_t single_max;   /* longest message that takes the short path: max_payload; -1 for
@@ -29,21 +31,22 @@ struct ps_pub {
     _Atomic int32_t credited_end; /* shorter messages take the short path of streams with credits;
                                    * 0: none does */
     _Atomic int32_t closed;
-    /* The account of refusals: start of this publisher's refusals (0: none), and their number
-     * before the sender stated a cause. */
+    /* For the account of refusals: time of the first refusal since the last success (0: none), and
+     * the number of refusals before the sender stated a cause. */
     _Atomic int64_t refused_since_ns;
     _Atomic int64_t refused_early;
     const int64_t *clock_ns; /* the simulator's; NULL: CLOCK_MONOTONIC */
-    /* Exclusive publications: place of the next frame; owned by the only publishing thread. */
+    /* For exclusive publications: the place of the next frame. Only the one publishing thread uses
+     * these fields. */
     int32_t term_count;
     int32_t term_id;
     int32_t term_offset;
-    int32_t zeroed_to; /* sealed logs: memory from term_offset up to this offset is zero */
+    int32_t zeroed_to; /* In a sealed log: the memory from term_offset up to this offset is zero. */
     int64_t ordinal;
-    uint64_t lease; /* the slot's lease word, which only this publisher writes */
+    uint64_t lease; /* Copy of the slot's lease word, which only this publisher writes. */
 };
 
-/* Reserved space of one or more frames. */
+/* Space that a publisher has reserved in the log for one or more frames. */
 typedef struct ps_space {
     int64_t position; /* of the first byte */
     int32_t offset;   /* in the term */
@@ -51,7 +54,7 @@ typedef struct ps_space {
     uint8_t *at;
 } ps_space_t;
 
-/* Reads the bytes of a list of pieces in order. */
+/* Reading position in a message that consists of several pieces. */
 typedef struct ps_cursor {
     const ps_iov_t *piece;
     size_t used; /* bytes of *piece already read */
@@ -59,7 +62,7 @@ typedef struct ps_cursor {
 
 enum { PS_COPY_BLOCK = 32, PS_COPY_BLOCKS_MAX = 256 };
 
-/* Payloads of a few whole blocks are copied without a function call. */
+/* Copies a payload. If it consists of a few whole blocks, the copy needs no function call. */
 static inline void ps_pub_copy(uint8_t *to, const uint8_t *from, size_t length)
 {
     if (length % PS_COPY_BLOCK == 0 && length <= PS_COPY_BLOCKS_MAX) {
@@ -87,7 +90,7 @@ static inline int32_t ps_pub_single_max(const ps_pub_t *pub)
     return atomic_load_explicit(&pub->single_max, memory_order_relaxed);
 }
 
-/* Updates the place of the limit after the stream got credits or lost them. True: something
+/* Updates `limit` and `metered` if receivers have begun or ended to grant credits. True: something
  * changed. */
 bool ps_pub_follow_metering(ps_pub_t *pub);
 
@@ -96,15 +99,17 @@ bool ps_pub_follow_metering(ps_pub_t *pub);
 void ps_pub_set_clock(ps_pub_t *pub, const int64_t *now_ns);
 /* Counts a refusal; returns code. */
 int64_t ps_pub_refused(ps_pub_t *pub, int32_t cause, int64_t code);
-/* Ends an episode of refusals: call at the first message accepted after a refusal. */
+/* Ends an episode of refusals. Call this function at the first accepted message after a refusal. */
 void ps_pub_accepted(ps_pub_t *pub);
 
-/* ps-policy=error: offers fail until a reset. */
+/* Returns true if the policy ps-policy=error lets offers fail until the application resets the
+ * publication. */
 bool ps_pub_has_failed(const ps_pub_t *pub);
 /* Counts the refusal; returns PS_FAILED. */
 int64_t ps_pub_refuse_failed(ps_pub_t *pub);
 
-/* Returns 0 if the publication is open, connected and has a daemon, else the code. */
+/* Returns 0 if the publication is open and its daemon is alive, otherwise the code for the
+ * caller. */
 static inline int64_t ps_pub_gate(ps_pub_t *pub)
 {
     if (ps_client_forked(pub->client)) {
@@ -154,8 +159,8 @@ static inline void ps_pub_count(ps_pub_t *pub, int64_t messages)
     }
 }
 
-/* Like ps_pub_count, for a metered stream: with credits the spent word already counts the
- * messages. */
+/* Counts committed messages of a metered stream. On a stream with credits, the spent word already
+ * counts them. */
 static inline void ps_pub_count_metered(ps_pub_t *pub, int64_t messages)
 {
     if ((ps_pub_metered(pub) & PS_METERED_CREDITS) == 0) {
@@ -166,33 +171,36 @@ static inline void ps_pub_count_metered(ps_pub_t *pub, int64_t messages)
     }
 }
 
-/* Returns the code for an offer that is refused at position, in the order of docs/spec/rules.md
+/* Returns the code for an offer that was refused at `position`, by the order in docs/spec/rules.md
  * section 5. */
 int64_t ps_pub_refuse(ps_pub_t *pub, int64_t position);
-/* Computes the number of bytes that can be reserved in one piece: *room in the term, and *budget,
- * the distance from position to the limit. Returns 0 or a code. */
+/* Computes the number of bytes that can be reserved in one piece: *room is the number in the term,
+ * *budget the distance from *position to the limit. Returns 0 or an error code. */
 int64_t ps_pub_check_offer(ps_pub_t *pub, int64_t *position, int32_t *room, int64_t *budget);
-/* Reserves `required` (aligned) bytes below the limit. Returns 0 or a code (ADMIN_ACTION: the term
- * was rotated). */
+/* Reserves `required` (aligned) bytes below the limit. Returns 0 or a code; PS_ADMIN_ACTION: the
+ * log was rotated to the next term. */
 int64_t ps_pub_reserve(ps_pub_t *pub, int32_t required, ps_space_t *space);
-/* Publishes one message, without marking the stream dirty. Returns the position after the message,
- * or a code. */
+/* Publishes one message; the caller must then notify the sender with ps_pub_dirty. Returns the
+ * position after the message, or a code. */
 int64_t ps_pub_publish(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
                        int64_t reserved_value);
-/* Both publish one message. The first function ignores the stream's policy; the second function
- * applies it. */
+/* Both functions publish one message. ps_pub_publish_open ignores the stream's policy;
+ * ps_pub_publish_policed applies it. */
 int64_t ps_pub_publish_open(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
                             int64_t reserved_value);
 int64_t ps_pub_publish_policed(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
                                int64_t reserved_value);
-/* Returns 0 if the policy of the stream admits publishers now, else the code of the refusal. */
+/* Returns 0 if the policy of the stream admits publishers now; otherwise the code for the
+ * caller. */
 int64_t ps_pub_policy_gate(ps_pub_t *pub);
-/* Requests a turn of the sender, unless the stream is paused by its watermarks. */
+/* Requests the sender to serve the stream, unless the stream is above its low watermark and
+ * therefore paused. */
 void ps_pub_request_unless_paused(const ps_pub_t *pub);
-/* Applies the policy to the refusal of these messages. Returns the code for the caller. */
+/* Applies the stream's policy to `messages` refused messages. Returns the code for the caller. */
 int64_t ps_pub_policy_refused(ps_pub_t *pub, int64_t code, int64_t messages, int64_t bytes);
-/* Both publish as ps_pub_publish_open does. Before the first function, the caller takes the
- * message's ordinal, unless the stream is not metered. The second takes the ordinal. */
+/* Both publish as ps_pub_publish_open does. On a metered stream, the caller of
+ * ps_pub_publish_admitted must have taken an ordinal for the message. ps_pub_publish_metered takes
+ * the ordinal itself. */
 int64_t ps_pub_publish_admitted(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
                                 int64_t reserved_value);
 int64_t ps_pub_publish_metered(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
@@ -208,15 +216,16 @@ static inline uint64_t ps_pub_spend_mark(const ps_pub_t *pub, int64_t credits)
  * ps_pub_taken when their frames are claimed or the ordinals were returned. */
 int64_t ps_pub_take(ps_pub_t *pub, int64_t wanted, uint32_t *epoch);
 void ps_pub_taken(ps_pub_t *pub, uint32_t epoch);
-/* Returns ordinals whose messages were not published. */
+/* Returns `count` ordinals whose messages were not published. */
 void ps_pub_untake(ps_pub_t *pub, int64_t count, uint32_t epoch);
 /* Sets the error text and returns PS_E_TOO_LONG. */
 int64_t ps_pub_fail_length(const ps_pub_t *pub, int64_t length, int32_t limit);
-/* Counts a lost claim in the client's slot and returns PS_E_UNBLOCKED. */
+/* Counts a claim that the daemon replaced with padding, and returns PS_E_UNBLOCKED. */
 int64_t ps_pub_fail_unblocked(const ps_pub_t *pub, int64_t position);
 
-/* In a sealed log: zeroes the word at offset in this publisher's term, or at the term's end the
- * first word of the next term. Call it before the frame that ends at this word becomes visible. */
+/* In a sealed log: zeroes the word at `offset` in this publisher's term, or the first word of the
+ * next term if offset is the term's end. Call this function before the frame that ends at this word
+ * becomes visible. */
 static inline void ps_pub_seal(const ps_pub_t *pub, int32_t offset)
 {
     if (pub->log.type == PS_LOG_SEALED) {
@@ -232,8 +241,8 @@ static inline uint64_t ps_pub_claim_word(const ps_pub_t *pub, int32_t frame_leng
     return ps_claim_word_of(frame_length, pub->client->slot);
 }
 
-/* Claims a zero word for this client; false: the word is no longer zero, because the daemon has
- * padded over it. */
+/* Claims a frame for this client by writing its first word, which must be zero. Returns false if
+ * the daemon has already replaced the frame with padding. */
 static inline bool ps_pub_claim(const ps_pub_t *pub, uint8_t *at, int32_t frame_length)
 {
     _Atomic uint64_t *word = ps_frame_word((ps_frame_t *)(void *)at);
@@ -247,7 +256,7 @@ static inline bool ps_pub_claim(const ps_pub_t *pub, uint8_t *at, int32_t frame_
                                                    memory_order_relaxed);
 }
 
-/* Turns a claim of `claimed` bytes into a complete frame. */
+/* Commits a claim of `claimed` bytes: it becomes a complete frame. */
 static inline bool ps_pub_settle(const ps_pub_t *pub, uint8_t *at, int32_t claimed,
                                  int32_t frame_length, uint8_t flags, uint16_t type)
 {
@@ -257,7 +266,7 @@ static inline bool ps_pub_settle(const ps_pub_t *pub, uint8_t *at, int32_t claim
         ps_frame_word_of(frame_length, flags, type), memory_order_acq_rel, memory_order_relaxed);
 }
 
-/* Writes the header fields after the first word. */
+/* Writes the header fields of a frame, except its first word. */
 static inline void ps_pub_header(const ps_pub_t *pub, const ps_space_t *space, int32_t ahead,
                                  int64_t reserved_value)
 {

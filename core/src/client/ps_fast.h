@@ -39,7 +39,7 @@ typedef struct ps_fast_table {
     int32_t (*client_await)(ps_client_t *client, uint32_t ticket);
     void (*pub_want_room)(ps_pub_t *pub);
     int64_t (*pub_available_window)(const ps_pub_t *pub);
-    /* Stores the text for ps_last_error of this thread; returns code. */
+    /* Stores the error text that ps_last_error returns in this thread; returns `code`. */
     int (*fail)(int code, const char *format, ...);
     int64_t (*pub_unthrottle)(ps_pub_t *pub);
     int64_t (*pub_credits)(const ps_pub_t *pub);
@@ -47,7 +47,7 @@ typedef struct ps_fast_table {
 
 enum ps_fast_version { PS_FAST_VERSION = 1 };
 
-/* Returns the table; never NULL, valid while the core is loaded. */
+/* Returns the table of functions; never NULL, and valid while the core is loaded. */
 const ps_fast_table_t *ps_fast_table(void);
 
 #endif

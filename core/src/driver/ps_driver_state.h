@@ -21,7 +21,7 @@ enum {
     PS_CYCLE_THRESHOLD_NS = 1000 * 1000 * 1000
 };
 
-/* A thread that runs one agent, or both. */
+/* A thread of the driver, which runs one agent or both. */
 typedef struct ps_loop {
     pthread_t thread;
     ps_driver_t *driver;
@@ -32,7 +32,8 @@ typedef struct ps_loop {
     int wake_fd;
     bool running;
     bool coarse_timeout;   /* no epoll_pwait2 on this kernel */
-    int64_t next_epoch_ns; /* time of the next update of the epoch offset */
+    int64_t next_epoch_ns; /* Time at which the thread next updates the offset from monotonic time
+                            * to the time of day. */
     ps_idle_state_t idle;
     const char *name;
 } ps_loop_t;
@@ -45,20 +46,22 @@ struct ps_driver {
     ps_agent_t agents[PS_AGENTS];
     ps_loop_t loops[PS_AGENTS];
     int32_t loop_count;
-    int32_t poll_turn; /* agent whose events the conductor reads first */
+    int32_t poll_turn; /* Index of the agent whose events the conductor reads first; it
+                        * alternates. */
     int event_fd;
     _Atomic bool stop;
-    /* used if there is no penstock.dat */
+    /* The agents' words that show that they sleep, if there is no penstock.dat. */
     alignas(PS_LINE) _Atomic uint32_t own_parked[PS_AGENTS];
 };
 
 /* Opens a loop's descriptors.  PS_E_SYSTEM. */
 int ps_loop_open(ps_loop_t *loop);
 void ps_loop_close(ps_loop_t *loop);
-/* Starts the thread, pinned and named, with all signals blocked.  PS_E_SYSTEM. */
+/* Starts the thread with its CPU and its name set, and all signals blocked. PS_E_SYSTEM. */
 int ps_loop_start(ps_loop_t *loop);
 void ps_loop_join(ps_loop_t *loop);
-/* Executes a bounded number of commands, then one duty cycle. Returns the work done. */
+/* Executes a bounded number of commands, then one duty cycle of the agent. Returns the amount of
+ * work done. */
 int32_t ps_agent_cycle(ps_driver_t *driver, ps_agent_t *agent, int64_t now_ns);
 
 #endif

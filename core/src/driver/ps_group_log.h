@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_group_log.h: read access to a log for consumer groups: the end of its contiguous frames,
- * places between frames, and the bytes. Mapped read-only; every header is checked. Also the cffi
- * declaration.
+ * ps_group_log.h: read access to a log for consumer groups: finds the end of its contiguous frames
+ * and positions between frames, and reads the bytes. The log is mapped read-only, and every frame
+ * header is checked before use. Also the cffi declaration.
  *
  * One handle is used by one thread at a time. Positions are stream positions. */
 #ifndef PS_GROUP_LOG_H
@@ -29,31 +29,33 @@ void ps_group_log_close(ps_group_log_t *reader);
 void ps_group_log_facts(const ps_group_log_t *reader, ps_log_facts_t *out);
 /* Returns the producer position of a publication's log; INT64_MAX for the log of an image. */
 int64_t ps_group_log_producer(const ps_group_log_t *reader);
-/* Returns the end of the contiguous committed frames from the frame boundary `from`, after checking
- * at most max_bytes. The walk ends at a word that is not a valid frame of its position. */
+/* Returns the end of the contiguous committed frames that begin at `from`, which must be a position
+ * between two frames. The function checks at most max_bytes, and stops at a word that is no valid
+ * frame for its position. */
 int64_t ps_group_log_end(const ps_group_log_t *reader, int64_t from, int64_t max_bytes);
-/* Returns the highest frame boundary in (from, to] within max_bytes and the term of `from`; at
- * least one frame is included, because padding may be long. PS_E_CORRUPT: no complete and valid
- * frame begins at `from` and ends at or before `to`. */
+/* Returns the highest position between two frames in (from, to] that is in the term of `from` and
+ * at most max_bytes after it. The range contains at least one frame, however long. PS_E_CORRUPT: no
+ * complete and valid frame begins at `from` and ends at or before `to`. */
 int64_t ps_group_log_cut(const ps_group_log_t *reader, int64_t from, int64_t to, int64_t max_bytes);
-/* Returns a pointer to the bytes at position; the bytes are readable at least to the end of the
+/* Returns a pointer to the bytes at `position`, which are readable at least to the end of the
  * term. */
 const uint8_t *ps_group_log_at(const ps_group_log_t *reader, int64_t position);
 
-/* Copies entries of an index ring, the oldest first; returns their number, at most capacity. */
+/* An entry of an index ring. ps_slot_read_index copies the entries, the oldest first, and returns
+ * their number. */
 typedef struct ps_index_view {
     int64_t position, time_ns;
 } ps_index_view_t;
 int32_t ps_slot_read_index(const ps_shared_t *shared, int32_t kind, int32_t slot,
                            ps_index_view_t *out, int32_t capacity);
 
-/* Reads the time table of a slot's stream for [start, end), like ps_times_read. */
+/* Reads the time table of the stream in a slot, for positions [start, end), like ps_times_read. */
 int32_t ps_slot_read_times(const ps_shared_t *shared, int32_t kind, int32_t slot, int64_t start,
                            int64_t end, ps_index_view_t *out, int32_t capacity);
 
-/* Parameters for moving the position of a subscriber that has no process. The move has the effect
- * of a client's release, and never goes backwards. Conductor thread. publication_slot -1: the
- * subscriber reads a network image. */
+/* Parameters for moving the position of a subscriber that has no process. The move has the same
+ * effect as a client that releases data, and never goes backwards. Conductor thread.
+ * publication_slot is -1 if the subscriber reads a network image. */
 typedef struct ps_release_params {
     int64_t position;
     int32_t position_counter_id;

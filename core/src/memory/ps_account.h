@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_account.h: the account of a publication: which cause blocks it, since when, and which receiver
- * or client is the culprit (docs/spec/rules.md section 6). Each change closes an interval, so that
- * the times by cause and the times by culprit both add up to the time blocked. */
+ * or client is the culprit (docs/spec/rules.md section 6). Each change of the cause or of the
+ * culprit closes an interval. The times by cause therefore add up to the time blocked, and so do
+ * the times by culprit. */
 #ifndef PS_ACCOUNT_H
 #define PS_ACCOUNT_H
 
@@ -11,17 +12,21 @@
 #include "ps_shared.h"
 #include "ps_types.h"
 
-/* The receiver or client that blocks a publication. The first 32 bytes of this structure go into
- * the list of culprits. */
+/* The receiver or client that blocks a publication. The sender copies the first 32 bytes of this
+ * structure into the list of culprits. */
 typedef struct ps_holder {
-    ps_addr_t address;     /* address of a receiver; family 0: a client of this host, or unknown */
+    ps_addr_t address;     /* Address of the receiver; family 0: the culprit is a client of this
+                            * host, or unknown. */
     int32_t client_slot;   /* of that client; -1 none */
-    int32_t counter_id;    /* position of the receiver's slowest reader; -1 none */
-    int64_t reason_client; /* slowest client of that receiver; 0 not stated */
+    int32_t counter_id;    /* Id of the position counter of the receiver's slowest reader; -1:
+                            * none. */
+    int64_t reason_client; /* Id of the slowest client of that receiver; 0: the receiver does not
+                            * state it. */
     int64_t backlog_bytes; /* of that client */
     char name[33];         /* of that client */
     char host[33];
-    uint8_t reason; /* ps_cause that limits the receiver, as it states; 0 none */
+    uint8_t reason; /* The cause (ps_cause) that limits the receiver, as its status messages state;
+                     * 0: none. */
 } ps_holder_t;
 
 _Static_assert(sizeof(ps_holder_t) <= PS_HOLDER_WORDS * sizeof(uint64_t),
@@ -33,16 +38,16 @@ _Static_assert(sizeof(ps_holder_t) <= PS_HOLDER_WORDS * sizeof(uint64_t),
  * PS_CULPRITS entries. */
 void ps_account_bind(ps_publication_slot_t *slot, int32_t cause, int64_t culprit,
                      const ps_holder_t *holder, int64_t now_ns);
-/* Returns true if this cause and culprit are already recorded, so that ps_account_bind would do
- * nothing. Sender thread. */
+/* Returns true if the account already shows this cause and culprit, so that ps_account_bind would
+ * do nothing. Sender thread. */
 bool ps_account_binds(const ps_publication_slot_t *slot, int32_t cause, int64_t culprit);
 /* Updates the description of the present culprit. Sender thread. */
 void ps_account_describe(ps_publication_slot_t *slot, const ps_holder_t *holder);
 /* Stores the state of the watermarks (ps_watermark). HIGH begins an episode. LOW and NORMAL end the
  * episode and add `drained`, the messages consumed during it, to the slot. Sender thread. */
 void ps_account_press(ps_publication_slot_t *slot, int32_t state, int64_t drained, int64_t now_ns);
-/* Called when a new daemon adopts the slot: completes an update that the old daemon left
- * unfinished. No agent runs. */
+/* Completes an update that the old daemon left unfinished. Called when a new daemon adopts the
+ * slot. No agent runs. */
 void ps_account_adopt(ps_publication_slot_t *slot);
 
 #endif

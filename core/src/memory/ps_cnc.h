@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_cnc.h: DIR/cnc.dat in Aeron's layout: counters, error log, loss report, heartbeat.  Control
- * plane only (conductor thread; tools map read-only).  Also the cffi declaration.
+ * ps_cnc.h: The file DIR/cnc.dat in Aeron's layout, which has the counters, the error log and the
+ * heartbeat; also the loss report file. Only the control plane uses these functions (the conductor
+ * thread; tools map the files read-only). Also the cffi declaration.
  */
 #ifndef PS_CNC_H
 #define PS_CNC_H
@@ -15,18 +16,20 @@ typedef struct ps_cnc_params {
     int64_t client_liveness_timeout_ns;
     int64_t start_ms; /* epoch */
     int64_t pid;
-    int32_t counter_values_bytes; /* multiple of 128; metadata is 4 x this */
+    int32_t counter_values_bytes; /* Size of the area of counter values, a multiple of 128; the area
+                                   * of counter metadata is 4 times as large. */
     int32_t error_log_bytes;
     int32_t file_mode;        /* permission bits */
     int32_t software_version; /* major<<16 | minor<<8 | patch */
 } ps_cnc_params_t;
 
-/* Makes cnc.dat (must not exist) with system counters, and loss-report.dat. Stores the version
- * last, with release order. PS_E_SYSTEM, PS_E_NO_SPACE. */
+/* Creates cnc.dat (which must not exist) with the system counters, and creates loss-report.dat.
+ * Stores the version field last, with release order. PS_E_SYSTEM, PS_E_NO_SPACE. */
 int ps_cnc_create(const ps_cnc_params_t *params, ps_cnc_t **out);
 /* Maps an existing cnc.dat. PS_E_VERSION: the file is not ready, or its version is not 0.2.x. */
 int ps_cnc_open(const char *directory, int32_t read_only, ps_cnc_t **out);
-/* Adopts the opened cnc.dat of a dead daemon: counters and ids stay. No agent runs. */
+/* Adopts the opened cnc.dat of a dead daemon; the counters keep their ids and values. No agent
+ * runs. */
 void ps_cnc_adopt(ps_cnc_t *cnc, int64_t pid, int64_t start_ms);
 void ps_cnc_close(ps_cnc_t *cnc);
 void ps_cnc_heartbeat(ps_cnc_t *cnc, int64_t epoch_ms); /* -1: clean shutdown */
@@ -36,32 +39,34 @@ int64_t ps_cnc_start_ms(const ps_cnc_t *cnc);
 int64_t ps_cnc_next_id(ps_cnc_t *cnc); /* correlation ids, > 0 */
 /* Answers every waiting CnC command with ERROR 8 (not supported).  Returns how many. At most 64. */
 int32_t ps_cnc_answer_commands(ps_cnc_t *cnc, const char *reason);
-/* Adds to the distinct error log; a repeated text only increases its count. stranger: a datagram
- * caused the error, so its entry may only use the first half of the log. PS_E_INVALID,
- * PS_E_NO_SPACE. */
+/* Adds an error to the distinct error log; if the text is already there, increases its count. Set
+ * `stranger` if a datagram caused the error: its entry may then use only the first half of the log.
+ * PS_E_INVALID, PS_E_NO_SPACE. */
 int ps_cnc_log_error(ps_cnc_t *cnc, int64_t epoch_ms, int32_t stranger, const char *text);
-/* Reads record `index` of the error log: 1 = filled, 0 = no more.  text is cut to capacity. */
+/* Reads record `index` of the error log. Returns 1, or 0 if there is no such record. The text is
+ * cut to `capacity`. */
 int32_t ps_cnc_read_error(const ps_cnc_t *cnc, int32_t index, int64_t *count, int64_t *first_ms,
                           int64_t *last_ms, char *text, int32_t capacity);
 /* Loss report (docs/spec/shared-memory.md section 2): adds to the entry of this (session, stream,
- * channel, source). The report stays bounded, even if forged datagrams invent streams. A host has
- * at most PS_LOSS_SESSIONS entries for a channel and stream. New entries of streams that are not
- * settled use only the first eighth of the file, those of settled streams three quarters. Other
- * losses are added to an entry with session 0: of the host, of "other sources" of the channel, or
- * of "other channels". PS_E_INVALID; PS_E_NO_SPACE: these shared entries do not fit either. */
+ * channel, source). The loss report has a bounded size, even if forged datagrams invent streams. A
+ * host has at most PS_LOSS_SESSIONS entries for a channel and stream. New entries of young streams
+ * (`settled` is 0) use only the first eighth of the file; those of settled streams use three
+ * quarters. Other losses are added to a shared entry with session 0: one for the host, for "other
+ * sources" of the channel, or for "other channels". PS_E_INVALID; PS_E_NO_SPACE: even a shared
+ * entry does not fit. */
 enum ps_loss_bounds { PS_LOSS_SESSIONS = 16 };
 
 typedef struct ps_loss {
     int64_t epoch_ms;
     int64_t bytes;
     int32_t
-        gaps; /* number of new gaps (>= 0); each gap is one observation, as in Aeron. 0: only known
-               * gaps grew. A
-                   * new entry has at least one observation, because 0 ends the report. */
+        gaps; /* Number of new gaps (>= 0); each gap is one observation, as in Aeron. 0: only gaps
+               * that were already reported grew. A new entry has at least one observation, because
+               * 0 marks the end of the report. */
     int32_t session_id;
     int32_t stream_id;
-    int32_t settled; /* the stream is so old that it does not belong to a flood of forged
-                      * sessions */
+    int32_t settled; /* 1: the stream is old enough that it cannot belong to a flood of forged
+                      * sessions. */
     const char *channel;
     const char *source; /* "host:port" */
 } ps_loss_t;
@@ -69,8 +74,8 @@ typedef struct ps_loss {
 int ps_cnc_report_loss(ps_cnc_t *cnc, const ps_loss_t *loss);
 
 int32_t ps_counter_capacity(const ps_cnc_t *cnc);
-/* Allocates a counter. key: at most 112 bytes, label: at most 380; longer ones are cut. Returns the
- * id or PS_E_NO_SPACE. */
+/* Allocates a counter. `key` has at most 112 bytes and `label` at most 380; longer values are cut.
+ * Returns the id or PS_E_NO_SPACE. */
 int32_t ps_counter_allocate(ps_cnc_t *cnc, int32_t type_id, const void *key, int32_t key_length,
                             const char *label, int32_t label_length, int64_t registration_id,
                             int64_t owner_id, int64_t reference_id, int64_t value, int64_t now_ms);
@@ -78,7 +83,8 @@ void ps_counter_free(ps_cnc_t *cnc, int32_t counter_id, int64_t now_ms);
 int64_t ps_counter_get(const ps_cnc_t *cnc, int32_t counter_id);
 void ps_counter_set(ps_cnc_t *cnc, int32_t counter_id, int64_t value);
 typedef struct ps_counter_info {
-    int32_t state; /* 0 never used (end), 1 allocated, -1 reclaimed */
+    int32_t state; /* 0: never used, so the list of counters ends here; 1: allocated; -1:
+                    * reclaimed. */
     int32_t type_id;
     int64_t value;
     int64_t registration_id;

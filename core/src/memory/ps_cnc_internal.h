@@ -4,7 +4,8 @@
  *   0    128            +                +                 +                +
  *   | header | to-driver ring | to-clients broadcast | counter metadata | values | error log |
  *
- * ps_cnc_open checked all lengths in this structure; the lengths in the file are not read again. */
+ * ps_cnc_open has checked all lengths in this structure, so no function reads the lengths in the
+ * file again. */
 #ifndef PS_CNC_INTERNAL_H
 #define PS_CNC_INTERNAL_H
 
@@ -24,7 +25,8 @@ enum {
     PS_COUNTER_KEY_BYTES = 112,
     PS_COUNTER_LABEL_BYTES = 380,
     PS_COUNTER_COOL_DOWN_MS = 1000,
-    PS_COUNTERS_BACKED = 2048, /* number of counters for which memory is reserved at a time */
+    PS_COUNTERS_BACKED = 2048, /* Number of counters for which ps_cnc.c reserves memory in one
+                                * step. */
     PS_LOSS_REPORT_BYTES = 1024 * 1024
 };
 
@@ -76,16 +78,17 @@ struct ps_cnc {
     uint8_t *loss_report; /* NULL: none (tools) */
     uint64_t loss_report_length;
     int32_t read_only;
-    /* Freed ids, the oldest first, and the first id that was never used; created at the first
-     * allocation. */
+    /* List of freed counter ids, the oldest first, and the first id that was never used. The first
+     * allocation creates the list. */
     int32_t *freed;
     int32_t freed_head;
     int32_t freed_count;
     int32_t high_water;
-    int32_t backed;          /* number of counters for which this process has reserved memory or has
-                              * found memory */
+    int32_t backed;          /* Number of counters whose memory is reserved, as far as this process
+                              * knows. */
     char path[4096];         /* of cnc.dat */
-    _Atomic int64_t nowhere; /* cell that is used in place of a counter whose id is out of range */
+    _Atomic int64_t nowhere; /* Cell that a caller gets in place of a counter whose id is out of
+                              * range. */
 };
 
 static inline int64_t ps_cnc_align(int64_t value, int64_t to)

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_credit.h: the credits that one reader grants (docs/wire-extensions.md, docs/decisions/0240).
- * Owner: the agent of the reader, which is the receiver for an image and the sender for a log.
+ * Owner: the agent of the reader, which is the receiver for a reader of an image, and the sender
+ * for a reader of a publication's log.
  *
  *   limit = base + returned + credits      messages that may exist, by the ordinals of the stream
  *   base     ordinal at which the reader joined
  *   returned credits that its client returned since then
  *
- * While no message is outstanding, the limit uses the burst in place of the credits. Within an
- * epoch the limit never decreases. */
+ * While no message is outstanding, the reader grants `burst` messages in place of `credits`. Within
+ * an epoch the limit never decreases. */
 #ifndef PS_CREDIT_H
 #define PS_CREDIT_H
 
@@ -27,21 +28,22 @@ typedef struct ps_credit_reader {
     int64_t credits;            /* 0: grants none */
     int64_t burst;
     int64_t base; /* -1: not known yet */
-    int64_t at;   /* for the base: position up to which the messages since the join have been
-                   * counted */
+    int64_t at;   /* Until the base is known: position up to which the agent has counted the
+                   * messages since the join. */
     int64_t counted;
     int64_t returned;
     int64_t limit;
     bool frozen;
 } ps_credit_reader_t;
 
-/* Result of counting the messages of a log up to a position. */
+/* A position of a log, and the number of messages of the stream below it. */
 typedef struct ps_counted {
     int64_t position;
     int64_t ordinal; /* messages below; -1: unknown */
 } ps_counted_t;
 
-/* A reader joins at position. After an adoption the slot already states the base. */
+/* A reader joins at position. After a new daemon has adopted the reader, the slot already contains
+ * the base (the ordinal at the join). */
 void ps_credit_join(ps_credit_reader_t *reader, ps_subscriber_slot_t *slot, int64_t position,
                     bool adopted);
 /* Sets the credits that the reader grants. Returns true if the reader's limit may decrease; the
@@ -59,22 +61,24 @@ bool ps_credit_read_counted(const ps_credit_reader_t *reader, const _Atomic int6
                             ps_counted_t *out);
 /* Begins a new epoch, in which the limit may be lower than before. */
 void ps_credit_restart(ps_credit_reader_t *reader);
-/* Stores the state for the client. final: an ordinal of the stream, -1: unknown. */
+/* Stores the state in the reader's slot, where the client reads it. `final` is the ordinal after
+ * which no message arrives; -1: unknown. */
 void ps_credit_show(const ps_credit_reader_t *reader, uint32_t epoch, int32_t state, int64_t final);
 /* Sets the number of returned credits at which the client wakes the agent. */
 void ps_credit_wake_at(const ps_credit_reader_t *reader, int64_t returned);
-/* Returns true if the client has returned the number of credits set by ps_credit_wake_at. */
+/* Returns true if the client has returned as many credits as ps_credit_wake_at specified. */
 bool ps_credit_is_due(const ps_credit_reader_t *reader);
-/* Counts the messages of whole frames from *position up to `to`, at most `frames` frames. Moves
- * *position. *dropped, if not NULL: the messages that padding replaces. Returns -1 if a frame is
- * not valid. */
+/* Counts the messages from *position up to `to`, in at most `frames` frames, and advances
+ * *position. If `dropped` is not NULL, *dropped gets the number of messages that padding replaces.
+ * Returns -1 if a frame is not valid. */
 int64_t ps_credit_count(const ps_log_t *log, int64_t *position, int64_t to, int32_t frames,
                         int64_t *dropped);
 
-/* Returns the number of credits that the exclusive publisher holds in its lease. */
+/* Returns the number of credits that an exclusive publisher has taken ahead and not used (its
+ * lease, ps_spend.h). */
 int64_t ps_spend_leased(const ps_publication_slot_t *slot);
-/* Reads the ordinals that a stream's receivers granted and that its publishers took. False: none
- * grants. */
+/* Reads the ordinal up to which a stream's receivers have granted messages, and the ordinal up to
+ * which its publishers have taken them. False: none grants. */
 bool ps_spend_counts(const ps_publication_slot_t *slot, int64_t *granted, int64_t *spent);
 
 enum { PS_CREDIT_SCAN = 32768 };

@@ -5,16 +5,18 @@
  * The digest of a set is the sum of the digests of its rows, modulo 2^64.  It detects
  * mistakes, not attacks. The caller compares the number of rows, too.
  *
- * Threads: any; the arrays belong to the caller.  The construction and the code are our own.
+ * Threads: any; the arrays belong to the caller. The digest is not a standard one: penstock defines
+ * it.
  */
 #ifndef PS_DIGEST_H
 #define PS_DIGEST_H
 
 #include <stdint.h>
 
-/* Mixes one column of `count` rows into the rows' digests (0 before the first column).  Row i has
- * the bytes from offsets[i] up to offsets[i + 1] of `data`, which is `length` bytes long.
- * PS_E_INVALID: an offset decreases or lies outside of the data; the digests are then undefined. */
+/* Mixes one column of `count` rows into the digests of the rows. The caller sets the digests to 0
+ * before the first column. Row i has the bytes from offsets[i] up to offsets[i + 1] of `data`,
+ * which is `length` bytes long. PS_E_INVALID: an offset decreases or lies outside of the data; the
+ * digests are then undefined. */
 int ps_digest_rows(const uint8_t *data, int64_t length, const int64_t *offsets, int64_t count,
                    uint64_t *digests);
 

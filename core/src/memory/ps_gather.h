@@ -5,7 +5,7 @@
  * A walk reads the positions [start, end) frame by frame. The walk checks every header before it
  * uses the header: another process or host may have written the bytes, and a writer may overwrite
  * the range during the walk. The walk skips padding, joins fragments, and copies each payload byte
- * once into the caller's arrays. The walk moves no position, so it can be repeated.
+ * once into the caller's arrays. The walk changes no subscriber position, so it can be repeated.
  *
  * A range begins and ends between messages (ps_gather_scan finds such positions). If the first
  * fragment of a message is missing, or padding replaces its end, the walk counts and skips its
@@ -21,55 +21,60 @@
 /* Why a walk stopped. */
 enum ps_gather_stop {
     PS_GATHER_END = 0,       /* at end */
-    PS_GATHER_FULL = 1,      /* no room for the next message: continue at position with new
-                              * arrays */
-    PS_GATHER_TOO_LONG = 2,  /* the first message is longer than the arrays: see needed */
-    PS_GATHER_INCOMPLETE = 3 /* the last message continues beyond end; position is its start */
+    PS_GATHER_FULL = 1,      /* The arrays have no room for the next message: continue at `position`
+                              * with new arrays. */
+    PS_GATHER_TOO_LONG = 2,  /* The first message is longer than the whole value array; `needed` has
+                              * its length. */
+    PS_GATHER_INCOMPLETE = 3 /* The last message continues beyond the end of the range; `position`
+                              * is the start of this message. */
 };
 
-/* Contiguous frames in memory, all of one term. */
+/* A range of contiguous frames in memory, all of the same term. */
 typedef struct ps_gather_frames {
-    const uint8_t *data; /* address of the frame at start; aligned to 8 bytes */
-    int64_t start;       /* position of data, a multiple of 32, >= 0 */
-    int64_t length;      /* readable bytes at data, a multiple of 32 */
+    const uint8_t *data; /* Address of the frame at position `start`, aligned to 8 bytes. */
+    int64_t start;       /* Stream position of the first frame at `data`, a multiple of 32, >= 0. */
+    int64_t length;      /* Number of readable bytes at `data`, a multiple of 32. */
     int32_t session_id;
     int32_t stream_id;
     int32_t initial_term_id;
-    int32_t term_length; /* a power of two, 64 KiB to 1 GiB */
+    int32_t term_length; /* Term length of the log: a power of two, 64 KiB to 1 GiB. */
 } ps_gather_frames_t;
 
-/* The output arrays and their fill. The caller sets the arrays and their sizes and zeroes the other
- * fields; further calls append. */
+/* The output arrays, and the number of entries in use. The caller sets the arrays and their sizes
+ * and zeroes the other fields; further calls append. */
 typedef struct ps_gather_rows {
     uint8_t *values;          /* payloads, back to back */
     int32_t *offsets;         /* row_limit + 1 entries */
-    int64_t *positions;       /* row_limit entries: the position after each message; or NULL */
-    int64_t *reserved_values; /* row_limit entries: the reserved value of the first frame; or
-                               * NULL */
-    int64_t value_limit;      /* bytes at values; at most INT32_MAX */
+    int64_t *positions;       /* Array of row_limit entries, which gets the position after each
+                               * message; or NULL. */
+    int64_t *reserved_values; /* Array of row_limit entries, which gets the reserved value of each
+                               * message's first frame; or NULL. */
+    int64_t value_limit;      /* Size of the array `values` in bytes; at most INT32_MAX. */
     int32_t row_limit;
     int32_t rows;
     int64_t used;         /* bytes in values */
     int64_t position;     /* the next call continues here */
-    int64_t needed;       /* PS_GATHER_TOO_LONG: bytes of the part of the message that was read */
-    int64_t gaps;         /* number of padding frames that replace dropped messages */
-    int64_t gap_messages; /* number of messages that these frames replace; frames that state no
-                           * number are not included */
-    int64_t orphans;      /* number of frames that belong to no message */
+    int64_t needed;       /* After PS_GATHER_TOO_LONG: number of bytes in the part of the message
+                           * that the walk has read. */
+    int64_t gaps;         /* Number of padding frames in the range that replace dropped messages. */
+    int64_t gap_messages; /* Number of messages that the padding frames in `gaps` replace; a frame
+                           * that states no number counts as 0. */
+    int64_t orphans;      /* Number of frames that the walk skipped because the rest of their
+                           * message is missing. */
 } ps_gather_rows_t;
 
 /* Copies messages until the frames end or a limit is reached. Returns a ps_gather_stop, or
- * PS_E_INVALID, PS_E_CORRUPT (an impossible header; the text states its position). Bound: length /
- * 32 steps and value_limit copied bytes. */
+ * PS_E_INVALID, PS_E_CORRUPT (an impossible header; the text states its position). One call takes
+ * at most length / 32 steps and copies at most value_limit bytes. */
 int ps_gather_copy(const ps_gather_frames_t *frames, ps_gather_rows_t *rows);
 
-/* Limits and result of a walk without copying. The walk covers at least one message. */
+/* Limits and result of a walk that copies no payload. The walk covers at least one message. */
 typedef struct ps_gather_scan {
     int64_t byte_limit;    /* most bytes from start */
     int64_t message_limit; /* limit of `messages`; 0: none */
-    int64_t messages;      /* number of complete messages before start (set by the caller), then
-                            * before position */
-    int64_t position;      /* last boundary between messages within the limits */
+    int64_t messages;      /* The caller sets the number of complete messages before `start`; the
+                            * walk adds those that it passes. */
+    int64_t position;      /* Result: the last position between two messages within the limits. */
     int32_t stop;          /* a ps_gather_stop */
 } ps_gather_scan_t;
 
@@ -77,18 +82,18 @@ typedef struct ps_gather_scan {
  * steps. */
 int ps_gather_scan(const ps_gather_frames_t *frames, ps_gather_scan_t *scan);
 
-/* The first complete message that has a given reserved value, and the position at which the search
- * ended. */
+/* Input and result of a search for the first complete message with a given reserved value. */
 typedef struct ps_gather_find {
-    int64_t reserved_value; /* reserved value to search for in the first frame of messages; set by
-                             * the caller */
-    int64_t byte_limit;     /* length of the searched range; messages that begin after it are not
-                         * searched; set by the caller */
+    int64_t reserved_value; /* Set by the caller: the reserved value to find. Messages carry it in
+                             * their first frame. */
+    int64_t byte_limit;     /* Set by the caller: number of bytes to search. The search ignores
+                             * messages that begin after this range. */
     int64_t begin;          /* found: position of the message */
-    int64_t position;       /* found: position after the message; not found: last boundary between
-                             * messages */
+    int64_t position;       /* If the message was found: the position after it. Otherwise the last
+                             * position between two messages. */
     int32_t found;          /* 1, 0 */
-    int32_t stop;           /* a ps_gather_stop; FULL if the message was found, or at the limit */
+    int32_t stop;           /* A value of ps_gather_stop: PS_GATHER_FULL if the message was found or
+                             * the search reached the limit. */
 } ps_gather_find_t;
 
 /* Finds a message by its reserved value. Returns 0, PS_E_INVALID or PS_E_CORRUPT. At most length /
@@ -100,7 +105,7 @@ int ps_gather_find(const ps_gather_frames_t *frames, ps_gather_find_t *find);
 typedef struct ps_gather_log ps_gather_log_t;
 
 typedef struct ps_gather_facts {
-    int64_t correlation_id; /* registration id of its publication or image */
+    int64_t correlation_id; /* Registration id of the publication or image whose log this is. */
     int32_t session_id;
     int32_t stream_id;
     int32_t initial_term_id;
@@ -116,8 +121,8 @@ void ps_gather_close(ps_gather_log_t *log); /* NULL is allowed */
  * PS_E_INVALID: position or end is no multiple of 32, or end is before position. */
 int ps_gather_locate(const ps_gather_log_t *log, int64_t position, int64_t end,
                      ps_gather_frames_t *out);
-/* Returns 1 if the frame at position has not been overwritten. Returns 0 if the frame has been
- * overwritten; bytes copied from this position on are then not valid. This check is quick but not
+/* Returns 1 if no writer has overwritten the frame at `position`. Returns 0 if a writer has; bytes
+ * that the caller copied from this position on are then not valid. This check is quick but not
  * certain; to be certain, ask the daemon after the copy whether it retains the position. */
 int ps_gather_intact(const ps_gather_log_t *log, int64_t position);
 

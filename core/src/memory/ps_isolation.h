@@ -8,11 +8,12 @@
  *            <----------------------
  *              half of it or less
  *
- * A lagged reader counts as the leader: it gates neither window nor publisher limit, and the stream
- * stays connected. Its memory may be written over, up to the mark in its slot of penstock.dat. The
- * agent stores the mark before it releases memory. The client copies, then looks at the mark, and
- * drops a copy that lies below.
- * Publications (for spies and IPC readers) and images use the same rules. */
+ * A reader becomes lagged when it is too far behind. The position of a lagged reader limits neither
+ * the window nor the publisher limit, and the stream stays connected. The writer may overwrite data
+ * that the reader has not read, up to the mark in the reader's slot of penstock.dat. The agent
+ * stores the mark before it releases the memory below it. The client copies data, then reads the
+ * mark, and drops the copy if its data lies below the mark. Publications (for spies and IPC
+ * readers) and images use the same rules. */
 #ifndef PS_ISOLATION_H
 #define PS_ISOLATION_H
 
@@ -27,16 +28,17 @@ typedef struct ps_isolation {
     bool lagged;
 } ps_isolation_t;
 
-/* Makes a reader isolated. slot: its slot of penstock.dat; window_bytes: the largest window of the
- * stream, of which at most half waits for the reader; depth_bytes 0: a quarter. */
+/* Makes a reader isolated; `slot` is its slot in penstock.dat. The reader becomes lagged when it is
+ * depth_bytes behind (0: a quarter of window_bytes, the stream's largest window; at most half). */
 void ps_isolation_init(ps_isolation_t *isolation, ps_subscriber_slot_t *slot, int64_t depth_bytes,
                        int64_t window_bytes);
-/* Looks at one reader. Returns true if it became lagged, or keeps up again. */
+/* Looks at one reader. Returns true if the reader has just become lagged, or keeps up again. */
 bool ps_isolation_step(ps_isolation_t *isolation, int64_t position, int64_t leader);
-/* States that memory below `mark` may be written over from now on. boundary: a position between two
- * messages that is not below the mark. */
+/* Stores that memory below `mark` may be overwritten from now on. `boundary` is a position between
+ * two messages at or above the mark, where the reader can continue. */
 void ps_isolation_mark(const ps_isolation_t *isolation, int64_t mark, int64_t boundary);
-/* Makes the marks visible before any store that writes over memory. */
+/* Makes the stored marks visible to the clients. Call it before any store that overwrites memory
+ * below them. */
 void ps_isolation_publish(void);
 
 #endif

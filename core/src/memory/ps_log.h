@@ -6,18 +6,19 @@
  *   0        T        2T       3T ..           file end - 4096
  *   | term 0 | term 1 | term 2 | (page gap)    | metadata |
  *
- * position = (term_count << log2 T) + term_offset, partition = term_count mod 3,
- * term_count = term_id - initial_term_id (wrapping).  Frames start at multiples of 32.
- * frame_length: 0 no frame yet, < 0 claimed, > 0 complete (load it with acquire order before the
- * other fields).
+ * position = (term_count << log2 T) + term_offset, partition = term_count mod 3, term_count =
+ * term_id - initial_term_id (wrapping). Frames start at multiples of 32. The field frame_length is
+ * 0 before there is a frame, negative while the frame is claimed, and positive when it is complete.
+ * Load frame_length with acquire order before the other fields.
  *
  * Claim protocol of penstock publishers (docs/spec/log-buffer.md section 4). The first 8 bytes of a
  * frame are one word. A shared publisher claims with a 64-bit compare-and-swap 0 -> {frame_length =
  * -(n), upper half = its client slot}. The publisher commits with a compare-and-swap of that word
- * to {+n, version, flags, type}. The daemon can therefore find the client that holds a blocked
- * frame, and a message whose claim was padded over is never delivered. An exclusive publisher is
- * the only writer of its log. An exclusive publisher uses release stores, and zeroes the word at
- * the end of its data before this end becomes visible. */
+ * to {+n, version, flags, type}. The daemon can therefore find the client that claimed a blocked
+ * frame. If the daemon has replaced a claim with padding, the late commit fails, so the message is
+ * never delivered. An exclusive publisher is the only writer of its log. An exclusive publisher
+ * uses release stores. An exclusive publisher zeroes the word behind a frame before the frame
+ * becomes visible. */
 #ifndef PS_LOG_H
 #define PS_LOG_H
 
@@ -29,9 +30,9 @@
 #include "ps_logfile.h"
 
 enum { PS_LOG_META_BYTES = 4096 };
-/* EXCLUSIVE: the sender zeroes the memory ahead of the writer, as with CONCURRENT. SEALED: also
- * exclusive, but the writer zeroes only the word at the end of its data; the memory beyond may
- * contain any bytes (docs/decisions/0029). */
+/* In an EXCLUSIVE log, the sender zeroes the memory ahead of the writer, as in a CONCURRENT log. A
+ * SEALED log is also exclusive. The writer of a sealed log zeroes only the word behind its data, so
+ * the memory beyond may contain any bytes (docs/decisions/0029). */
 enum { PS_LOG_CONCURRENT = 0, PS_LOG_EXCLUSIVE = 1, PS_LOG_IMAGE = 2, PS_LOG_SEALED = 3 };
 
 /* Metadata page; offsets are Aeron's. */
@@ -75,8 +76,8 @@ _Static_assert(offsetof(ps_log_meta_t, is_revoked) == 496, "layout");
 _Static_assert(offsetof(ps_log_meta_t, untethered_linger_timeout_ns) == 500, "layout");
 _Static_assert(sizeof(ps_log_meta_t) == PS_LOG_META_BYTES, "layout");
 
-/* A mapped log. The constants were checked and copied when the log was mapped. Use these copies;
- * never read the constants from the file again. */
+/* A mapped log. A mapped log. The constants of the log's metadata were checked and copied into this
+ * structure; never read them from the file again. */
 typedef struct ps_log {
     uint8_t *map;
     uint64_t map_length;
@@ -93,7 +94,8 @@ typedef struct ps_log {
     int32_t read_only;
 } ps_log_t;
 
-/* Maps and checks.  PS_E_SYSTEM, PS_E_CORRUPT (impossible metadata or size). */
+/* Maps and checks. Returns PS_E_SYSTEM, or PS_E_CORRUPT if the metadata or the size is
+ * impossible. */
 int ps_log_map(const char *path, int32_t read_only, ps_log_t *out);
 void ps_log_unmap(ps_log_t *log);
 
@@ -105,26 +107,29 @@ static inline ps_frame_t *ps_frame_at(const ps_log_t *log, int64_t position)
 {
     return (ps_frame_t *)(void *)ps_log_at(log, position);
 }
-/* Producer position from the tails, offset clamped to T.  Any thread. */
+/* Returns the producer position, computed from the tail counters; the offset in the term is at most
+ * the term length. Any thread. */
 int64_t ps_log_producer_position(const ps_log_t *log);
 /* Returns the bytes that a message of `length` bytes takes in the log, with headers and
  * alignment. */
 int64_t ps_log_message_space(int64_t length, int32_t max_payload);
-/* Zeroes [from, to) within one term. The first 8 bytes are zeroed last, by a store with release
- * order. Owner: the agent that owns the log. */
+/* Zeroes the positions [from, to), which must lie in one term. Zeroes the first 8 bytes last, by a
+ * store with release order. Owner: the agent that owns the log. */
 void ps_log_clean(const ps_log_t *log, int64_t from, int64_t to);
-/* Writes a complete PAD frame of length bytes at position from the default header. The frame
- * replaces the word `expected` (0 or a claim word) by compare-and-swap. Returns 1 if the frame was
- * written, 0 if the word had another value. */
+/* Writes a complete padding frame of `length` bytes at `position`, with the log's default header.
+ * The write is a compare-and-swap: the first word of the frame must still be `expected` (0 or a
+ * claim). Returns 1 if the frame was written, 0 if the word had another value. */
 int ps_log_pad(const ps_log_t *log, int64_t position, int32_t length, uint64_t expected);
 
-/* Like ps_log_pad, with a reserved value. The range must contain no claim. */
+/* Writes a padding frame like ps_log_pad, with a reserved value. No publisher may have claimed
+ * space in the range. */
 int ps_log_pad_marked(const ps_log_t *log, int64_t position, int32_t length, int64_t mark);
 /* Unblocks the log at position (docs/spec/log-buffer.md, section 6). Negative length: PAD of that
- * length. Zero: An unclaimed range becomes padding up to the next frame or, below the tail, to the
- * end of the term. If the previous term is still active, rotates the log. Returns bytes padded (>=
- * 0; 0 = nothing to do). *claimer: client slot of the claim, -1 if there was none. only_claimer >=
- * 0: acts only on that client's claim. Sender thread. */
+ * length. Zero: Replaces an unclaimed range with padding, up to the next frame or, below the tail,
+ * to the end of the term. If the previous term is still active, rotates the log. Returns the number
+ * of bytes replaced with padding; 0: the log was not blocked. *claimer gets the slot of the client
+ * that made the claim, or -1. If only_claimer >= 0, the function replaces only claims of the client
+ * with this slot. Sender thread. */
 int32_t ps_log_unblock(const ps_log_t *log, int64_t position, int32_t only_claimer,
                        int32_t *claimer);
 /* Rotates to term_count + 1. Returns 1 if this call rotated the log. Threads: any publisher, and

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_logfile.h: files of log buffers: creates them, allocates and releases their blocks.  Control
- * plane only.  Also the cffi declaration.
+ * ps_logfile.h: creates the files of log buffers, and allocates and releases their disk blocks.
+ * Control plane only. Also the cffi declaration.
  */
 #ifndef PS_LOGFILE_H
 #define PS_LOGFILE_H
@@ -16,7 +16,7 @@ typedef struct ps_log_params {
     int32_t initial_term_id;
     int32_t term_id; /* of the starting position (publications) */
     int32_t term_offset;
-    int32_t term_length; /* 64 KiB..1 GiB, power of two */
+    int32_t term_length; /* Term length in bytes, a power of two from 64 KiB to 1 GiB. */
     int32_t mtu;
     int32_t page_size; /* 4096.. power of two */
     int32_t publication_window_bytes;
@@ -32,21 +32,22 @@ typedef struct ps_log_params {
     int64_t untethered_resting_timeout_ns;
     uint8_t group, is_response, rejoin, reliable, sparse, signal_eos, spies_simulate_connection,
         tether;
-    uint8_t type; /* 0 concurrent publication, 1 exclusive, 2 image, 3 sealed */
+    uint8_t type; /* Type of the log: 0 concurrent publication, 1 exclusive publication, 2 image, 3
+                   * sealed publication. */
     int32_t file_mode;
-    uint8_t reserve_terms;            /* number of terms to allocate now, 0..3, beginning with the
-                                       * starting term */
-    int64_t reserve_from, reserve_to; /* range of further positions to allocate now; both equal:
-                                       * none */
+    uint8_t reserve_terms;            /* Number of terms whose blocks to allocate at creation, 0 to
+                                       * 3, beginning with the term of the start position. */
+    int64_t reserve_from, reserve_to; /* Further positions whose blocks to allocate at creation;
+                                       * both equal: none. */
 } ps_log_params_t;
 
 int64_t ps_log_file_length(int32_t term_length, int32_t page_size);
-/* Creates the file with its full length; the file must not exist. Metadata and reserved terms have
- * blocks, all other ranges are sparse. Returns PS_E_NO_SPACE (the error text has the bytes needed
- * and available), PS_E_SYSTEM or PS_E_INVALID. */
+/* Creates the file with its full length; the file must not exist. The metadata page and the
+ * reserved terms get disk blocks; all other ranges are sparse. Returns PS_E_NO_SPACE (the error
+ * text states the bytes needed and available), PS_E_SYSTEM or PS_E_INVALID. */
 int ps_log_create(const ps_log_params_t *params);
-/* Allocates the blocks of positions [from, to), at most three terms.  PS_E_NO_SPACE, PS_E_INVALID.
- * Any thread. */
+/* Allocates the disk blocks of positions [from, to), at most three terms. PS_E_NO_SPACE,
+ * PS_E_INVALID. Any thread. */
 int ps_log_reserve(const char *path, int32_t term_length, int64_t from, int64_t to);
 /* Releases the memory of all terms outside [from, to); from and to are term boundaries. Released
  * memory reads as zeroes; the first page of each term keeps its memory. If the file system cannot

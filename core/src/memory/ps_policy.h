@@ -7,7 +7,8 @@
  *
  * A publisher that drops a message counts it, then sets `shut`. While `shut` is set, every offer is
  * refused. Only the sender clears `shut`. Before the sender clears `shut`, it writes a padding
- * frame into the log. This frame states the number of messages dropped since the last such frame.
+ * frame into the log. The padding frame states the number of messages that publishers have dropped
+ * since the last such frame.
  */
 #ifndef PS_POLICY_H
 #define PS_POLICY_H
@@ -15,8 +16,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* NONE: refuse offers, and accept again as soon as there is room, as Aeron does. With every other
- * policy the publication accepts again only below the low watermark. */
+/* With the policy NONE, a full publication refuses offers and accepts again as soon as there is
+ * room, as Aeron does. With every other policy, it accepts again only after its log has drained to
+ * the low watermark. */
 enum ps_policy {
     PS_POLICY_NONE = 0,
     PS_POLICY_BLOCK = 1,
@@ -27,10 +29,10 @@ enum ps_policy {
     PS_POLICY_COUNT
 };
 
-/* How full a publication's log is.  HIGH: publishers reached the depth, and the sender reported it.
- * PAUSED: they are still held.  LOW: the log drained to the low watermark, and no publisher has
- * continued yet. Every stream passes through these states. Only a stream with a policy refuses
- * publishers from HIGH until LOW. */
+/* State of a publication by the fill level of its log. HIGH: the unsent data has reached the
+ * configured depth, and the sender has reported it. PAUSED: publishers are still refused. LOW: the
+ * log has drained to the low watermark, and no publisher has continued yet. Every stream passes
+ * through these states, but only a stream with a policy refuses publishers between HIGH and LOW. */
 enum ps_watermark {
     PS_WATERMARK_NORMAL = 0,
     PS_WATERMARK_HIGH = 1,

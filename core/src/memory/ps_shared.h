@@ -17,9 +17,9 @@
  *   | histories        |          one per publication slot, then one per image slot; whole pages
  *   +------------------+
  *
- * Each cache line has one writer, named by its comment. A value that another process wrote is
- * checked before use. A slot is free when its id is 0; ids are release-stored last by the
- * conductor. */
+ * Each cache line has one writer, named by its comment. A daemon or client checks each value that
+ * another process wrote before it uses the value. A slot is free if its id is 0. The conductor
+ * stores the id last, with release order. */
 #ifndef PS_SHARED_H
 #define PS_SHARED_H
 
@@ -63,18 +63,21 @@ typedef struct ps_driver_slot {
     _Atomic int64_t storage_budget_bytes;
     _Atomic int64_t storage_used_bytes;
     /* line: sender. 1: the sender sleeps in epoll_wait, so a thread that adds work must write the
-     * sender's eventfd (seq_cst pair) */
+     * sender's eventfd. The sender and the other thread access this word in sequentially consistent
+     * order. */
     alignas(PS_LINE) _Atomic uint32_t sender_parked;
     /* line: receiver */
     alignas(PS_LINE) _Atomic uint32_t receiver_parked;
-    /* line: sender. The governor's pressure, the time of the sample, and its effects; a sample
-     * older than PS_PRESSURE_STALE_NS counts as 0. */
+    /* line: sender. The latest sample of the governor: the pressure on this host, the time of the
+     * sample, and the resulting delays. Readers treat a sample older than PS_PRESSURE_STALE_NS as
+     * no pressure. */
     alignas(PS_LINE) _Atomic uint32_t pressure_ppm;
     _Atomic int64_t pressure_ns;
     _Atomic int64_t retry_after_ns;
     _Atomic int64_t coalesce_ns;
     _Atomic int64_t status_interval_ns;
-    /* line group: sender. The rest of the sample (ps_scheduler_view_t). */
+    /* line group: sender. Further values of the governor's latest sample, described at
+     * ps_scheduler_view_t. */
     alignas(PS_LINE) _Atomic int32_t depth_ppm;
     _Atomic int32_t latency_ppm;
     _Atomic int32_t busy_ppm;
@@ -85,11 +88,11 @@ typedef struct ps_driver_slot {
     _Atomic int64_t deferrals;
 } ps_driver_slot_t;
 
-/* Bit in the upper half of the word, which older clients never write. */
+/* Flag in the upper half of ps_client_slot_t.waiting; older clients never write this half. */
 #define PS_WATCHED (UINT64_C(1) << 32)
 
-/* Number of a client's threads that can take credits at the same time; further threads share these
- * places. */
+/* Size of the array `spends`: the number of threads of one client that can take credits without
+ * sharing an entry. */
 enum { PS_CLIENT_SPENDS = 8 };
 
 typedef struct ps_client_slot {
@@ -101,40 +104,44 @@ typedef struct ps_client_slot {
     char name[96];
     /* line: every waker (fetch_add) */
     alignas(PS_LINE) _Atomic uint32_t futex_word;
-    /* line: client. Low half: number of threads asleep or about to sleep on futex_word. PS_WATCHED:
-     * the next waker clears the flag and writes the client's eventfd. Number and flag are in one
-     * word, so that a waker needs one load (seq_cst pair with futex_word). */
+    /* line: client. Low half: number of threads that sleep on futex_word or are about to. Flag
+     * PS_WATCHED: the next thread that wakes the client clears the flag and writes the client's
+     * eventfd. Number and flag share one word, so that this thread needs only one load
+     * (sequentially consistent, paired with futex_word). */
     alignas(PS_LINE) _Atomic uint64_t waiting;
-    _Atomic uint64_t claims_lost; /* number of commits that failed because the daemon had padded
-                                   * over the claim */
+    _Atomic uint64_t claims_lost; /* Number of commits of this client that failed, because the
+                                   * daemon had replaced the claim with padding. */
     /* line: client. Credits that a thread of the client is about to take: publication slot + 1 in
      * the low half, the number of credits in the high half; 0: none. The thread stores the word
-     * before it takes the credits, and clears it when its frames are claimed. While the word states
-     * credits, the sender does not count them as lost. */
+     * before it takes the credits, and clears it when its frames are claimed. As long as an entry
+     * is not 0, the sender does not count its credits as lost. */
     alignas(PS_LINE) _Atomic uint64_t spends[PS_CLIENT_SPENDS];
 } ps_client_slot_t;
 
-/* Limits that publishers of a stream must obey. */
-/* LEASES: an exclusive publisher may take credits ahead (ps_spend.h). */
+/* Flags for the limits that publishers of a stream must obey; 0: only the publisher limit.
+ * PS_METERED_LEASES: an exclusive publisher may take several credits at once, before it needs them
+ * (ps_spend.h). */
 enum ps_metered { PS_METERED_RATE = 1, PS_METERED_CREDITS = 2, PS_METERED_LEASES = 4 };
 
 /* The words of a ps_holder_t (ps_account.h). */
 #define PS_HOLDER_WORDS 16
 
-/* An entry of the list of culprits: blocked_ns exceeds the true time by at most error_ns. who: the
- * first words of a ps_holder_t. */
+/* An entry of the list of culprits: a receiver or client, and the time for which it blocked the
+ * publication. The list is an estimate: blocked_ns exceeds the true time by at most error_ns. `who`
+ * has the first words of the culprit's ps_holder_t. */
 typedef struct ps_culprit {
     _Atomic int64_t
-        id; /* receiver id or client id; 0: free, or in the last entry all unknown culprits */
+        id; /* Receiver id or client id. 0: the entry is free; in the last entry: the sum of all
+             * unknown culprits. */
     _Atomic int64_t blocked_ns;
     _Atomic int64_t error_ns;
     _Atomic uint64_t who[4];
 } ps_culprit_t;
 
-/* Reasons for which a publication is in the ready set. DATA: there are new frames; the sender also
- * wakes readers. CHECK: a publisher waits for room, or a reader has released memory. HOT, set by
- * the sender: the sender checks the stream in every cycle, so publishers need not notify it
- * (docs/decisions/0020). */
+/* Reasons for which a publication is in the ready set. PS_DIRTY_DATA: there are new frames, so the
+ * sender also wakes readers. PS_DIRTY_CHECK: a publisher waits for room, or a reader has released
+ * memory. PS_DIRTY_HOT: the sender checks this stream in every duty cycle, so publishers need not
+ * notify the sender (docs/decisions/0020). */
 enum ps_dirty_flag { PS_DIRTY_NOT = 0, PS_DIRTY_DATA = 1, PS_DIRTY_CHECK = 2, PS_DIRTY_HOT = 3 };
 
 typedef struct ps_publication_slot {
@@ -143,50 +150,55 @@ typedef struct ps_publication_slot {
     int64_t client_id;                   /* first owner */
     int32_t session_id;
     int32_t stream_id;
-    char strategy[PS_STRATEGY_BYTES]; /* flow control, as the channel states it */
-    /* line: publishers (any client) and sender. dirty: ps_dirty_flag. DATA and CHECK: the
-     * publication is in the ready set. A publisher sets the flag with a seq_cst exchange after a
-     * commit, then the bit in the bitmap. The sender clears the flag BEFORE it checks the log. */
+    char strategy[PS_STRATEGY_BYTES]; /* Name of the stream's flow control strategy, as written in
+                                       * the channel URI. */
+    /* line: publishers (any client) and sender. The field `dirty` is a ps_dirty_flag. With
+     * PS_DIRTY_DATA and PS_DIRTY_CHECK, the publication is in the ready set (the sender must serve
+     * it). After a commit, a publisher sets the flag with a sequentially consistent exchange, then
+     * the publication's bit in the dirty bitmap. The sender clears the flag before it checks the
+     * log, so that no commit is missed. */
     alignas(PS_LINE) _Atomic uint32_t dirty;
-    _Atomic uint32_t want_room; /* 1: a client sleeps until the limit moves */
-    /* Sender. ps_metered: publishers take an ordinal below ordinal_limit for each message. The bit
-     * for credits is set when the first receiver grants credits, and cleared when the last one
-     * stops. */
+    _Atomic uint32_t want_room; /* 1: a client sleeps until the publisher limit rises. */
+    /* Sender. Flags of ps_metered. If a flag is set, publishers must take an ordinal below
+     * ordinal_limit for each message. The sender sets PS_METERED_CREDITS when the first receiver
+     * grants credits, and clears it when no receiver grants credits any more. */
     _Atomic uint32_t metered;
-    _Atomic uint32_t never_throttle; /* 1: the governor does not throttle this stream; constant */
+    _Atomic uint32_t never_throttle; /* 1: the governor never throttles this stream; constant for
+                                      * its life. */
     _Atomic int64_t ordinal_limit;   /* in counts of `spend` */
     /* Sender. The publisher limit while the stream has credits. The counter pub-lmt then does not
-     * move, so that each publisher reaches it and detects the credits. */
+     * move, so every publisher soon reaches its old value, reads the flags above, and uses
+     * credited_limit from then on. */
     _Atomic int64_t credited_limit;
     /* line: publishers */
     alignas(PS_LINE) _Atomic int64_t published_ordinal;
     _Atomic uint64_t spend; /* ps_spend.h; used by metered streams */
-    /* The exclusive publisher of a stream with credits: its lease (ps_spend.h), and 1 while it
-     * publishes a message from it. */
+    /* Used by the exclusive publisher of a stream with credits: `lease` has the credits that it
+     * took ahead (ps_spend.h); `spending` is 1 while it publishes a message with one of them. */
     _Atomic uint64_t lease;
     _Atomic uint32_t spending;
     /* lines: sender */
     alignas(PS_LINE) _Atomic int64_t sent_ordinal;
-    _Atomic int64_t credit_limit;   /* ordinal up to which receivers grant credits; INT64_MAX: no
-                                     * receiver grants credits */
-    _Atomic int64_t credit_refused; /* number of ignored credit statements of receivers, because
-                                     * they were out of range or too old */
-    _Atomic int64_t credit_base;    /* value that the count in `spend` has at ordinal 0 of the
-                                     * stream */
+    _Atomic int64_t credit_limit;   /* Message ordinal up to which the receivers have granted
+                                     * credits; INT64_MAX: no receiver grants credits. */
+    _Atomic int64_t credit_refused; /* Number of credit statements from receivers that the sender
+                                     * ignored, because they were out of range or too old. */
+    _Atomic int64_t credit_base;    /* Value of the count in `spend` that corresponds to message
+                                     * ordinal 0 of the stream. */
     _Atomic int64_t rate_bytes_per_s;
     _Atomic int64_t tokens_bytes;
     _Atomic int64_t enqueued_ns;
     _Atomic int32_t base_priority;
     _Atomic int32_t effective_priority;
     _Atomic int64_t last_consumed_ns;
-    /* IPC with credits: messages counted up to this position */
+    /* On IPC with credits: position up to which the sender has counted the messages. */
     alignas(PS_LINE) _Atomic int64_t counted_position;
     _Atomic int64_t counted_ordinal;
-    /* a reader (spy, IPC) that releases to or past this position wakes the sender; INT64_MAX: no
-     * reader does */
+    /* When a spy or an IPC reader releases data up to this position or beyond, its client wakes the
+     * sender. INT64_MAX: never. */
     alignas(PS_LINE) _Atomic int64_t wake_position;
-    /* The account of time blocked (ps_account.c). A reader's copy is consistent if the sequence was
-     * even before the copy and had the same value after the copy. */
+    /* The account of time blocked (ps_account.c). To copy the account, read account_sequence before
+     * and after. The copy is consistent if both values are equal and even. */
     alignas(PS_LINE) _Atomic uint32_t account_sequence;
     _Atomic int32_t cause; /* ps_cause binding now */
     _Atomic int64_t cause_since_ns;
@@ -196,34 +208,42 @@ typedef struct ps_publication_slot {
     _Atomic int64_t last_cause_ns;            /* 0 never */
     _Atomic int64_t blocked_ns[PS_CAUSE_COUNT];
     ps_culprit_t culprits[PS_CULPRITS + 1];
-    /* lines: publishers (any client, fetch_add). The account of refusals: number of refused offers
-     * by the cause that blocked the stream, and the time from a publisher's first refusal to its
-     * next success. */
+    /* lines: publishers (any client, fetch_add). The account of refusals. `refused` has the number
+     * of refused offers for each cause that blocked the stream. `refused_ns` is the total time from
+     * a publisher's first refusal to its next success. */
     alignas(PS_LINE) _Atomic int64_t refused[PS_CAUSE_COUNT];
     _Atomic int64_t refused_ns;
     _Atomic int64_t refused_episodes;
-    _Atomic int64_t throttled; /* number of offers that were answered PS_THROTTLED */
+    _Atomic int64_t throttled; /* Number of offers that returned PS_THROTTLED. */
     /* line: publishers and sender (read-modify-write): ps_policy.h */
     alignas(PS_LINE) _Atomic uint64_t policy_word;
     /* line: publishers (any client, fetch_add) */
     alignas(PS_LINE) _Atomic int64_t dropped_bytes;
     _Atomic int64_t failures; /* under ps-policy=error */
     /* line: sender */
-    alignas(PS_LINE) _Atomic int32_t policy; /* ps_policy; constant while the publication exists */
-    _Atomic int64_t dropped_stated;          /* bytes of the messages counted in policy_word, modulo
-                                              * 2^48 */
-    _Atomic int64_t deferrals;               /* times that the governor withheld data */
-    _Atomic int64_t waits;                   /* turns before which the stream waited with others */
+    alignas(PS_LINE) _Atomic int32_t policy; /* The stream's policy (ps_policy); constant while the
+                                              * publication exists. */
+    _Atomic int64_t dropped_stated;          /* Number of dropped messages, modulo 2^48, that the
+                                              * padding frames in the log already state
+                                              * (ps_policy.h). */
+    _Atomic int64_t deferrals;               /* Number of times that the governor delayed data of
+                                              * this stream. */
+    _Atomic int64_t waits;                   /* Number of times that the stream had to wait for
+                                              * other streams before the sender served it. */
     _Atomic int64_t waited_ns;               /* total time of these waits */
-    /* line: sender.  State, times and episodes change under account_sequence. */
-    alignas(PS_LINE) _Atomic int64_t depth_bytes; /* bytes by which publishers were ahead at the
-                                                   * last turn */
-    _Atomic int64_t peak_bytes;                   /* the most of it */
+    /* line: sender. The sender changes the state, the times and the episodes between two increments
+     * of account_sequence. */
+    alignas(PS_LINE) _Atomic int64_t depth_bytes; /* Number of unsent bytes (on IPC: unread bytes)
+                                                   * when the sender last served the stream. */
+    _Atomic int64_t peak_bytes;                   /* largest value of depth_bytes */
     _Atomic int32_t watermark_state;              /* ps_watermark */
-    _Atomic int64_t episodes;                     /* number of times that the depth was reached */
-    _Atomic int64_t drained;                      /* messages sent or read in these episodes */
-    _Atomic int64_t pressed_since_ns;             /* time at which the depth was reached; 0: the log
-                                                   * has since drained to the low watermark */
+    _Atomic int64_t episodes;                     /* Number of times that the unsent data reached
+                                                   * the configured depth. */
+    _Atomic int64_t drained;                      /* Number of messages sent (on IPC: read) in these
+                                                   * episodes. */
+    _Atomic int64_t pressed_since_ns;             /* Time at which the unsent data reached the
+                                                   * configured depth; 0: it has since fallen to the
+                                                   * low watermark. */
     _Atomic int64_t pressed_ns;                   /* sum of the ended episodes */
 } ps_publication_slot_t;
 
@@ -233,7 +253,8 @@ typedef struct ps_image_slot {
     int64_t join_ordinal; /* -1 unknown */
     int32_t session_id;
     int32_t stream_id;
-    /* receiver: messages below rcv-pos since the stream's start; -1 unknown */
+    /* line: receiver. Number of messages from the stream's start up to the receiver position; -1:
+     * unknown. */
     alignas(PS_LINE) _Atomic int64_t ordinal;
     _Atomic int32_t fill_ppm;
     _Atomic int32_t gaps;
@@ -241,8 +262,9 @@ typedef struct ps_image_slot {
     _Atomic int64_t rtt_ns;
     _Atomic int64_t limiting_client;
     _Atomic int64_t congestion_window; /* bytes; 0: no such bound */
-    _Atomic int64_t lost_bytes;        /* bytes lost in all gaps since the image began */
-    /* receiver: a subscriber that releases to or past this position wakes a parked receiver */
+    _Atomic int64_t lost_bytes;        /* Number of bytes lost in all gaps since the image began. */
+    /* line: receiver. When a subscriber releases data up to this position or beyond, its client
+     * wakes the receiver if it sleeps. */
     alignas(PS_LINE) _Atomic int64_t wake_position;
 } ps_image_slot_t;
 
@@ -268,13 +290,14 @@ typedef struct ps_subscriber_slot {
     /* line: the agent that the reader belongs to (ps_credit.h) */
     alignas(PS_LINE) _Atomic int64_t credits; /* N, 0: grants none */
     _Atomic int64_t credit_burst;
-    _Atomic int64_t credit_base;    /* ordinal of the stream at the reader's join; valid if the
-                                     * epoch is not 0 */
-    _Atomic int64_t credit_granted; /* number of messages since the join for which credits are
-                                     * granted */
-    _Atomic int64_t credit_final;   /* number of messages since the join, -1: unknown */
-    _Atomic int64_t credit_wake;    /* a client that has returned this number of credits wakes the
-                                     * agent */
+    _Atomic int64_t credit_base;    /* Ordinal of the first message after the reader's join; valid
+                                     * if credit_epoch is not 0. */
+    _Atomic int64_t credit_granted; /* Number of messages since the reader's join for which it has
+                                     * granted credits. */
+    _Atomic int64_t credit_final;   /* While the reader is frozen: number of messages since its join
+                                     * that can still arrive before it resumes; -1: unknown. */
+    _Atomic int64_t credit_wake;    /* When the client has returned this number of credits in all,
+                                     * it wakes the agent. */
     _Atomic uint32_t credit_epoch;  /* 0: none yet */
     _Atomic int32_t credit_state;   /* ps_credit_state */
 } ps_subscriber_slot_t;
@@ -304,8 +327,8 @@ typedef struct ps_index_ring {
     alignas(PS_LINE) ps_index_entry_t entries[PS_INDEX_ENTRIES];
 } ps_index_ring_t;
 
-/* The history of a stream, which its agent records. A history takes whole pages, so that the memory
- * of a freed slot can be released without that of its neighbours. */
+/* The history of a stream: its index ring and its time table, which its agent writes. A history
+ * occupies whole pages, so that its memory can be released without that of its neighbours. */
 enum { PS_HISTORY_PAGE = 4096 };
 #define PS_HISTORY_USED ((sizeof(ps_index_ring_t)) + (sizeof(ps_time_table_t)))
 typedef struct ps_history {
@@ -315,7 +338,7 @@ typedef struct ps_history {
 } ps_history_t;
 _Static_assert(sizeof(ps_history_t) % PS_HISTORY_PAGE == 0, "whole pages");
 
-/* Appends an entry. Only the ring's writer calls it; constant time. */
+/* Appends an entry. Only the ring's writer calls this function, which takes constant time. */
 static inline void ps_index_append(ps_index_ring_t *ring, int64_t position, int64_t ordinal,
                                    int64_t time_ns)
 {
@@ -343,12 +366,13 @@ struct ps_shared {
     ps_group_slot_t *groups;
     ps_history_t *publication_histories;
     ps_history_t *image_histories;
-    uint8_t *backing; /* 1 for each history for which this process has reserved or found memory
-                       * (ps_shared.c); publications, then images */
+    uint8_t *backing; /* One byte for each history: 1 if this process has reserved or found its
+                       * memory (ps_shared.c). The publications come first, then the images. */
     int32_t n_clients, n_publications, n_images, n_subscribers, n_groups; /* trusted copies */
     int32_t read_only;
-    _Atomic int32_t *watch_fds; /* by client slot: eventfd that a waker writes if PS_WATCHED is set;
-                                 * borrowed; -1: none */
+    _Atomic int32_t *watch_fds; /* Array by client slot: the eventfd that wakes the client if
+                                 * PS_WATCHED is set; -1: none. The conductor owns the
+                                 * descriptors. */
     char path[4096];            /* of the file */
 };
 

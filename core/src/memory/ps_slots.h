@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_slots.h: DIR/penstock.dat for the control plane: its file, its slots, views of them (layout:
- * ps_shared.h).  Conductor thread; tools map read-only.  Also the cffi declaration.
+ * ps_slots.h: access of the control plane to the file DIR/penstock.dat: the file, its slots, and
+ * copies of their content (layout: ps_shared.h). Conductor thread; tools map read-only. Also the
+ * cffi declaration.
  */
 #ifndef PS_SLOTS_H
 #define PS_SLOTS_H
@@ -34,8 +35,8 @@ int ps_shared_open(const char *directory, int32_t read_only, ps_shared_t **out);
  * marks no agent as parked, and sets the state STARTING. No agent runs. */
 void ps_shared_adopt(ps_shared_t *shared, const ps_shared_params_t *params);
 void ps_shared_close(ps_shared_t *shared);
-/* Version of the layout of penstock.dat; raised when the layout changes. A daemon refuses a
- * directory with another version. */
+/* Version of the layout of penstock.dat. The version rises when the layout changes. A daemon
+ * refuses a directory with another version. */
 enum ps_shared_layout { PS_SHARED_VERSION = 6 };
 enum ps_driver_state { PS_DRIVER_STARTING = 0, PS_DRIVER_RUNNING = 1, PS_DRIVER_STOPPED = 2 };
 void ps_shared_set_state(ps_shared_t *shared, int32_t state);
@@ -52,8 +53,8 @@ enum ps_slot_kind {
     PS_SLOT_GROUP = 5
 };
 /* Takes a free slot, zeroes it, allocates memory for its history, and stores id. Returns the index,
- * PS_E_NO_SPACE or PS_E_SYSTEM. ps_slot_free releases the memory; no agent may use the slot any
- * more. */
+ * PS_E_NO_SPACE or PS_E_SYSTEM. Before the caller frees the slot with ps_slot_free, all agents must
+ * have stopped using it. */
 int32_t ps_slot_allocate(ps_shared_t *shared, int32_t kind, int64_t id);
 void ps_slot_free(ps_shared_t *shared, int32_t kind, int32_t index);
 int32_t ps_slot_count(const ps_shared_t *shared, int32_t kind);
@@ -62,44 +63,48 @@ void ps_slot_describe_client(ps_shared_t *shared, int32_t index, int64_t pid, in
                              const char *name);
 /* Advances a client's futex word and wakes the client. Any thread. */
 void ps_slot_wake_client(ps_shared_t *shared, int32_t index);
-/* Sets the eventfd that wakes the client in a slot while the client waits in an event loop:
- * non-blocking, borrowed, -1: none. Agents may write to fd until they end, so the caller keeps the
- * descriptor open and uses dup2 to replace the eventfd. Any thread. */
+/* Sets the eventfd that wakes a client which waits in an event loop; -1: none. It must be
+ * non-blocking. The agents may write to fd until they end. The caller therefore keeps fd open, and
+ * replaces the eventfd behind it with dup2. Any thread. */
 void ps_slot_watch_client(ps_shared_t *shared, int32_t index, int32_t fd);
 
-/* Copies both accounts of a publication slot. Returns PS_OK. PS_E_AGAIN: the sender wrote during
- * each of eight attempts; *out is unchanged except for stale = 1. PS_E_INVALID. Any thread. */
-/* Copies the governor's last sample; a sample older than PS_PRESSURE_STALE_NS at now_ns counts as
- * pressure 0 without effects. Any thread. */
+/* Copies both accounts of a publication slot. Returns PS_OK. Returns PS_E_AGAIN if the sender
+ * changed the accounts during each of eight attempts; then only out->stale is set, to 1.
+ * PS_E_INVALID. Any thread. */
+/* Copies the governor's latest sample. If the sample is older than PS_PRESSURE_STALE_NS at now_ns,
+ * *out states no pressure and no delays. Any thread. */
 void ps_slot_read_scheduler(const ps_shared_t *shared, int64_t now_ns, ps_scheduler_view_t *out);
 int ps_slot_read_pressure(const ps_shared_t *shared, int32_t publication_slot,
                           ps_pressure_view_t *out);
 enum ps_strategy_bytes { PS_STRATEGY_BYTES = 64 };
 
-/* Credits of one reader: the granted credits, and the state of withholding them. */
+/* States of a reader that grants credits, as its agent shows them to the client. */
 enum ps_credit_state {
     PS_CREDIT_NONE = 0,
     PS_CREDIT_GRANTING = 1,
-    PS_CREDIT_FREEZING = 2,   /* credits are withheld, and the sender has not acknowledged the
-                               * withholding */
-    PS_CREDIT_FROZEN = 3,     /* the sender admits no message; claims may be open */
-    PS_CREDIT_SETTLED = 4,    /* no message beyond `final` will arrive before the resume */
-    PS_CREDIT_UNSUPPORTED = 5 /* the sender does not support credits, or its message count is
-                               * unknown */
+    PS_CREDIT_FREEZING = 2,   /* The reader has frozen its credits, and the sender has not
+                               * acknowledged the freeze. */
+    PS_CREDIT_FROZEN = 3,     /* The sender admits no new message; messages that publishers claimed
+                               * before may still arrive. */
+    PS_CREDIT_SETTLED = 4,    /* No message beyond `final` will arrive before the reader resumes. */
+    PS_CREDIT_UNSUPPORTED = 5 /* The sender does not support credits, or the number of messages in
+                               * the stream is unknown. */
 };
-/* Returns 1 and the counts; 0: no receiver grants credits. */
+/* Returns 1 and the ordinals that receivers granted and publishers took; returns 0 if no receiver
+ * grants credits. */
 int ps_slot_read_spent(const ps_shared_t *shared, int32_t publication_slot, int64_t *granted,
                        int64_t *spent);
 int ps_slot_read_credit(const ps_shared_t *shared, int32_t subscriber_slot, ps_credit_view_t *out);
 
-/* State of an image from its slot, read without a lock. */
+/* Copy of an image's state from its slot; the receiver may write meanwhile. */
 typedef struct ps_image_view {
     int64_t id; /* 0: the slot is free */
     int32_t session_id;
     int32_t stream_id;
     int32_t gaps;              /* open now */
-    int32_t fill_ppm;          /* unread bytes / capacity of the receiver, parts per million */
-    int64_t lost_bytes;        /* bytes lost in all gaps since the image began */
+    int32_t fill_ppm;          /* Unread bytes divided by the receiver's capacity, in parts per
+                                * million. */
+    int64_t lost_bytes;        /* Number of bytes lost in all gaps since the image began. */
     int64_t rtt_ns;            /* smoothed, 0 unknown */
     int64_t window_bytes;      /* last advertised */
     int64_t congestion_window; /* bytes, 0: no such bound */

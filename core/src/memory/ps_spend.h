@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_spend.h: the word in which the publishers of one stream count the messages that the stream's
- * rate has admitted (docs/decisions/0082).
+ * ps_spend.h: the shared word in which the publishers of one stream count their messages, so that a
+ * rate limit or credits can bound them (docs/decisions/0082).
  *
  *   63        62 .. 48   47 .. 0
  *   revoked | epoch    | spent: messages admitted in all, modulo 2^48
  *
- * A publisher takes ordinals before it reserves space, and returns those that it did not commit.
- * The sender states the ordinal up to which it admits messages. Publishers and sender compare
- * ordinals modulo 2^48, so the count may wrap. Epoch and `revoked` are used by credits
- * (docs/decisions/0240): the sender begins an epoch when it lowers the limit. While `revoked` is
- * set, no publisher can take an ordinal.
+ * A publisher takes an ordinal for each message before it reserves space, and returns the ordinals
+ * of messages that it did not commit. The sender states the ordinal up to which it admits messages.
+ * Publishers and sender compare ordinals modulo 2^48, so the count may wrap. Credits use the epoch
+ * and `revoked` (docs/decisions/0240): the sender begins a new epoch when it lowers the limit.
+ * While `revoked` is set, no publisher can take an ordinal.
  *
- * An exclusive publisher takes up to PS_LEASE_MOST credits at once and keeps the rest in the lease
- * word: epoch in the high half, number in the low half. The lease ends with its epoch. Then no
- * publisher can use its credits. The publisher marks its spend, then reads the epoch; the sender
- * begins an epoch, makes all publishers execute a barrier, then reads the marks. So a publisher
- * without a mark spends nothing more from an ended lease. */
+ * An exclusive publisher takes up to PS_LEASE_MOST credits at once. The credits that it has not
+ * used yet are its lease. The lease word has their epoch in the high half and their number in the
+ * low half. When the epoch ends, the lease ends, and its credits cannot be used any more. The
+ * publisher sets `spending` before it reads the epoch. The sender begins an epoch, makes all
+ * publishers execute a memory barrier, then reads `spending`. A publisher whose flag is then 0 can
+ * no longer use an ended lease. */
 #ifndef PS_SPEND_H
 #define PS_SPEND_H
 
@@ -28,14 +29,16 @@ enum { PS_SPENT_BITS = 48, PS_SPEND_TRIES = 1024, PS_LEASE_MOST = 64 };
 #define PS_SPENT_MASK    ((UINT64_C(1) << PS_SPENT_BITS) - 1)
 #define PS_SPEND_REVOKED (UINT64_C(1) << 63)
 
-/* Returns the count that has these low bits and is nearest to `near`. */
+/* Returns the full count of messages: the number nearest to `near` whose low 48 bits are those of
+ * the word. */
 static inline int64_t ps_spent_near(uint64_t word, int64_t near)
 {
     const uint64_t ahead = (word - (uint64_t)near) << (64 - PS_SPENT_BITS);
     return near + ((int64_t)ahead >> (64 - PS_SPENT_BITS));
 }
 
-/* Returns the number of messages from the count to limit; 0: none, or `revoked` is set. */
+/* Returns the number of messages that publishers may still take below `limit`; 0: none, or
+ * `revoked` is set. */
 static inline int64_t ps_spend_room(uint64_t word, int64_t limit)
 {
     const int64_t room = limit - ps_spent_near(word, limit);
@@ -52,8 +55,8 @@ static inline uint64_t ps_lease_of(uint32_t epoch, int64_t credits)
     return (uint64_t)epoch << 32 | (uint64_t)credits;
 }
 
-/* Returns the number of credits of a lease, in the epoch of the spent word; 0: the lease has ended,
- * or is not valid. */
+/* Returns the number of unused credits in a lease; 0 if the lease belongs to an older epoch than
+ * `word`, or is not valid. */
 static inline int64_t ps_leased(uint64_t lease, uint64_t word)
 {
     const uint32_t credits = (uint32_t)lease;
@@ -66,8 +69,8 @@ static inline uint64_t ps_spend_moved(uint64_t word, int64_t by)
 }
 
 /* Takes up to `wanted` (> 0) ordinals below limit. Returns the number of ordinals taken; 0: none is
- * left; -1: other publishers changed the word at every attempt, so call the function again. *epoch:
- * epoch of these ordinals. alone: this thread is the only writer. */
+ * left. -1: other publishers changed the word at every attempt, so the caller must try again.
+ * *epoch gets the epoch of these ordinals. Set `alone` if this thread is the only writer. */
 static inline int64_t ps_spend(_Atomic uint64_t *cell, int64_t limit, int64_t wanted, bool alone,
                                uint32_t *epoch)
 {
@@ -91,9 +94,9 @@ static inline int64_t ps_spend(_Atomic uint64_t *cell, int64_t limit, int64_t wa
     return -1;
 }
 
-/* Like ps_spend for several publishers, for credits. If the sender lowers the limit, it stores the
- * lower limit, then changes the word. A publisher whose exchange succeeds afterwards has therefore
- * read the lower limit. */
+/* Takes ordinals like ps_spend, below a limit that the sender may lower meanwhile. The sender first
+ * stores the lower limit, then changes the word. If a publisher's compare-and-swap succeeds after
+ * that, the publisher has therefore read the lower limit. */
 static inline int64_t ps_spend_credits(_Atomic uint64_t *cell, const _Atomic int64_t *limit,
                                        int64_t wanted, uint32_t *epoch)
 {
@@ -113,7 +116,7 @@ static inline int64_t ps_spend_credits(_Atomic uint64_t *cell, const _Atomic int
     return -1;
 }
 
-/* Releases credits that were taken and not used, in any epoch. */
+/* Returns credits that a publisher took and did not use; the epoch does not matter. */
 static inline void ps_spend_return_credits(_Atomic uint64_t *cell, int64_t count)
 {
     uint64_t word = atomic_load_explicit(cell, memory_order_relaxed);
@@ -125,9 +128,9 @@ static inline void ps_spend_return_credits(_Atomic uint64_t *cell, int64_t count
     }
 }
 
-/* Begins a new epoch of credits, revoked or not. Returns the word before the change, whose count is
- * the number of ordinals that publishers have taken. *done = false: publishers changed the word at
- * every attempt, so call the function again. */
+/* Begins a new epoch of credits, and sets `revoked` as given. Returns the word before the change;
+ * its count is the number of ordinals that publishers have taken. If *done is false, publishers
+ * changed the word at every attempt, so call the function again. */
 static inline uint64_t ps_spend_begin(_Atomic uint64_t *cell, bool revoked, bool *done)
 {
     uint64_t word = atomic_load_explicit(cell, memory_order_relaxed);
@@ -141,8 +144,8 @@ static inline uint64_t ps_spend_begin(_Atomic uint64_t *cell, bool revoked, bool
     return word;
 }
 
-/* Releases ordinals that were taken and not used. If the epoch has changed, does nothing, because
- * the new epoch began with a new count. */
+/* Returns ordinals that a publisher took and did not use. If the epoch has changed, does nothing,
+ * because the new epoch began with a new count. */
 static inline void ps_spend_return(_Atomic uint64_t *cell, int64_t count, bool alone,
                                    uint32_t epoch)
 {

@@ -4,16 +4,17 @@
  * Each publication has one table, written by the sender, and each image one, written by the
  * receiver.
  *
- * A table has levels. Level 0 has an entry for each millisecond in which the stream moved; each
- * further level is four times coarser, and consists of completed entries of the level before. The
- * last level has an entry for each 256th of a term, so it covers two terms even if the stream was
- * idle for long. An entry (position, time) states that the stream had reached the position at that
- * time. While the stream moves within an entry's span, the writer extends the entry, so an idle
- * time always lies between entries.
+ * A table has levels. Level 0 of the table has an entry for each millisecond in which data arrived.
+ * Each further level is four times coarser, and joins completed entries of the level before. The
+ * last level has an entry for each 256th of a term, so the level covers two terms even after a long
+ * idle time. An entry (position, time) states that the stream had reached the position at that
+ * time. While data arrives within the time that an entry covers, the writer extends the entry. An
+ * idle time therefore always lies between two entries.
  *
- * Error of a time: for data that arrived `age` ago, at most 1 ms or 1.1 % of the age. The span of
- * an entry in a level is PS_TIMES_SPAN_NS << (2 * level). The error is the span of the first level
- * with age <= 384 * span. For older data the error is the time in which a 256th of a term
+ * The table states the arrival time of data with an error of at most 1 ms or 1.1 % of its age,
+ * whichever is larger. An entry of a level covers a time of PS_TIMES_SPAN_NS << (2 * level), its
+ * span. For data of a given age, the error is the span of the first level with age <= 384 * span.
+ * For data older than all these levels, the error is the time in which a 256th of a term
  * arrived. */
 #ifndef PS_TIMES_H
 #define PS_TIMES_H
@@ -33,11 +34,11 @@ typedef struct ps_time_entry {
     _Atomic int64_t time_ns; /* epoch ns */
 } ps_time_entry_t;
 
-/* One writer; newest at count - 1. */
+/* One level of the table, which has one writer; the newest entry has number count - 1. */
 typedef struct ps_time_level {
     alignas(PS_LINE) _Atomic uint64_t count;
-    int64_t first_ns, first_position; /* start of the newest entry; only the writer uses these
-                                       * fields */
+    int64_t first_ns, first_position; /* Time and position at which the newest entry starts; only
+                                       * the writer uses these fields. */
     alignas(PS_LINE) ps_time_entry_t entries[PS_TIMES_ENTRIES];
 } ps_time_level_t;
 
@@ -45,7 +46,7 @@ typedef struct ps_time_table {
     ps_time_level_t levels[PS_TIMES_LEVELS];
 } ps_time_table_t;
 
-/* Position and time of an entry. */
+/* A stream position, and the time at which the stream had reached it. */
 typedef struct ps_time_point {
     int64_t position, time_ns;
 } ps_time_point_t;
@@ -53,13 +54,13 @@ typedef struct ps_time_point {
 /* Removes all entries, so that another stream can use the table. Only the table's writer may call
  * it. */
 void ps_times_reset(ps_time_table_t *table);
-/* Records that the stream has reached `position`, which is beyond all recorded positions. Only the
- * table's writer may call it; bounded time. */
+/* Records that the stream has reached `position`, which must be beyond all recorded positions. Only
+ * the table's writer may call it; bounded time. */
 void ps_times_note(ps_time_table_t *table, int64_t position, int64_t time_ns, int64_t term_length);
-/* Copies the points for [start, end) in ascending order. The first point is beyond start; the last
- * point is at end or beyond, if such a point is known. Returns the number of points, at most
- * capacity (>= 2). If there are more points, the function joins points that are close in time. Any
- * thread. */
+/* Copies the points for [start, end) in ascending order. The first point lies beyond `start`. The
+ * last point lies at `end` or beyond, if the table has such a point. Returns the number of points,
+ * at most capacity (>= 2). If the table has more points than `capacity`, the function joins points
+ * that are close in time. Any thread. */
 int32_t ps_times_read(const ps_time_table_t *table, int64_t start, int64_t end,
                       ps_time_point_t points[PS_TIMES_MOST], int32_t capacity);
 

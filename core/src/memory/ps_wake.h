@@ -7,10 +7,11 @@
 
 #include "ps_slots.h"
 
-/* Wakes the client in slot if it is parked (store-load fence inside).  Any daemon thread. */
+/* Wakes the client in `slot` if one of its threads sleeps. The function contains the necessary
+ * store-load fence. Any daemon thread. */
 void ps_wake_client(ps_shared_t *shared, int32_t client_slot);
-/* Wakes one of several clients: the caller executes one seq_cst fence, then calls this function for
- * each client. */
+/* Wakes a client without a fence, for callers that wake several clients: execute one sequentially
+ * consistent fence, then call this function for each client. */
 void ps_wake_client_fenced(ps_shared_t *shared, int32_t client_slot);
 
 #endif

@@ -3,8 +3,8 @@
  * ps_bands.h: the ready set of the sender (docs/scheduling.md). Six lists in priority order share
  * the sender by deficit weighted round robin in bytes: B4 to B0 with the weights 8:4:2:1:1, and the
  * background class with 3/8. Each list is served first in, first out. Streams with due retransmits
- * wait in a separate list. This list may send at most one byte for each byte that the other lists
- * send.
+ * wait in a separate list. While other streams wait, this list may send one byte for each byte of
+ * theirs.
  *
  *   add --> list of its band --> pick --> (one turn) --> charge --> add again if more is there
  *
@@ -25,14 +25,17 @@ enum ps_band {
     PS_BAND_B3 = 4,
     PS_BAND_B4 = 5,
     PS_BAND_COUNT = 6,
-    PS_BAND_REPAIR = 6, /* the list of retransmits, not a band */
+    PS_BAND_REPAIR = 6, /* List of the streams with due retransmits, which is no band. */
     PS_BAND_LISTS = 7
 };
 
 enum {
-    PS_BANDS_WEIGHT_UNIT = 8,      /* a weight of 8 grants one quantum a round */
-    PS_BANDS_WEIGHT_SUM = 131,     /* total weight of all bands, in the same unit */
-    PS_BANDS_TURN_COST = 256,      /* least charge of a turn, in bytes */
+    PS_BANDS_WEIGHT_UNIT = 8,      /* Weights are in units of 1/8: a band of weight 8 may send one
+                                    * quantum in each round. */
+    PS_BANDS_WEIGHT_SUM = 131,     /* Sum of the weights of all bands, in the unit of the array of
+                                    * weights. */
+    PS_BANDS_TURN_COST = 256,      /* Number of bytes charged for a turn at least, even if the
+                                    * stream sent fewer. */
     PS_BANDS_QUANTUM_MIN = 16384,  /* bytes */
     PS_BANDS_QUANTUM_MAX = 131072, /* bytes */
     PS_BANDS_AGE_SLICE = 256
@@ -41,61 +44,66 @@ enum {
 typedef struct ps_band_entry {
     struct ps_band_entry *next, *prev;
     int64_t since_ns; /* when the wait began */
-    int32_t base;     /* priority, without aging, that the stream had when the entry was added */
-    int8_t list;      /* ps_band of the list that holds it */
+    int32_t base;     /* Priority of the stream when the entry was added, without the bonus for its
+                       * waiting time (aging). */
+    int8_t list;      /* ps_band of the list that contains the entry. */
     bool queued;
 } ps_band_entry_t;
 
 typedef struct ps_band_list {
     ps_band_entry_t *head, *tail;
-    int64_t deficit; /* bytes that the band may still send in this round */
+    int64_t deficit; /* Number of bytes that the band may still send in this round. */
     int32_t count;
     int32_t weight;
 } ps_band_list_t;
 
 typedef struct ps_bands {
     ps_band_list_t lists[PS_BAND_LISTS];
-    int64_t quantum;       /* bytes that a band of weight PS_BANDS_WEIGHT_UNIT may send in a round;
-                            * a turn sends at most this and one datagram */
-    int64_t round_ns;      /* duration of a round in which all bands have data, at the measured
-                            * rate */
-    int64_t repair_credit; /* bytes of retransmits that may be sent while bands wait */
+    int64_t quantum;       /* Number of bytes that a band of weight PS_BANDS_WEIGHT_UNIT may send in
+                            * a round. A turn of one stream sends at most a quantum and one
+                            * datagram. */
+    int64_t round_ns;      /* Duration of a round in which all bands send, computed from the
+                            * measured rate. */
+    int64_t repair_credit; /* Number of bytes that may be retransmitted now while streams with new
+                            * data wait. */
     int32_t waiting;       /* entries, retransmits included */
-    int32_t at;            /* the band whose turn it is */
+    int32_t at;            /* Band from which the sender picks the next stream. */
     uint32_t lowered;      /* retransmits earn half as much */
     uint64_t rounds;       /* completed */
-    bool alone;            /* no entry waited after the last pick, so the turn of the picked entry
-                            * is not charged */
-    ps_band_entry_t *only; /* the only waiting entry, which is in no list yet */
-    int32_t age_list;      /* position of the sweep of ps_bands_age; 0: no sweep runs */
+    bool alone;            /* True if no other entry waited when the last entry was picked; its turn
+                            * is then not charged. */
+    ps_band_entry_t *only; /* If only one entry waits: this entry, which is in no list yet. */
+    int32_t age_list;      /* List that ps_bands_age examines at present, as it goes through all
+                            * lists; 0: none. */
     int32_t age_index;
     ps_band_entry_t *age_next;
     int64_t swept_ns; /* when the last sweep began */
 } ps_bands_t;
 
 void ps_bands_init(ps_bands_t *bands);
-/* Removes an entry from its list, if it is in one. */
+/* Removes an entry from the list that contains it, if any. */
 void ps_bands_remove(ps_bands_t *bands, ps_band_entry_t *entry);
-/* Parts of the inline functions below, for the case of several entries. */
+/* The inline functions below call these functions if several entries wait. */
 void ps_bands_append(ps_bands_t *bands, ps_band_entry_t *entry);
 ps_band_entry_t *ps_bands_choose(ps_bands_t *bands);
 void ps_bands_spend(ps_bands_t *bands, int32_t list, int64_t bytes);
 void ps_bands_sweep(ps_bands_t *bands, int64_t now_ns);
-/* Returns the number of entries in the bands whose wait began before before_ns, at most `most`.
- * Bound: Bound: `most` entries, and one of each list. */
+/* Returns the number of entries in the bands that began to wait before before_ns, at most `most`.
+ * Bound: Bound: `most` entries, and one more of each list. */
 int32_t ps_bands_late(const ps_bands_t *bands, int64_t before_ns, int32_t most);
-/* Sets the quantum for a measured rate: 50 us of it, at least the largest datagram, within
- * PS_BANDS_QUANTUM_*. rate 0: not known. */
+/* Sets the quantum for a measured rate: the bytes of 50 us at this rate, at least the largest
+ * datagram, in the range of PS_BANDS_QUANTUM_*. rate 0: unknown. */
 void ps_bands_set_quantum(ps_bands_t *bands, int64_t bytes_per_s, int64_t largest_datagram);
-/* Returns the largest number of bytes that can be charged while an entry waits, if `ahead` entries
- * precede this entry in its band. A turn sends at most quantum + largest_datagram - 1 bytes.
+/* Returns the largest number of bytes that other entries can send while an entry waits, if `ahead`
+ * entries are before it in its band. A turn sends at most quantum + largest_datagram - 1 bytes.
  * docs/scheduling.md has the proof. */
 int64_t ps_bands_bound(const ps_bands_t *bands, int32_t list, int64_t ahead,
                        int64_t largest_datagram);
 
 /* The next three functions are inline, because a single busy stream calls them once a turn. */
 
-/* Appends an entry that is in no list. since_ns: when its wait began. */
+/* Appends an entry, which must not be in a list. since_ns is the time at which the stream began to
+ * wait. */
 static inline void ps_bands_add(ps_bands_t *bands, ps_band_entry_t *entry, int32_t list,
                                 int64_t since_ns)
 {
@@ -109,7 +117,7 @@ static inline void ps_bands_add(ps_bands_t *bands, ps_band_entry_t *entry, int32
     }
 }
 
-/* Removes and returns the entry whose turn it is; NULL: none waits. */
+/* Removes and returns the entry that the sender must serve next; NULL: no entry waits. */
 static inline ps_band_entry_t *ps_bands_pick(ps_bands_t *bands)
 {
     ps_band_entry_t *only = bands->only;
@@ -123,8 +131,8 @@ static inline ps_band_entry_t *ps_bands_pick(ps_bands_t *bands)
     return only;
 }
 
-/* Charges the turn of the last picked entry. If the entry is added again, charge after the
- * addition. bytes: number of bytes sent in the turn. */
+/* Charges the bytes that the last picked entry sent to its band. If the caller adds the entry
+ * again, it must do so before this call. */
 static inline void ps_bands_charge(ps_bands_t *bands, int32_t list, int64_t bytes)
 {
     if (!bands->alone) {
@@ -132,9 +140,9 @@ static inline void ps_bands_charge(ps_bands_t *bands, int32_t list, int64_t byte
     }
 }
 
-/* Moves entries whose age raises them to a higher band, if they are served earlier there. Call it
- * in each cycle. Each call examines a part of the set, so that the whole set is examined once in 50
- * ms. */
+/* Moves entries to a higher band if their waiting time has raised their priority enough, and if the
+ * higher band serves them earlier. Call it in each cycle. Each call examines a part of the set, so
+ * that the whole set is examined once in 50 ms. */
 static inline void ps_bands_age(ps_bands_t *bands, int64_t now_ns)
 {
     if (bands->waiting > 1) {

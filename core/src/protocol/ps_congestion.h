@@ -14,13 +14,16 @@
 
 typedef struct ps_congestion ps_congestion_t;
 
-/* Input of a strategy at each rebuild pass; positions in bytes. */
+/* Input of a strategy each time the receiver processes the image (a pass). Positions and sizes are
+ * in bytes. */
 typedef struct ps_congestion_input {
     int64_t now_ns;
     int64_t consumption; /* slowest gating subscriber */
-    int64_t granted;     /* position + window of the last status message */
-    int64_t received;    /* received bytes of the stream: rcv-hwm less the open gaps */
-    bool new_loss;       /* a gap opened since the last pass; the newest begins at loss_position */
+    int64_t granted;     /* Position + window that the last status message advertised. */
+    int64_t received;    /* Number of bytes of the stream received: the high-water mark minus the
+                          * open gaps. */
+    bool new_loss;       /* True if a gap opened since the last pass; loss_position is the start of
+                          * the newest gap. */
     int64_t loss_position;
 } ps_congestion_input_t;
 
@@ -28,17 +31,19 @@ typedef struct ps_congestion_ops {
     const char *name;
     /* Returns the window of the first status message, in bytes. */
     int32_t (*initial_window)(ps_congestion_t *congestion);
-    /* Returns the new window beyond consumption, 0..window_max bytes. *force: a status message must
-     * leave now. Receiver thread; constant time, integers only. */
+    /* Returns the new window beyond the consumed position, 0 to window_max bytes. Sets *force if
+     * the receiver must send a status message now. Receiver thread; constant time, integers
+     * only. */
     int32_t (*on_rebuild)(ps_congestion_t *congestion, const ps_congestion_input_t *input,
                           bool *force);
-    /* Called with a round-trip sample and the smoothed value; NULL: not used. */
+    /* Called with each sample of the round-trip time and the smoothed value. NULL if the strategy
+     * does not use them. */
     void (*on_rtt)(ps_congestion_t *congestion, int64_t sample_ns, int64_t smoothed_ns);
-    /* Returns the number of bytes that may be in flight; 0: no bound at present. NULL: the strategy
-     * never has a bound. */
+    /* Returns the number of bytes that may be in flight; 0: no bound at present. NULL if the
+     * strategy never has a bound. */
     int64_t (*in_flight)(const ps_congestion_t *congestion);
-    /* Returns the pacing rate for the sender in bytes a second, 0: none; NULL: the strategy has no
-     * pacing rate. */
+    /* Returns the pacing rate for the sender in bytes a second; 0: none. NULL if the strategy never
+     * has a pacing rate. */
     int64_t (*rate)(const ps_congestion_t *congestion);
 } ps_congestion_ops_t;
 
@@ -48,19 +53,20 @@ struct ps_congestion {
     int32_t mtu;
     int64_t received; /* at the last pass */
     bool started;
-    bool binds;       /* the congestion window is smaller than the receiver window */
+    bool binds;       /* True if the congestion window is smaller than the receiver window. */
     ps_cubic_t cubic; /* state of PS_CC_CUBIC */
     /* PS_CC_CUSTOM */
-    int64_t custom_silent_ns; /* time from which the class counts as silent; 0: not started */
+    int64_t custom_silent_ns; /* Time from which the Python class counts as silent if it does not
+                               * answer; 0: it has not started. */
     int64_t smoothed_ns;      /* round trip, 0 unknown */
     int64_t losses;           /* passes that found new loss */
-    int32_t custom_window;    /* bytes in flight that the class allows */
+    int32_t custom_window;    /* Number of bytes that the Python class allows to be in flight. */
     bool custom_silent;       /* the receiver window alone applies */
-    bool custom_cut;          /* the window shrank since the last pass */
+    bool custom_cut;          /* True if the class reduced its window since the last pass. */
 };
 
-/* If a class in the control plane gives no answer for this time, only the receiver window limits
- * the sender. */
+/* Time-out of a Python class (PS_CC_CUSTOM): after this time without an answer, only the receiver
+ * window limits the sender. */
 #define PS_CC_SILENT_NS INT64_C(5000000000)
 
 extern const ps_congestion_ops_t ps_congestion_custom;
@@ -71,9 +77,9 @@ static inline int64_t ps_congestion_least(const ps_congestion_t *congestion)
     const int64_t two = 2 * (int64_t)congestion->mtu;
     return two < congestion->window_max ? two : congestion->window_max;
 }
-/* Returns the window beyond consumption that allows in_flight bytes in flight. Sets binds. Sets
- * *force if the new window allows at least in_flight / 8 more bytes than the last status
- * message. */
+/* Returns the window beyond the consumed position that lets the sender have in_flight bytes in
+ * flight. Sets binds. Sets *force if the new window allows at least in_flight / 8 more bytes than
+ * the last status message. */
 int32_t ps_congestion_grant(ps_congestion_t *congestion, const ps_congestion_input_t *input,
                             int64_t in_flight, bool *force);
 /* Sets the window that a PS_CC_CUSTOM class returned, in bytes, clipped to the range from the least
@@ -94,7 +100,7 @@ static inline int64_t ps_congestion_rate(const ps_congestion_t *congestion)
 {
     return congestion->ops->rate != NULL ? congestion->ops->rate(congestion) : 0;
 }
-/* Returns the time from one request for a round-trip sample to the next. */
+/* Returns the interval between two requests for a round-trip sample. */
 int64_t ps_congestion_rtt_interval_ns(const ps_congestion_t *congestion, int64_t smoothed_ns);
 
 #endif

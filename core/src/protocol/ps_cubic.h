@@ -6,12 +6,14 @@
  * correspond to TCP's "acknowledged" bytes. The bytes that the window allows and that have not
  * arrived correspond to TCP's bytes "in flight". Three differences follow. A gap does not stop the
  * window: bytes received above the gap have left the network, so the receiver allows the same
- * number of new bytes, as TCP does with selective acknowledgement. A congestion event is a new gap;
- * gaps that begin below the limit of the last event belong to that event. A round lasts one
- * measured round trip by the clock; sequence numbers do not delimit it.
+ * number of new bytes, as TCP does with selective acknowledgement. A congestion event is a new gap.
+ * Gaps below the position up to which the sender could already send at the last event belong to
+ * that event. A round of HyStart++ lasts one measured round trip on the clock; sequence numbers do
+ * not delimit it.
  *
- * Pure, integers only: the same input gives the same window on every machine. Windows in bytes,
- * with 16 bits of fraction where they accumulate. Owner: the receiver thread. */
+ * The functions are pure and use only integers, so the same input gives the same window on every
+ * machine. Windows are in bytes; a window to which small amounts are added has 16 bits of fraction.
+ * Owner: the receiver thread. */
 #ifndef PS_CUBIC_H
 #define PS_CUBIC_H
 
@@ -24,21 +26,23 @@ typedef struct ps_cubic {
     /* constants */
     int64_t segment;     /* bytes of a full datagram */
     int64_t least, most; /* bounds of the window, bytes */
-    bool friendly;       /* never below what Reno would reach (RFC 9438 section 4.3) */
+    bool friendly;       /* True: the window is never smaller than that of Reno would be (RFC 9438
+                          * section 4.3). */
     /* window */
     int32_t phase;     /* ps_cubic_phase */
     int64_t window_q;  /* cwnd, bytes << 16 */
     int64_t threshold; /* ssthresh, bytes */
     int64_t peak;      /* W_max, bytes */
-    int64_t prior;     /* cwnd before the last event, bytes */
+    int64_t prior;     /* congestion window before the last congestion event, in bytes */
     int64_t reno_q;    /* W_est, bytes << 16 */
     int64_t k_ticks;   /* K, in units of 100 us */
-    int64_t epoch_ns;  /* time at which the cubic curve has t = 0; idle rounds move this time on */
-    int64_t grown_ns;  /* time at which the window last followed the cubic curve */
-    int64_t credit;    /* number of bytes that arrived since the epoch began and are not yet counted
-                        * in the window */
+    int64_t epoch_ns;  /* Time at which the cubic curve has t = 0; each round in which the stream is
+                        * idle moves this time forward. */
+    int64_t grown_ns;  /* Time at which the window was last set from the cubic curve. */
+    int64_t credit;    /* Number of bytes that arrived since epoch_ns and have not yet increased the
+                        * window. */
     bool epoch_set;
-    int64_t recovery; /* gaps that begin below this position belong to the last event */
+    int64_t recovery; /* Gaps that begin below this position belong to the last congestion event. */
     bool had_event;
     /* round trip */
     int64_t smoothed_ns; /* 0 unknown */
@@ -48,23 +52,24 @@ typedef struct ps_cubic {
     bool round_set;
     int64_t round_received; /* bytes in this round */
     int64_t round_window;   /* cwnd when it began */
-    bool limited;           /* the window limited the sender in the last round */
+    bool limited;           /* True if the window limited the sender in the last round. */
     /* HyStart++ */
     int64_t last_least_ns, this_least_ns, baseline_ns;
     int32_t samples;
     int32_t conservative_rounds;
 } ps_cubic_t;
 
-/* segment >= 32 bytes; window_max bytes.  friendly: RFC 9438's Reno-friendly region. */
+/* `segment` is the size of a datagram (>= 32 bytes), `window_max` the largest window in bytes;
+ * `friendly`: RFC 9438's Reno-friendly region. */
 void ps_cubic_init(ps_cubic_t *cubic, int64_t segment, int64_t window_max, bool friendly);
-/* Notes a round-trip sample (ns > 0) and the smoothed round trip. */
+/* Processes a sample of the round-trip time (ns > 0) and the smoothed round-trip time. */
 void ps_cubic_on_rtt(ps_cubic_t *cubic, int64_t sample_ns, int64_t smoothed_ns);
-/* Records that bytes >= 0 arrived since the last call, including retransmitted bytes. Call it with
- * 0 too, so that rounds end. */
+/* Records the number of bytes that arrived since the last call, including retransmitted bytes. Call
+ * it even if no bytes arrived, because it also ends rounds. */
 void ps_cubic_on_received(ps_cubic_t *cubic, int64_t bytes, int64_t now_ns);
-/* Notes a new gap at `from`. granted_to: position up to which the sender may send before it gets
- * the next status message. Returns true if the gap is a congestion event, which has reduced the
- * window. */
+/* Processes a new gap that begins at `from`. Before the next status message, the sender may send up
+ * to the position `granted_to`. Returns true if the gap is a congestion event, which has reduced
+ * the window. */
 bool ps_cubic_on_loss(ps_cubic_t *cubic, int64_t from, int64_t granted_to, int64_t now_ns);
 /* The window in bytes, least..most. */
 static inline int64_t ps_cubic_window(const ps_cubic_t *cubic)

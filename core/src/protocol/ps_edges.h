@@ -9,19 +9,20 @@
 #include <stdint.h>
 
 typedef struct ps_edges {
-    int64_t *least;   /* [2 * capacity]; node 1 is the root, leaves begin at capacity */
+    int64_t *least;   /* Array of 2 * capacity nodes of the tree; node 1 is the root, and the leaves
+                       * begin at index capacity. */
     int64_t *largest; /* the same */
     int32_t capacity;
 } ps_edges_t;
 
-/* capacity: a power of two, 1..2^20.  All positions are absent.  PS_E_NO_MEMORY. */
+/* `capacity` must be a power of two from 1 to 2^20. All positions are absent. PS_E_NO_MEMORY. */
 int ps_edges_init(ps_edges_t *edges, int32_t capacity);
 void ps_edges_fini(ps_edges_t *edges);
 /* Sets the position at index. O(log capacity), no allocation. */
 void ps_edges_set(ps_edges_t *edges, int32_t index, int64_t position);
 void ps_edges_clear(ps_edges_t *edges, int32_t index);
-/* Return the least and the largest position; INT64_MAX and INT64_MIN if all positions are
- * absent. */
+/* Return the least and the largest position. If all positions are absent, return INT64_MAX and
+ * INT64_MIN. */
 static inline int64_t ps_edges_least(const ps_edges_t *edges)
 {
     return edges->least[1];
@@ -30,7 +31,7 @@ static inline int64_t ps_edges_largest(const ps_edges_t *edges)
 {
     return edges->largest[1];
 }
-/* Returns the first index with the least position; -1 if all are absent. */
+/* Returns the first index that has the least position; -1 if all positions are absent. */
 int32_t ps_edges_first_least(const ps_edges_t *edges);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_flow_control.h: the strategy that turns status messages into a sender limit
- * (docs/flow-control.md).  A table of callbacks and a state; each
- * publication has its own.
+ * (docs/flow-control.md). A strategy consists of a table of callbacks and a state; each publication
+ * has its own state.
  *
  *   ps_flow_control.c   unicast, max; the choice
  *   ps_fc_min.c         min, tagged (also called preferred)
@@ -23,12 +23,13 @@
 
 typedef struct ps_fc ps_fc_t;
 
-/* All callbacks: sender thread, no allocation; limits are positions. */
+/* The callbacks of a strategy. The sender thread calls them; they allocate no memory. A limit is
+ * the position up to which the sender may send. */
 typedef struct ps_fc_ops {
     const char *name;
     int32_t retransmit_window_multiple; /* default */
-    /* Called with a status message that passed all checks and states position. Returns the new
-     * limit. */
+    /* Called for a status message that passed all checks; `position` is its consumption position.
+     * Returns the new limit. */
     int64_t (*on_sm)(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64_t limit,
                      const ps_addr_t *from, int64_t now_ns);
     /* Called when a status message with the S flag requested a SETUP. Returns ps_join_verdict. */
@@ -36,21 +37,22 @@ typedef struct ps_fc_ops {
                                   int64_t now_ns);
     /* Called when the requested SETUP has been sent. */
     void (*on_setup_sent)(ps_fc_t *fc, int64_t limit, int64_t now_ns);
-    /* Called in a timer cycle. Returns the limit, which may be lower than before. Sets
+    /* Called in a timer cycle. Returns the new limit, which may be lower than before. Sets
      * fc->due_ns. */
     int64_t (*on_idle)(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64_t now_ns);
     void (*on_error)(ps_fc_t *fc, int64_t receiver_id, int64_t now_ns);
     bool (*has_required)(const ps_fc_t *fc);
 } ps_fc_ops_t;
 
-/* A receiver that min or tagged follows. */
+/* A receiver that the strategies min and tagged track. */
 typedef struct ps_fc_receiver {
     int64_t id;
     int64_t position; /* highest stated */
-    int64_t edge;     /* position + window of the last status message; may go backwards */
+    int64_t edge;     /* Position + window of the receiver's last status message. May decrease. */
     int64_t heard_ns;
-    int64_t open_ns; /* time at which the receiver last stated a window of at least a datagram */
-    bool eos, evict; /* the next timer cycle removes this receiver */
+    int64_t open_ns; /* Time at which the receiver last advertised a window of at least one
+                      * datagram. */
+    bool eos, evict; /* If true, the next call of on_idle removes this receiver. */
 } ps_fc_receiver_t;
 
 enum { PS_FC_RECEIVERS_MAX = 2048 };
@@ -58,18 +60,20 @@ enum { PS_FC_RECEIVERS_MAX = 2048 };
 
 struct ps_fc {
     const ps_fc_ops_t *ops;
-    int64_t limiting_receiver; /* id of the receiver whose edge is the limit, 0 none yet */
-    int64_t due_ns;            /* time of the next call of on_idle; INT64_MAX: none */
-    bool group_binds;          /* another receiver is more advanced than the limiting one */
-    bool join_binds;           /* the hold for a joining receiver is the limit */
-    bool counts_receivers;     /* `tracked` is the value of the counter fc-receivers */
+    int64_t limiting_receiver; /* Id of the receiver that determines the limit; 0: none yet. */
+    int64_t due_ns;            /* Time at which the sender must call on_idle; INT64_MAX: never. */
+    bool group_binds;          /* True if another receiver would allow more than the limiting
+                                * receiver. */
+    bool join_binds;           /* True if a join hold limits the sender: it waits until a receiver
+                                * has joined (ps_join.h). */
+    bool counts_receivers;     /* True if the counter fc-receivers shows the value of `tracked`. */
     int32_t tracked;
     /* constants */
     int32_t kind; /* ps_flow_control */
     int32_t half_term;
     int32_t min_size;
-    int32_t mtu; /* smallest window, set by the owner, in which a receiver accepts a datagram; 0:
-                  * any window above 0 */
+    int32_t mtu; /* Smallest window that counts as open, set by the owner to the size of a datagram;
+                  * 0: any window above 0 counts. */
     int64_t timeout_ns;
     int64_t tag;
     /* min, tagged */
@@ -77,24 +81,28 @@ struct ps_fc {
     ps_map_t index;              /* receiver id -> index + 1 */
     ps_edges_t edges;            /* of receivers, by index */
     ps_join_t *join;             /* the hold for joining receivers */
-    /* nak, for receivers that cannot send PRESSURE: the time at which the sender last heard such a
-     * receiver, and the highest limit of such a receiver */
+    /* Used by nak for receivers that cannot send PRESSURE frames: when the sender last heard one,
+     * the highest limit that one advertised, and its id. */
     int64_t plain_heard_ns, plain_edge, plain_receiver;
-    int64_t furthest_receiver; /* id of the receiver with the highest edge; 0 none yet */
+    int64_t furthest_receiver; /* Id of the receiver that advertised the highest limit; 0: none
+                                * yet. */
     bool plain_heard;
     /* custom */
     int64_t custom_limit;
-    int64_t custom_until_ns;  /* time until which the custom limit is valid */
-    int64_t custom_silent_ns; /* time from which a strategy without an answer counts as silent */
+    int64_t custom_until_ns;  /* Time until which custom_limit is valid. */
+    int64_t custom_silent_ns; /* Time from which the Python strategy counts as silent if it does not
+                               * answer. */
     int32_t on_late;          /* ps_fc_late */
     bool custom_started;
-    int64_t edge; /* highest edge so far: the limit of max */
-    /* unicast, max, nak, custom: all receivers now advertise less than the limit
-     * (docs/decisions/0073) */
-    int64_t watch_edge; /* highest edge advertised since all receivers advertised less, and its
-                         * receiver */
+    int64_t edge; /* Highest limit (position + window) that any receiver advertised; the strategy
+                   * max uses it. */
+    /* Used by unicast, max, nak and custom when all receivers advertise less than the present limit
+     * (docs/decisions/0073). */
+    int64_t watch_edge; /* Highest limit that a receiver has advertised since then; watch_receiver
+                         * is its id. */
     int64_t watch_receiver;
-    int64_t watch_until_ns; /* time at which the limit falls to that edge; INT64_MAX: never */
+    int64_t watch_until_ns; /* Time at which the sender's limit falls to watch_edge; INT64_MAX:
+                             * never. */
 };
 
 /* The choice of a channel. */
@@ -106,16 +114,16 @@ typedef struct ps_fc_params {
     int32_t on_late;             /* custom: ps_fc_late */
 } ps_fc_params_t;
 
-/* salt: from the injected seed. PS_E_INVALID: the strategy is unknown or the parameters contradict
- * each other. PS_E_NO_MEMORY. */
+/* `salt` comes from the driver's seed. Returns PS_E_INVALID if the strategy is unknown or the
+ * parameters contradict each other. PS_E_NO_MEMORY. */
 int ps_fc_init(ps_fc_t *fc, const ps_fc_params_t *params, int32_t term_length, uint64_t salt);
 void ps_fc_free(ps_fc_t *fc);
 
-/* A custom strategy without an answer for this long counts as silent. */
+/* A custom strategy that has not answered for this time counts as silent. */
 #define PS_FC_SILENT_NS INT64_C(5000000000)
 
-/* Custom: sets a limit that is valid until until_ns. Sender thread. Returns the limit to use
- * now. */
+/* For a custom strategy: sets a limit that is valid until until_ns. Sender thread. Returns the
+ * limit that applies now. */
 int64_t ps_fc_set_custom(ps_fc_t *fc, int64_t limit, int64_t until_ns, int64_t now_ns);
 
 /* Tables of the other strategies. */
@@ -128,14 +136,14 @@ extern const ps_fc_ops_t ps_fc_custom_ops;
 int32_t ps_fc_no_setup_requested(ps_fc_t *fc, const ps_sm_t *sm, const ps_addr_t *from,
                                  int64_t now_ns);
 void ps_fc_no_setup_sent(ps_fc_t *fc, int64_t limit, int64_t now_ns);
-/* The on_idle callback of strategies that use ps_fc_furthest. It lowers the limit if no receiver
- * advertises it any more. */
+/* The on_idle callback of strategies that use ps_fc_furthest. ps_fc_recede lowers the limit if, for
+ * some time, all receivers have advertised less. */
 int64_t ps_fc_recede(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64_t now_ns);
 int64_t ps_fc_no_idle(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64_t now_ns);
 void ps_fc_no_error(ps_fc_t *fc, int64_t receiver_id, int64_t now_ns);
 bool ps_fc_always(const ps_fc_t *fc);
-/* The rule of max: returns the highest edge. If edge is below the limit, begins to watch the limit
- * (ps_fc_recede). */
+/* The rule of the strategy max: returns the higher of `edge` (a receiver's position + window) and
+ * the present limit. If all receivers advertise less, prepares ps_fc_recede to lower the limit. */
 int64_t ps_fc_furthest(ps_fc_t *fc, int64_t receiver_id, int64_t edge, int64_t limit,
                        int64_t now_ns);
 

@@ -5,8 +5,9 @@
  *   received          missing      received   missing      hwm
  *   ------------------[from, to)---------------[from, to)---|
  *
- * Pure data structure: no clock, no log, no allocation after init.  Ranges are stream positions,
- * not empty, disjoint, sorted, and never adjacent.  Owner: the receiver agent.
+ * Pure data structure: no clock, no log, no allocation after init. The ranges are stream positions.
+ * The ranges in the list are not empty, sorted, disjoint, and never adjacent. Owner: the receiver
+ * agent.
  */
 #ifndef PS_GAPS_H
 #define PS_GAPS_H
@@ -17,11 +18,11 @@
 typedef struct ps_gap {
     int64_t from;      /* first missing position */
     int64_t to;        /* first position after the gap */
-    int64_t due_ns;    /* time of the next request; before the first request the range counts as
-                        * late, not as lost */
+    int64_t due_ns;    /* Time at which the receiver next requests the range. Before its first
+                        * request, the range counts as late, not as lost. */
     int64_t opened_ns; /* when the gap was found */
     int32_t requested; /* number of requests, saturating */
-    bool lost;         /* due_ns has passed: counted as a loss */
+    bool lost;         /* True if due_ns has passed, and the range was counted as a loss. */
 } ps_gap_t;
 
 typedef struct ps_gaps {
@@ -33,21 +34,23 @@ typedef struct ps_gaps {
 
 void ps_gaps_init(ps_gaps_t *gaps, ps_gap_t *storage, int32_t capacity);
 
-/* Appends [from, to), or extends the last gap if the range touches it. from >= end of the last gap.
- * Returns false if the list is full; the list is then unchanged. The times are used only for a new
- * gap. */
+/* Appends the range [from, to), or extends the last gap if the range touches this gap. `from` must
+ * be at or above the end of the last gap. Returns false if the list is full; the list is then
+ * unchanged. The times are used only for a new gap. */
 bool ps_gaps_append(ps_gaps_t *gaps, int64_t from, int64_t to, int64_t due_ns, int64_t now_ns);
 
-/* Returns the index of the first gap that ends above position; count if there is none. O(log
- * count). */
+/* Returns the index of the first gap that ends above `position`; gaps->count if there is none.
+ * O(log count). */
 int32_t ps_gaps_find(const ps_gaps_t *gaps, int64_t position);
 
 /* Removes [from, to), which must be inside one gap, from the list: shrinks, splits or removes the
  * gap. Returns false if a split needs an entry and the list is full, or if the range is not inside
- * one gap; the list is then unchanged. Both parts of a split gap keep its times and its count. */
+ * one gap; the list is then unchanged. If a gap is split, both parts keep the times and the number
+ * of requests of the gap. */
 bool ps_gaps_fill(ps_gaps_t *gaps, int64_t from, int64_t to);
 
-/* Counts the bytes missing in all gaps; equals gaps->missing. O(count). */
+/* Counts the bytes that are missing in all gaps. The result always equals gaps->missing.
+ * O(count). */
 int64_t ps_gaps_bytes(const ps_gaps_t *gaps);
 
 #endif

@@ -5,9 +5,9 @@
  *   pressure = max(depth, latency, min(busy, 0.15 + latency))
  *
  * depth: number of streams that wait longer than a round, divided by 32 for each worker. latency:
- * mean wait for a turn, divided by 5 ms. busy: share of the time with ready streams. All values are
- * in parts per million. A wait counts only the time in which the thread had a processor. No clock,
- * no I/O. Owner: one thread. */
+ * mean time that a stream waits for its turn, divided by 5 ms. busy: share of the time in which a
+ * stream is ready to send. All values are in parts per million. A wait counts only the time in
+ * which the thread had a processor. No clock, no I/O. Owner: one thread. */
 #ifndef PS_GOVERNOR_H
 #define PS_GOVERNOR_H
 
@@ -15,12 +15,13 @@
 #include <stdint.h>
 
 #define PS_GOVERNOR_SAMPLE_NS INT64_C(100000000)
-/* After this time without samples, pressure begins at 0; the same value as PS_PRESSURE_STALE_NS. */
+/* After this time without samples, the pressure begins at 0 again. The value equals
+ * PS_PRESSURE_STALE_NS. */
 #define PS_GOVERNOR_STALE_NS    INT64_C(500000000)
 #define PS_GOVERNOR_COALESCE_NS INT64_C(20000000)
 #define PS_GOVERNOR_DEFERRED_NS                                                                    \
-    INT64_C(1000000000) /* interval in which a deferred stream sends
-                                                      * once */
+    INT64_C(1000000000) /* Interval after which a stream whose data the governor delays may send
+                         * once. */
 #define PS_GOVERNOR_LATENCY_NS   INT64_C(5000000)
 #define PS_GOVERNOR_SUSTAINED_NS INT64_C(500000000)
 enum {
@@ -30,38 +31,46 @@ enum {
     PS_GOVERNOR_DEFER = 800000,
     PS_GOVERNOR_RELEASE = 600000,
     PS_GOVERNOR_THROTTLE = 980000,
-    PS_GOVERNOR_DEPTH = 32 /* number of late streams that means full pressure */
+    PS_GOVERNOR_DEPTH = 32 /* Number of waiting streams for each worker at which the pressure is 100
+                            * %. */
 };
 
 typedef struct ps_governor {
     int32_t pressure, depth, latency, busy; /* ppm, of the last sample */
     int64_t latency_ns;                     /* moving average */
-    int64_t coalesce_ns;                    /* time for which a stream may hold back a partial
-                                             * datagram */
-    int64_t status_interval_ns;             /* least time between two status messages; 0: none */
-    int64_t retry_after_ns;                 /* delay that throttled publishers must observe; 0: no
-                                             * publisher is throttled */
-    bool defers;                            /* true: streams with a priority below 0 are withheld */
+    int64_t coalesce_ns;                    /* Longest time for which a stream may delay a datagram
+                                             * that is not full. */
+    int64_t status_interval_ns;             /* Least time between two status messages of an image;
+                                             * 0: no bound. */
+    int64_t retry_after_ns;                 /* Time for which publishers must wait after
+                                             * PS_THROTTLED; 0: no publisher is throttled. */
+    bool defers;                            /* True if the governor delays the data of streams with
+                                             * a priority below 0. */
     bool holds;                             /* coalesces or defers */
     int64_t sampled_ns;                     /* time of the last sample */
-    int64_t high_since_ns;                  /* time since which pressure exceeds PS_GOVERNOR_DEFER;
-                                             * -1: pressure does not exceed it */
-    int64_t waited_ns;                      /* sum of the waits since the last sample */
+    int64_t high_since_ns;                  /* Time at which the pressure rose above
+                                             * PS_GOVERNOR_DEFER; -1: it is not above. */
+    int64_t waited_ns;                      /* Total time for which streams waited for their turn
+                                             * since the last sample. */
     int64_t waits;
-    int32_t forced; /* pressure in ppm that a test sets in place of the measured one; -1: none */
+    int32_t forced; /* Pressure in ppm that a test sets in place of the measured pressure; -1: use
+                     * the measured one. */
 } ps_governor_t;
 
 typedef struct ps_governor_sample {
     int64_t now_ns;
-    int64_t idle_ns;      /* time without ready streams since the last sample */
-    int64_t ran_ns;       /* processor time of the thread since the last sample; -1: not measured */
-    int32_t late_streams; /* number of streams that wait longer than a round */
+    int64_t idle_ns;      /* Since the last sample: the time in which no stream was ready to
+                           * send. */
+    int64_t ran_ns;       /* Since the last sample: the processor time of the thread; -1: not
+                           * measured. */
+    int32_t late_streams; /* Number of streams that have waited for longer than a round of all
+                           * bands. */
     int32_t workers;
 } ps_governor_sample_t;
 
 void ps_governor_init(ps_governor_t *governor);
-/* Takes a sample; called once in PS_GOVERNOR_SAMPLE_NS while there is work. True: a step changed.
- * After a longer time without samples, pressure begins at 0. */
+/* Computes the pressure from a sample. The sender calls it once in PS_GOVERNOR_SAMPLE_NS while it
+ * has work. True: a step changed. After a longer time without samples, the pressure begins at 0. */
 bool ps_governor_step(ps_governor_t *governor, const ps_governor_sample_t *sample);
 
 /* Records the time that a stream waited for its turn. */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_retransmit.h: the ranges that receivers requested (docs/spec/wire-format.md section 5). There
- * is a small pool of actions. The sender waits for an action's delay and retransmits its range in
- * slices. Then it keeps the action for a time, so that it ignores a repeated NAK for the same
- * range. For an Aeron unicast receiver there is one action, which a new NAK replaces. For a group
- * or a penstock receiver there are several actions. A full pool drops the action that has lingered
+ * ps_retransmit.h: the ranges that receivers requested with NAKs (docs/spec/wire-format.md section
+ * 5). Each request becomes an action in a small pool. After the action's delay, the sender
+ * retransmits the range in slices. The sender then keeps the action for a time (LINGER), in which
+ * it ignores a repeated NAK for the same range. For an Aeron unicast receiver, the pool has one
+ * action, which a new NAK replaces. For a group or a penstock receiver, the pool has several
+ * actions. If the pool is full, a new action replaces the one that has been in the state LINGER
  * longest. */
 #ifndef PS_RETRANSMIT_H
 #define PS_RETRANSMIT_H
@@ -18,16 +19,17 @@ enum ps_resend_state { PS_RESEND_FREE = 0, PS_RESEND_PENDING = 1, PS_RESEND_LING
 typedef struct ps_resend {
     int32_t state; /* ps_resend_state */
     bool started;  /* counted as sent */
-    int64_t from;  /* positions [from, to) of the request */
+    int64_t from;  /* The receiver requested the positions [from, to). */
     int64_t to;
     int64_t cursor; /* next position to send */
-    int64_t due_ns; /* PENDING: time to send; LINGER: time at which the action is free */
+    int64_t due_ns; /* In the state PENDING: time at which to retransmit; in LINGER: time at which
+                     * the action becomes free. */
 } ps_resend_t;
 
 typedef struct ps_retransmit {
     int32_t capacity; /* 1 = unicast semantics */
     int32_t pending;  /* actions in state PENDING */
-    int32_t turn;     /* index at which the search for due actions begins */
+    int32_t turn;     /* Index of the action at which the search for due actions begins. */
     int64_t delay_ns;
     int64_t linger_ns;
     ps_resend_t *actions; /* capacity entries, owner's memory */
@@ -37,16 +39,17 @@ enum ps_resend_verdict { PS_RESEND_IGNORED = 0, PS_RESEND_ADDED = 1, PS_RESEND_O
 
 /* Notes a requested range. Sender thread, O(capacity). */
 int ps_retransmit_on_nak(ps_retransmit_t *retransmit, int64_t from, int64_t to, int64_t now_ns);
-/* Changes the number of actions (1 <= capacity <= entries of the owner's memory). Drops actions
- * beyond the new number; receivers request their ranges again. */
+/* Changes the number of actions; 1 <= capacity <= entries of the owner's memory. Drops the actions
+ * beyond this number; their receivers will request the ranges again. */
 void ps_retransmit_set_capacity(ps_retransmit_t *retransmit, int32_t capacity);
-/* Stores up to count due actions in `due`, beginning where the last call ended, so that each action
- * is served. Returns their number. */
+/* Stores up to `count` due actions in `due`. The search begins where the last call ended, so that
+ * each action gets its turn. Returns their number. */
 int32_t ps_retransmit_due(ps_retransmit_t *retransmit, int64_t now_ns, ps_resend_t **due,
                           int32_t count);
-/* Call when the action was sent or dropped. The action lingers from now on. */
+/* Call this function when the sender has retransmitted or dropped the action. The action is in the
+ * state LINGER from now on. */
 void ps_retransmit_done(ps_retransmit_t *retransmit, ps_resend_t *action, int64_t now_ns);
-/* Returns the earliest due time of a PENDING action, INT64_MAX if none. */
+/* Returns the time at which the earliest PENDING action is due, INT64_MAX if there is none. */
 int64_t ps_retransmit_next_ns(const ps_retransmit_t *retransmit);
 
 #endif

@@ -5,10 +5,10 @@
  * as in RFC 6298, but with a smaller first variation. Pure. Owner: the receiver thread.
  *
  * The round trip can grow by a large factor while requests still leave at an interval computed from
- * the old one. The table holds sixteen requests. When the table of requests is full, every second
- * request is dropped instead of the oldest. Further requests leave at intervals of 1/16 of the
- * oldest request's age. Each request therefore stays in the table for at least half of this age. An
- * answer finds its request even if the round trip has grown. */
+ * the old round trip. The table holds sixteen requests. When the table of requests is full, the
+ * receiver therefore drops every second request instead of the oldest. Further requests leave at
+ * intervals of 1/16 of the oldest request's age. Each request then stays in the table for at least
+ * half of this age. An answer therefore finds its request even if the round trip has grown. */
 #ifndef PS_RTT_H
 #define PS_RTT_H
 
@@ -25,15 +25,16 @@ typedef struct ps_rtt {
     int32_t outstanding;                      /* number of these */
 } ps_rtt_t;
 
-/* Returns true if another request may leave now, given the requests in flight. */
+/* Returns true if the receiver may send another request now; requests in flight may forbid it. */
 bool ps_rtt_ready(const ps_rtt_t *rtt, int64_t now_ns);
-/* Records that a request with this time stamp (> 0, later than the last) leaves now. */
+/* Records that a request with this time stamp leaves now. The time stamp must be above 0 and later
+ * than the last one. */
 void ps_rtt_requested(ps_rtt_t *rtt, int64_t stamp_ns);
-/* Notes an answer. Returns the sample in ns (> 0). Returns 0 if the answer belongs to no request,
- * repeats an answer, or states an impossible delay at the sender. */
+/* Notes an answer. Processes an answer. Returns the round trip in ns (> 0). Returns 0 if the answer
+ * belongs to no request, repeats an answer, or states an impossible delay at the sender. */
 int64_t ps_rtt_answered(ps_rtt_t *rtt, int64_t stamp_ns, int64_t delta_ns, int64_t now_ns);
-/* Returns the time after which an answer counts as lost: smoothed + 4 variations, at least 9/8
- * smoothed. 0: unknown. */
+/* Returns the time after which an answer counts as lost: the smoothed round trip + 4 variations, at
+ * least 9/8 of the smoothed round trip. 0: unknown. */
 int64_t ps_rtt_timeout_ns(const ps_rtt_t *rtt);
 
 #endif

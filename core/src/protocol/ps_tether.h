@@ -27,18 +27,19 @@ typedef struct ps_tether {
     int32_t state; /* ps_tether_state */
     bool tethered;
     bool rejoin;
-    int64_t since_ns; /* ACTIVE: time at which the subscriber last kept up; other states: time at
-                       * which the state began */
+    int64_t since_ns; /* In the state ACTIVE: time at which the subscriber last kept up. In other
+                       * states: time at which the state began. */
 } ps_tether_t;
 
 void ps_tether_init(ps_tether_t *tether, bool tethered, bool rejoin, int64_t now_ns);
-/* Checks one subscriber. position: position of this subscriber; leader_position: position of the
- * most advanced subscriber (images) or of the sender; window_bytes: the window in effect. Returns
- * true if the state changed; the caller then reports it. On RESTING -> ACTIVE the caller places the
- * subscriber at its join position. Agent thread, O(1). */
+/* Checks one subscriber, which is at `position`. leader_position is the position of the most
+ * advanced subscriber (for images) or of the sender (for publications); window_bytes is the present
+ * window. Returns true if the state changed; the caller then reports it. When the state changes
+ * from RESTING to ACTIVE, the caller moves the subscriber to the position at which it joins again.
+ * Agent thread, O(1). */
 bool ps_tether_step(ps_tether_t *tether, int64_t position, int64_t leader_position,
                     int64_t window_bytes, const ps_tether_timeouts_t *timeouts, int64_t now_ns);
-/* Returns the time to the next check: a sixteenth of the window limit time-out, at most 100 ms.
+/* Returns the delay until the next check: a sixteenth of the window limit time-out, at most 100 ms.
  * With this interval, a subscriber that is behind only for a moment does not count as always
  * behind. */
 int64_t ps_tether_check_ns(const ps_tether_timeouts_t *timeouts);

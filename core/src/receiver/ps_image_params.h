@@ -16,7 +16,8 @@ typedef struct ps_image ps_image_t;
 typedef struct ps_recv_destination_params {
     int64_t id; /* unique per endpoint */
     ps_socket_params_t socket;
-    /* explicit control address (MDC), to which SMs with the S flag are sent; family 0 none */
+    /* Control address of the sender's multi-destination channel, to which the receiver sends status
+     * messages with the S flag; family 0: none. */
     ps_addr_t control;
     ps_addr_t group_control; /* multicast: G+1; family 0 none */
     uint8_t multicast;
@@ -28,7 +29,8 @@ typedef struct ps_recv_endpoint_params {
     int64_t receiver_id; /* unique per endpoint */
     int64_t group_tag;
     uint8_t has_group_tag;
-    uint8_t media_timestamp;        /* write kernel receive time at media_timestamp_offset */
+    uint8_t media_timestamp;        /* 1: write the kernel's receive time into each message at
+                                     * media_timestamp_offset. */
     int32_t media_timestamp_offset; /* payload offset or -8 */
     uint8_t channel_timestamp;
     int32_t channel_timestamp_offset;
@@ -47,30 +49,34 @@ typedef struct ps_image_params {
     int32_t initial_term_id;
     int32_t active_term_id;
     int32_t term_offset;                  /* join position = pos(active_term_id, term_offset) */
-    int32_t window_bytes;                 /* initial and largest receiver window, at most T/2 */
+    int32_t window_bytes;                 /* Initial and largest receiver window in bytes, at most
+                                           * half a term. */
     int32_t congestion_control;           /* ps_congestion_control */
     int32_t congestion_rtt_counter_id;    /* not of static; -1 none */
     int32_t congestion_window_counter_id; /* not of static; -1 none */
     int32_t destination;                  /* as in the PS_EV_SETUP */
     ps_addr_t source;                     /* as in the PS_EV_SETUP */
     int64_t nak_delay_ns;                 /* -1: driver default */
-    int64_t reserved_position;            /* storage is reserved below this position, and for the
-                                           * word at this position */
+    int64_t reserved_position;            /* Position up to which storage is reserved, plus the 8
+                                           * bytes at this position. */
     int64_t join_ordinal;                 /* -1 unknown */
     uint32_t peer_capabilities;
     int64_t untethered_window_limit_timeout_ns;
     int64_t untethered_linger_timeout_ns;
     int64_t untethered_resting_timeout_ns;
-    /* Credits that the image grants until its first reader joins; 0: none. */
+    /* Number of messages that the image grants as credits until its first reader joins; 0: no
+     * credits. */
     int64_t credits;
     int64_t credit_burst;
     uint8_t frozen; /* they are withheld */
-    uint8_t group;  /* NAK back-off as in a multicast group */
+    uint8_t group;  /* 1: delay NAKs at random, as in a multicast group. */
     uint8_t reliable;
     uint8_t rejoin;
-    uint8_t cubic_only; /* cubic: 1 disables the Reno-friendly region of RFC 9438, section 4.3 */
-    /* 1: continues a dead daemon's image at the contiguous end of its log; data above is dropped
-     * and requested again. PS_E_CORRUPT if log and counters contradict each other */
+    uint8_t cubic_only; /* With CUBIC: 1 disables the Reno-friendly region of RFC 9438, section
+                         * 4.3. */
+    /* 1: continue the image of a dead daemon at the end of the contiguous data in its log. The
+     * receiver drops data above this end and requests it again. PS_E_CORRUPT if log and counters
+     * contradict each other */
     uint8_t adopted;
     int64_t consumption; /* adopted: slowest subscriber, -1: none */
 } ps_image_params_t;
@@ -83,23 +89,26 @@ typedef struct ps_image_status {
     int32_t gaps;
     int32_t subscribers;
     int64_t pressure_signals;  /* PRESSURE frames sent */
-    int64_t foreign_datagrams; /* number of dropped datagrams of sources that the image does not
-                                * follow */
+    int64_t foreign_datagrams; /* Number of datagrams that were dropped because they came from
+                                * another source address than the one followed. */
 } ps_image_status_t;
 
-/* The input of a congestion control in the control plane. Each value is the newest; two values may
- * come from two successive passes of the receiver. */
+/* The input of a Python class for congestion control. Each value is the newest, so two values may
+ * come from two successive duty cycles of the receiver. */
 typedef struct ps_congestion_view {
-    int64_t window;      /* bytes that may be in flight; 0: no window is in force, because the class
-                          * is silent */
-    int64_t least, most; /* bounds of an answer, bytes */
-    int64_t received;    /* number of bytes of the stream that arrived since the image began */
-    int64_t consumed;    /* number of bytes that the slowest subscriber has read since the image
-                          * began */
-    int64_t granted;     /* number of bytes that the sender may have sent since the image began */
-    int64_t losses;      /* number of the receiver's passes that found new loss */
-    int64_t missing;     /* bytes of open gaps */
-    int64_t rtt_ns;      /* smoothed, 0 unknown */
+    int64_t window;       /* Number of bytes that may be in flight; 0: no congestion window applies,
+                          * because the class has not answered in time. */
+    int64_t least, most;  /* bounds of an answer, bytes */
+    int64_t received;     /* Number of bytes of the stream that have arrived since the image
+                           * began. */
+    int64_t consumed;     /* Number of bytes that the slowest subscriber has consumed since the
+                           * image began. */
+    int64_t granted;      /* Number of bytes that status messages have allowed the sender to send
+                           * since the image began. */
+    int64_t losses;       /* Number of times that the receiver, when it processed the image, found
+                          * new loss. */
+    int64_t missing;      /* bytes of open gaps */
+    int64_t rtt_ns;       /* smoothed, 0 unknown */
     int64_t least_rtt_ns; /* smallest sample, 0 unknown */
 } ps_congestion_view_t;
 

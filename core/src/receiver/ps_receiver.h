@@ -19,7 +19,8 @@
 enum { PS_RECEIVER_ENDPOINTS_MAX = 1024, PS_RECEIVER_RECV_LIMIT = 256, PS_OUTBOX_SLOTS = 32 };
 #define PS_TICK_NS INT64_C(1000000)
 
-/* Control frames for one socket and address; one call sends all of them. */
+/* Buffer of control frames to the same address through the same socket; one call sends all of
+ * them. */
 typedef struct ps_outbox {
     const ps_recv_destination_t *destination;
     ps_addr_t to;
@@ -28,7 +29,7 @@ typedef struct ps_outbox {
     uint8_t frames[PS_OUTBOX_SLOTS][PS_CONTROL_MAX];
 } ps_outbox_t;
 
-/* A PS_EV_RELEASED that waits for room in the event ring. */
+/* An event PS_EV_RELEASED that the receiver must still emit, because the event ring was full. */
 typedef struct ps_pending_release {
     int64_t id;
     int64_t destination; /* RECV_DESTINATION only */
@@ -46,40 +47,47 @@ struct ps_receiver {
     int64_t timer_due_ns; /* time of the earliest timer of any object, INT64_MAX none */
     ps_timers_t timers;   /* the timers of all images, except those of gaps */
     int64_t last_tick_ns;
-    int64_t nak_due_ns; /* earliest gap timer of any hot image */
+    int64_t nak_due_ns; /* Time at which the first gap of any image in `hot` must be requested. */
     uint64_t cycle;
     ps_recv_endpoint_t *endpoints[PS_RECEIVER_ENDPOINTS_MAX];
     int32_t n_endpoints;
     int32_t n_destinations;
     ps_image_t **images; /* all */
-    ps_image_t **hot;    /* images with gaps, unread data, or datagrams in this cycle */
+    ps_image_t **hot;    /* Images that the receiver processes in each duty cycle: those with gaps,
+                          * unread data, or new datagrams. */
     int32_t n_images;
     int32_t n_hot;
     int32_t images_limit;
     ps_half_open_t half_open;
     ps_pending_release_t *releases; /* releases_limit */
     int32_t n_releases;
-    int32_t releases_limit; /* has room for one entry of each image, endpoint and destination */
-    int64_t bytes_received; /* number of bytes received in this cycle and not yet added to the
-                             * counter */
+    int32_t releases_limit; /* Capacity of `releases`: one entry for each image, endpoint and
+                             * destination. */
+    int64_t bytes_received; /* Number of bytes received in this duty cycle and not yet added to the
+                             * system counter. */
     int64_t sm_sent;
     int64_t naks_sent;
-    _Atomic uint64_t faults[PS_WIRE_FAULTS]; /* written by the receiver, read by any thread */
+    _Atomic uint64_t faults[PS_WIRE_FAULTS]; /* Number of malformed datagrams for each
+                                              * ps_wire_fault. The receiver writes the array; any
+                                              * thread may read it. */
     ps_outbox_t outbox;
     /* conductor */
     int32_t opened_endpoints;
     int32_t opened_images;
-    int32_t most_images; /* largest number of images since memory was last released */
+    int32_t most_images; /* Largest number of images since the receiver last released unused
+                          * memory. */
 };
 
-/* Copies the number of dropped datagrams for each ps_wire_fault. Any thread. */
+/* Copies, for each ps_wire_fault, the number of datagrams dropped because of this fault. Any
+ * thread. */
 void ps_receiver_faults(const ps_receiver_t *receiver, uint64_t out[PS_WIRE_FAULTS]);
 
 /* ---- receiver thread ------------------------------------------------------------------------- */
 
 void ps_receiver_fault(ps_receiver_t *receiver, int32_t fault);
-/* Returns room for one control frame to `to`. Write at most PS_CONTROL_MAX bytes, then call
- * _commit. Flushes the outbox if the target changes or the box is full. */
+/* Returns memory for one control frame to address `to`. The caller writes at most PS_CONTROL_MAX
+ * bytes, then calls ps_receiver_outbox_commit. If the address changes or the outbox is full, first
+ * sends the frames in the outbox. */
 uint8_t *ps_receiver_outbox(ps_receiver_t *receiver, const ps_recv_destination_t *destination,
                             const ps_addr_t *to);
 void ps_receiver_outbox_commit(ps_receiver_t *receiver, uint32_t length);
@@ -93,17 +101,18 @@ static inline void ps_receiver_timer(ps_receiver_t *receiver, int64_t due_ns)
 }
 void ps_receiver_make_hot(ps_receiver_t *receiver, ps_image_t *image);
 void ps_receiver_forget_image(ps_receiver_t *receiver, ps_image_t *image);
-/* Notifies the conductor that it may destroy the object; keeps the event until it fits into the
- * ring. destination: id of the endpoint's destination, 0 for other kinds. */
+/* Notifies the conductor that it may destroy an object; keeps the event until it fits into the
+ * ring. `destination` is the id of a released destination, 0 for other objects. */
 void ps_receiver_release(ps_receiver_t *receiver, int32_t kind, int64_t id, int64_t destination);
-/* Emits the releases that did not fit into the event ring. */
+/* Emits the events PS_EV_RELEASED that did not fit into the event ring earlier. */
 void ps_receiver_retry_releases(ps_receiver_t *receiver);
 /* Processes one datagram of a destination (ps_on_datagram_fn; context: ps_recv_destination_t). */
 void ps_receiver_on_datagram(void *context, const uint8_t *data, uint32_t length,
                              const ps_addr_t *from, int64_t rx_ns);
-/* Lets the transport receive the datagrams of one plain stream into its log (ps_direct_t). */
+/* Returns the log memory into which the transport may receive datagrams of a stream directly
+ * (ps_direct_t). */
 extern const ps_direct_t ps_receiver_direct;
-/* Processes joined datagrams of a destination (ps_on_run_fn). */
+/* Processes datagrams of a destination that the kernel joined into one buffer (ps_on_run_fn). */
 void ps_receiver_on_run(void *context, const uint8_t *data, uint32_t length, uint32_t segment,
                         const ps_addr_t *from, int64_t rx_ns);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_receiver_agent.h: the calls of the receiver agent for its thread and the driver. */
+ * ps_receiver_agent.h: the functions of the receiver agent that its thread and the driver call. */
 #ifndef PS_RECEIVER_AGENT_H
 #define PS_RECEIVER_AGENT_H
 
@@ -11,7 +11,8 @@
 
 typedef struct ps_receiver ps_receiver_t;
 
-/* agent: the queues of this agent. context and agent outlive the receiver. PS_E_NO_MEMORY. */
+/* `agent` has the queues of this agent. `context` and `agent` must exist longer than the receiver.
+ * PS_E_NO_MEMORY. */
 int ps_receiver_create(const ps_context_t *context, ps_agent_t *agent, ps_receiver_t **out);
 void ps_receiver_destroy(ps_receiver_t *receiver);
 void ps_receiver_set_now(ps_receiver_t *receiver, int64_t now_ns);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_publication.h: the sender's state of a publication: its log, the positions up to which it was
- * sent, its local readers and its receivers. Network publication: endpoint is set. IPC: endpoint is
- * NULL.
+ * ps_publication.h: the sender's state of a publication: its log, its positions, its local readers
+ * and its receivers. Network publication: endpoint is set. IPC: endpoint is NULL.
  *
  *   clean     snd-pos          pub-pos   pub-lmt
  *     |----------|----------------|---------|            (all positions; snd-lmt anywhere >=
@@ -37,7 +36,8 @@ enum {
     PS_PUBLICATION_CLIENTS = 64,
     PS_PUBLICATION_QUARANTINE = 16,
     PS_PUBLICATION_RECEIVERS_UNICAST = 64,
-    PS_PUBLICATION_RECEIVERS_GROUP = 2048 /* as many as a dynamic list of destinations has places */
+    PS_PUBLICATION_RECEIVERS_GROUP = 2048 /* The same as the largest number of destinations of a
+                                           * dynamic multi-destination channel. */
 };
 
 enum ps_publication_state {
@@ -46,7 +46,8 @@ enum ps_publication_state {
     PS_PUBLICATION_DRAINED = 2
 };
 
-/* Events that wait for room in the ring, in the order of emission: releases before requests. */
+/* Events that the sender must still emit, because the event ring was full. The order of the bits is
+ * the order of emission: released memory is reported before memory is requested. */
 enum ps_publication_pending {
     PS_PEND_CONNECTED = 1,
     PS_PEND_DRAINED = 2,
@@ -67,12 +68,13 @@ typedef struct ps_snapshot_entry ps_snapshot_entry_t; /* ps_receiver_snapshot.c 
 typedef struct ps_publication_receiver {
     int64_t id;
     int64_t heard_ns;
-    int64_t edge;          /* position + window of its last status message */
-    int64_t consumed;      /* highest position that the receiver stated */
-    uint32_t capabilities; /* capabilities in its trailer; 0: a plain Aeron peer */
-    uint32_t reason;       /* ps_cause that limits the receiver, as it states */
+    int64_t edge;          /* Position + window of the receiver's last status message. */
+    int64_t consumed;      /* Highest position that the receiver has stated in a status message. */
+    uint32_t capabilities; /* Capabilities in the receiver's last trailer; 0: it is Aeron. */
+    uint32_t reason;       /* ps_cause that limits the receiver, from its last status message. */
     int64_t reason_client;
-    int64_t credit_limit; /* highest granted ordinal; PS_CREDIT_OPEN: no credits */
+    int64_t credit_limit; /* The receiver grants credits up to this ordinal; PS_CREDIT_OPEN: no
+                           * limit. */
     uint32_t credit_epoch;
     bool credit_frozen;
     bool credit_answer;      /* 1: the receiver waits for a CREDIT frame */
@@ -87,44 +89,45 @@ typedef struct ps_publication_subscriber {
     ps_tether_t tether;
     ps_isolation_t isolation;
     ps_credit_reader_t credit;
-    bool tether_pending; /* 1: the last state change of this reader is not reported yet */
+    bool tether_pending; /* The sender must still report a change of this reader's tether. */
 } ps_publication_subscriber_t;
 
-/* Credits of a stream (ps_publication_credit.c). Ordinals count the messages of the stream; on IPC
- * the count begins with the first reader that grants credits. */
+/* Credits of a stream (ps_publication_credit.c). An ordinal is the number of a message in the
+ * stream; on IPC the count begins when the first reader grants credits. */
 typedef struct ps_publication_credits {
-    bool on;      /* a receiver or a local reader grants credits */
-    bool stale;   /* a receiver's statement has changed, so the statements must be combined again */
-    bool revoked; /* publishers may take no credits, because a granting reader is frozen */
-    bool settled; /* revoked, and each credit that was taken has been returned or used by a sent
-                   * message */
-    bool answer;  /* a receiver waits for a CREDIT frame */
+    bool on;      /* True if a receiver or a local reader of the stream grants credits. */
+    bool stale;   /* A receiver has changed its grant; the sender must compute the limit again. */
+    bool revoked; /* Publishers may take no credits, because a reader has frozen its grant. */
+    bool settled; /* revoked is set, and publishers have used or returned all credits taken
+                   * before. */
+    bool answer;  /* True if a receiver waits for a CREDIT frame from the sender. */
     bool binds;   /* publishers have taken all */
     bool network_frozen;
     int32_t readers;       /* local readers that grant */
-    int64_t network;       /* lowest limit of the receivers; PS_CREDIT_OPEN: no credits */
+    int64_t network;       /* Lowest credit limit of a remote receiver; PS_CREDIT_OPEN: none. */
     int64_t network_who;   /* that receiver's id */
     int64_t limit;         /* ordinals that publishers may take */
-    int64_t send_limit;    /* ordinal up to which the sender may send, including the messages taken
-                            * when an epoch began */
-    int64_t base;          /* value of the count in the spent word for ordinal 0 */
-    int64_t spent;         /* value of the spent word's count at the last read */
-    int64_t leased;        /* number of these that the exclusive publisher has not used */
-    int64_t spent_on;      /* value of the spent word's count when the stream got credits */
-    int64_t epoch_ordinal; /* number of messages taken when the present epoch began */
-    int64_t culprit;       /* receiver, or client if culprit_slot >= 0, with the lowest limit */
+    int64_t send_limit;    /* Ordinal up to which the sender may send. Messages for which publishers
+                            * had taken credits when the epoch began are included. */
+    int64_t base;          /* Count in the spent word (ps_spend.h) that means message ordinal 0. */
+    int64_t spent;         /* Count that the sender last read from the spent word. */
+    int64_t leased;        /* Number of credits that the exclusive publisher has yet to use. */
+    int64_t spent_on;      /* Count in the spent word at the time when the stream got credits. */
+    int64_t epoch_ordinal; /* Number of credits taken before the present epoch began. */
+    int64_t culprit;       /* Receiver with the lowest limit; if culprit_slot >= 0: client. */
     int32_t culprit_slot;
     uint32_t local_epoch;
     ps_counted_t counted; /* IPC: messages of the log */
     int64_t counted_dropped;
 } ps_publication_credits_t;
 
-/* A claim that the sender padded over while its owner may still write. */
+/* Memory of a claim that the sender replaced with padding, and into which the dead or slow
+ * publisher may still write. */
 typedef struct ps_publication_quarantine {
     int32_t client_slot;
     int64_t client_id;
-    uint64_t claims_lost; /* the sender may zero the memory when the client's count of lost claims
-                           * reaches this value */
+    uint64_t claims_lost; /* When the client's `claims_lost` is this, the sender may zero the
+                           * memory. */
     int64_t from;
     int64_t to;
 } ps_publication_quarantine_t;
@@ -147,10 +150,10 @@ struct ps_publication {
     _Atomic int64_t *limit_cell, *position_cell, *sender_position_cell, *sender_limit_cell,
         *back_pressure_cell, *naks_cell, *receivers_cell;
     int32_t receiver_capacity;
-    bool rated; /* the channel has a rate, so a token bucket may limit the stream */
+    bool rated; /* True if the channel has a rate, so that a token bucket may limit the stream. */
     bool nak;   /* NAK-strength control */
-    /* [receiver_capacity + 1] entries that the conductor reads; the last entry is for the last
-     * receiver with a join hold */
+    /* Array of receiver_capacity + 1 entries, which the conductor reads; the last is for
+     * ps_join.h. */
     ps_snapshot_entry_t *snapshot;
     ps_publication_receiver_t *receivers;
     /* line: conductor */
@@ -168,19 +171,20 @@ struct ps_publication {
     int64_t sender_limit;
     int64_t publisher_limit;
     int64_t producer_position; /* at the last read */
-    int64_t clean_position;    /* memory below this position is zeroed, back to the beginning of the
-                                * history */
-    int64_t consumer_position; /* IPC: highest position of a reader so far */
+    int64_t clean_position;    /* The sender has zeroed the memory below this position, back to the
+                                * start of the data that the log retains. */
+    int64_t consumer_position; /* On IPC: highest position that any reader has reached. */
     int64_t reserved_position; /* storage */
-    int64_t kept_position;     /* position below which the log has no memory, because the stream
-                                * began here or released the memory */
-    int64_t rests_at;          /* producer position when terms were released; -1: no terms were
-                                * released */
-    int64_t released_to;       /* answer to PS_SC_RELEASE_TERMS; -1: no answer is due */
+    int64_t kept_position;     /* The log has no memory below this position, because the stream
+                                * began here or the sender released the memory. */
+    int64_t rests_at;          /* Producer position when unused terms were released; -1: none
+                                * were. */
+    int64_t released_to;       /* Position to state in the answer to PS_SC_RELEASE_TERMS; -1:
+                                * none. */
     int64_t end_position;      /* draining: final producer position */
     int64_t sent_ordinal;
     int64_t index_position, index_ns;
-    int64_t timed_position; /* position of the newest entry of the time table */
+    int64_t timed_position; /* Position that the newest entry of the time table records. */
     /* sender: state */
     int32_t state;    /* ps_publication_state */
     uint32_t pending; /* ps_publication_pending */
@@ -195,33 +199,33 @@ struct ps_publication {
                             * threshold */
     int64_t dropped_sent;  /* number of dropped messages that sent_ordinal includes */
     /* sender: watermarks (ps_publication_watermark.c) */
-    int64_t depth;      /* bytes by which publishers were ahead of the consumers at the last
-                         * check */
-    int64_t peak_depth; /* the most of it */
-    int64_t walked, walked_messages; /* IPC with a policy: messages have been counted up to this
-                                      * position */
+    int64_t depth;      /* Number of unsent bytes (on IPC: unread bytes) at the last check. */
+    int64_t peak_depth; /* largest value of depth */
+    int64_t walked, walked_messages; /* On IPC with a policy: counted up to here, and the count. */
     ps_publication_pressure_t pressure;
-    bool adopted_connection; /* 1: the publication was adopted as connected, and the sender has
-                              * heard no receiver since */
+    bool adopted_connection; /* True if a new daemon adopted the publication in the connected state,
+                              * and no receiver has been heard since. */
     int64_t adopted_until_ns;
     bool in_watch, hot;
     /* sender: how busy (ps_sender_hot.c) */
-    int64_t hot_ns;          /* time at which new data was last found while the stream was hot */
-    int64_t hot_tail;        /* the sender has woken the readers for all data below this position */
+    int64_t hot_ns;          /* Time at which the sender last found new data in the hot stream. */
+    int64_t hot_tail;        /* Position up to which the sender has woken the hot stream's
+                              * readers. */
     int64_t hot_tail_ns;     /* when that was checked */
-    int64_t counted_ordinal; /* published_ordinal when the sender last took the publication from the
-                              * bitmap */
+    int64_t counted_ordinal; /* Value of published_ordinal when the sender last found the
+                              * publication's bit in the dirty bitmap. */
     int64_t counted_ns;
-    int32_t busy_checks; /* number of checks in a row that found many messages */
+    int32_t busy_checks; /* Number of consecutive checks that found many new messages. */
     ps_publication_credits_t credits;
     /* sender: timers */
     int64_t setup_sent_ns; /* INT64_MIN/2: never */
     int64_t data_sent_ns;
-    int64_t heartbeat_sent_ns; /* time at which data or a heartbeat was last sent */
+    int64_t heartbeat_sent_ns; /* Time at which the sender last sent data or a heartbeat. */
     int64_t receivers_check_ns;
-    int64_t blocked_position; /* position of the consumer when the stream was found blocked */
+    int64_t blocked_position; /* Consumer position at which the sender found an uncommitted claim
+                               * that blocks the stream. */
     int64_t blocked_since_ns;
-    int64_t blocked_reported; /* position + 1 of the last PS_EV_PUB_BLOCKED */
+    int64_t blocked_reported; /* 1 + the position that the last PS_EV_PUB_BLOCKED reported. */
     int64_t term_needed_ns;   /* last PS_EV_TERM_NEEDED */
     int64_t term_needed_for;
     int64_t unblocked_at, unblocked_bytes;
@@ -229,45 +233,36 @@ struct ps_publication {
     bool timers_started;
     /* sender: receivers and flow control */
     ps_fc_t fc;
-    int32_t join_verdict; /* ps_join_verdict to report, about receiver join_id at join_from */
+    int32_t join_verdict; /* ps_join_verdict to report, about receiver join_id at join_from. */
     int64_t join_id;
     ps_addr_t join_from;
-    int64_t join_refused;     /* number of refusals since the last report, including the present
-                               * one */
-    int64_t join_notified_ns; /* time of the last reported refusal */
+    int64_t join_refused;     /* Number of join holds refused since the last report. */
+    int64_t join_notified_ns; /* Time at which the sender last reported a refused join hold. */
     ps_retransmit_t retransmit;
-    ps_pacer_t congestion_pace;         /* token bucket for new data, at the rate that a
-                                         * congestion-controlled receiver states */
-    ps_pacer_t repair;                  /* budget of bytes that may be retransmitted */
+    ps_pacer_t congestion_pace;         /* new data, by congestion control */
+    ps_pacer_t repair;                  /* Token bucket that limits the bytes of retransmits. */
     ps_pacer_t byte_rate, message_rate; /* ps-rate */
     ps_pacer_t pressure_pace;           /* the rate of pressure_control */
     ps_pressure_control_t pressure_control;
-    ps_pressure_signal_t local_signal; /* IPC under fc=nak: state of the readers' queue, as in a
-                                        * receiver */
+    ps_pressure_signal_t local_signal; /* On IPC with fc=nak: fill level of the readers' queue. */
     ps_pressure_reader_t local_reader; /* the slowest local reader */
-    int64_t
-        pressure_binds_until_ns; /* time until which the NAK-strength rate counts as binding: 200 ms
-                                  * after it last blocked data; 0: it does not bind */
-    int64_t rate_due_ns;         /* time at which one of these buckets has tokens again; INT64_MAX:
-                                  * no bucket is empty */
-    int64_t rate_position;       /* IPC: position up to which the buckets have counted */
-    int32_t rate_cause;          /* ps_cause of the bucket that binds, or none */
+    int64_t pressure_binds_until_ns; /* Until this time, NAK-strength control counts as the cause of
+                                  * blocking; 0: it does not. */
+    int64_t rate_due_ns;   /* Time at which the first empty bucket (of the rates above) has
+                                  * tokens again; INT64_MAX: no bucket is empty. */
+    int64_t rate_position; /* On IPC: position up to which the buckets were charged. */
+    int32_t rate_cause;    /* ps_cause of the empty bucket, or PS_CAUSE_NONE. */
     /* sender: admission by ps-rate (ps_publication_admit.c) */
     ps_allowance_t byte_allowance, message_allowance;
-    int64_t padding_bytes;   /* bytes of padding that were not sent, because only the header of a
-                              * PAD is sent */
-    int64_t spent;           /* number of messages admitted, at the last read */
-    int64_t spent_uncounted; /* admitted messages minus sent_ordinal, at a time when no message was
-                              * in flight */
-    int64_t admit_due_ns;    /* time at which the limit of a rate rises again; INT64_MAX: publishers
-                              * have not reached it */
+    int64_t padding_bytes;   /* Bytes of padding skipped: a PAD leaves as a header only. */
+    int64_t spent;           /* Number of messages admitted by ps-rate, as last read. */
+    int64_t spent_uncounted; /* Difference between the admitted messages and sent_ordinal when all
+                              * admitted messages had been sent. */
+    int64_t admit_due_ns;    /* Time at which the ps-rate limit rises; INT64_MAX: not reached. */
     bool bytes_bind, messages_bind;             /* the rate is exhausted */
-    bool bytes_lead_binds, messages_lead_binds; /* 1: the amount of unsent data has reached a tenth
-                                                 * of a second of the rate */
-    int64_t paced_until_ns;                     /* time until which a pacing bucket is empty;
-                                                 * INT64_MAX: no bucket is empty */
-    bool paced;                                 /* 1: the last turn ended because of the pacing rate
-                                                 * of a congestion-controlled receiver */
+    bool bytes_lead_binds, messages_lead_binds; /* The unsent data equals 0.1 s of the rate. */
+    int64_t paced_until_ns;                     /* Pacing allows to send then; INT64_MAX: now. */
+    bool paced;                                 /* Congestion pacing ended the last turn. */
     ps_map_t receiver_index;                    /* receiver id -> index + 1 */
     int32_t receiver_count;
     int32_t receivers_shown; /* fc-receivers */
@@ -288,17 +283,16 @@ struct ps_publication {
     /* sender: lists */
     ps_band_entry_t turn;   /* in the ready set */
     ps_band_entry_t resend; /* in the list of retransmits */
-    int8_t band;            /* band of its priority, valid until priority_until_ns */
+    int8_t band;            /* Band of the publication's priority, valid until priority_until_ns. */
     int64_t priority_until_ns;
     /* sender: governor (ps_sender_governor.c) */
     bool withheld;             /* new data waits until withheld_until_ns */
     int64_t withheld_until_ns; /* while withheld */
-    int64_t partial_since_ns;  /* time at which a partial datagram was first held back; -1: none is
-                                * held back */
+    int64_t partial_since_ns;  /* The governor delays a partial datagram since then; -1: none. */
     ps_publication_t *next_watch, *prev_watch, *next_bucket, *next_released;
     int32_t index;     /* in the sender's dense arrays */
-    int64_t *due_ns;   /* its entry in the array of due times */
-    int64_t no_due_ns; /* used in place of due_entry after removal */
+    int64_t *due_ns;   /* the publication's entry in the sender's array of due times */
+    int64_t no_due_ns; /* memory that due_ns points to after the publication was removed */
 };
 
 static inline ps_sender_t *ps_publication_sender(const ps_publication_t *pub)
@@ -310,13 +304,14 @@ static inline int64_t ps_publication_term(const ps_publication_t *pub)
     return pub->log.term_length;
 }
 
-/* Returns false if the stream has no credits; the other functions then have no effect. */
+/* Returns false if the stream has no credits; the other ps_publication_credit_ functions then have
+ * no effect. */
 static inline bool ps_publication_has_credits(const ps_publication_t *pub)
 {
     return pub->credits.on || pub->credits.stale || pub->credits.readers > 0;
 }
 
-/* Returns the cell in which publishers find their limit. */
+/* Returns the cell from which publishers read the publisher limit. */
 static inline _Atomic int64_t *ps_publication_limit_cell(const ps_publication_t *pub)
 {
     return pub->credits.on ? &pub->slot->credited_limit : pub->limit_cell;
@@ -331,27 +326,29 @@ static inline int64_t ps_publication_sent_floor(const ps_publication_t *pub)
 
 /* ---- ps_publication_send.c ------------------------------------------------------------------- */
 
-/* Executes one turn: sends a slice of new data (network only), then moves the limit. *more: more
- * work can be done now. Returns bytes sent. Bound: PS_TURN_DATAGRAMS, and the number of bytes that
- * a turn of the sender may send. */
+/* Executes one turn of the publication: sends a slice of new data (network only), then moves the
+ * publisher limit. Sets *more if the publication can do more work now. Returns bytes sent. Bound:
+ * PS_TURN_DATAGRAMS datagrams, and the number of bytes that one turn may send. */
 int32_t ps_publication_turn(ps_publication_t *pub, int64_t now_ns, bool *more);
-/* Executes one turn of retransmits, with the same bound. */
+/* Executes one turn of retransmits, with the same bounds as ps_publication_turn. */
 int32_t ps_publication_repair_turn(ps_publication_t *pub, int64_t now_ns, bool *more);
-/* Builds the publication's SETUP in out, at most PS_CONTROL_MAX bytes; returns the length. */
+/* Writes the publication's SETUP into `out` (at most PS_CONTROL_MAX bytes); returns its length. */
 uint32_t ps_publication_build_setup(const ps_publication_t *pub, uint8_t *out);
-/* Send a SETUP or a heartbeat, if due. Return false if the socket did not accept the frame. */
+/* Send a SETUP or a heartbeat, if it is due. Return false if the socket did not accept the
+ * frame. */
 bool ps_publication_send_setup(ps_publication_t *pub, int64_t now_ns);
 bool ps_publication_send_heartbeat(ps_publication_t *pub, int64_t now_ns);
 /* For a publication with spies and no receiver: moves the sender position to `to` and counts the
  * passed messages. Bound: 4096 frames; false: `to` is not reached yet. */
 bool ps_publication_skip_to(ps_publication_t *pub, int64_t to);
-/* Appends to the index ring if position or time have advanced far enough. ordinal -1: unknown. */
+/* Appends an entry to the index ring if position or time have advanced far enough since the last
+ * entry. ordinal is -1 if unknown. */
 void ps_publication_add_index(ps_publication_t *pub, int64_t position, int64_t ordinal,
                               int64_t now_ns);
 void ps_publication_move_sender(ps_publication_t *pub, int64_t position, int64_t messages,
                                 int64_t now_ns);
 
-/* Returns the lowest position that the sender retransmits. */
+/* Returns the lowest position from which the sender retransmits data. */
 int64_t ps_publication_resend_floor(const ps_publication_t *pub);
 
 /* ---- ps_publication_pace.c ------------------------------------------------------------------- */
@@ -359,13 +356,14 @@ int64_t ps_publication_resend_floor(const ps_publication_t *pub);
 void ps_publication_pace_init(ps_publication_t *pub);
 /* Applies the pacing rate of a status message (unicast). */
 void ps_publication_on_congestion(ps_publication_t *pub, const ps_sm_t *sm, int64_t now_ns);
-/* Returns true if pacing forbids new data (retransmits) now. The publication then becomes ready
- * again when it may send. */
+/* Return true if a pacing bucket is empty, so that the sender may send no new data (no retransmits)
+ * now. The publication becomes ready again when the bucket has tokens. */
 bool ps_publication_pace_shut(ps_publication_t *pub, int64_t now_ns);
 bool ps_publication_repair_shut(ps_publication_t *pub, int64_t now_ns);
-/* Charges the buckets with the bytes of new data and of retransmits that left. */
+/* Charges the pacing buckets with the bytes of new data and of retransmits that the sender has
+ * sent. */
 void ps_publication_paced(ps_publication_t *pub, int64_t fresh_bytes, int64_t repair_bytes);
-/* Timer of pacing; returns the time of the next call. */
+/* The timer of pacing. Returns the time at which it must be called next. */
 int64_t ps_publication_pace_timer(ps_publication_t *pub, int64_t now_ns);
 
 /* ---- ps_publication_cause.c ------------------------------------------------------------------ */
@@ -373,54 +371,60 @@ int64_t ps_publication_pace_timer(ps_publication_t *pub, int64_t now_ns);
 /* Updates the account in the slot with the cause that blocks the publishers now, if there is one.
  * Bound: the receivers. */
 void ps_publication_account(ps_publication_t *pub, int64_t now_ns);
-/* Copies the newest statement of a receiver into the account, if that receiver is the culprit. */
+/* If this receiver is the culprit, copies what its newest status message states into the
+ * account. */
 void ps_publication_account_restated(ps_publication_t *pub,
                                      const ps_publication_receiver_t *receiver);
 
 /* ---- ps_publication_limit.c ------------------------------------------------------------------ */
 
 /* Reads the positions of producer and local readers, moves pub-lmt, updates the account and
- * wake_position, and wakes clients that wait for room. sending: a further turn follows at once.
- * Returns true if memory remains to be zeroed; call it again soon. */
+ * wake_position, and wakes clients that wait for room. `sending` is true if a further turn follows
+ * at once. Returns true if memory remains to be zeroed; the caller must then call it again soon. */
 bool ps_publication_update(ps_publication_t *pub, bool sending, int64_t now_ns);
-/* Recomputes is_connected and reports a change. */
+/* Recomputes whether the publication is connected, and reports a change to the conductor. */
 void ps_publication_update_connected(ps_publication_t *pub, int64_t now_ns);
 void ps_publication_release_quarantine(ps_publication_t *pub);
-/* Zeroes a bounded piece of the memory that all consumers passed a term ago. */
+/* Zeroes a bounded piece of the memory that lies more than a term behind all consumers. */
 void ps_publication_clean_behind(ps_publication_t *pub);
 
 /* ---- ps_publication_idle.c ------------------------------------------------------------------- */
 
-/* Releases unused terms if the stream allows this, and reports the result in any case. */
+/* Releases the memory of unused terms if the stream allows this. Reports the result to the
+ * conductor in any case. */
 void ps_publication_on_release_terms(ps_publication_t *pub, int32_t least_terms);
 
 /* ---- ps_publication_subscribers.c ----------------------------------------------------------- */
 
-/* Wakes parked local readers, because there may be new data (fences once). */
+/* Wakes sleeping local readers, because there may be new data. Executes only one memory fence for
+ * all readers. */
 void ps_publication_wake_subscribers(ps_publication_t *pub);
 void ps_publication_wake_clients(ps_publication_t *pub);
-/* Returns true if the dirty flag is set and the bit in the bitmap is not. In this state a client
- * was killed or stopped between its two stores, or is about to execute the second store. While the
- * flag is set, no other publisher sets the bit. */
+/* Returns true if the publication's dirty flag is set and its bit in the bitmap is not. Either a
+ * client was killed or stopped between these two stores, or it is about to execute the second
+ * store. While the flag is set, no other publisher sets the bit. */
 bool ps_publication_is_forgotten(const ps_publication_t *pub);
-/* Sets flag and bit in place of a publisher that died before it set them. */
+/* Sets the dirty flag and the bit in the bitmap in place of a publisher that died before it set
+ * them. */
 void ps_publication_check_again(ps_publication_t *pub);
-/* Reads the local readers' positions into slowest and fastest. True if one moved. */
+/* Reads the positions of the local readers, and updates slowest_position and fastest_position. True
+ * if one moved. */
 bool ps_publication_read_subscribers(ps_publication_t *pub);
-/* Steps the tethers of the local readers. Returns the time to the next call. */
+/* Updates the tether states of the local readers (ps_tether.h). Returns the time at which it must
+ * be called next. */
 int64_t ps_publication_step_tethers(ps_publication_t *pub, int64_t now_ns);
 bool ps_publication_add_reader(ps_publication_t *pub, const ps_subscriber_params_t *params,
                                int64_t now_ns);
 void ps_publication_remove_reader(ps_publication_t *pub, int32_t counter_id);
-/* Returns true if a local reader exists or gates the publication. The progress of such a reader
- * must wake a parked sender. */
+/* Returns true if the publication has a local reader, whose progress must wake a sleeping
+ * sender. */
 bool ps_publication_wants_sender(const ps_publication_t *pub);
 
 /* ---- ps_publication_timer.c ------------------------------------------------------------------ */
 
-/* Runs all timers of the publication and sets the time of the next call. */
+/* Runs all due timers of the publication, and sets the time of the next call. */
 void ps_publication_on_timer(ps_publication_t *pub, int64_t now_ns);
-/* Ends draining if all data was sent and read. */
+/* Ends the draining of a closed publication if all its data was sent and read. */
 void ps_publication_check_drained(ps_publication_t *pub);
 void ps_publication_start_drain(ps_publication_t *pub, int64_t now_ns);
 void ps_publication_start_revoke(ps_publication_t *pub, int64_t now_ns);
@@ -429,12 +433,13 @@ void ps_publication_flush_events(ps_publication_t *pub, int64_t now_ns);
 
 /* ---- ps_publication_unblock.c ---------------------------------------------------------------- */
 
-/* Turns the claims of the dead client in client_slot into padding (-1: any blocking claim). */
+/* Replaces the uncommitted claims of the dead client in client_slot with padding; -1: any claim
+ * that blocks the log. */
 void ps_publication_unblock_client(ps_publication_t *pub, int32_t client_slot, int64_t now_ns);
-/* Records the start of a blocked claim, after a turn that found data. */
+/* After a turn that found data: records since when an uncommitted claim blocks the stream. */
 void ps_publication_note_blocked(ps_publication_t *pub, int64_t now_ns);
-/* Timer: turns a claim that blocks for too long into padding. Returns the time of the next
- * check. */
+/* The timer for blocked claims: replaces a claim that has blocked the stream for too long with
+ * padding. Returns the time of the next check. */
 int64_t ps_publication_check_blocked(ps_publication_t *pub, int64_t now_ns);
 /* Returns true if the producer is ahead of the consumer and the frame between them is not
  * committed. */
@@ -446,15 +451,16 @@ void ps_publication_on_sm(ps_publication_t *pub, const ps_sm_t *sm, int64_t posi
                           const ps_addr_t *from, int64_t now_ns);
 void ps_publication_on_nak(ps_publication_t *pub, const ps_nak_t *nak, int64_t now_ns);
 void ps_publication_on_nak_list(ps_publication_t *pub, const ps_nak_list_t *list, int64_t now_ns);
-/* Processes a rejection by a receiver: ignores this receiver until it sends a status message. */
+/* Processes an ERR frame with which a receiver rejects the stream: ignores this receiver until it
+ * sends a status message. */
 void ps_publication_on_error(ps_publication_t *pub, const ps_err_t *err, const ps_addr_t *from,
                              int64_t now_ns);
-/* Stores the receiver of the present join hold, if there is one, for the conductor. */
+/* If a join hold is in force (ps_join.h), stores its receiver for the conductor. */
 void ps_publication_show_joiner(ps_publication_t *pub, int64_t now_ns);
-/* The strategy's timer: removes silent receivers and recomputes the limit. Returns the time of the
- * next call. */
+/* The timer of flow control: removes silent receivers and recomputes the sender limit. Returns the
+ * time at which it must be called next. */
 int64_t ps_publication_step_flow_control(ps_publication_t *pub, int64_t now_ns);
-/* Sets the limit of a custom strategy, valid until until_ns. */
+/* Sets the sender limit that a custom strategy computed, valid until until_ns. */
 void ps_publication_set_custom_limit(ps_publication_t *pub, int64_t limit, int64_t until_ns,
                                      int64_t now_ns);
 /* Removes receivers that were silent for the connection time-out. Returns the time of the next
@@ -474,13 +480,13 @@ void ps_publication_rate_init(ps_publication_t *pub);
  * INT64_MAX: no limit. */
 int64_t ps_publication_rate_room(ps_publication_t *pub, int64_t now_ns);
 int64_t ps_publication_message_room(ps_publication_t *pub, int64_t now_ns);
-/* Returns true if no data may leave now, and then sets a timer for the time at which data may
- * leave. */
+/* Returns true if a rate forbids sending now; then sets a timer for the time at which sending is
+ * allowed. */
 bool ps_publication_rate_shut(ps_publication_t *pub, int64_t now_ns);
 void ps_publication_rate_sent(ps_publication_t *pub, int64_t bytes, int64_t messages,
                               int64_t now_ns);
 int64_t ps_publication_rate_timer(ps_publication_t *pub, int64_t now_ns);
-/* Returns the publication window while the NAK-strength rate binds. */
+/* Returns the publication window to use while the NAK-strength rate limits the stream. */
 int64_t ps_publication_rate_window(const ps_publication_t *pub, int64_t window_bytes);
 /* Returns the publisher limit of an IPC publication under NAK-strength control, at most `want`. */
 int64_t ps_publication_rate_limit(ps_publication_t *pub, int64_t want, int64_t now_ns);
@@ -489,32 +495,34 @@ void ps_publication_on_pressure(ps_publication_t *pub, const ps_pressure_t *pres
 
 /* ---- ps_publication_policy.c ----------------------------------------------------------------- */
 
-/* Conductor thread, before a client may open the publication. */
+/* Initialises the policy. Conductor thread, before a client may open the publication. */
 void ps_publication_policy_init(ps_publication_t *pub);
-/* Returns true if publishers reached the limit and are still above the low watermark, so that the
- * limit must not rise. Only for streams with a policy. */
+/* For streams with a policy: returns true if publishers have reached the limit and the unsent data
+ * is still above the low watermark, so that the limit must not rise. */
 bool ps_publication_stays_paused(ps_publication_t *pub);
-/* Returns true if publishers have dropped messages that the log does not state yet. */
+/* Returns true if publishers have dropped messages, and no padding frame in the log states their
+ * number yet. */
 bool ps_publication_owes_gap(const ps_publication_t *pub);
-/* If there is room, states the number of dropped messages in the log, and opens the stream. True:
- * it did. */
+/* If there is room, writes a padding frame that states the number of dropped messages, and lets
+ * publishers continue. True: it did. */
 bool ps_publication_state_drops(ps_publication_t *pub);
-/* Call when draining begins. Stores the present producer position as the end of the stream. */
+/* Call when draining begins. Stores the producer position as the end of the stream. */
 void ps_publication_close_end(ps_publication_t *pub);
 
 /* ---- ps_publication_watermark.c -------------------------------------------------------------- */
 
 void ps_publication_watermark_init(ps_publication_t *pub);
-/* Updates the state of the watermarks, after the account was written. held: publishers are at the
- * limit. Bound: 4096 frames. */
+/* Updates the state of the watermarks (ps_watermark). Call it after the account was updated. `held`
+ * is true if publishers have reached the publisher limit. Bound: 4096 frames. */
 void ps_publication_step_watermark(ps_publication_t *pub, bool held, int64_t now_ns);
-/* Timer: reports an episode of pressure whose report was delayed because the episode began too soon
- * after the last report. Returns the time of the next call. */
+/* The timer for reports: emits the event of an episode that began too soon after the last report.
+ * Returns the time at which it must be called next. */
 int64_t ps_publication_watermark_timer(ps_publication_t *pub, int64_t now_ns);
-/* Fills in the event for a reached depth, or for a drained log. */
+/* Fills in the event PS_EV_PRESSURE, or PS_EV_PRESSURE_RELIEVED if `relieved` is true. */
 void ps_publication_describe_pressure(const ps_publication_t *pub, bool relieved,
                                       ps_event_t *event);
-/* Records the depth, and does not end an episode. */
+/* Stores the depth (the number of unsent bytes) and its largest value; begins and ends no
+ * episode. */
 static inline void ps_publication_note_depth(ps_publication_t *pub, int64_t depth)
 {
     pub->depth = depth;
@@ -534,33 +542,35 @@ static inline bool ps_publication_is_rated(const ps_publication_t *pub)
 {
     return pub->message_allowance.rate > 0 || pub->byte_allowance.rate > 0;
 }
-/* Returns the publisher limit under ps-rate, at most `want`; stores the ordinal limit. */
+/* Returns the publisher limit that ps-rate allows, at most `want`; also stores the limit of message
+ * ordinals. */
 int64_t ps_publication_admit(ps_publication_t *pub, int64_t want, int64_t now_ns);
-/* Returns true if publishers had taken every admitted ordinal at the last check. */
+/* Returns true if publishers had taken all admitted messages at the last check. */
 bool ps_publication_admits_no_message(const ps_publication_t *pub);
 
 /* ---- ps_publication_credit.c ----------------------------------------------------------------- */
 
 /* Conductor thread, before a client can open the publication. */
 void ps_publication_credit_init(ps_publication_t *pub);
-/* Combines the grants of receivers and local readers, and moves the ordinal limit. Returns true if
- * messages remain to be counted (IPC); call it again soon. Bound: PS_CREDIT_SCAN frames, the
- * receivers. */
+/* Computes the credit limit from the grants of receivers and local readers. Returns true if
+ * messages remain to be counted (on IPC); the caller must then call it again soon. Bound:
+ * PS_CREDIT_SCAN frames, the receivers. */
 bool ps_publication_credit_step(ps_publication_t *pub, int64_t now_ns);
-/* Processes the credits of a status message. */
+/* Processes the credits that a status message grants. */
 void ps_publication_credit_heard(ps_publication_t *pub, ps_publication_receiver_t *receiver,
                                  const ps_sm_t *sm);
-/* Call when a local reader joined, or when its grant was changed. */
+/* Call these functions when a local reader has joined, or has changed its grant. */
 void ps_publication_credit_add(ps_publication_t *pub, ps_publication_subscriber_t *subscriber,
                                const ps_subscriber_params_t *params);
 void ps_publication_credit_change(ps_publication_t *pub, const ps_credit_change_t *change);
-/* Returns the messages that the sender may send; INT64_MAX: no limit. */
+/* Returns the number of messages that the sender may send under the credit limit; INT64_MAX: no
+ * limit. */
 int64_t ps_publication_credit_room(const ps_publication_t *pub);
-/* Returns the length of the leading part of the datagram at position in which at most `messages`
- * messages end. */
+/* Returns the number of leading bytes of a datagram in which at most `messages` messages end. The
+ * datagram has `bytes` bytes and begins at `position`. */
 int32_t ps_publication_credit_bytes(const ps_publication_t *pub, int64_t position, int32_t bytes,
                                     int64_t messages);
-/* Returns the ordinal limit in the units of the publishers' count: publishers take ordinals below
+/* Returns the credit limit as a value of the count in the spent word: publishers take counts below
  * it. */
 int64_t ps_publication_credit_ordinals(const ps_publication_t *pub);
 
@@ -587,7 +597,7 @@ static inline bool ps_publication_frame_is_there(const ps_publication_t *pub, in
     return ps_frame_length_acquire(ps_frame_at(&pub->log, position)) > 0;
 }
 
-/* Returns the time between checks of a blocked publication. */
+/* Returns the interval at which the sender checks whether a publication is blocked. */
 int64_t ps_publication_check_interval_ns(const ps_publication_t *pub);
 
 #endif

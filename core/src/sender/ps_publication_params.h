@@ -16,10 +16,12 @@ typedef struct ps_publication ps_publication_t;
 enum ps_mdc { PS_MDC_NONE = 0, PS_MDC_DYNAMIC = 1, PS_MDC_MANUAL = 2 };
 
 typedef struct ps_send_endpoint_params {
-    int64_t id;                      /* unique id that the conductor chooses */
-    ps_socket_params_t data;         /* sends data; for unicast and MDC also receives control
-                                      * frames */
-    ps_socket_params_t control;      /* multicast: joined on G+1; bind.family 0 = none */
+    int64_t id;                      /* Id of the endpoint, which the conductor chooses; unique in
+                                      * the driver. */
+    ps_socket_params_t data;         /* Parameters of the socket that sends data; with unicast and
+                                      * MDC this socket also receives control frames. */
+    ps_socket_params_t control;      /* For multicast: parameters of the socket that receives
+                                      * control frames on group address G+1; bind.family 0: none. */
     int32_t mdc;                     /* ps_mdc */
     int32_t status_counter_id;       /* channel status */
     int32_t destinations_counter_id; /* mdc-num-dest, -1 none */
@@ -47,8 +49,8 @@ typedef struct ps_publication_params {
     int64_t rate_bytes_per_s;           /* 0: no limit */
     int64_t rate_messages_per_s;        /* 0: no limit */
     int32_t priority;                   /* -1000..1000, PS_PRIORITY_AUTO or PS_PRIORITY_NONE */
-    int32_t never_throttle;             /* 1: the governor neither withholds data nor throttles
-                                         * publishers */
+    int32_t never_throttle;             /* 1: the governor neither delays data of this stream nor
+                                         * throttles its publishers. */
     int32_t policy;                     /* ps_policy */
     int64_t low_watermark_bytes;        /* low watermark of a stream with a policy; 0: half the
                                          * window */
@@ -58,9 +60,9 @@ typedef struct ps_publication_params {
     int32_t window_bytes;               /* publication window in effect */
     int32_t max_resend;                 /* group semantics: 1..256 */
     int32_t ttl;                        /* stated in SETUP */
-    const char *strategy;               /* flow control as a readable text, which the slot
-                                         * shortens */
-    int64_t reserved_position;          /* storage is reserved below this position */
+    const char *strategy;               /* Flow control as a readable text; the slot stores its
+                                         * first PS_STRATEGY_BYTES bytes. */
+    int64_t reserved_position;          /* Position up to which storage is reserved in the log. */
     int64_t untethered_window_limit_timeout_ns;
     int64_t untethered_linger_timeout_ns;
     int64_t untethered_resting_timeout_ns;
@@ -68,15 +70,18 @@ typedef struct ps_publication_params {
     uint8_t group; /* multicast or MDC */
     uint8_t spies_simulate_connection;
     uint8_t signal_eos;
-    uint8_t channel_timestamp;        /* 1: write send time into reserved_value */
-    int32_t channel_timestamp_offset; /* payload offset, or -8 = reserved value */
-    /* 1: continues a dead daemon's publication at the positions of its log and counters. If these
-     * contradict each other: PS_E_CORRUPT */
+    uint8_t channel_timestamp;        /* 1: write the send time into each message, by default into
+                                       * the reserved value. */
+    int32_t channel_timestamp_offset; /* Offset in the payload at which to write the send time; -8:
+                                       * into the reserved value. */
+    /* 1: continue the publication of a dead daemon, at the positions in its log and its counters.
+     * If these contradict each other: PS_E_CORRUPT */
     uint8_t adopted;
-    int64_t start_position;     /* adopted: first position of the stream */
-    ps_relay_path_t relay_path; /* relays, as stated in SETUP; count 0: the publication is not a
-                                 * relay's */
-    /* adopted: the terms below were released and read as zeroes; 0: none were */
+    int64_t start_position;     /* For an adopted publication: first position of the stream. */
+    ps_relay_path_t relay_path; /* Relays that the stream has passed, for the SETUP; count 0: no
+                                 * relay publishes this stream. */
+    /* For an adopted publication: the memory of the terms below this position was released, and
+     * reads as zeroes; 0: none was. */
     int64_t kept_position;
 } ps_publication_params_t;
 
@@ -85,8 +90,9 @@ typedef struct ps_publication_status {
     int64_t consumer_position; /* sender position; IPC: slowest subscriber */
     int64_t publisher_limit;
     int32_t is_connected;
-    int32_t receivers;        /* live receivers (network) or subscribers (IPC) */
-    int64_t rate_bytes_per_s; /* the lower of ps-rate and the NAK-strength rate; 0: none */
+    int32_t receivers;        /* Number of live receivers (network) or of subscribers (IPC). */
+    int64_t rate_bytes_per_s; /* The lower of ps-rate and the rate of NAK-strength control, in bytes
+                               * a second; 0: no rate limit. */
     int64_t pressure_signals; /* number of PRESSURE frames received */
 } ps_publication_status_t;
 
@@ -96,7 +102,8 @@ typedef struct ps_receiver_view {
     int64_t heard_ns; /* driver's clock */
     int64_t position; /* consumed */
     int64_t group_tag;
-    int64_t reason_client; /* client that limits the receiver, from its trailer */
+    int64_t reason_client; /* Id of the client that limits the receiver, from the trailer of the
+                            * status message. */
     int64_t backlog_bytes;
     int32_t window;
     uint32_t reason;       /* ps_cause, 0 none */
@@ -104,7 +111,8 @@ typedef struct ps_receiver_view {
     uint32_t fill_ppm;
     int32_t has_group_tag;
     int32_t followed;     /* reserved, 0 */
-    char reason_name[33]; /* name of reason_client, from the trailer; "": not stated */
+    char reason_name[33]; /* Name of the client reason_client, from the trailer; "": the trailer has
+                           * no name. */
     char reason_host[33];
     ps_addr_t address;
 } ps_receiver_view_t;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_publication_pressure.h: the episodes of pressure of a publication (docs/decisions/0230).
- * Owner: the sender thread. */
+ * ps_publication_pressure.h: the episodes of pressure of a publication (docs/decisions/0230). An
+ * episode begins when the unsent data reaches the configured depth. Owner: the sender thread. */
 #ifndef PS_PUBLICATION_PRESSURE_H
 #define PS_PUBLICATION_PRESSURE_H
 
@@ -10,8 +10,8 @@
 
 #include "ps_types.h"
 
-/* The reported episode, kept until its relief is reported, because the next episode may begin
- * earlier. */
+/* The values of the episode that was reported. These values are kept until the end of the episode
+ * is reported, because the next episode may begin before. */
 typedef struct ps_publication_episode {
     int32_t cause, client_slot;
     int64_t culprit;
@@ -21,21 +21,25 @@ typedef struct ps_publication_episode {
     int64_t drained; /* -1 unknown */
 } ps_publication_episode_t;
 
-/* An episode of pressure: publishers reach the depth, the log drains to the low watermark. */
+/* An episode of pressure: it begins when the unsent data reaches the depth, and ends when the log
+ * has drained to the low watermark. */
 typedef struct ps_publication_pressure {
     int32_t state; /* ps_watermark */
     int32_t cause, client_slot;
-    int64_t culprit; /* culprit of the last cause in this episode */
+    int64_t culprit; /* Id of the receiver or client that last blocked the publication in this
+                      * episode. */
     ps_addr_t source;
     int64_t since_ns;
     int64_t peak_bytes;
-    int64_t messages;    /* number of messages that consumers had taken when the episode began; -1
-                          * unknown */
-    int64_t tail;        /* producer position when the log had drained to the low watermark */
-    int64_t reported_ns; /* time at which an episode was last reported; INT64_MIN/2: never */
+    int64_t messages;    /* Number of messages that had been sent (on IPC: read) when the episode
+                          * began; -1: unknown. */
+    int64_t tail;        /* Producer position at the time when the log had drained to the low
+                          * watermark. */
+    int64_t reported_ns; /* Time at which the sender last reported an episode; INT64_MIN/2:
+                          * never. */
     int32_t episodes;    /* not reported yet */
     int32_t reported_episodes;
-    bool reported; /* 1: the beginning of this episode is reported */
+    bool reported; /* True if the sender has reported the beginning of this episode. */
     ps_publication_episode_t ended;
 } ps_publication_pressure_t;
 

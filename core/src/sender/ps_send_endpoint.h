@@ -14,10 +14,11 @@
 
 enum {
     PS_SEND_OUTBOX = 64,
-    PS_JOIN_ANSWERS = 64, /* number of joining receivers that are answered in one poll */
+    PS_JOIN_ANSWERS = 64, /* Largest number of joining receivers that the sender answers after one
+                           * poll. */
     PS_JOIN_SETUPS = 32,  /* SETUPs for one joining receiver */
-    PS_JOIN_BUDGET = 512  /* number of SETUPs for all joining receivers together; each receiver gets
-                           * at least one */
+    PS_JOIN_BUDGET = 512  /* Largest number of SETUPs that one poll sends to all joining receivers
+                           * together; each receiver gets at least one. */
 };
 
 /* Values of the channel status counter. */
@@ -50,23 +51,24 @@ struct ps_send_endpoint {
     int64_t heard_ns;              /* last status message */
     int64_t silence_reported_ns;
     int64_t error_reported_ns;
-    int64_t full_reported_ns; /* time at which an event last reported that all places were taken; 0:
-                               * never */
+    int64_t full_reported_ns; /* Time at which the sender last reported that the list of
+                               * destinations is full; 0: never. */
     int64_t due_ns;
     ps_send_outbox_t outbox;
-    ps_addr_t joins[PS_JOIN_ANSWERS]; /* addresses waiting for an answer, at most until the poll
-                                       * ends */
+    ps_addr_t joins[PS_JOIN_ANSWERS]; /* Addresses of joining receivers, to which the sender sends
+                                       * SETUPs when the poll ends. */
     int32_t join_count;
-    int32_t join_cursor; /* publication whose SETUP the next answer sends first */
+    int32_t join_cursor; /* Index of the publication whose SETUP the sender sends first in the next
+                          * answer. */
     ps_send_endpoint_t *next;
     bool poll_now;
-    bool grew;   /* 1: a destination was added in this poll */
-    bool failed; /* 1: the last send failed with an error other than a full socket */
+    bool grew;   /* True if this poll added a destination. */
+    bool failed; /* True if the last send failed with an error; a full socket buffer is no error. */
     bool removed;
 };
 
-/* Stores the status of the channel in its counter. Conductor before the hand-over, then the
- * sender. */
+/* Stores the status of the channel in its counter. Before the hand-over to the sender, the
+ * conductor calls this function; afterwards the sender. */
 void ps_send_endpoint_set_status(ps_send_endpoint_t *endpoint, int64_t status);
 /* Stores the number of destinations in its counter. */
 void ps_send_endpoint_store_count(ps_send_endpoint_t *endpoint);
@@ -76,8 +78,8 @@ void ps_send_endpoint_report_error(ps_send_endpoint_t *endpoint, int32_t code, i
  * accepted (0..count); counts short sends, errors and bytes. Sender thread. */
 int32_t ps_send_endpoint_send(ps_send_endpoint_t *endpoint, const ps_dgram_t *dgrams, int32_t count,
                               int64_t now_ns);
-/* Queues the heartbeat of a publication (PS_HEARTBEAT_BYTES). The heartbeat leaves with the next
- * flush, at the latest at the end of this cycle. */
+/* Queues the heartbeat of a publication (PS_HEARTBEAT_BYTES). The sender sends it with the next
+ * flush, at the latest at the end of this duty cycle. */
 void ps_send_endpoint_queue(ps_send_endpoint_t *endpoint, ps_publication_t *pub,
                             const uint8_t *frame, int64_t now_ns);
 /* Sends the queued heartbeats. If the socket does not accept a heartbeat, the next heartbeat is due
@@ -95,23 +97,26 @@ int32_t ps_send_endpoint_poll(ps_send_endpoint_t *endpoint, ps_on_datagram_fn on
 int64_t ps_send_endpoint_on_timer(ps_send_endpoint_t *endpoint, int64_t now_ns);
 /* Kinds of valid status messages. */
 enum ps_heard {
-    PS_HEARD_OTHER = 0, /* the status message names no publication of this endpoint, or states that
-                         * the receiver leaves */
-    PS_HEARD_NAMES = 1, /* the status message names a publication, and `from` is a receiver of this
-                         * publication */
-    PS_HEARD_JOIN = 2   /* session 0, stream 0, S flag: requests the SETUPs of all publications */
+    PS_HEARD_OTHER = 0, /* The status message belongs to no publication of this endpoint, or states
+                         * that the receiver leaves. */
+    PS_HEARD_NAMES = 1, /* The status message belongs to a publication of this endpoint; `from` is a
+                         * receiver of this publication. */
+    PS_HEARD_JOIN = 2   /* The status message has session 0, stream 0 and the S flag: it requests
+                         * the SETUPs of all publications. */
 };
 void ps_send_endpoint_heard(ps_send_endpoint_t *endpoint, const ps_sm_t *sm, int32_t heard,
                             const ps_addr_t *from, int64_t now_ns);
-/* ps_send_endpoint_join.c: notes that `to` requested SETUPs, and answers all such addresses. */
+/* ps_send_endpoint_join.c: record that the address `to` requested SETUPs, and send SETUPs to all
+ * such addresses. */
 void ps_send_endpoint_join(ps_send_endpoint_t *endpoint, const ps_addr_t *to, int64_t now_ns);
 void ps_send_endpoint_answer(ps_send_endpoint_t *endpoint, int64_t now_ns);
-/* Answers the provisional places again. Returns the time of the next call, INT64_MAX: none. */
+/* Answers the provisional places again. Returns the time at which it must be called next;
+ * INT64_MAX: never. */
 int64_t ps_send_endpoint_join_timer(ps_send_endpoint_t *endpoint, int64_t now_ns);
 /* Executes a command of the conductor; sender thread. */
 void ps_send_endpoint_on_command(ps_send_endpoint_t *endpoint, const ps_command_t *command,
                                  int64_t now_ns);
-/* Closes and frees the endpoint without the other thread (shut-down). */
+/* Closes and frees the endpoint when the sender thread has ended (shut-down). */
 void ps_send_endpoint_free(ps_send_endpoint_t *endpoint);
 
 #endif

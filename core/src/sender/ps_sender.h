@@ -3,12 +3,12 @@
  * ps_sender.h: the state of the sender agent, private to its files. Owner: the sender thread unless
  * stated otherwise.
  *
- * The unit of work is a dirty publication. A publisher sets a bit. The sender takes the bits, puts
- * each publication into the ready set at most once, and serves the set by bands (ps_bands.h). A
- * publication whose window is closed leaves the set, and returns when a status message opens the
- * window. A publication with due retransmits is also in the set of retransmits. Publications with
- * local readers (IPC, spies) are watched while a reader is behind. A scan finds due timers. The
- * scan runs at most once a millisecond, and only when the earliest timer is due. */
+ * Publishers set the bit of a publication with new data in the dirty bitmap. The sender clears the
+ * bits, puts each such publication into the ready set once, and serves the ready set by bands
+ * (ps_bands.h). A publication whose window is closed leaves the set, and returns when a status
+ * message opens the window. A publication with due retransmits is also in the list of retransmits.
+ * Publications with local readers (IPC, spies) are in the watch list while a reader is behind. The
+ * scan of the timers runs at most once a millisecond, and only when the earliest timer is due. */
 #ifndef PS_SENDER_H
 #define PS_SENDER_H
 
@@ -19,21 +19,26 @@
 
 enum {
     PS_TURN_DATAGRAMS = 64,     /* per send call */
-    PS_TURN_BYTES = 128 * 1024, /* per turn of one publication, if no other publication waits */
+    PS_TURN_BYTES = 128 * 1024, /* Largest number of bytes in a turn of one publication, if no other
+                                 * publication waits. */
     PS_TURNS_PER_CYCLE = 32,
-    PS_SLOW_CYCLE_NS = 500 * 1000, /* if the cycles of a thread are this far apart, each cycle
-                                    * serves all publications */
+    PS_SLOW_CYCLE_NS = 500 * 1000, /* If the duty cycles of a thread are at least this far apart,
+                                    * each cycle serves all ready publications. */
     PS_POLL_RATIO = 6,             /* cycles between polls while sending */
-    PS_POLL_BYTES = 64 * 1024,     /* or after this number of sent bytes */
+    PS_POLL_BYTES = 64 * 1024,     /* The sender also polls the sockets after it has sent this
+                                    * number of bytes. */
     PS_POLL_LIMIT = 64,            /* datagrams per socket and poll */
-    PS_POLL_SLICE = 32,            /* endpoints per poll in addition to those that sent */
-    PS_SCAN_SLICE = 512,           /* publications per cycle of the timer scan */
-    PS_HOT_LIMIT = 128             /* largest number of publications that the sender checks in every
-                                    * cycle */
+    PS_POLL_SLICE = 32,            /* Number of endpoints that one poll reads in addition to those
+                                    * that have sent. */
+    PS_SCAN_SLICE = 512,           /* Number of publications that the timer scan checks in one duty
+                                    * cycle. */
+    PS_HOT_LIMIT = 128             /* Largest number of hot publications (those that the sender
+                                    * checks in every duty cycle). */
 };
 #define PS_TICK_NS INT64_C(1000000)
 
-/* A publication that had its turn, and the time since which it waits. */
+/* A publication that had a turn in this cycle and has more data, and the time since which it waits
+ * for its next turn. */
 typedef struct ps_sender_again {
     ps_publication_t *pub;
     int64_t since_ns;
@@ -48,8 +53,8 @@ struct ps_sender {
     int64_t now_ns;                  /* of the running cycle */
     ps_publication_t **by_slot;      /* penstock.dat slot -> publication */
     ps_publication_t **publications; /* dense, any order */
-    int64_t *due_ns;                 /* due time of each publication, in a separate array, so that a
-                                      * scan reads few cache lines */
+    int64_t *due_ns;                 /* Time at which each publication's next timer is due. The
+                                      * separate array lets a scan read few cache lines. */
     int32_t capacity;
     int32_t publication_count;
     ps_publication_t **buckets; /* (endpoint, session, stream) -> publication, chained */
@@ -57,23 +62,25 @@ struct ps_sender {
     ps_bands_t bands;
     int64_t turn_bytes; /* bound of the running turn */
     int64_t cycle_ns;   /* when the cycle began */
-    bool slow;          /* 1: the previous cycle did not send all data and began PS_SLOW_CYCLE_NS
-                         * earlier */
+    bool slow;          /* True if the previous duty cycle began at least PS_SLOW_CYCLE_NS earlier
+                         * and did not send all data. */
     int32_t again_count;
-    ps_sender_again_t again[PS_TURNS_PER_CYCLE]; /* slow cycles: publications that had a turn and
-                                                  * have more data */
+    ps_sender_again_t again[PS_TURNS_PER_CYCLE]; /* In slow cycles: publications that had a turn and
+                                                  * have more data to send. */
     ps_governor_t governor;
-    int64_t idle_since_ns;    /* time since which no publication is ready; -1: one is ready */
+    int64_t idle_since_ns;    /* Time since which no publication has been ready to send; -1: a
+                               * publication is ready. */
     int64_t idle_ns;          /* since the governor's last sample */
-    int64_t thread_ns;        /* processor time of the thread at the last sample */
-    int64_t busy_bytes;       /* number of bytes sent in cycles whose previous cycle also sent
-                               * data */
+    int64_t thread_ns;        /* Processor time of the thread at the governor's last sample. */
+    int64_t busy_bytes;       /* Number of bytes sent in duty cycles that followed a cycle which
+                               * also sent data; measures the sending rate. */
     int64_t busy_ns;          /* the time of these cycles */
-    int64_t busy_since_ns;    /* time at which the last cycle began, if it sent data; else -1 */
+    int64_t busy_since_ns;    /* Time at which the last duty cycle began, if it sent data; otherwise
+                               * -1. */
     int64_t largest_datagram; /* of all publications */
     ps_publication_t *watch_head;
-    ps_publication_t *released_publications; /* publications whose PS_EV_RELEASED waits for room in
-                                              * the ring */
+    ps_publication_t *released_publications; /* Released publications whose event PS_EV_RELEASED did
+                                              * not fit into the event ring. */
     ps_send_endpoint_t *endpoints;           /* list */
     ps_send_endpoint_t *poll_cursor;
     ps_send_endpoint_t *released_endpoints;
@@ -81,63 +88,68 @@ struct ps_sender {
     int32_t cycles_since_poll;
     int64_t bytes_since_poll;
     int64_t polled_ns;
-    int64_t poll_gap_ns; /* time between polls while no publication waits for a receiver */
-    bool awaits_window;  /* 1: a publication has waited for a window since a poll last found a
-                          * datagram */
+    int64_t poll_gap_ns; /* Interval between polls of the sockets while no publication waits for a
+                          * receiver. */
+    bool awaits_window;  /* True if a publication waits for a window, and no poll has found a
+                          * datagram since it began to wait. */
     int64_t scan_started_ns;
     int64_t min_due_ns;   /* no timer before this */
-    int64_t scan_min_ns;  /* earliest time that the running scan has found */
+    int64_t scan_min_ns;  /* Earliest due time that the running scan has found so far. */
     int32_t scan_index;   /* -1: no scan running */
-    bool urgent;          /* 1: scan the timers now, without waiting for the next tick */
+    bool urgent;          /* True if the timers must be scanned now, before the next tick. */
     int32_t paused_count; /* publications whose state is PS_WATERMARK_PAUSED */
-    bool barriers;        /* 1: ps_barrier_run works, so streams may be hot */
+    bool barriers;        /* True if ps_barrier_run works on this kernel, so that streams may be
+                           * hot. */
     ps_publication_t *hot[PS_HOT_LIMIT];
     int32_t hot_count;
 };
 
 /* ---- ps_sender_hot.c ------------------------------------------------------------------------- */
 
-/* Call after a publication was found in the bitmap and its flag was cleared. Makes the stream hot
- * if it is busy enough. */
+/* Call this function after the sender has found a publication in the dirty bitmap and cleared its
+ * flag. Makes the stream hot if it is busy enough. */
 void ps_sender_note_dirty(ps_sender_t *sender, ps_publication_t *publication);
-/* Checks the hot publications for new data; those without data are no longer hot. Returns the
- * number with new data. */
+/* Checks all hot publications for new data. A publication without new data for some time stops
+ * being hot. Returns the number of publications with new data. */
 int32_t ps_sender_check_hot(ps_sender_t *sender);
-/* Removes a publication from the set of hot publications, before its release. */
+/* Removes a publication from the set of hot publications, before the sender releases the
+ * publication. */
 void ps_sender_leave_hot(ps_sender_t *sender, ps_publication_t *publication);
 
 /* ---- ps_sender_governor.c -------------------------------------------------------------------- */
 
-/* Takes a sample of pressure, stores the word, and resumes publications that were withheld. Bound:
- * the publications, when a step of the governor begins or ends. */
+/* Measures the pressure, stores it in penstock.dat, and resumes publications whose data the
+ * governor delayed. Bound: all publications, when a measure of the governor begins or ends. */
 void ps_sender_govern(ps_sender_t *sender);
-/* Returns true if the governor withholds the publication's new data, and sets a timer for the time
- * at which data may leave. */
+/* Returns true if the governor delays the publication's new data; then sets a timer for the time at
+ * which data may leave. */
 bool ps_sender_defers(ps_sender_t *sender, ps_publication_t *publication);
-/* Like ps_sender_defers, but decides about one partial datagram. */
+/* Returns true if the governor delays a datagram that is not full; like ps_sender_defers. */
 bool ps_sender_coalesces(ps_sender_t *sender, ps_publication_t *publication);
 
 /* ---- ps_sender_schedule.c -------------------------------------------------------------------- */
 
 /* Adds a publication to the ready set, in the band of its priority, unless it is in the set. */
 void ps_sender_ready(ps_sender_t *sender, ps_publication_t *publication);
-/* Adds a publication with pending retransmits to their list, unless it is in the list. */
+/* Adds a publication with due retransmits to the list of retransmits, unless it is in the list. */
 void ps_sender_ready_repair(ps_sender_t *sender, ps_publication_t *publication);
 /* Removes a publication from the ready set and from the list of retransmits. */
 void ps_sender_leave_ready(ps_sender_t *sender, ps_publication_t *publication);
 /* Reports released objects to the conductor while the ring has room. */
 void ps_sender_emit_released(ps_sender_t *sender);
-/* Watches a publication until its local readers have reached the producer. */
+/* Adds a publication to the watch list, where it stays until its local readers have reached the
+ * producer position. */
 void ps_sender_watch(ps_sender_t *sender, ps_publication_t *publication);
 /* Ends the watch of a publication. */
 void ps_sender_leave_watch(ps_sender_t *sender, ps_publication_t *publication);
 /* Records that a timer of a publication or an endpoint is due at due_ns. */
 void ps_sender_due(ps_sender_t *sender, int64_t due_ns);
-/* Makes all publications of endpoint ready, because they may be able to send now. */
+/* Adds all publications of an endpoint to the ready set, because the socket may accept data now. */
 void ps_sender_ready_endpoint(ps_sender_t *sender, const ps_send_endpoint_t *endpoint);
 ps_publication_t *ps_sender_find(ps_sender_t *sender, const ps_send_endpoint_t *endpoint,
                                  int32_t session_id, int32_t stream_id);
-/* Returns the head of the hash chain of a network publication. */
+/* Returns the head of the hash chain in which a network publication is found by endpoint, session
+ * and stream. */
 ps_publication_t **ps_sender_bucket(ps_sender_t *sender, const ps_publication_t *publication);
 /* Processes a datagram that arrived at an endpoint (ps_sender_dispatch.c). */
 void ps_sender_on_datagram(void *endpoint, const uint8_t *data, uint32_t length,

@@ -10,27 +10,30 @@
 
 #include "ps_types.h"
 
-/* One datagram to send: a run of header-and-payload bytes that is contiguous in memory. */
+/* One datagram to send: its bytes, contiguous in memory. */
 typedef struct ps_dgram {
     const uint8_t *data;
     uint32_t length; /* bytes of UDP payload, 1..65504 */
 } ps_dgram_t;
 
-typedef struct ps_socket ps_socket_t; /* defined by the implementation; one writer thread */
+typedef struct ps_socket ps_socket_t; /* A socket; each implementation defines the structure. One
+                                       * thread writes it. */
 
-/* Called for each received datagram, after a GRO buffer was split. data is valid during the call
- * and may be unaligned. from: source address. rx_ns: receive time, same clock as now. */
+/* Called for each received datagram, after a GRO buffer was split. The datagram's bytes are valid
+ * during the call and may be unaligned. `from` is the source address; rx_ns is the receive time, on
+ * the same clock as the agents' now_ns. */
 typedef void (*ps_on_datagram_fn)(void *context, const uint8_t *data, uint32_t length,
                                   const ps_addr_t *from, int64_t rx_ns);
 
-/* Called for each received buffer: datagrams of `segment` bytes back to back; the last may be
- * shorter (segment == length: one datagram). Otherwise as ps_on_datagram_fn. */
+/* Called for each received buffer. The buffer contains datagrams of `segment` bytes back to back;
+ * the last datagram may be shorter. If segment == length, it is one datagram. Otherwise as
+ * ps_on_datagram_fn. */
 typedef void (*ps_on_run_fn)(void *context, const uint8_t *data, uint32_t length, uint32_t segment,
                              const ps_addr_t *from, int64_t rx_ns);
 
 /* Memory in a log buffer; the transport may receive the next bytes of a stream directly into it. No
- * reader reads this memory. The transport must not change its first 8 bytes, and may overwrite all
- * others. */
+ * reader reads this memory. The transport must not change the first 8 bytes of this memory, and may
+ * overwrite all others. */
 typedef struct ps_direct_range {
     uint8_t *at;
     uint32_t length; /* PS_DIRECT_LEAST to PS_DIRECT_MOST */
@@ -40,27 +43,28 @@ typedef struct ps_direct {
     /* Called before each receive. If the callback returns false, the transport receives into its
      * own buffer. */
     bool (*prepare)(void *context, ps_direct_range_t *out);
-    /* Called when datagrams were received into the range. Their first 8 bytes are in first_word,
-     * not in the range. Returns the length of the leading datagrams that stay in the log; the
-     * transport passes the other datagrams to fn. The callback may overwrite the 8 bytes after the
-     * datagrams that stay; if data follows there, the callback stores these bytes in *next_word. */
+    /* Called when datagrams were received into the range. The first 8 bytes of these datagrams are
+     * in first_word, not in the range. Returns the length of the leading datagrams that stay in the
+     * log; the transport passes the other datagrams to `fn`. The callback may overwrite the 8 bytes
+     * after the datagrams that stay. Before it does so, the callback stores the old content of the
+     * 8 bytes in *next_word, if data is there. */
     uint32_t (*received)(void *context, const ps_direct_range_t *range, uint64_t first_word,
                          uint32_t length, uint32_t segment, const ps_addr_t *from, int64_t rx_ns,
                          uint64_t *next_word);
 } ps_direct_t;
 
 typedef struct ps_net_ops {
-    /* Opens and binds a socket as params state; connects the socket or joins a group if params
-     * require this. PS_E_ADDRESS_IN_USE, PS_E_NO_INTERFACE, PS_E_NO_BUFFER, PS_E_PERMISSION,
+    /* Opens and binds a socket as `params` specify, and connects it or joins a multicast group if
+     * they require this. PS_E_ADDRESS_IN_USE, PS_E_NO_INTERFACE, PS_E_NO_BUFFER, PS_E_PERMISSION,
      * PS_E_SYSTEM, PS_E_NO_MEMORY. Conductor thread. */
     int (*open)(void *net, const ps_socket_params_t *params, ps_socket_t **out);
-    /* Closes the socket. Owner thread, or the conductor thread after the owner has released the
-     * socket. */
+    /* Closes the socket. Closes the socket. The owner thread calls it, or the conductor thread
+     * after the owner has released the socket. */
     void (*close)(ps_socket_t *socket);
     /* Sends up to count datagrams in order to `to` (NULL: the connected peer). Returns the number
      * that the kernel accepted (0..count; fewer: send the rest later), or a negative ps_error_code
-     * for an error other than "try again". Never blocks. Datagrams of equal length that are
-     * contiguous in memory may leave as one GSO run. */
+     * for an error other than "try again". Never blocks. The implementation may send datagrams of
+     * equal length that are contiguous in memory as one GSO run. */
     int (*send)(ps_socket_t *socket, const ps_addr_t *to, const ps_dgram_t *dgrams, int32_t count,
                 int64_t now_ns);
     /* Receives the waiting datagrams, at most limit, and calls fn for each. Returns their number
@@ -71,18 +75,18 @@ typedef struct ps_net_ops {
     int (*fd)(const ps_socket_t *socket);
     /* Stores the bound address, with the port that the kernel chose. */
     void (*local)(const ps_socket_t *socket, ps_addr_t *out);
-    /* Replaces the peer of a connected socket (name re-resolution). The conductor must own the
-     * socket. */
+    /* Replaces the peer of a connected socket, after its host name was resolved again. The
+     * conductor must own the socket. */
     int (*reconnect)(ps_socket_t *socket, const ps_addr_t *remote);
-    /* Like recv, but passes datagrams that the kernel joined (GRO) to the callback in one piece.
-     * May receive into a log buffer (direct NULL: never). The entry is NULL if the implementation
-     * has only recv. */
+    /* Receives like recv, but passes datagrams that the kernel joined (GRO) to the callback in one
+     * piece. The function may receive into a log buffer, unless `direct` is NULL. An implementation
+     * that has only recv sets this table entry to NULL. */
     int (*recv_runs)(ps_socket_t *socket, int32_t limit, ps_on_run_fn fn, const ps_direct_t *direct,
                      void *context, int64_t now_ns);
     /* Enlarges the receive buffer to `bytes` (1..PS_RECV_BUFFER_MAX) as far as the kernel allows;
-     * never shrinks it. *got: the new size, in the unit of SO_RCVBUF; a size below `bytes` is no
-     * error. PS_E_SYSTEM. Any thread may call it while the socket is open. The entry is NULL if the
-     * size is fixed. */
+     * never shrinks it. *got gets the new size, in the unit of SO_RCVBUF; a size below `bytes` is
+     * no error. PS_E_SYSTEM. Any thread may call it while the socket is open. An implementation
+     * with a receive buffer of fixed size sets this table entry to NULL. */
     int (*fit_recv_buffer)(ps_socket_t *socket, int32_t bytes, int32_t *got);
 } ps_net_ops_t;
 enum { PS_RECV_BUFFER_MAX = 1 << 30 };

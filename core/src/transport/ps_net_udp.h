@@ -14,7 +14,8 @@
 
 enum {
     PS_UDP_RECV_BATCH = 16,        /* buffers of a recvmmsg */
-    PS_UDP_RECV_BYTES = 64 * 1024, /* size of each buffer: a whole GRO run, or any datagram, fits */
+    PS_UDP_RECV_BYTES = 64 * 1024, /* Size of each receive buffer, large enough for any datagram and
+                                    * for a whole GRO run. */
     PS_UDP_SEND_BATCH = 32,        /* messages of a sendmmsg */
     PS_UDP_SEND_PIECES = 256,      /* iovecs of a sendmmsg */
     PS_UDP_GSO_SEGMENTS = 64,
@@ -23,8 +24,8 @@ enum {
     PS_ADDR_TEXT = 80
 };
 
-/* A socket with the arrays for its system calls, allocated when it is opened. One thread at a
- * time. */
+/* A UDP socket. The arrays for its system calls are allocated when the socket is opened. One thread
+ * at a time. */
 typedef struct ps_udp_socket {
     int fd;
     int family; /* AF_INET or AF_INET6 */
@@ -38,7 +39,8 @@ typedef struct ps_udp_socket {
     int32_t run[PS_UDP_SEND_BATCH]; /* datagrams in each message */
     uint64_t out_control[PS_UDP_SEND_BATCH][PS_UDP_CONTROL_BYTES / 8];
     /* receiving */
-    uint8_t direct_header[32]; /* first bytes of a run that was received directly into a log */
+    uint8_t direct_header[32]; /* First bytes of the datagrams that were received directly into a
+                                * log. */
     uint8_t *buffers;          /* PS_UDP_RECV_BATCH x PS_UDP_RECV_BYTES */
     struct mmsghdr in[PS_UDP_RECV_BATCH];
     struct iovec in_piece[PS_UDP_RECV_BATCH];
@@ -53,7 +55,7 @@ int ps_udp_recv(ps_socket_t *socket, int32_t limit, ps_on_datagram_fn fn, void *
                 int64_t now_ns);
 int ps_udp_recv_runs(ps_socket_t *socket, int32_t limit, ps_on_run_fn fn, const ps_direct_t *direct,
                      void *context, int64_t now_ns);
-/* Convert addresses. to_sockaddr returns the length, 0 for family 0. */
+/* Convert addresses. ps_udp_to_sockaddr returns the length of the result, or 0 for family 0. */
 socklen_t ps_udp_to_sockaddr(const ps_addr_t *addr, struct sockaddr_storage *out);
 void ps_udp_from_sockaddr(const struct sockaddr_storage *from, ps_addr_t *out);
 /* Writes "1.2.3.4:5" or "[::1]:5" into text (PS_ADDR_TEXT bytes); returns text. */

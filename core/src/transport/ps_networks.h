@@ -13,15 +13,18 @@ typedef struct ps_net ps_net_t;
 /* Kernel UDP. */
 ps_net_t *ps_net_udp(void);
 
-/* Impairment of one direction; probabilities in parts per million, times in ns. */
+/* Artificial loss and delay of one direction. Probabilities are in parts per million, times in
+ * ns. */
 typedef struct ps_impair_params {
     uint32_t send_loss_ppm;
     uint32_t recv_loss_ppm;
     uint32_t duplicate_ppm; /* on receive */
-    uint32_t reorder_ppm;   /* on receive: the datagram is delivered after the next one */
+    uint32_t reorder_ppm;   /* Received datagrams only: probability that a datagram is delivered
+                             * after the next one. */
     uint32_t corrupt_ppm;   /* on receive: one bit flipped */
     int64_t delay_ns;       /* on receive, fixed */
-    int64_t jitter_ns;      /* on receive, uniform in [0, jitter_ns] */
+    int64_t jitter_ns;      /* Received datagrams only: largest random delay; it is uniform in [0,
+                             * jitter_ns]. */
     uint64_t seed;
 } ps_impair_params_t;
 

@@ -4,7 +4,7 @@
  *
  * A publisher and the unblocking sender may both write the fields of one frame after its first
  * word. Publisher and sender write the same values with relaxed 64-bit stores, so the result does
- * not depend on the order. */
+ * not depend on the order of the stores. */
 #ifndef PS_FRAME_H
 #define PS_FRAME_H
 
@@ -42,7 +42,7 @@ enum {
     PS_TYPE_RSP_SETUP = 0x0B,
     PS_TYPE_EXT = 0xFFFF
 };
-/* The 32-byte header, the same in a term and on the wire, little-endian. */
+/* The 32-byte frame header, little-endian. The header is the same in the log and on the wire. */
 typedef struct ps_frame {
     _Atomic int32_t frame_length;
     uint8_t version;
@@ -74,8 +74,8 @@ static inline int32_t ps_wrap_add(int32_t a, int32_t b)
 }
 static inline int64_t ps_position(int32_t term_id, int32_t offset, int32_t shift, int32_t initial)
 {
-    /* The shift is unsigned, because a hostile frame may have a term id before the initial term
-     * id. */
+    /* The function shifts an unsigned value, because a hostile frame may have a term id before the
+     * initial term id. */
     return (int64_t)((uint64_t)(int64_t)ps_wrap_sub(term_id, initial) << shift) + offset;
 }
 static inline int32_t ps_term_count(int64_t position, int32_t shift)
@@ -91,19 +91,19 @@ static inline int32_t ps_term_id_at(int64_t position, int32_t shift, int32_t ini
     return ps_wrap_add(initial, (int32_t)(position >> shift));
 }
 
-/* The maximum position of a stream: the end of the last term that the term count allows. No frame
- * begins there. */
+/* Returns the maximum position of a stream: the end of the last term that the term count allows. No
+ * frame begins there. */
 static inline int64_t ps_max_position(int32_t shift)
 {
     return INT64_C(1) << (31 + shift);
 }
 
-/* The term id and offset by which heartbeats and status messages state a position. The maximum
- * position is the offset T of the last term. The id of the next term would wrap to a value before
- * the initial one, and a receiver would drop the frame. */
+/* The term id and term offset with which heartbeats and status messages state a position. The
+ * maximum position is stated as offset T (the term length) in the last term. The id of the next
+ * term would wrap to a value before the initial one, and a receiver would drop the frame. */
 typedef struct ps_place {
     int32_t term_id;
-    int32_t term_offset; /* 0..T; T only at the maximum position */
+    int32_t term_offset; /* Offset in the term, 0 to T; it is T only at the maximum position. */
 } ps_place_t;
 
 static inline ps_place_t ps_place_of(int64_t position, int32_t shift, int32_t initial)
@@ -113,8 +113,8 @@ static inline ps_place_t ps_place_of(int64_t position, int32_t shift, int32_t in
     return (ps_place_t){ ps_term_id_at(last, shift, initial), (int32_t)(position - begin) };
 }
 
-/* Returns the position that a peer states. Aeron states the maximum position with the wrapped term
- * id, which has no other meaning. Negative: before the initial term. */
+/* Returns the position that a peer states. Aeron states the maximum position with a term id that
+ * has wrapped, and this id has no other meaning. Negative: before the initial term. */
 static inline int64_t ps_position_stated(int32_t term_id, int32_t offset, int32_t shift,
                                          int32_t initial)
 {
@@ -126,7 +126,8 @@ static inline int32_t ps_frame_length_acquire(const ps_frame_t *frame)
     return atomic_load_explicit(&((ps_frame_t *)(uintptr_t)frame)->frame_length,
                                 memory_order_acquire);
 }
-/* First 8 bytes of a frame as one word: low half frame_length, high half version/flags/type. */
+/* Returns the first 8 bytes of a frame as one word. The low half is frame_length; the high half has
+ * version, flags and type. */
 static inline _Atomic uint64_t *ps_frame_word(ps_frame_t *frame)
 {
     return (_Atomic uint64_t *)(void *)frame;
@@ -151,15 +152,15 @@ static inline uint64_t ps_claim_word_of(int32_t frame_length, int32_t client_slo
 
 /* Checks a message ordinal from a peer or from memory that clients can write. A stream has at most
  * 2^56 messages (positions end at 2^61, a frame takes 32 bytes). Returns -1 (unknown) for a larger
- * value. */
+ * or negative value. */
 static inline int64_t ps_believed_ordinal(int64_t ordinal)
 {
     return ordinal >= 0 && ordinal <= INT64_C(1) << 56 ? ordinal : -1;
 }
 
-/* Padding that replaces dropped messages is marked in its reserved value: the magic in the high
- * half, the number of messages in the low half (PS_GAP_UNKNOWN if unknown). A mark from the wire is
- * a peer's claim and is not trusted. */
+/* A padding frame that replaces dropped messages has a mark in its reserved value. The high half is
+ * the magic number; the low half is the number of messages (PS_GAP_UNKNOWN if unknown). A receiver
+ * does not trust the mark in a frame from the wire. */
 #define PS_GAP_MAGIC INT64_C(0x50474150) /* "PAGP" */
 enum { PS_GAP_UNKNOWN = 0x7FFFFFFF };
 static inline int64_t ps_gap_mark(int32_t messages)
@@ -171,8 +172,8 @@ static inline int ps_is_gap_mark(int64_t reserved_value)
     return reserved_value >> 32 == PS_GAP_MAGIC;
 }
 
-/* Returns the number of messages that end with a frame with these fields, or that its padding
- * replaces. */
+/* Returns the number of messages that end with a frame that has these header fields. For padding,
+ * returns the number of messages that it replaces. */
 static inline int32_t ps_marked_messages(int64_t reserved_value)
 {
     const int32_t count = (int32_t)reserved_value;
@@ -203,16 +204,14 @@ static inline void ps_frame_reserved(ps_frame_t *frame, int64_t reserved_value)
     __atomic_store_n(words + 3, (uint64_t)reserved_value, __ATOMIC_RELAXED);
 }
 
-/* Returns value, which is usually equal to *guess. Without the guess, the processor would have to
- * load this frame's length before it could compute the address of the next frame. With a branch on
- * the guess, the processor continues before the length has arrived. */
+/* Returns `value`, the length of a frame, which usually equals *guess. A plain load of the length
+ * would delay the computation of the next frame's address. With a branch on the guess, the
+ * processor predicts the length and continues before the load ends. */
 static inline int32_t ps_frame_guess(int32_t *guess, int32_t value)
 {
     if (__builtin_expect(value != *guess, 0)) {
         *guess = value;
-        __asm__ volatile(""
-                         : "+r"(*guess)); /* without this statement the compiler would remove the
-                                              * branch */
+        __asm__ volatile("" : "+r"(*guess)); /* Keeps the compiler from removing the branch. */
     }
     return *guess;
 }
@@ -244,8 +243,8 @@ static inline int32_t ps_frame_messages(const ps_frame_t *frame)
                                       : (frame->flags & PS_FLAG_END) != 0;
 }
 
-/* The longest padding that a sender skips in one step: the length of the longest claim that did not
- * fit into a term. */
+/* Returns the longest padding that a sender skips in one step. Such padding is as long as the
+ * longest claim that did not fit into a term. */
 static inline int64_t ps_log_longest_pad(int64_t term_length, int32_t mtu)
 {
     const int64_t payload = mtu - PS_HEADER_BYTES;
@@ -257,15 +256,15 @@ static inline int64_t ps_log_longest_pad(int64_t term_length, int32_t mtu)
 
     return longest < term_length / 2 ? longest : term_length / 2;
 }
-/* Returns the number of bytes by which a sender may be ahead of a receiver's consumption: one
- * window. Under NAK-strength control the sender does not wait for receivers, and allows half a
- * window more, because a receiver keeps a whole term. */
+/* Returns the number of bytes by which a sender may be ahead of a receiver's consumed position: one
+ * window. Under NAK-strength control the sender does not wait for receivers; the result is half a
+ * window more, because a receiver then keeps a whole term. */
 static inline int64_t ps_log_ahead(int64_t term_length, int nak)
 {
     return nak ? term_length / 2 + term_length / 4 : term_length / 2;
 }
-/* Returns the number of bytes behind its position that a sender retransmits, which is also the most
- * that a receiver can recover. The sender's log keeps a whole term behind its position. */
+/* Returns how many bytes behind its position a sender retransmits, which limits the loss that a
+ * receiver can recover. The sender's log retains a whole term behind the sender position. */
 static inline int64_t ps_log_repair_reach(int64_t term_length, int32_t mtu, int nak)
 {
     const int64_t reach = ps_log_ahead(term_length, nak) + ps_log_longest_pad(term_length, mtu);

@@ -4,8 +4,8 @@
  * and EXT frames (docs/wire-extensions.md).
  *
  * All integers on the wire are little-endian. No function trusts its input: a datagram of any bytes
- * and any length is safe. The structures hold decoded values in host order. Unless stated, they
- * hold no pointer into the datagram. */
+ * and any length is safe. The structures hold decoded values in host order. Unless a comment states
+ * otherwise, these structures hold no pointer into the datagram. */
 #ifndef PS_WIRE_H
 #define PS_WIRE_H
 
@@ -35,7 +35,7 @@ enum {
     PS_ERR_TEXT_MAX = 1023,
     PS_TTL_MAX = 255,
     PS_CONTROL_MAX = 512,
-    /* longest name of a client or host in a trailer, in bytes of UTF-8 */
+    /* Longest name of a client or a host in a trailer, in bytes of UTF-8. */
     PS_NAME_MAX = 32
 };
 
@@ -53,30 +53,31 @@ enum ps_wire_fault {
     PS_WIRE_FAULTS
 };
 
-/* Capabilities (bits), as stated in trailers. */
+/* Capabilities that a peer states in its trailers, as bits. */
 enum {
     PS_CAP_PENSTOCK = 1,
     PS_CAP_ORDINALS = 2,
-    /* SETUP: the sender requests PRESSURE frames (fc=nak); SM: the receiver sends PRESSURE frames
-     * on request */
+    /* In a SETUP: the sender requests PRESSURE frames (fc=nak). In a status message: the receiver
+     * sends PRESSURE frames if a sender requests them. */
     PS_CAP_PRESSURE = 4,
-    /* SETUP: the sender accepts NAK_LIST frames (ps_wire_nak_list.h) */
+    /* In a SETUP: the sender accepts NAK_LIST frames (ps_wire_nak_list.h). */
     PS_CAP_NAK_LIST = 8,
-    /* SM: under NAK-strength control the receiver keeps up to a term of data beyond the consumed
-     * position. */
+    /* In a status message: under NAK-strength control, the receiver accepts up to a term of data
+     * beyond the consumed position. */
     PS_CAP_KEEPS_TERM = 16,
-    /* SETUP: the sender obeys credits and answers with CREDIT frames; SM: the receiver grants
-     * credits if its applications request this */
+    /* In a SETUP: the sender obeys credits and answers with CREDIT frames. In a status message: the
+     * receiver supports credits, and grants them if its applications do. */
     PS_CAP_CREDITS = 32
 };
 
 /* Flags of TLV WITHHOLD. */
 enum {
     PS_CREDIT_FLAG_FROZEN = 1, /* no message may be admitted */
-    PS_CREDIT_FLAG_ANSWER = 2  /* the receiver waits for a CREDIT frame of this epoch */
+    PS_CREDIT_FLAG_ANSWER = 2  /* The receiver waits for a CREDIT frame that acknowledges this
+                                * epoch. */
 };
 
-/* Flow control, as stated in trailers: the values of ps_flow_control. */
+/* Flow control of a sender, as its trailers state; the values are those of ps_flow_control. */
 enum { PS_WIRE_FC_UNKNOWN = -1, PS_WIRE_FC_TAGGED = 3, PS_WIRE_FC_COUNT = 6 };
 
 /* Policies, as stated in trailers: the values of ps_policy. */
@@ -84,7 +85,7 @@ enum { PS_WIRE_POLICY_NONE = 0, PS_WIRE_POLICY_COUNT = 6 };
 
 /* TLVs of our trailers.  Unknown types are skipped. */
 typedef struct ps_trailer {
-    uint32_t capabilities; /* 0: no (valid) trailer: a plain Aeron peer */
+    uint32_t capabilities; /* 0: the frame has no valid trailer, so the peer is Aeron */
     uint64_t daemon_id;
     uint64_t daemon_epoch;
     int64_t ordinal;          /* SETUP: messages before the stated position; -1 absent */
@@ -96,21 +97,24 @@ typedef struct ps_trailer {
     int64_t credit_limit;     /* SM; -1 absent */
     int64_t released_ordinal; /* SM; -1 absent */
     uint32_t credit_epoch;    /* SM: valid if credit_messages > 0 */
-    uint32_t credit_messages; /* SM: N, largest number of outstanding messages; 0: absent */
+    uint32_t credit_messages; /* SM: In a status message: number of messages that may be
+                               * outstanding; 0: not stated. */
     uint32_t credit_flags;    /* SM: PS_CREDIT_FLAG_... */
     uint32_t fill_ppm;        /* SM */
-    uint32_t reason;          /* SM: ps_cause that limits the receiver, 0 none */
+    uint32_t reason;          /* In a status message: the cause (ps_cause) that limits the receiver;
+                               * 0: none. */
     int64_t reason_client;    /* SM: limiting client id */
     int64_t reason_backlog_bytes;
-    /* SM: name of the limiting client, and its host; empty when not stated.  Untrusted text without
-     * control characters. */
+    /* In a status message: name of the client that limits the receiver, and of its host; empty if
+     * not stated. Untrusted text without control characters. */
     char client_name[PS_NAME_MAX + 1];
     char host[PS_NAME_MAX + 1];
-    int64_t congestion_window; /* SM: congestion window, the bytes that may be in flight; 0: no such
-                                * bound */
-    int64_t pacing_rate;       /* SM: pacing rate in bytes a second, 0: none stated */
+    int64_t congestion_window; /* In a status message: congestion window, the number of bytes that
+                                * may be in flight; 0: no such bound. */
+    int64_t pacing_rate;       /* In a status message: pacing rate for the sender in bytes a second;
+                                * 0: not stated. */
     int64_t rtt_ns;            /* SM: smoothed, 0 unknown */
-    ps_relay_path_t relay_path; /* SETUP: relays that the stream has passed, the first one first */
+    ps_relay_path_t relay_path; /* In a SETUP: relays that the stream has passed, in this order. */
 } ps_trailer_t;
 
 typedef struct ps_setup {
@@ -143,7 +147,7 @@ typedef struct ps_err {
 typedef struct ps_rsp_setup {
     int32_t session_id, stream_id, response_session_id;
 } ps_rsp_setup_t;
-/* First frame of a DATA/PAD datagram. */
+/* Header of the first frame in a datagram with DATA or PAD frames. */
 typedef struct ps_data {
     int32_t term_offset, session_id, stream_id, term_id;
     uint8_t flags;
@@ -151,14 +155,14 @@ typedef struct ps_data {
     uint16_t type;
 } ps_data_t;
 
-/* First check of every datagram (docs/spec/wire-format.md section 4, items 1 and 2). *type gets the
- * frame type. Returns ps_wire_fault. EXT frames with penstock's magic pass; for other EXT frames
- * the function returns PS_WIRE_UNKNOWN_TYPE. */
+/* Checks a datagram first (docs/spec/wire-format.md section 4, items 1 and 2). *type gets the frame
+ * type. Returns ps_wire_fault. Accepts EXT frames with penstock's magic number; for other EXT
+ * frames returns PS_WIRE_UNKNOWN_TYPE. */
 int ps_wire_check(const uint8_t *data, uint32_t length, uint16_t *type);
 
-/* Call a decoder only after ps_wire_check has returned PS_WIRE_OK and the decoder's frame type.
- * Returns ps_wire_fault after the checks of docs/spec/wire-format.md section 4, item 3, that need
- * no stream state. */
+/* Decoders. Call one only after ps_wire_check has returned PS_WIRE_OK and the frame type of this
+ * decoder. A decoder makes the checks of docs/spec/wire-format.md section 4, item 3, that need no
+ * state of the stream, and returns a ps_wire_fault. */
 int ps_wire_setup(const uint8_t *data, uint32_t length, ps_setup_t *out);
 int ps_wire_sm(const uint8_t *data, uint32_t length, ps_sm_t *out);
 int ps_wire_nak(const uint8_t *data, uint32_t length, ps_nak_t *out);
@@ -166,26 +170,28 @@ int ps_wire_rttm(const uint8_t *data, uint32_t length, ps_rttm_t *out);
 int ps_wire_err(const uint8_t *data, uint32_t length, ps_err_t *out);
 int ps_wire_rsp_setup(const uint8_t *data, uint32_t length, ps_rsp_setup_t *out);
 int ps_wire_data(const uint8_t *data, uint32_t length, ps_data_t *out);
-/* Walks the chain of a DATA/PAD datagram (not a heartbeat) against term_length. *span: the bytes of
- * stream that the chain covers, with the whole length of a final PAD. *messages: the number of DATA
- * frames with the END flag. Returns PS_WIRE_BAD_CHAIN or BAD_FIELD if a rule of item 3 is violated.
- * Bound: length / 32 frames. */
+/* Checks all frames of a DATA or PAD datagram that is no heartbeat; they must fit into the term.
+ * *span gets the bytes of the stream that the frames cover, including the whole length of a final
+ * PAD. *messages gets the number of DATA frames with the END flag. Returns PS_WIRE_BAD_CHAIN or
+ * PS_WIRE_BAD_FIELD if the datagram violates a rule of item 3. Bound: length / 32 frames. */
 int ps_wire_chain(const uint8_t *data, uint32_t length, int32_t term_length, int32_t *span,
                   int32_t *messages);
 
-/* data holds datagrams of `segment` bytes back to back; the last may be shorter. Returns the length
- * of the leading datagrams that contain whole DATA frames, contiguous in one term of one session;
- * they cover the same number of bytes of the stream. *messages: as above, for these datagrams.
- * Returns 0 if the first datagram is different, for example valid padding; then call ps_wire_chain.
+/* Checks joined datagrams: `data` has datagrams of `segment` bytes back to back; the last may be
+ * shorter. Returns the length of the leading datagrams that contain only whole DATA frames of one
+ * session, contiguous in one term; they cover as many bytes of the stream. *messages gets the
+ * number of DATA frames with the END flag in these datagrams. Returns 0 if already the first
+ * datagram is different (for example valid padding); the caller must then call ps_wire_chain.
  * Bound: length / 32 frames. */
 uint32_t ps_wire_run(const uint8_t *data, uint32_t length, uint32_t segment, int32_t term_length,
                      int32_t *messages);
-/* Like ps_wire_run, but the first 8 bytes are in first_word. */
+/* Checks joined datagrams like ps_wire_run. The first 8 bytes of the datagrams are in first_word,
+ * not in `data`. */
 uint32_t ps_wire_run_from(uint64_t first_word, const uint8_t *data, uint32_t length,
                           uint32_t segment, int32_t term_length, int32_t *messages);
 
 /* Copies a text into a field of PS_NAME_MAX + 1 bytes. A longer text is cut between UTF-8
- * characters. `from` needs no NUL: at most PS_NAME_MAX bytes are read. */
+ * characters. The function reads at most PS_NAME_MAX bytes of `from`, so `from` needs no NUL. */
 void ps_name_copy(char *out, const char *from);
 /* Builders write a frame into out (PS_CONTROL_MAX bytes) and return the length of the datagram.
  * trailer NULL: no trailer. */
@@ -193,7 +199,7 @@ uint32_t ps_wire_build_setup(uint8_t *out, const ps_setup_t *setup, const ps_tra
 uint32_t ps_wire_build_sm(uint8_t *out, const ps_sm_t *sm, const ps_trailer_t *trailer);
 uint32_t ps_wire_build_nak(uint8_t *out, const ps_nak_t *nak);
 uint32_t ps_wire_build_rttm(uint8_t *out, const ps_rttm_t *rttm);
-/* Text is cut to PS_CONTROL_MAX - 40. */
+/* Writes an ERR frame; its text is cut to PS_CONTROL_MAX - 40 bytes. */
 uint32_t ps_wire_build_err(uint8_t *out, const ps_err_t *err);
 uint32_t ps_wire_build_heartbeat(uint8_t *out, int32_t session_id, int32_t stream_id,
                                  int32_t term_id, int32_t term_offset, uint8_t flags);

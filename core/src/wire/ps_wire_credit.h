@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_wire_credit.h: the EXT frame CREDIT: a sender answers a receiver that began a new epoch of
- * credits (docs/wire-extensions.md). Sent only to a receiver whose status message requests it.
+ * credits (docs/wire-extensions.md). The sender sends CREDIT frames only to a receiver whose status
+ * message requests one.
  *
  *   EXT header (24)  i64 receiver id, u32 epoch, u32 flags, i64 ordinal */
 #ifndef PS_WIRE_CREDIT_H
@@ -15,14 +16,15 @@ typedef struct ps_wire_credit {
     int32_t session_id, stream_id;
     int64_t receiver_id;
     uint32_t epoch;
-    uint32_t flags;  /* PS_CREDIT_ANSWER_SETTLED: all messages below ordinal were sent, and no
-                      * further message follows in this epoch */
-    int64_t ordinal; /* number of messages for which publishers had taken credits when the epoch
-                      * began; when settled: number of messages that they have published */
+    uint32_t flags;  /* With the flag PS_CREDIT_ANSWER_SETTLED: the sender has sent all messages
+                      * below `ordinal`, and sends no further message in this epoch. */
+    int64_t ordinal; /* Number of messages for which publishers had taken credits when the epoch
+                      * began. With PS_CREDIT_ANSWER_SETTLED: the number that they have
+                      * published. */
 } ps_credit_frame_t;
 
-/* Reads a CREDIT after ps_wire_check. Reads only the first bytes of a longer frame. Returns
- * ps_wire_fault. */
+/* Reads a CREDIT after ps_wire_check. Decodes a CREDIT frame. If the frame is longer than this
+ * version's, reads only the known first bytes. Returns ps_wire_fault. */
 int ps_wire_credit(const uint8_t *data, uint32_t length, ps_credit_frame_t *out);
 /* Writes a CREDIT into out (PS_CONTROL_MAX bytes). Returns the datagram's length. */
 uint32_t ps_wire_build_credit(uint8_t *out, const ps_credit_frame_t *credit);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_wire_pressure.h: the EXT frame PRESSURE: a receiver reports that its queue fills
- * (docs/wire-extensions.md, docs/flow-control.md). Sent only to a sender whose SETUP requested it
- * (PS_CAP_PRESSURE).
+ * ps_wire_pressure.h: the EXT frame PRESSURE: a receiver reports the fill level of its receive
+ * queue (docs/wire-extensions.md, docs/flow-control.md). A receiver sends PRESSURE frames only to a
+ * sender whose SETUP requested them (PS_CAP_PRESSURE).
  *
  *   EXT header (24)  i64 receiver id, u32 fill in ppm, u8 level 1..4, u8[3] 0,
  *                    i64 round trip in ns (0 unknown), i64 id of the client that lags (0 unknown),
@@ -30,8 +30,8 @@ typedef struct ps_wire_pressure {
     int64_t rate, cadence_ns, residue, overrun; /* 0 unknown */
 } ps_pressure_t;
 
-/* Reads a PRESSURE after ps_wire_check. Reads only the first bytes of a longer frame. Returns
- * ps_wire_fault. */
+/* Reads a PRESSURE after ps_wire_check. Decodes a PRESSURE frame. If the frame is longer than this
+ * version's, reads only the known first bytes. Returns ps_wire_fault. */
 int ps_wire_pressure(const uint8_t *data, uint32_t length, ps_pressure_t *out);
 /* Writes a PRESSURE into out (PS_CONTROL_MAX bytes). Returns the datagram's length. */
 uint32_t ps_wire_build_pressure(uint8_t *out, const ps_pressure_t *pressure);
