@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run one scenario under several flow-control strategies: the same traffic, network and faults."""
+"""Run one scenario under several flow-control strategies, with the same traffic, network and
+faults."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ _ENDPOINT: Final = re.compile(r"(aeron:udp\?).*?endpoint=[^|]*:(\d+)(?:\|interfa
 
 @attrs.frozen(kw_only=True)
 class Series:
-    """Measurements of one run in intervals of ``BIN_NS``, by reader in the scenario's order."""
+    """Measurements of one run, in intervals of ``BIN_NS``. Lists have one entry for each reader, in
+    the order of the scenario."""
 
     strategy: str
     names: tuple[str, ...]                      # hosts of the readers
@@ -59,7 +61,8 @@ class Series:
         return sum(1 for sent in bins[first:] if not sent) * BIN_NS / SECOND_NS
 
     def latency_ms(self, reader: int, from_s: float, until_s: float) -> tuple[float, float]:
-        """Return the latency from offer to poll: the median of the intervals, and the worst."""
+        """Return the latency from offer to poll: the median over the intervals, and the worst
+        interval."""
         found = [n for n in self.latency[reader][int(from_s * 10):int(until_s * 10)] if n]
         return (statistics.median(found) / MS_NS, max(found) / MS_NS) if found else (0.0, 0.0)
 
@@ -75,8 +78,8 @@ def at_cadence(scenario: Scenario, batch: int, interval_ns: int) -> Scenario:
 
 def under(scenario: Scenario, strategy: str) -> Scenario:
     """Return the scenario with another strategy for every publisher. With ``unicast``, each
-    publisher of a group is replaced by one publisher for each reader. ConfigurationError: a channel
-    has no endpoint."""
+    publisher of a group is replaced by one publisher for each reader. Raise ConfigurationError if a
+    channel has no endpoint."""
     if strategy == "unicast":
         return _apart(scenario)
     publishers = tuple(
@@ -123,7 +126,7 @@ class _Clock:
         self._bin: list[list[int]] = [[] for _ in world.subscribers]
 
     def look(self) -> None:
-        """Read all positions at one moment."""
+        """Read the positions of all publishers and readers at the present moment."""
         now_ns = self._world.now_ns
         for i, publisher in enumerate(self._world.publishers):
             if publisher.position > self._positions[i][-1]:

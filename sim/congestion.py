@@ -21,15 +21,15 @@ class Halver:
         self._losses = 0
 
     def on_interval(self, view: CongestionView, now_ns: int) -> int:
-        """Bytes that may be in flight."""
+        """Return the number of bytes that may be in flight."""
         lost, self._losses = view.losses > self._losses, view.losses
         window = view.window or view.most
         return window // 2 if lost else window + view.mtu
 
 
 class MoodyWindow:
-    """:class:`Halver` with faults. Sometimes it raises, returns a value that is not a window, or
-    returns a window far out of bounds."""
+    """:class:`Halver` with faults. A faulty congestion control: sometimes it raises, returns a
+    value that is not a window, or returns a window far out of bounds."""
 
     def __init__(self) -> None:
         self.raised = 0
@@ -38,7 +38,7 @@ class MoodyWindow:
         self._calm = Halver()
 
     def on_interval(self, view: CongestionView, now_ns: int) -> Any:
-        """Return the bytes that may be in flight, or a faulty value."""
+        """Return the number of bytes that may be in flight, or sometimes an invalid value."""
         mood, rest = divmod(self._calls, _PATIENCE + 1)
         self._calls += 1
         if rest < _PATIENCE:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load the simulator's core ``penstock._core_sim``, and wrap the parts that the product does not
+"""Load the simulator's core ``penstock._core_sim``. Wrap its functions that the product does not
 have: hosts, links, datagrams and applications in virtual time.
 
 ``SIM`` is that core as a :class:`penstock.core.library.Library`. All objects of a simulated world
@@ -42,8 +42,8 @@ assert len(RULES) == SIM.lib.PS_SIM_RULES
 
 @attrs.frozen(kw_only=True)
 class Link:
-    """One direction between two hosts.  Probabilities in parts per million; 0 bandwidth or queue:
-    without limit."""
+    """One direction between two hosts. Properties of a link. Probabilities are in parts per
+    million; a bandwidth or queue of 0 means no limit."""
 
     delay_ns: int = 0
     jitter_ns: int = 0
@@ -81,7 +81,7 @@ class NetworkStatistics:
 
 @attrs.frozen(kw_only=True)
 class WireStatistics:
-    """Numbers of sent datagrams by type, and bytes of streams."""
+    """Numbers of sent datagrams by type, and numbers of sent bytes of streams."""
 
     data: int
     data_bytes: int
@@ -101,7 +101,7 @@ class WireStatistics:
 
 @attrs.frozen(kw_only=True)
 class PublisherStatistics:
-    """Messages that an application has published."""
+    """Numbers of messages that an application has published."""
 
     messages: int
     bytes: int
@@ -114,7 +114,8 @@ class PublisherStatistics:
 
 @attrs.frozen(kw_only=True)
 class ReaderStatistics:
-    """Messages of one session at an application. ``first`` is -1 before the first message."""
+    """Numbers of messages of one session that an application has received. ``first`` is -1 before
+    the first message."""
 
     messages: int
     bytes: int
@@ -131,7 +132,7 @@ class ReaderStatistics:
 
 
 class Stop(enum.IntEnum):
-    """Reason for which a run of the world returned."""
+    """Reason why a run of the world ended."""
 
     TIME = 0
     CONTROL = 1
@@ -157,13 +158,13 @@ class SimNetwork(NativeObject):
         self._handle = out[0]
 
     def close(self) -> None:
-        """Close the network; close its drivers before. Idempotent."""
+        """Close the network. The caller must have closed its drivers before. Idempotent."""
         if self._handle is not None:
             self._lib.ps_simnet_destroy(self._handle)
             self._handle = None
 
     def add_host(self, *ips: str) -> int:
-        """Index of a new host with these addresses."""
+        """Add a host with these addresses; return its index."""
         host = self._check(self._lib.ps_simnet_add_host(self._handle), "add a host")
         for ip in ips:
             address = self.library.new_address(Address(ip=ip, port=0))
@@ -181,7 +182,7 @@ class SimNetwork(NativeObject):
         )
 
     def host_net(self, host: int) -> Net:
-        """The transport of a host, for its driver."""
+        """Return the network implementation of a host, for its driver."""
         net = self._lib.ps_simnet_host_net(self._handle, host)
         if net == self._ffi.NULL:
             raise native_error(-1003, self.library.last_error(), operation="make a host's network")
@@ -228,12 +229,13 @@ class SimNetwork(NativeObject):
         )
 
     def calm(self, port: int, delay_ns: int) -> None:
-        """Let datagrams to or from this port pass every link in a fixed time, without faults."""
+        """Let datagrams to or from this UDP port pass every link in a fixed time, without
+        faults."""
         self._check(self._lib.ps_simnet_calm(self._handle, port, delay_ns), "keep a port calm")
 
     def watch(self, half_term_stream_id: int = 0) -> None:
-        """Check all datagrams from now on. A named stream may always send half a term ahead
-        (fc=nak)."""
+        """Check all datagrams from now on. If a stream id is given, the strategy of this stream
+        always allows half a term (fc=nak)."""
         self._check(self._lib.ps_simnet_watch(self._handle, half_term_stream_id), "watch the wire")
 
     def wire(self) -> WireStatistics:
@@ -243,7 +245,8 @@ class SimNetwork(NativeObject):
 
 
 class SimWorld(NativeObject):
-    """Drivers and applications in virtual time: runs in C until a conductor is needed."""
+    """Drivers and applications in virtual time. The C code runs the world until a conductor must
+    act."""
 
     def __init__(self, network: SimNetwork) -> None:
         super().__init__(None, SIM)
@@ -273,7 +276,7 @@ class SimWorld(NativeObject):
         self._lib.ps_simworld_set_control_ns(self._handle, host, deadline_ns)
 
     def step(self, host: int, now_ns: int) -> int:
-        """Run one duty cycle of the host's driver; return its work."""
+        """Run one duty cycle of the host's driver; return the amount of work that it did."""
         return int(self._lib.ps_simworld_step(self._handle, host, now_ns))
 
     def probe(self) -> None:
@@ -281,7 +284,7 @@ class SimWorld(NativeObject):
         self._check(self._lib.ps_simworld_probe(self._handle), "probe the drivers")
 
     def touch(self, host: int) -> None:
-        """Mark a host whose driver must be stepped."""
+        """Make the next run step the driver of this host."""
         self._lib.ps_simworld_touch(self._handle, host)
 
     def wants_control(self, host: int, now_ns: int) -> bool:
@@ -292,7 +295,7 @@ class SimWorld(NativeObject):
         self._lib.ps_simworld_hold_control(self._handle, host, until_ns)
 
     def run(self, now_ns: int, until_ns: int) -> tuple[Stop, int]:
-        """Run; return the reason and the time of the stop."""
+        """Run the world; return the reason why the run ended, and the time."""
         self._now[0] = now_ns
         stop = self._lib.ps_simworld_run(self._handle, until_ns, self._now)
         return Stop(stop), int(self._now[0])
@@ -304,16 +307,16 @@ class SimWorld(NativeObject):
         )
 
     def wait_for_nobody(self) -> None:
-        """No longer wait for the clients of :meth:`wait_for`."""
+        """Stop waiting for the clients that were passed to :meth:`wait_for`."""
         self._lib.ps_simworld_await_nobody(self._handle)
 
     def set_clock(self, publication: Handle) -> None:
-        """Make a publication's account read the time of this world."""
+        """Make a publication use the time of this world for its account of refused offers."""
         self.library.refuse_others(publication=publication)
         self._lib.ps_simworld_set_clock(self._handle, publication.native)
 
     def steps(self) -> int:
-        """Duty cycles of all drivers so far."""
+        """Number of duty cycles that all drivers have run so far."""
         return int(self._lib.ps_simworld_steps(self._handle))
 
     def violations(self) -> list[str]:
@@ -390,7 +393,7 @@ class SimWorld(NativeObject):
         )
 
     def detach_publisher(self, publisher: int) -> None:
-        """Stop the use of the application's handle."""
+        """Stop using the application's handle, which the caller will close."""
         self._lib.ps_simworld_detach_publisher(self._handle, publisher)
 
     def detach_subscriber(self, subscriber: int) -> None:
@@ -403,8 +406,8 @@ class SimWorld(NativeObject):
         self._lib.ps_simworld_pause_subscriber(self._handle, subscriber, paused)
 
     def expect_gap(self, subscriber: int, session_id: int, stream_id: int) -> None:
-        """Note that the subscriber was notified of a new image, so that a gap before it is
-        allowed."""
+        """Record that the subscriber was notified of a new image, so that a gap before its first
+        message is allowed."""
         self._lib.ps_simworld_expect_gap(self._handle, subscriber, session_id, stream_id)
 
     def allow_gaps(self, subscriber: int) -> None:

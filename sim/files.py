@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read and write scenarios as TOML; errors name file, key and reason.
 
-Hosts have names; ``{name}`` in a channel is that host's address. Each member of a ``[[group]]``
-gets a subscription; publishers that name the group send to its address. Seconds, milliseconds,
-shares of one and Mbit/s may have a fraction. The reader keeps fractions as exact decimals until it
-converts them to whole nanoseconds, parts per million and bytes.
+Hosts have names. In a channel, ``{name}`` stands for the address of the host. Each member of a
+``[[group]]`` gets a subscription; publishers that name the group send to its address. Values in
+seconds, milliseconds and Mbit/s, and shares of one, may have a fraction. This module keeps
+fractions as exact decimals until it converts them to whole nanoseconds, parts per million and
+bytes.
 """
 
 from __future__ import annotations
@@ -254,7 +255,7 @@ class _Reader:
         return tuple(found)
 
     def table(self, where: str, table: Any, keys: Keys) -> dict[str, Any]:
-        """Fields by name, for the keys of one table."""
+        """Return the values of one TOML table, by the names of the fields that they set."""
         if not isinstance(table, dict):
             self.fail(where, "is not a table")
         fields = {}

@@ -16,7 +16,7 @@ def names() -> list[str]:
 
 
 def path_of(name: str) -> Path:
-    """Return the file of a scenario. ConfigurationError: no scenario has that name."""
+    """Return the file of a scenario. Raise ConfigurationError if no scenario has that name."""
     if name not in names():
         raise ConfigurationError(
             f"{name}: there is no such file and no such scenario; known are {', '.join(names())}"

@@ -81,7 +81,8 @@ def summarise(results: list[Result]) -> Summary:
 
 
 def kind_of(violations: tuple[str, ...]) -> str:
-    """Return the kind of a violation, without its numbers."""
+    """Return the text of a violation without its numbers, so that equal kinds of violations are
+    equal texts."""
     text = "; ".join(violations)
     return "".join(letter for letter in text if not letter.isdigit() and letter != "-")
 
@@ -94,8 +95,9 @@ def shrink(
     tries: int = 200,
     within_s: float = 60,
 ) -> Scenario:
-    """Find a simpler scenario that fails in the same way: the simplest one found within a number of
-    attempts or seconds. ``fails`` returns the kind of the failure, "" if there is none."""
+    """Find a simpler scenario that fails in the same way. The search ends after a number of
+    attempts or seconds and returns the simplest one found. ``fails`` runs a scenario and returns
+    the kind of its failure, "" if it passes."""
     began_s = time.monotonic()
     name = fails if fails is not None else lambda s: kind_of(attempt(s, seed).violations)
     wanted = name(scenario)

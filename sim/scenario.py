@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that a run simulates. A run is a function of (scenario, seed).
-
-Times are nanoseconds of virtual time, chances are parts per million.  Scenarios are also written as
-TOML: :mod:`penstock.sim.files`.
+"""Values that a run simulates. A run depends only on its scenario and its seed. Times are in
+nanoseconds of virtual time, probabilities in parts per million. The module
+``penstock.sim.files`` reads and writes scenarios as TOML.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class LinkRule:
 
 @attrs.frozen(kw_only=True)
 class Drop:
-    """Datagrams that a link drops, by number from the start."""
+    """Datagrams that a link drops; the numbers count its datagrams from the start of the run."""
 
     sender: int
     receiver: int
@@ -92,9 +91,10 @@ class PublisherScript:
 
 @attrs.frozen(kw_only=True)
 class SubscriberScript:
-    """An application that receives the messages of the same stream's publishers from ``start_ns``
-    on: all messages, in order. With ``may_join_late`` it receives all messages from its first
-    message on. With ``may_miss`` it may miss messages, which gaps must report."""
+    """An application that subscribes at ``start_ns``. The application must receive all messages of
+    the stream's publishers from this time on, in order. With ``may_join_late``, it may miss
+    messages before the first one that it receives. With ``may_miss``, it may miss messages, which
+    gaps must report."""
 
     host: int
     channel: str
@@ -134,7 +134,8 @@ class MisfitScript:
 
 @attrs.frozen(kw_only=True)
 class Budget:
-    """Lower and upper bounds on the cost of a run; None: no such bound."""
+    """Lower and upper bounds on measurements of a run, such as NAKs or time; None: no such
+    bound."""
 
     end_after_ns: int | None = None
     end_before_ns: int | None = None
@@ -186,7 +187,7 @@ class Scenario:
 def two_hosts(
     *, count: int = 5000, loss_ppm: int = 50_000, delay_ns: int = 20 * MS_NS
 ) -> Scenario:
-    """One unicast stream over a long, lossy link."""
+    """Return a scenario with one unicast stream over a link with a long delay and losses."""
     channel = f"aeron:udp?endpoint={host_ip(1)}:40456"
     return Scenario(
         name="two-hosts",
@@ -199,7 +200,7 @@ def two_hosts(
 
 
 def multicast(*, receivers: int = 2, count: int = 1000, loss_ppm: int = 20_000) -> Scenario:
-    """One multicast stream to several hosts."""
+    """Return a scenario with one multicast stream to several hosts."""
     channel = "aeron:udp?endpoint=239.20.0.1:40456|interface=10.0.0.0/24"
     return Scenario(
         name="multicast",
@@ -223,8 +224,8 @@ def multicast(*, receivers: int = 2, count: int = 1000, loss_ppm: int = 20_000) 
 
 
 def reference(*, count: int = 100_000) -> Scenario:
-    """The scenario that measures the simulator's speed: two hosts, 1 Gb/s, 1 % loss, 1344-byte
-    messages."""
+    """Return the scenario that measures the simulator's speed. The scenario has two hosts, 1 Gb/s,
+    1 % loss and messages of 1344 bytes."""
     channel = f"aeron:udp?endpoint={host_ip(1)}:40456"
     return Scenario(
         name="reference",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Strategies in Python for generated scenarios."""
+"""Flow-control strategies in Python for generated scenarios."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PATIENCE: Final = 3
 
 
 class Slowest:
-    """Strategy that follows the slowest receiver of the last second."""
+    """Strategy whose limit is that of the slowest receiver heard in the last second."""
 
     def on_status_messages(self, snapshots: Sequence[ReceiverView], now_ns: int) -> int:
         """Return the stream position up to which the sender may send."""
@@ -26,8 +26,8 @@ class Slowest:
 
 
 class Moody:
-    """:class:`Slowest` with faults. Sometimes it raises, returns an invalid position, removes the
-    limit, or stops the sender for a step."""
+    """:class:`Slowest` with faults. A faulty strategy: sometimes it raises, returns an invalid
+    position, removes the limit, or stops the sender for a step."""
 
     def __init__(self) -> None:
         self.raised = 0
@@ -63,8 +63,8 @@ class SlowestElseMin(Slowest):
 
 
 class FurthestElseMin:
-    """Strategy that follows the fastest receiver; while it is late, the limit of the slowest
-    receiver applies."""
+    """Strategy whose limit is that of the fastest receiver. While it is late, the limit of the
+    slowest receiver applies."""
 
     on_late = "min"
 

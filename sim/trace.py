@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trace of a run over time, as JSON lines: one object an event.
+"""The trace of a run over time, as JSON lines: each event is one object.
 
 The form is that of ``penstock daemon --trace`` (:mod:`penstock.daemon.observe.trace`): the events
 of each daemon, and its ``sample`` every 10 ms. ``world`` events belong to no host: they contain
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class Sample:
-    """The world at one moment; positions in bytes."""
+    """A sample of the world's state at one moment. Positions are in bytes."""
 
     now_ns: int
     published: tuple[int, ...]              # position of each publisher

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client's classes for simulated applications. A wait lets the simulation continue. A call
-without a result takes virtual time, so that a polling loop advances the time."""
+"""The client's classes for simulated applications. When an application waits, the simulation
+continues. A call that finds nothing takes some virtual time, so that a polling loop advances the
+time."""
 
 from __future__ import annotations
 
@@ -32,8 +33,8 @@ class SimParking(Parking):
         self, happened: Callable[[], bool], timeout_s: float | None,
         rest_ns: Callable[[], int] = lambda: 0,
     ) -> bool:
-        """See :meth:`Parking.until`; virtual time. ``rest_ns`` is of the wall clock, and is not
-        used."""
+        """See :meth:`Parking.until`; virtual time. ``rest_ns`` is a time on the real clock; this
+        method ignores it."""
         app = current()
         if app is None:
             if happened():
@@ -55,7 +56,7 @@ class SimParking(Parking):
 
 
 class SimPublication(Publication):
-    """A publication whose refused offers take virtual time."""
+    """A publication of a simulated application. A refused offer takes some virtual time."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -104,7 +105,7 @@ def _counting(poll: Callable[[Any, Any, int, int], int]) -> Callable[[Any, Any, 
 
 
 class SimSubscription(Subscription):
-    """A subscription whose messages take virtual time."""
+    """A subscription of a simulated application. A poll takes some virtual time."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -112,7 +113,7 @@ class SimSubscription(Subscription):
 
 
 class SimImage(Image):
-    """An image whose messages take virtual time."""
+    """An image of a simulated application. A poll takes some virtual time."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

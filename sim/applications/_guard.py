@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replace functions while a simulation exists. In threads of the simulated applications, clocks
-show virtual time, and penstock connects to the simulated daemon. Calls that the simulator does not
-support are reported.
+"""Replace functions while a simulation exists. In the threads of simulated applications, clocks
+show virtual time, and penstock connects to the simulated daemon. The simulator reports calls that
+it does not support.
 
-Other threads notice nothing. Names that a module has imported from ``time`` (``from time import
-sleep``) are replaced too. All names are restored at the end.
+Other threads notice nothing. The guard also replaces names that a module has imported (``from time
+import sleep``). At the end, it restores all names.
 """
 
 from __future__ import annotations
@@ -158,15 +158,14 @@ def _selector(real: type[selectors.BaseSelector]) -> Callable[[], selectors.Base
 
 
 class Guard:
-    """Installs the replacements, and removes them."""
+    """Installs the replaced functions, and restores the original ones."""
 
     def __init__(self) -> None:
         self._restore: list[tuple[Any, str, Any]] = []
 
     def install(self, seed: int) -> None:
-        """Replace the functions in every loaded module that has them.
-
-        The random generator with which trio shuffles its tasks is replaced by a seeded one.
+        """Replace the functions in every loaded module that has them. Also replace the random
+        generator with which trio shuffles its tasks by a seeded one.
         """
         _Audit.add()
         replaced: dict[int, tuple[Any, Any]] = {}

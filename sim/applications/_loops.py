@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Event loops of simulated applications, which wait in virtual time.
 
-asyncio waits in its selector, and trio reads from its clock how long it may wait. Selector and
-clock are replaced: they let the simulation continue, and then check the descriptors without
-waiting.
+asyncio waits in its selector, and trio reads from its clock how long it may wait. This module
+replaces both: its selector and its clock let the simulation continue, then check the descriptors
+without waiting.
 """
 
 from __future__ import annotations

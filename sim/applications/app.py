@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One application in the simulator: a thread that runs only while the simulation lets it.
 
-At each moment exactly one thread runs, either the simulation's thread or that of an application. A
-run therefore depends only on the seed and on the applications. When an application waits, the
-simulation's thread continues; virtual time passes only then.
+At each moment exactly one thread runs: the simulation's thread or that of one application. A run
+therefore depends only on the seed and on the applications. When an application waits, the
+simulation's thread continues, and only then does virtual time pass.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Killed(BaseException):
 
 
 def current() -> App | None:
-    """Return the application whose thread calls; None in every other thread."""
+    """Return the application to which the calling thread belongs; None in every other thread."""
     return getattr(_local, "app", None)
 
 
@@ -140,7 +140,7 @@ class App:
 
     @property
     def waits(self) -> list[tuple[core.ClientHandle, int]]:
-        """Clients that wake the application, with their tickets."""
+        """Clients on whose wake-up the application waits, each with its ticket."""
         return [] if self.is_finished or self.is_paused else self._waits
 
     @property
@@ -191,8 +191,8 @@ class App:
             self._back.release()
 
     def kill(self) -> None:
-        """End the application like SIGKILL. The daemon notices this at once. Of the function, only
-        the ``with`` and ``finally`` blocks run."""
+        """End the application like SIGKILL. The daemon notices this at once. In the killed
+        function, only the ``with`` and ``finally`` blocks still run."""
         if self.is_finished:
             return
         self.is_killed = True
@@ -231,7 +231,7 @@ class App:
         return place
 
     def spend(self, ns: int) -> None:
-        """Let virtual time pass, as if the application computed."""
+        """Let virtual time pass, as if the application computed for this time."""
         if ns > 0 and not self.is_killed:
             self.hand_over([], self.now_ns + ns)
 

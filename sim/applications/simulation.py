@@ -56,8 +56,8 @@ def _link(
 
 
 class Simulation:
-    """Hosts with daemons, and the applications on them. Use it in a ``with`` statement; only one
-    simulation can exist at a time.
+    """A simulated network: hosts with daemons, and the applications on them. Use it in a ``with``
+    statement; only one simulation can exist at a time.
 
     :param seed: seed of every loss, delay and id; the same seed gives the same run.
     :param loss: share of datagrams that each link loses, 0 to 1.
@@ -203,8 +203,8 @@ class Simulation:
         jitter_ms: float = 0.0, bandwidth_mbit: float = 0.0, duplicate: float = 0.0,
         reorder: float = 0.0,
     ) -> None:
-        """Change the link from one host to another from now on; without a name the change applies
-        to all hosts."""
+        """Change the link from one host to another from now on. If a name is omitted, the change
+        applies to all hosts."""
         rule = (
             sender, receiver,
             _link(loss, delay_ms, jitter_ms, bandwidth_mbit, duplicate, reorder),
@@ -258,7 +258,7 @@ class Simulation:
         found.start()
 
     def network(self) -> NetworkStatistics:
-        """Return the numbers of datagrams so far."""
+        """Return the numbers of datagrams that were sent, lost and delivered so far."""
         return self._network.statistics()
 
     @property
@@ -271,7 +271,8 @@ class Simulation:
     def run(self, timeout_s: float = 60.0) -> None:
         """Run until every application has ended, except those in the background.
 
-        Raise the first exception of a function, and report calls without a virtual form.
+        Raise the first exception of a function, and report calls that the simulator does not
+        support.
 
         :param timeout_s: virtual seconds; if applications still run afterwards, an error is raised.
         :raises SimulationError: one has not ended in time, or called something that the simulator
@@ -312,7 +313,7 @@ class Simulation:
         self._native.wait_for_nobody()
         self._set_now(now_ns)
         if stop is Stop.STUCK:
-            raise SimulationError("a simulated daemon does not come to rest")
+            raise SimulationError("a simulated daemon has work again and again at the same time")
         if stop is Stop.CONTROL:
             for host in self._hosts.values():
                 if self._native.wants_control(host.index, self.now_ns):
@@ -335,7 +336,7 @@ class Simulation:
                 if self._faults:
                     raise self._faults[0]
         raise SimulationError(
-            f"applications do not come to rest at {self.now_s} s: "
+            f"applications have work again and again at {self.now_s} s: "
             + ", ".join(repr(app) for app in ready)
         )
 
@@ -353,11 +354,12 @@ class Simulation:
     # ---- for applications ------------------------------------------------------------------------
 
     def note(self, fault: SimulationError) -> None:
-        """Report a fault at the end of the turn, even if the application catches the exception."""
+        """Report a fault at the end of the application's turn, even if the application catches the
+        exception."""
         self._faults.append(fault)
 
     def set_clock(self, publication: core.PublicationHandle) -> None:
-        """Make the account of a publication use virtual time."""
+        """Make a publication use virtual time for its account of refused offers."""
         self._native.set_clock(publication)
 
     def connect(self, app: App, name: str, watch: bool, began_s: float, timeout_s: float) -> (
@@ -387,7 +389,8 @@ class Simulation:
         return client
 
     def close(self) -> None:
-        """End all applications and daemons, and remove their files.  Idempotent."""
+        """End all applications and daemons of the simulation, and remove their files.
+        Idempotent."""
         if not self._is_open:
             return
         self._is_open = False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random values from which a generated scenario is made."""
+"""Random decisions and values from which a generated scenario is made."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CERTAIN_PPM: Final = 1_000_000
 
 
 class Draw:
-    """A random generator and the record of its results.
+    """A random generator that records the features it has chosen.
 
     :param weight: Probabilities of the random features, 0 to 1.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Further faults for a generated scenario, and an undisturbed stream (the witness).
+"""Further faults for a generated scenario, and a stream that no fault may affect (the witness).
 
 These faults have their own random generator, so that the rest of a seed's scenario does not change.
 """
@@ -93,7 +93,8 @@ class _Faults(Draw):
         )
 
     def strangers(self) -> None:
-        """Repeat frames of the senders from another address, with changed content."""
+        """Let the network forge frames: repeat frames of the senders from another address, with
+        changed content."""
         if not self.chance("strangers"):
             return
         share = self.rng.choice([1_000, 30_000, 300_000])
@@ -120,7 +121,7 @@ class _Faults(Draw):
         self.scenario = attrs.evolve(self.scenario, subscribers=tuple(found))
 
     def strategies(self) -> None:
-        """Use a Python strategy that may be late."""
+        """Let a stream use a Python strategy that sometimes answers late."""
         found = []
         for publisher in self.scenario.publishers:
             plain = publisher.channel.startswith("aeron:udp") and "fc=" not in publisher.channel
@@ -157,8 +158,8 @@ class _Faults(Draw):
         return script.crash_ns is None and not script.full and script.short_send_ppm == 0
 
     def witness(self) -> None:
-        """Add an undisturbed stream, with its own link, between machines whose other streams have
-        faults. The faults must not affect the undisturbed stream."""
+        """Add a stream with its own link between hosts whose other streams have faults. The faults
+        must not affect this stream."""
         readers = [host for host in range(1, self.scenario.hosts) if self._is_steady(host)]
         if not readers or not self._is_steady(0):
             return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Further features of channels, applications and machines in a generated scenario.
+"""Further features of the channels, applications and hosts in a generated scenario.
 
 These features have their own random generator, so that the rest of a seed's scenario does not
 change.
@@ -86,7 +86,7 @@ class _Features(Draw):
     # ---- strategies in Python --------------------------------------------------------------------
 
     def moods(self) -> None:
-        """Use a Python strategy that sometimes fails."""
+        """Let a stream use a Python strategy that sometimes fails."""
         for stream in self._streams(lambda p: p.channel.startswith("aeron:udp")
                                     and "fc=" not in p.channel):
             if self.chance("moody strategy"):
@@ -96,7 +96,7 @@ class _Features(Draw):
     # ---- spies -----------------------------------------------------------------------------------
 
     def spies(self) -> None:
-        """Add readers on the publisher's host, which may replace missing receivers."""
+        """Add spies on the publisher's host, which may stand in for missing receivers."""
         rng = self.rng
         for stream in self._streams(lambda p: p.channel.startswith("aeron:udp")):
             if not self.chance("spies"):
@@ -235,7 +235,8 @@ class _Windows(Draw):
         self.scenario = scenario
 
     def add(self) -> Scenario:
-        """The scenario with a class for some streams, which may be late or silent."""
+        """Return the scenario with Python congestion control for some streams. The Python class may
+        answer late or not at all."""
         for stream in sorted({p.stream_id for p in self.scenario.publishers} - {WITNESS_STREAM}):
             readers = [s for s in self.scenario.subscribers if s.stream_id == stream]
             plain = all(
@@ -262,7 +263,7 @@ class _Policies(_Features):
         self.rng = random.Random(f"policies {seed}")
 
     def add(self) -> Scenario:
-        """The scenario with policies, depths and watermarks for some streams."""
+        """Return the scenario with policies, depths and watermarks for some streams."""
         for stream in self._streams(lambda p: "ps-policy" not in p.channel):
             readers = [s for s in self.scenario.subscribers if s.stream_id == stream]
             repaired = all("reliable=false" not in s.channel for s in readers)
@@ -289,7 +290,7 @@ class _Priorities(_Features):
         self.rng = random.Random(f"priorities {seed}")
 
     def add(self) -> Scenario:
-        """The scenario with a priority for some streams."""
+        """Return the scenario with a priority for some streams."""
         for stream in self._streams(lambda p: "ps-priority" not in p.channel):
             if not self.chance("priority"):
                 continue
@@ -313,7 +314,7 @@ class _Credits(_Features):
         return not any(text in subscriber.channel for text in unfit)
 
     def add(self) -> Scenario:
-        """The scenario with credits on some streams."""
+        """Return the scenario with credits on some streams."""
         for stream in self._streams(lambda p: "fc=nak" not in p.channel and "py:" not in p.channel):
             readers = [s for s in self.scenario.subscribers if s.stream_id == stream]
             if not readers or not all(map(self._suits, readers)) or not self.chance("credits"):

@@ -2,8 +2,8 @@
 """Make scenarios from a seed: topologies, loads and faults. Every fault ends, so all data must
 arrive in the end.
 
-Each run has its own weights, so that rare combinations happen (swarm testing); ``classes`` names
-the features of a scenario.
+Each scenario has its own random weights, so that rare combinations of features happen (swarm
+testing). ``classes`` names the features of a scenario.
 """
 
 from __future__ import annotations
@@ -306,7 +306,8 @@ def _with(channel: str, option: str) -> str:
 
 
 def generate(seed: int, *, plain: bool = False) -> Scenario:
-    """Return the scenario of a seed; plain: without further faults, features and witness."""
+    """Return the scenario of a seed. If ``plain`` is true, omit the further faults, the further
+    features and the witness."""
     scenario = _Maker(seed).make(seed)
     if plain:
         return scenario
@@ -318,7 +319,7 @@ def generate(seed: int, *, plain: bool = False) -> Scenario:
 
 
 def simpler(scenario: Scenario) -> list[Scenario]:
-    """Yield scenarios that are a step simpler, the largest steps first."""
+    """Yield variants of a scenario that are one step simpler, the largest simplification first."""
     found = []
     for name in ("publishers", "subscribers", "links", "drops", "machines"):
         items = getattr(scenario, name)

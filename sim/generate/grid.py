@@ -2,10 +2,10 @@
 """A sample of conditions under ``fc=nak``, with the required result of each (``penstock sim grid
 nak``).
 
-A cell has one publisher and a group of readers. Some of the readers are slow, and consume whole
-batches at a fixed interval. The sample is a Sobol sequence over six axes
-(:mod:`penstock.sim.generate.sobol`); its seed is by default the first eight hexadecimal digits of
-the hash of the judged commit.
+A cell is one combination of conditions, with one publisher and a group of readers. Some of the
+readers are slow: they consume a whole batch at a fixed interval. The sample is a Sobol sequence
+over six axes (:mod:`penstock.sim.generate.sobol`); by default, its seed is the first eight
+hexadecimal digits of the hash of the commit that is tested.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ _ENDPOINT: Final = "aeron:udp?endpoint=239.20.0.1:40456|interface=10.0.0.0/24"
 
 @attrs.frozen(kw_only=True)
 class Cell:
-    """One combination of conditions; rates are in bytes of log a second, including headers."""
+    """One combination of conditions. Rates are in bytes a second in the log, including frame
+    headers."""
 
     number: int
     cadence_ns: int
@@ -65,12 +66,12 @@ class Cell:
 
     @property
     def offer(self) -> int:
-        """Return o*: the rate that can be offered at this round trip."""
+        """Return o*: the highest rate that a publisher can offer at this round trip."""
         return min(self.offered, self._per_rtt())
 
     @property
     def attainable(self) -> int:
-        """Return r*: the rate that a slow reader can get."""
+        """Return r*: the highest rate at which a slow reader can get data."""
         held = (self.window - self.mtu) * SECOND_NS // self.cadence_ns
         return min(self.nominal, self.offered, held, self._per_rtt())
 
@@ -81,7 +82,8 @@ class Cell:
 
     @property
     def warm_ns(self) -> int:
-        """Return the time after the first message from which on the reader may miss no message."""
+        """Return the time, from the first message on, after which the reader must not miss any
+        message."""
         return max(SECOND_NS, 5 * self.cadence_ns, 10 * self.rtt_ns)
 
     @property
@@ -90,14 +92,15 @@ class Cell:
 
     @property
     def peak_ppm(self) -> int:
-        """Return the share of half a term that a reader has unread at the end of a cadence."""
+        """Return the amount of unread data at the end of a reader's interval, as a share of half a
+        term."""
         return self.offer * self.cadence_ns // SECOND_NS * 1_000_000 // self.window
 
     def _per_rtt(self) -> int:
         return self.window * SECOND_NS // self.rtt_ns if self.rtt_ns else 1 << 62
 
     def kind(self) -> str:
-        """Return the criterion by which the cell is judged."""
+        """Return the name of the criterion that decides whether the cell passes."""
         if self.nominal >= self.offer and self.offered * 5 <= self._per_rtt() * 4:
             if self.peak_ppm < 500_000:
                 return "healthy"
@@ -143,8 +146,8 @@ def _cell(number: int, point: tuple[float, ...], *, copes: bool) -> Cell | None:
 
 
 def sample(seed: int, cells: int) -> list[Cell]:
-    """The cells of a seed: the first ``cells`` that are admissible. In every tenth cell the readers
-    keep up: they read whole batches at the offered rate."""
+    """Return the cells of a seed: the first ``cells`` combinations that are possible. In every
+    tenth cell the readers keep up: they read whole batches at the offered rate."""
     found: list[Cell] = []
     for point in points(6, seed):
         if len(found) == cells:
@@ -187,7 +190,8 @@ def scenario(cell: Cell) -> Scenario:
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """Result of one run of a cell. Reader figures are those of the worst slow reader."""
+    """Result of one run of a cell. The figures about readers are those of the slow reader with the
+    worst result."""
 
     cell: Cell
     seed: int
@@ -208,11 +212,11 @@ class Outcome:
 
     @property
     def share(self) -> float:
-        """Return the share of r* that was read."""
+        """Return the rate of the slow reader as a share of r*."""
         return self.read / max(1, self.cell.attainable)
 
     def cause(self) -> str:
-        """Return the reason of a failure; empty: the cell passed."""
+        """Return the reason why the run failed; empty: it passed."""
         kind = self.cell.kind()
         if self.error:
             return self.error
@@ -250,8 +254,8 @@ class _Readers:
         self.late = [0] * cell.group        # sent after the warm-up
 
     def check(self, *, warm: bool) -> list[int]:
-        """Record the messages of each reader, and the time of messages missed since the last
-        call."""
+        """Record the number of messages of each reader, and the time if readers have missed
+        messages since the last call."""
         publisher = self._world.publishers[0]
         ledger = publisher.ledgers[0]
         found: list[int] = []
@@ -268,7 +272,8 @@ class _Readers:
 
 
 def run_cell(cell: Cell, seed: int) -> Outcome:
-    """Run a cell once; if an exception is raised, it is the cause of the failure."""
+    """Run a cell once. If the run raises an exception, the cell fails with this exception as the
+    reason."""
     began_s = time.process_time()
     try:
         return _run(cell, seed, began_s)
@@ -350,8 +355,8 @@ def judge(cells: Iterable[Cell], seeds: int, workers: int) -> Iterator[Outcome]:
 
 @attrs.frozen(kw_only=True)
 class Verdict:
-    """Verdict of all runs. A cell passes if all its seeds pass; its share is the share of the worst
-    seed."""
+    """Verdict of all runs. Combine the runs of a cell: it passes if the runs with all seeds pass,
+    and its share is that of the worst seed."""
 
     cells: int
     passed: int

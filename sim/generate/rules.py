@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A further stream, which uses rules of flow and congestion control that other streams use rarely.
-``penstock sim fuzz --histogram`` counts the runs that used each rule.
+"""A further stream for a generated scenario. The stream uses rules of flow and congestion control
+that other streams use rarely. ``penstock sim fuzz --histogram`` counts the runs that used each
+rule.
 
 The stream has its own random generator, so that the rest of a seed's scenario does not change.
 """
@@ -50,7 +51,7 @@ class _Rules(Draw):
         self.hosts = max(scenario.hosts, 3)
 
     def add(self) -> Scenario:
-        """Return the scenario, with the further stream if the seed draws one."""
+        """Return the scenario, with the further stream if the seed decides so."""
         if not self.chance("rules"):
             return self.scenario
         kind = self.rng.choice(_KINDS)

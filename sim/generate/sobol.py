@@ -2,9 +2,10 @@
 """A Sobol sequence of up to eight dimensions, shifted by a seed.
 
 Source: I. M. Sobol (1967); direction numbers of S. Joe and F. Y. Kuo (2008), ``new-joe-kuo-6``,
-first eight dimensions. A sample of a grid must cover each pair of axes evenly at any length.
-Pseudo-random points do not. Eight dimensions need only 21 numbers, so a dependency would be larger
-than this file. The shift by the seed is an exclusive or, which keeps the coverage.
+first eight dimensions. A sample of a grid must cover each pair of axes evenly, whatever its length.
+Pseudo-random points do not. The direction numbers of eight dimensions are only 21 numbers, so this
+file is smaller than a dependency would be. The seed shifts the sequence by an exclusive or, which
+does not change how evenly it covers the cube.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def _directions(dimension: int) -> list[int]:
 
 
 def points(dimensions: int, seed: int) -> Iterator[tuple[float, ...]]:
-    """Yield points of the unit cube [0, 1) without end, the same for the same seed.
+    """Yield points of the unit cube [0, 1) without end. The same seed gives the same points.
 
     :param dimensions: 1 to :data:`MOST_DIMENSIONS`.
     :raises ValueError: for another number of dimensions.

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rates between two moments of a run: bytes of each stream at each reader, and their fairness."""
+"""Measure rates between two moments of a run: the bytes of each stream at each reader, and the
+fairness between them."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ _PPM: Final = 1_000_000
 
 
 def delivered(world: World) -> tuple[int, ...]:
-    """Return the bytes of messages of each stream that each reader has so far."""
+    """Return the number of message bytes of each stream that each reader has received so far."""
     from penstock.sim.oracles.oracle import pairs
 
     return tuple(
@@ -25,14 +26,15 @@ def delivered(world: World) -> tuple[int, ...]:
 
 
 def jain_ppm(values: Sequence[int]) -> int:
-    """Return Jain's index of fairness in ppm: one million if all are equal, one million / n if one
-    has all."""
+    """Return Jain's index of fairness in ppm. The index is one million if all values are equal, and
+    one million / n if all values except one are 0."""
     squares = len(values) * sum(value * value for value in values)
     return sum(values) ** 2 * _PPM // squares if squares else 0
 
 
 class Meter:
-    """Reads the rates at the two moments that the scenario's budget states, if it states them."""
+    """Measures the rates between the two moments in the scenario's budget, if the budget has
+    them."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -46,7 +48,7 @@ class Meter:
         self._readings.append((self._world.now_ns, delivered(self._world)))
 
     def rates(self) -> tuple[int, ...]:
-        """Return bytes a second by reader; empty before the second moment."""
+        """Return the rate of each reader in bytes a second; empty before the second moment."""
         if len(self._readings) < 2:
             return ()
         (from_ns, before), (until_ns, after) = self._readings

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory stays bounded. A daemon has exactly the files that its objects need. The objects are those
-that the scenario's applications may have. No entry waits for an object that does not exist. Idle
-streams have released the memory that they do not need."""
+"""Memory stays bounded. A daemon has exactly the files that its objects need. The daemon has only
+objects that the scenario's applications may have. No timer or request of the daemon concerns an
+object that does not exist. Idle streams have released the memory that they do not need."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ class Memory:
         self._stands: dict[tuple[int, int], _Stand] = {}    # by conductor and stream
 
     def check(self) -> Iterator[str]:
-        """Return the violations at this moment. The check runs each second, later less often."""
+        """Return the violations at this moment. The world calls this check each second, and less
+        often in long runs."""
         world = self._world
         second, rest = divmod(world.now_ns, SECOND_NS)
         if rest == 0 and (world.now_ns <= _OFTEN_NS or second % _SELDOM == 0):

@@ -2,7 +2,8 @@
 """Conditions that a run must meet.
 
 C code checks order, content and unreported gaps message by message during the run. This module
-checks the end of a run: all data has arrived, and the costs are within the budget.
+checks the state at the end of a run: all data has arrived, and the costs are within the scenario's
+budget.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Heat maps of a judged grid: the share of the attainable rate, by pairs of axes."""
+"""Heat maps of the results of a grid. A heat map shows the share of the attainable rate for a pair
+of axes."""
 
 from __future__ import annotations
 
@@ -51,11 +52,11 @@ _INCHES: Final = (13.0, 8.2)
 
 
 def heat_maps(outcomes: Sequence[Outcome], path: Path) -> None:
-    """Write one picture; the suffix chooses the format. The colour is the lowest share of r* that a
-    cell in the bin read, in its worst run. Each bin shows the number of its cells, and in bold the
-    number of failed cells.
+    """Write one picture; the suffix chooses the format. A picture divides the two axes into bins.
+    The colour of a bin is the lowest share of r* that a reader in one of its cells reached. Each
+    bin shows the number of its cells, and in bold the number of failed cells.
 
-    :raises PenstockError: without matplotlib, or when the file cannot be written.
+    :raises PenstockError: matplotlib is missing, or the file cannot be written.
     """
     draw = pyplot()
     worst: dict[int, Outcome] = {}

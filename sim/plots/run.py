@@ -18,7 +18,7 @@ _INCHES: Final = (10.0, 11.0)
 
 
 def pyplot() -> Any:
-    """Return matplotlib's pyplot, drawing into files.
+    """Return matplotlib's pyplot, set up to draw into files.
 
     :raises PenstockError: matplotlib is missing.
     """
@@ -67,7 +67,7 @@ def plot(world: World, path: Path) -> None:
 
 
 def per_second(times: Sequence[float], values: Sequence[float]) -> list[float]:
-    """Growth over the last 100 ms, in units a second."""
+    """Return the growth of a value over the last 100 ms, in units a second."""
     found = []
     first = 0
     for index, now in enumerate(times):

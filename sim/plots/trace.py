@@ -25,7 +25,7 @@ _REPAIRS: Final = {
 
 @attrs.define
 class Series:
-    """Values over time; both lists have the same length."""
+    """A curve: times and values, in two lists of the same length."""
 
     times: list[float] = attrs.Factory(list)        # seconds
     values: list[dict[str, Any]] = attrs.Factory(list)
@@ -36,7 +36,7 @@ class Series:
 
 @attrs.define
 class Picture:
-    """Content of the samples of some traces."""
+    """The curves that the samples of some traces contain."""
 
     publications: dict[str, Series] = attrs.Factory(dict)
     images: dict[str, Series] = attrs.Factory(dict)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver port of a simulated client: it calls the host's conductor directly."""
+"""The connection of a simulated client to its daemon: it calls the host's conductor directly,
+without a socket."""
 
 from __future__ import annotations
 

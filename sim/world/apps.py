@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scripted applications. The production client opens and closes streams; C code publishes, polls
-and checks every message (``sim/native/world/ps_sim_app.c``)."""
+"""Scripted applications. The applications of a scenario. The production client opens and closes
+their streams. C code publishes, polls and checks every message
+(``sim/native/world/ps_sim_app.c``)."""
 
 from __future__ import annotations
 
@@ -19,13 +20,13 @@ from penstock.sim.world.host import Host
 
 
 def parse_credits(channel: str) -> tuple[int, int]:
-    """The credits and the burst of a subscription; 0 if it grants none."""
+    """Return the credits and the burst of a subscription; 0 if it grants no credits."""
     parsed = uri.parse(channel)
     return parsed.ps_credits or 0, parsed.ps_credit_burst or 0
 
 
 class Publisher:
-    """A publishing application, and after a crash the applications that replace it."""
+    """A publishing application. After a crash of its host, a new application replaces it."""
 
     def __init__(
         self, script: PublisherScript, host: Host, native: SimWorld, rng: random.Random
@@ -118,7 +119,7 @@ class Publisher:
             self._native.pause_publisher(self._apps[-1], False)
 
     def crash(self) -> None:
-        """Die: the kernel closes the connection."""
+        """End as if killed: the connection to the daemon closes."""
         self._crashed = True
         self.close()
 
@@ -132,8 +133,8 @@ class Publisher:
 
 
 class Subscriber:
-    """A receiving application: polls after each event of its host; its messages are checked by
-    session."""
+    """A receiving application, which polls after each event of its host. The simulator checks its
+    messages for each session."""
 
     def __init__(self, script: SubscriberScript, host: Host, native: SimWorld) -> None:
         self.script = script
@@ -157,7 +158,7 @@ class Subscriber:
 
     @property
     def app(self) -> int | None:
-        """The present application; if none runs, the last application."""
+        """The application that runs at present; if none runs, the last one."""
         return self._apps[-1] if self._apps else None
 
     def reader(self, ledger: int) -> ReaderStatistics:
@@ -165,23 +166,24 @@ class Subscriber:
         return self._native.reader(self._apps[-1], ledger)
 
     def readers(self, ledger: int) -> list[ReaderStatistics]:
-        """Progress of all earlier applications and of the present one, in the order of their
+        """Progress of the present application and of all that it replaced, in the order of their
         starts."""
         return [self._native.reader(app, ledger) for app in self._apps]
 
     @property
     def takes_gaps(self) -> bool:
-        """Whether its stream may lose messages: the application gets gaps.
+        """Whether the stream may lose messages, so that the application gets gaps.
 
-        A subscription ignores ``ps-policy``, but a script states this parameter so that the
-        simulator knows that gaps may come.
+        A subscription ignores ``ps-policy``. A script may state this parameter nevertheless, so
+        that the simulator knows that gaps may come.
         """
         channel = self.script.channel
         return "reliable=false" in channel or "ps-policy=drop" in channel or self.is_isolated
 
     @property
     def is_isolated(self) -> bool:
-        """Whether its stream does not wait for it, so that it may be outrun."""
+        """Whether the stream does not wait for this application, so that unread data may be
+        overwritten."""
         return uri.parse(self.script.channel).ps_sub_policy in ("independent", "drop_oldest")
 
     def is_at_end(self, session_id: int, ledger: int) -> bool:
@@ -198,7 +200,7 @@ class Subscriber:
         )
 
     def digest(self) -> bytes:
-        """Hash over all received messages and their times."""
+        """Return a hash over all received messages and their times."""
         return b"".join(self._native.digest(app).to_bytes(8, "little") for app in self._apps)
 
     def open(self) -> None:
@@ -227,7 +229,7 @@ class Subscriber:
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
-        """The newest gaps reported to the present application."""
+        """The gaps that were reported last to the present application."""
         return () if self._subscription is None else self._subscription.gaps
 
     def refresh(self) -> None:
@@ -240,8 +242,8 @@ class Subscriber:
             self._native.pause_subscriber(self._apps[-1], paused)
 
     def withhold(self, frozen: bool) -> None:
-        """Withhold the credits of all images, or grant them again. The driver is called directly,
-        because the simulator does not test the control plane's part."""
+        """Freeze the credits of all images, or grant them again. This method calls the driver
+        directly, because the simulator does not test how the control plane handles this request."""
         if self._subscription is None or self._dead or not self._host.running:
             return
         for image in self._subscription.images:
@@ -256,11 +258,11 @@ class Subscriber:
         return tuple(img_credits(image._handle) for image in self._subscription.images)
 
     def resume(self) -> None:
-        """Process the daemon's notices after its return."""
+        """Process the notices of a new daemon."""
         self.refresh()
 
     def crash(self) -> None:
-        """Die: the kernel closes the connection, unless the host delays the notice."""
+        """End as if killed: the connection to the daemon closes, unless the host delays this."""
         if self._host.script.hangup_ns == 0:
             self.close()
         elif self._subscription is not None:
@@ -268,7 +270,8 @@ class Subscriber:
             self._native.pause_subscriber(self._apps[-1], True)
 
     def close(self) -> None:
-        """A crash has the same effect when it is noticed."""
+        """Close the application's client. A crash has the same effect when the daemon notices
+        it."""
         if self._subscription is None or self._client is None:
             return
         self._native.detach_subscriber(self._apps[-1])

@@ -58,12 +58,12 @@ _MAX_ROUNDS: Final = 100_000
 
 
 class LivelockError(AssertionError):
-    """A host did not come to rest at one moment of virtual time."""
+    """A host had work again and again at the same moment of virtual time."""
 
 
 class Host:
-    """A simulated host. The host has a directory with real files, and gets the time from the
-    caller."""
+    """A simulated host. A simulated host. The host has a directory with real files, and gets the
+    time from its caller."""
 
     def __init__(
         self,
@@ -181,11 +181,11 @@ class Host:
         return fields
 
     def images(self) -> list[ImageView]:
-        """Loss, round trip and fill from the image slots."""
+        """Loss, round trip and fill level of each image, read from the image slots."""
         return [self._shared.read_image(i.slot) for i in self.conductor.snapshot().images]
 
     def publications(self) -> tuple[PublicationSnapshot, ...]:
-        """Return the publications that the conductor has now."""
+        """Return the publications that the conductor has at present."""
         return self.conductor.snapshot().publications
 
     def status_of(
@@ -197,7 +197,8 @@ class Host:
         return self.driver.publication_status(owner.id)
 
     def indexed(self, owner: ImageSnapshot | PublicationSnapshot) -> list[int]:
-        """Position at which a new daemon would continue to count the messages of an image."""
+        """Return the position from which a new daemon would continue to count an image's
+        messages."""
         if not isinstance(owner, ImageSnapshot):
             return []
         end = self.driver.image_status(owner.id).position
@@ -205,7 +206,7 @@ class Host:
         return [at for at in newest if end - at < owner.log.term_length // 2]
 
     def sample(self) -> None:
-        """Take a sample, as the daemon's own trace does."""
+        """Sample the state of the daemon, as the trace of a real daemon does."""
         if self.running:
             fields = sample(
                 self.conductor.snapshot(), self.driver, self._shared, self._cnc,
@@ -245,7 +246,7 @@ class Host:
         )
 
     def die(self) -> None:
-        """Kill only the daemon: its clients live, and files and journal stay."""
+        """Kill only the daemon: its clients continue to run, and its files and its journal stay."""
         self._over_runs_before = self.over_runs
         self.running = False
         self._answers.clear()
@@ -314,7 +315,8 @@ class Host:
 
     @property
     def over_runs(self) -> int:
-        """Datagrams beyond the edge of an image, of all daemons the host has had."""
+        """Number of datagrams too far ahead for their image, summed over all daemons that the host
+        has had."""
         now = self.counters(SystemCounter.OVER_RUNS)[SystemCounter.OVER_RUNS] if self.running else 0
         return self._over_runs_before + now
 
@@ -323,15 +325,16 @@ class Host:
         return {number: self._cnc.counter(number) for number in ids}
 
     def strategies(self) -> list[Running]:
-        """Python strategies in use, and the results of their answers."""
+        """The Python strategies in use, and how many of their answers were used, late or
+        invalid."""
         ids = [owner.id for owner in self.publications()]
         ids += [image.id for image in self.conductor.snapshot().images]
         found = map(self._executor.strategies.get, ids)
         return [running for running in found if running is not None]
 
     def untold(self) -> list[str]:
-        """Publications whose connected state differs from the last event. A new daemon adopts
-        connections without an event."""
+        """Publications whose connected state differs from that in the last event about them. A new
+        daemon adopts connected publications without an event."""
         self.settle()
         notified: dict[int, bool] = {}
         for _, name, fields in self.events:
@@ -349,12 +352,12 @@ class Host:
     # ---- applications ----------------------------------------------------------------------------
 
     def connect(self, name: str) -> Client:
-        """Return a client of this host's daemon: the production class with a port in this
-        process."""
+        """Return a client of this host's daemon. The client has the production class, but its
+        requests are direct calls of the conductor in this process."""
         return Client(self.attach(name), library=SIM)
 
     def watch(self, port: SimPort, fd: int) -> None:
-        """Let the agents write to an eventfd when they wake the client of a port."""
+        """Make the agents write to an eventfd when they wake the client of this port."""
         self._shared.watch_client(port.lease.client_slot, fd)
 
     def attach(self, name: str) -> SimPort:
@@ -399,10 +402,10 @@ class Host:
             worked = self._turn() or worked
             if not worked:
                 return self._reschedule()
-        raise LivelockError(f"{self.name}: the conductor does not come to rest")
+        raise LivelockError(f"{self.name}: the conductor has work again and again")
 
     def settle(self) -> None:
-        """Step driver and conductor until neither has work at the present time."""
+        """Step driver and conductor until both have no more work at the present time."""
         for _ in range(_MAX_ROUNDS):
             worked = self._native.step(self.index, self.now_ns) > 0
             while (event := self.driver.poll_event()) is not None:
@@ -411,7 +414,7 @@ class Host:
             worked = self._turn() or worked
             if not worked:
                 return self._reschedule()
-        raise LivelockError(f"{self.name} does not come to rest at {self.now_ns} ns")
+        raise LivelockError(f"{self.name} has work again and again at {self.now_ns} ns")
 
     def _turn(self) -> bool:
         """The conductor's timers, and answers of strategies whose time has come."""
@@ -489,7 +492,8 @@ class Host:
         """Simulated daemons serve no groups."""
 
     def record(self, action: a.Record) -> None:
-        """The journal, in memory: records written before a crash are still there after it."""
+        """The daemon's journal, which is in memory here. Records written before a crash are still
+        there after it."""
         key = (action.kind, action.key)
         if action.fields is None:
             self._records.pop(key, None)

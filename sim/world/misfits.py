@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Receivers that violate the rules of a group, and the datagrams that they send.
+"""Simulated receivers that violate the rules of a group, and the datagrams that they send.
 
 These receivers learn the position of a stream from the datagrams that they receive, as a real
-receiver does. They store no data and send no other requests. Such receivers must not stop a sender
-that follows its slowest receiver.
+receiver does. The misbehaving receivers store no data and send no other requests. A misbehaving
+receiver must not stop a sender that waits for its slowest receiver.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _AWAY: Final = 40
 
 
 class Misfit:
-    """One receiver, which acts once in an interval."""
+    """One receiver that violates the rules. The receiver acts once in each interval."""
 
     def __init__(self, script: MisfitScript, world: World, rng: random.Random) -> None:
         self._script = script

@@ -49,8 +49,9 @@ def _memory() -> str | None:
 
 @attrs.frozen(kw_only=True)
 class Report:
-    """How a run went. ``trace`` is the same for the same scenario and seed. ``rules`` names those
-    rules checked by the probe that the run used."""
+    """How a run went. Result of a run. ``trace`` is the same for the same scenario and seed.
+    ``rules`` names the rules of the protocol that the run used, as far as the probe records
+    them."""
 
     scenario: str
     seed: int
@@ -68,7 +69,8 @@ class Report:
 
 
 class World:
-    """At the end of a ``with`` block, the files of its hosts are removed."""
+    """The virtual world, for use in a ``with`` statement; at its end, the files of the hosts are
+    removed."""
 
     def __init__(self, scenario: Scenario, seed: int, *, record: bool = False) -> None:
         self.scenario = scenario
@@ -139,7 +141,8 @@ class World:
     # ---- the script ------------------------------------------------------------------------------
 
     def at(self, time_ns: int, action: Callable[[], None]) -> None:
-        """Plan an action for a time; actions of the same time happen in the order of planning."""
+        """Schedule an action at a time. Actions with the same time run in the order in which they
+        were scheduled."""
         self._plans += 1
         heapq.heappush(self._agenda, (time_ns, self._plans, action))
 
@@ -158,7 +161,7 @@ class World:
                 self.at(rule.until_ns, self.lay_links)
 
     def lay_links(self) -> None:
-        """Set every link to its present properties."""
+        """Set each link to the properties that the scenario states for the present time."""
         self.network.set_link(self.scenario.link)
         for rule in self.scenario.links:
             if rule.from_ns <= self.now_ns and (
@@ -267,11 +270,11 @@ class World:
                 controls = 0
             self._set_now(now_ns)
             if stop is Stop.STUCK:
-                raise LivelockError(f"the world does not come to rest at {now_ns} ns")
+                raise LivelockError(f"the hosts have work again and again at {now_ns} ns")
             if stop is Stop.CONTROL:
                 controls += 1
                 if controls > _MAX_CONTROL:
-                    raise LivelockError(f"conductors do not come to rest at {now_ns} ns")
+                    raise LivelockError(f"conductors have work again and again at {now_ns} ns")
                 self._control()
                 continue
             while self._agenda and self._agenda[0][0] <= now_ns:

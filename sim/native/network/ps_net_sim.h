@@ -28,7 +28,7 @@ enum ps_sim_verdict {
 };
 
 typedef struct ps_sim_packet {
-    int32_t references; /* number of events and socket queues that refer to the datagram */
+    int32_t references; /* Number of arrival events and socket queues that refer to the datagram. */
     uint32_t length;
     ps_addr_t from;
     ps_addr_t to;
@@ -50,15 +50,17 @@ typedef struct ps_sim_queued {
 
 typedef struct ps_sim_host ps_sim_host_t;
 
-/* An observer of the network. role: role of the socket; PS_SOCKET_ANY: the socket does not belong
- * to a driver. */
+/* An observer of the network: functions that the network calls. `role` is the role of the socket;
+ * PS_SOCKET_ANY: the socket does not belong to a driver. */
 typedef struct ps_sim_observer {
-    /* sent: a datagram left a host. refused: the socket did not accept these datagrams. */
+    /* `sent` is called when a datagram has left a host, `refused` when a socket did not accept
+     * datagrams. */
     void (*sent)(void *context, int32_t host, enum ps_socket_role role,
                  const ps_sim_packet_t *packet, int64_t now_ns);
     void (*refused)(void *context, int32_t host, const ps_dgram_t *dgrams, int32_t count,
                     int64_t now_ns);
-    /* arrived: a datagram is in the queue of a socket. read: the driver is about to read it. */
+    /* `arrived` is called when a datagram is in the queue of a socket, `read` when the driver is
+     * about to read it. */
     void (*arrived)(void *context, int32_t host, const ps_sim_packet_t *packet);
     void (*read)(void *context, int32_t host, enum ps_socket_role role,
                  const ps_sim_packet_t *packet, int64_t rx_ns, int64_t now_ns);
@@ -69,7 +71,8 @@ typedef struct ps_sim_observer {
 } ps_sim_observer_t;
 
 struct ps_socket {
-    ps_socket_t *next; /* sockets of the host, in the order of opening */
+    ps_socket_t *next; /* next socket of the same host; the sockets are in the order in which they
+                        * were opened */
     ps_sim_host_t *host;
     ps_socket_params_t params;
     ps_addr_t local;
@@ -86,17 +89,18 @@ struct ps_sim_host {
     int32_t address_count;
     ps_addr_t addresses[PS_SIM_MAX_ADDRESSES];
     uint16_t next_port;
-    bool touched;          /* true: a datagram arrived since the world's last check */
-    int64_t full_until_ns; /* time until which the host's sockets accept no datagram */
-    uint32_t short_ppm;    /* share of send calls that accept only a part of the datagrams, in
-                            * ppm */
+    bool touched;          /* True if a datagram has arrived since the world last checked this
+                            * host. */
+    int64_t full_until_ns; /* Time until which the sockets of the host accept no datagram. */
+    uint32_t short_ppm;    /* Share of the send calls that accept only a part of their datagrams, in
+                            * ppm. */
 };
 
 typedef struct ps_sim_link_state {
     ps_simnet_link_t params;
     int64_t busy_until_ns;
     uint64_t datagrams; /* put on it so far */
-    uint64_t *drops;    /* numbers of the datagrams to drop, in any order */
+    uint64_t *drops;    /* Numbers of the datagrams that the link drops, in any order. */
     int32_t drop_count;
     bool bad; /* Gilbert-Elliott */
     int64_t bad_since_ns;
@@ -108,7 +112,8 @@ struct ps_simnet {
     uint64_t sequence;
     ps_simnet_stats_t stats;
     int64_t calm_delay_ns;
-    uint16_t calm_port; /* datagrams to or from this port have a separate link; 0: no such port */
+    uint16_t calm_port; /* Datagrams to or from this port pass without faults (ps_simnet.h); 0: no
+                         * such port. */
     int32_t host_count;
     ps_sim_host_t hosts[PS_SIM_MAX_HOSTS];
     ps_sim_link_state_t links[PS_SIM_MAX_HOSTS][PS_SIM_MAX_HOSTS]; /* [from][to] */
@@ -123,7 +128,7 @@ struct ps_simnet {
 /* Returns a forged copy of a datagram for a receiver, or NULL (ps_net_sim_forge.c). */
 ps_sim_packet_t *ps_sim_forge(ps_simnet_t *simnet, const ps_sim_packet_t *packet);
 bool ps_sim_is_forged(const ps_sim_packet_t *packet);
-/* Returns true for an address that only forged datagrams have. */
+/* Returns true if only forged datagrams have this source address. */
 bool ps_sim_is_stranger(const ps_addr_t *address);
 
 /* Addresses. */
@@ -167,22 +172,22 @@ static inline bool ps_sim_host_has(const ps_sim_host_t *host, const ps_addr_t *a
     return false;
 }
 
-/* Adds the fate of a datagram to the trace hash. If the fate is SENT, adds the datagram's bytes
- * too. */
+/* Adds to the trace hash what happened to a datagram (its verdict). If the verdict is PS_SIM_SENT,
+ * adds the bytes of the datagram, too. */
 void ps_sim_trace(ps_simnet_t *simnet, int64_t time_ns, const ps_sim_packet_t *packet, int32_t host,
                   enum ps_sim_verdict verdict);
 /* Drops one reference. */
 void ps_sim_release(ps_sim_packet_t *packet);
 /* Sends a datagram to every host to which it is addressed. PS_E_NO_MEMORY. */
 int ps_sim_route(ps_sim_host_t *from, ps_sim_packet_t *packet, int64_t now_ns);
-/* Puts a datagram on the link to one host, which may lose, delay, repeat or damage it.
+/* Puts a datagram on the link to one host. The link may lose, delay, repeat or damage it.
  * PS_E_NO_MEMORY. */
 int ps_sim_put_on_link(ps_sim_host_t *from, ps_sim_host_t *to, ps_sim_packet_t *packet,
                        int64_t now_ns);
 /* Adds an arrival.  Takes a reference.  PS_E_NO_MEMORY. */
 int ps_sim_schedule(ps_simnet_t *simnet, int64_t time_ns, int32_t host, ps_sim_packet_t *packet);
-/* Takes the next arrival from the heap, which must not be empty. The caller then owns the reference
- * to the datagram. */
+/* Takes the next arrival from the heap, which must not be empty. The caller becomes the owner of
+ * the reference to the datagram. */
 ps_sim_arrival_t ps_sim_next_arrival(ps_simnet_t *simnet);
 /* Delivers an arrived datagram to the sockets of its host. */
 void ps_sim_arrive(ps_sim_host_t *host, ps_sim_packet_t *packet, int64_t time_ns);

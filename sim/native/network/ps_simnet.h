@@ -19,49 +19,51 @@ typedef struct ps_simnet ps_simnet_t;
 /* One direction between two hosts.  All zero: instant and lossless. */
 typedef struct ps_simnet_link {
     int64_t delay_ns;              /* fixed */
-    int64_t jitter_ns;             /* additional delay, uniform in [0, jitter_ns]; reorders
-                                    * datagrams */
+    int64_t jitter_ns;             /* Largest additional delay; it is uniform in [0, jitter_ns], so
+                                    * that datagrams can overtake each other. */
     int64_t bandwidth_bytes_per_s; /* 0: unlimited */
-    int64_t queue_bytes;           /* bytes that may wait for the link, 0: unlimited */
-    uint32_t loss_ppm;             /* probability for each datagram and receiving host; 1000000: the
-                                    * link is down */
+    int64_t queue_bytes;           /* Number of bytes that may wait for the link; 0: unlimited. */
+    uint32_t loss_ppm;             /* Probability that a datagram to one receiving host is lost;
+                                    * 1000000: the link is down. */
     /* Gilbert-Elliott model: probabilities for each datagram to change from the good state to the
-     * bad state and back. The bad state ends after 2 s at the latest; burst_loss_ppm applies in
-     * it */
+     * bad state and back. The bad state ends after 2 s at the latest. In the bad state,
+     * burst_loss_ppm is the probability of loss. */
     uint32_t burst_enter_ppm;
     uint32_t burst_leave_ppm;
     uint32_t burst_loss_ppm;
-    uint32_t duplicate_ppm; /* probability that a datagram arrives twice, each copy with its own
-                             * jitter */
+    uint32_t duplicate_ppm; /* Probability that a datagram arrives twice; each copy has its own
+                             * jitter. */
     uint32_t reorder_ppm;   /* delayed by further reorder_ns */
     int64_t reorder_ns;
     uint32_t corrupt_ppm;  /* one bit flipped */
-    uint32_t stranger_ppm; /* probability that a datagram is repeated with changed content from
-                            * another address, within 50 ms */
-    uint8_t no_checksum;   /* 1: the flipped bit arrives; 0: UDP's checksum drops it */
+    uint32_t stranger_ppm; /* Probability that a forged copy of a datagram follows within 50 ms,
+                            * with changed content, from another address. */
+    uint8_t no_checksum;   /* 1: a damaged datagram arrives with a flipped bit; 0: UDP's checksum
+                            * drops it */
 } ps_simnet_link_t;
 
 typedef struct ps_simnet_stats {
     uint64_t sent;        /* datagrams given to send */
-    uint64_t delivered;   /* number of datagrams put into receive queues (multicast: counted for
-                           * each socket) */
+    uint64_t delivered;   /* Number of datagrams put into receive queues; a multicast datagram
+                           * counts once for each socket. */
     uint64_t lost;        /* by the link */
     uint64_t queue_full;  /* at the link */
     uint64_t buffer_full; /* at the socket */
-    uint64_t unreachable; /* number of datagrams to an unknown host or to a port without a socket */
+    uint64_t unreachable; /* Number of datagrams sent to an unknown host or to a port without a
+                           * socket. */
     uint64_t bytes_sent;  /* UDP payload */
     uint64_t duplicated;
     uint64_t reordered;
     uint64_t corrupted;
     uint64_t forged;
-    uint64_t refused; /* number of datagrams that the socket refused, which do not count as sent */
+    uint64_t refused; /* Number of datagrams that a socket refused; they do not count as sent. */
 } ps_simnet_stats_t;
 
 /* PS_E_NO_MEMORY. */
 int ps_simnet_create(uint64_t seed, ps_simnet_t **out);
 /* Before this call, destroy the drivers with their networks and sockets. NULL is allowed. */
 void ps_simnet_destroy(ps_simnet_t *simnet);
-/* Returns the host's index, 0, 1, ..., or PS_E_NO_SPACE (64 hosts). */
+/* Adds a host. Returns its index 0, 1, ..., or PS_E_NO_SPACE if there are 64 hosts. */
 int32_t ps_simnet_add_host(ps_simnet_t *simnet);
 /* Adds an address to a host (the port is ignored). At most 8 addresses a host: PS_E_NO_SPACE;
  * PS_E_ADDRESS_IN_USE. */
@@ -72,25 +74,25 @@ int ps_simnet_set_link(ps_simnet_t *simnet, int32_t from, int32_t to, const ps_s
 /* Drops the datagram with this number (0, 1, ...) on the link between two hosts. PS_E_INVALID,
  * PS_E_NO_MEMORY. */
 int ps_simnet_drop(ps_simnet_t *simnet, int32_t from, int32_t to, uint64_t number);
-/* Until until_ns the host's sockets accept no datagram. With the probability short_ppm, a send call
- * accepts only the first few datagrams, or none. PS_E_INVALID. */
+/* Makes the sockets of a host accept no datagram until until_ns. Afterwards, with the probability
+ * short_ppm, a send call accepts only the first few datagrams, or none. PS_E_INVALID. */
 int ps_simnet_stuff(ps_simnet_t *simnet, int32_t host, int64_t until_ns, uint32_t short_ppm);
 /* Sends a forged datagram from a host, from any of its ports. length 1..65504 bytes. PS_E_INVALID,
  * PS_E_NO_MEMORY. */
 int ps_simnet_inject(ps_simnet_t *simnet, int32_t host, const ps_addr_t *from, const ps_addr_t *to,
                      const uint8_t *data, uint32_t length, int64_t now_ns);
-/* Datagrams to or from this port pass every link in delay_ns without faults; 0: no such port.
+/* Lets datagrams to or from this port pass every link in delay_ns without faults; port 0: none.
  * PS_E_INVALID. */
 int ps_simnet_calm(ps_simnet_t *simnet, int32_t port, int64_t delay_ns);
-/* Returns a network for a driver on the host. The driver owns the network, and the simnet must
- * outlive it. NULL: no memory or no such host. */
+/* Returns a network for a driver on the host. The driver becomes the owner of the network. The
+ * simnet must exist longer than the driver. NULL: no memory or no such host. */
 ps_net_t *ps_simnet_host_net(ps_simnet_t *simnet, int32_t host);
 /* Returns the time of the next arrival, INT64_MAX if no datagram is in flight. */
 int64_t ps_simnet_next_event_ns(const ps_simnet_t *simnet);
 /* Moves datagrams that arrive at or before now_ns to the sockets' queues. Returns their number. */
 int32_t ps_simnet_advance(ps_simnet_t *simnet, int64_t now_ns);
-/* Returns a hash over (time, from, to, length, bytes, verdict) of all sent and all arrived
- * datagrams. */
+/* Returns a hash over all sent and all arrived datagrams, each with its time, addresses, length,
+ * bytes and verdict. */
 uint64_t ps_simnet_trace_hash(const ps_simnet_t *simnet);
 void ps_simnet_statistics(const ps_simnet_t *simnet, ps_simnet_stats_t *out);
 

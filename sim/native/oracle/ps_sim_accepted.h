@@ -9,29 +9,32 @@
 
 struct ps_probe; /* ps_sim_probe.h */
 
-/* Credits in the last status message of an image. */
+/* Values about credits from the last status message of an image. */
 typedef struct ps_sim_stated {
     int64_t limit;
     int64_t changed_ns;
-    int64_t asked_ns; /* time of the last statement that requested an answer */
+    int64_t asked_ns; /* Time of the last status message that requested a CREDIT frame. */
     uint32_t epoch;
     int32_t readers; /* that grant */
 } ps_sim_stated_t;
 
-/* Returns the bytes of log that a message takes. */
+/* Returns the number of bytes that a message takes in the log. */
 int64_t ps_sim_framed_bytes(const ps_publication_t *pub, int32_t size);
-/* Checks that the rate allows the latest accepted message of a ledger. */
+/* Checks that the stream's rate allowed the latest message that its publishers offered with
+ * success. */
 void ps_sim_lead_check(ps_simworld_t *world, const ps_sim_publisher_t *publisher,
                        const ps_publication_t *pub, int64_t start);
-/* Checks that readers granted a credit for the latest accepted message. */
+/* Checks that readers had granted a credit for the latest message that publishers offered with
+ * success. */
 void ps_sim_credit_check(struct ps_probe *probe, const ps_sim_publisher_t *publisher);
-/* After a duty cycle of the host, checks the subscriptions whose credits are withheld and settled.
- * Bound: its subscribers. */
+/* After a duty cycle of the host, checks that no further message arrives at subscriptions whose
+ * frozen credits are in the state SETTLED. Bound: its subscribers. */
 void ps_sim_credit_watch(ps_simworld_t *world, int32_t host);
-/* Returns true if a status message may leave because of its credits. Changed credits leave at once,
- * also after one of the readers that grant has left. A receiver repeats a limit that rose from 0
- * twice, and repeats a new epoch until the sender answers. While it waits for that answer, the two
- * repetitions wait too: an answer to an earlier statement does not confirm the limit. */
+/* Returns true if a receiver may send a status message because of its credits. A receiver states
+ * changed credits at once, also after a reader that grants credits has left. A receiver repeats a
+ * limit that rose from 0 twice, and repeats a new epoch until the sender answers. While the
+ * receiver waits for this answer, it delays the two repetitions, because an answer to an earlier
+ * statement does not confirm the limit. */
 bool ps_sim_states_credits(ps_sim_stated_t *stated, const ps_trailer_t *trailer, int32_t readers,
                            int64_t now_ns, int64_t slack_ns);
 

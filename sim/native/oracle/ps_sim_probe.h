@@ -2,9 +2,9 @@
  *
  * ps_sim_probe.h: oracles that check a driver after each duty cycle. The probe sees every datagram
  * that a driver reads and sends, at the virtual time of that call. The probe checks publications
- * and images after each duty cycle. From the datagrams the probe maintains its own model of each
- * publication and image. The model is written from the protocol's description, not from the tested
- * code, and is compared with the driver's state.
+ * and images after each duty cycle. From the datagrams, the probe computes its own model of each
+ * publication and image, and compares the model with the driver's state. The code of the model
+ * follows the protocol's description, not the tested code.
  *
  *   ps_sim_probe.c        hands datagrams and duty cycles to the files below
  *   ps_sim_probe_model.c  models by object; promises that must be kept within a time
@@ -351,9 +351,11 @@ typedef struct ps_probe {
 
 /* ---- acceptance: ps_sim_bound.c, ps_sim_lead.c ----------------------------------------------- */
 
-/* At the end of a host's duty cycle, records the position up to which its receivers have room. */
+/* At the end of a host's duty cycle, records the position up to which the host's receivers accept
+ * data. */
 void ps_sim_bound_watch(ps_simworld_t *world, int32_t host);
-/* Checks from its length and end position that an accepted message begins within the windows. */
+/* Checks that a message which a publication accepted begins within the publication window and the
+ * receiver window. */
 void ps_sim_bound_check(ps_probe_t *probe, const ps_sim_publisher_t *publisher, int64_t end,
                         int32_t size);
 
@@ -361,37 +363,39 @@ void ps_sim_bound_check(ps_probe_t *probe, const ps_sim_publisher_t *publisher, 
 
 ps_probe_t *ps_probe_create(ps_simworld_t *world);
 void ps_probe_destroy(ps_probe_t *probe);
-/* Removes the models of a host's objects, because it has another driver or none. */
+/* Removes the models of a host's objects, because the host now has another driver or none. */
 void ps_probe_forget_host(ps_probe_t *probe, int32_t host);
-/* Records that the host's driver is about to read a datagram, or has just sent one. by_sender: the
- * socket belongs to the sender; kind: ps_sim_kind from the watch. */
+/* Record that the host's driver is about to read a datagram, or has just sent one. `by_sender` is
+ * true if the socket belongs to the sender agent; `kind` comes from ps_sim_watch.h. */
 void ps_probe_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet, bool by_sender,
                    int64_t now_ns);
 void ps_probe_sent(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
                    enum ps_sim_kind kind, int64_t now_ns);
 /* Records that the host's socket did not accept a datagram. A receiver counts such a datagram as
- * sent, and repeats it by a timer. A sender does not. */
+ * sent, and repeats it by a timer. A sender does not count it. */
 void ps_probe_refused(ps_probe_t *probe, int32_t host, const uint8_t *data, uint32_t length,
                       int64_t now_ns);
-/* Returns true if the datagram begins exactly at the end of the image's data, so that following
- * datagrams may be read at the same time. */
+/* Returns true if the datagram begins exactly at the end of its image's data. The driver may then
+ * read this datagram and those that follow in one call. */
 bool ps_probe_is_next(const ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet);
-/* Record the beginning of a duty cycle, and its end with the reported work. */
+/* Record the beginning of a duty cycle, and its end with the amount of work that the driver
+ * reports. */
 void ps_probe_before(ps_probe_t *probe, int32_t host, int64_t now_ns);
 void ps_probe_step(ps_probe_t *probe, int32_t host, int32_t work, int64_t now_ns);
 
 /* ---- shared by the files --------------------------------------------------------------------- */
 
-/* Returns the allowed delay of a timer: two ticks of a millisecond, and two duty cycles of the
- * host. */
+/* Returns by how much a timer of the host may be late: two ticks of a millisecond plus two duty
+ * cycles. */
 int64_t ps_probe_slack_ns(const ps_probe_t *probe, int32_t host);
-/* Checks that `holds` becomes true within grace_ns after it was false. name: of the promise. */
+/* Checks that a condition becomes true again within grace_ns. The caller passes its present value
+ * in `holds`, and its name for a violation in `name`. */
 void ps_probe_promise(ps_probe_t *probe, ps_probe_promise_t *promise, bool holds, int64_t now_ns,
                       int64_t grace_ns, const char *name, int32_t host, int32_t session_id);
 void ps_probe_fail(ps_probe_t *probe, int32_t host, int32_t session_id, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* Returns true if a socket of the host recently accepted no datagram, so that datagrams may
- * wait. */
+/* Returns true if a socket of the host recently accepted no datagram, so that the driver may have
+ * to repeat datagrams. */
 bool ps_probe_is_full(const ps_probe_t *probe, int32_t host, int64_t now_ns);
 /* Returns true if the ring of events to the conductor was full recently. */
 bool ps_probe_is_crowded(const ps_probe_t *probe, int32_t host, int64_t now_ns);
@@ -400,7 +404,7 @@ ps_probe_pub_t *ps_probe_pub(ps_probe_t *probe, int32_t host, int32_t session_id
                              int32_t stream_id);
 ps_probe_image_t *ps_probe_image(ps_probe_t *probe, int32_t host, int32_t session_id,
                                  int32_t stream_id, int64_t now_ns);
-/* Return the model of an object, and create it if it is absent. NULL: no memory, or too many
+/* Return the model of an object; create the model if there is none. NULL: no memory, or too many
  * models. */
 ps_probe_pub_t *ps_probe_pub_of(ps_probe_t *probe, int32_t host, const ps_publication_t *pub,
                                 int64_t now_ns);
@@ -410,38 +414,42 @@ const ps_sim_ledger_t *ps_probe_ledger(const ps_probe_t *probe, int32_t session_
                                        int32_t stream_id);
 /* Returns the number of messages of a ledger that end at or below position; -1: unknown. */
 int64_t ps_probe_ordinal(const ps_sim_ledger_t *ledger, int64_t position);
-/* Returns the error of an index that has counted messages up to end; NULL: no error. */
+/* Compares an index ring with its model. `end` is the position up to which the driver has counted
+ * messages. Returns the text of the error; NULL: no error. */
 const char *ps_probe_index_check(ps_probe_index_t *model, const ps_index_ring_t *ring, int64_t end,
                                  int32_t term_length, int64_t epoch_offset_ns, int64_t now_ns);
-/* The two functions assume that data up to high was sent. ps_probe_sent_floor returns the lowest
- * position that a receiver can miss. The other function returns true if a status message may state
- * the position. The position may be behind by T/2, with fc=nak by T. At the end of a term the
- * position may also be behind by the longest padding. */
+/* The publication has sent data up to `high`. The lowest position that a receiver can still request
+ * is the result of ps_probe_sent_floor. The result of ps_probe_may_grant is true if a status
+ * message may state `position`. This position may be behind `high` by T/2 (with fc=nak by T), and
+ * at the end of a term also by the longest padding. */
 int64_t ps_probe_sent_floor(const ps_publication_t *pub, int64_t high);
 bool ps_probe_may_grant(const ps_publication_t *pub, int64_t high, int64_t position);
 
 /* ps_sim_probe_begin.c */
-#define PS_PROBE_PLENTY   1e18            /* level of a token bucket without a limit */
-#define PS_PROBE_NO_LIMIT 1099511627776.0 /* bytes a second: no NAK-strength limit */
+#define PS_PROBE_PLENTY 1e18 /* level of a token bucket that sets no limit */
+#define PS_PROBE_NO_LIMIT                                                                          \
+    1099511627776.0 /* rate in bytes a second that means "no NAK-strength
+                                           * limit" */
 void ps_probe_pub_begin(ps_probe_pub_t *model, int64_t now_ns);
 void ps_probe_image_begin(ps_probe_image_t *model, int64_t now_ns);
-/* A rate of 0 or less sets no limit. */
+/* Sets the rate and the burst of a token bucket. A rate of 0 or less means no limit. */
 void ps_probe_bucket_set(ps_probe_bucket_t *bucket, double rate, double burst, int64_t now_ns);
-/* Returns the time for which producers were blocked, by all causes. */
+/* Returns the sum of the times for which publishers were blocked, over all causes. */
 int64_t ps_probe_blocked_total(const ps_publication_t *pub);
 
 /* ps_sim_probe_fc.c */
 void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
                     const ps_addr_t *from, int64_t now_ns);
-/* ps_sim_probe_join.c. Record a request for a SETUP; a SETUP; a status message of a followed
- * receiver (returns since when the group waited for it, else now_ns); the end of a cycle. */
+/* ps_sim_probe_join.c: these functions record a request for a SETUP, a SETUP, a status message of a
+ * tracked receiver, and the end of a cycle. The result of ps_probe_join_came is the time since
+ * which the group has waited for this receiver, or now_ns. */
 void ps_probe_join_requested(ps_probe_pub_t *model, int64_t id, const ps_addr_t *from,
                              int64_t now_ns);
 void ps_probe_join_setup(ps_probe_pub_t *model);
 int64_t ps_probe_join_came(ps_probe_pub_t *model, int64_t id, const ps_addr_t *from,
                            int64_t now_ns);
 void ps_probe_join_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
-/* Returns the limit of the present hold; INT64_MAX: there is no hold. */
+/* Returns the position at which a join hold stops the sender; INT64_MAX: there is no hold. */
 static inline int64_t ps_probe_hold(const ps_probe_pub_t *model)
 {
     return model->pub->fc.join != NULL ? model->pub->fc.join->limit : INT64_MAX;
@@ -480,8 +488,9 @@ void ps_probe_pressure_sent(ps_probe_t *probe, ps_probe_image_t *model,
                             const ps_pressure_t *pressure, int64_t now_ns);
 /* Returns true if one of the image's connections to the sender is alive. */
 bool ps_probe_is_heard(const ps_image_t *image, int64_t now_ns);
-/* Returns true if the timers of this cycle stopped waiting for an untethered reader. They run after
- * the status message of the cycle was built: the next one states the data that became free. */
+/* Returns true if a timer in this cycle ended the wait for an untethered reader. Timers run after
+ * the cycle's status message was built, so only the next status message states the released
+ * data. */
 bool ps_probe_left_behind(const ps_probe_image_t *model);
 void ps_probe_recv_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
 
@@ -496,11 +505,12 @@ int64_t ps_probe_rtt_answer(ps_probe_image_t *model, int64_t stamp_ns, int64_t n
 void ps_probe_cubic_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
 
 /* ps_sim_probe_path.c */
-/* Returns true if the high-water mark may rise to position: the new gap needs room in the list. */
+/* Returns true if the high-water mark may rise to `position`: the gap list must have room for the
+ * new gap. */
 bool ps_probe_path_has_room(const ps_image_t *image, int64_t position);
-/* The first function records that [from, to), a chain of frames with room in the log, was read. It
- * returns false if the gap list had no room for a part of the chain. The other function records a
- * chain that begins below the consumed position. */
+/* The receiver read a datagram with the range [from, to). ps_probe_path_data records a range for
+ * which the log has room; it returns false if the gap list had no room for a part.
+ * ps_probe_path_stale records a range that begins below the consumed position. */
 bool ps_probe_path_data(ps_probe_image_t *model, const ps_sim_packet_t *packet, int64_t from,
                         int64_t to, int64_t now_ns);
 void ps_probe_path_stale(ps_probe_image_t *model, int64_t from, int64_t to, int64_t now_ns);
@@ -509,7 +519,7 @@ void ps_probe_path_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
 void ps_probe_pub_tethers(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 
 /* ps_sim_probe_spy.c */
-/* Records in the model the positions that the sender passed without sending data. */
+/* Records that the sender passed data without sending it, because only spies read the stream. */
 void ps_probe_spies_passed(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 void ps_probe_spies_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 
@@ -522,15 +532,15 @@ void ps_probe_backoff(ps_probe_t *probe, const ps_probe_image_t *model, int64_t 
 
 /* ps_sim_probe_count.c */
 void ps_probe_count_begin(ps_probe_t *probe, int32_t host);
-/* Records that the counter `id` must rise by delta. */
+/* Records that the driver must increase the counter `id` by delta. */
 void ps_probe_count(ps_probe_t *probe, int32_t host, int32_t id, int64_t delta);
 void ps_probe_count_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
                          bool by_sender);
-/* model: the publication that sent the datagram; NULL: a receiver sent the datagram. */
+/* Counts a sent datagram. `model` is the publication that sent it; NULL: a receiver sent it. */
 void ps_probe_count_sent(ps_probe_t *probe, int32_t host, const ps_probe_pub_t *model,
                          const ps_sim_packet_t *packet, bool beat, bool again);
-/* Records that a call did not send all its datagrams; data: the first datagram that was not
- * sent. */
+/* Records that a call of the driver did not send all its datagrams; `data` is the first that was
+ * not sent. */
 void ps_probe_count_short(ps_probe_t *probe, int32_t host, const uint8_t *data, uint32_t length);
 void ps_probe_count_check(ps_probe_t *probe, int32_t host);
 
@@ -548,8 +558,8 @@ void ps_probe_image_shown(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
 /* ps_sim_probe_work.c */
 void ps_probe_work_check(ps_probe_t *probe, int32_t host, int32_t work, int64_t now_ns);
 
-/* ps_sim_probe_rule.c: records the rules that a run uses, for the histogram: after a signal was
- * read, and after a duty cycle. */
+/* ps_sim_probe_rule.c: records which rules of the protocol a run uses, for the histogram. Called
+ * after a PRESSURE frame was read, and after each duty cycle. */
 void ps_probe_rule_signal(ps_probe_t *probe, const ps_probe_pub_t *model,
                           const ps_pressure_t *pressure);
 void ps_probe_rule_pub(ps_probe_t *probe, const ps_probe_pub_t *model, int64_t now_ns);
@@ -563,7 +573,8 @@ void ps_probe_queue_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
 void ps_probe_queue_notified(ps_probe_t *probe, ps_probe_image_t *model,
                              const ps_pressure_t *pressure, int64_t now_ns);
 int32_t ps_probe_queue_level(const ps_image_t *image, int64_t fill);
-/* Returns the fill of the image's log; -1: all its readers are paused, or it has no reader. */
+/* Returns the fill level of the image's receive queue; -1: all readers are paused, or the image has
+ * no reader. */
 int64_t ps_probe_queue_fill(const ps_image_t *image, int64_t now_ns);
 /* Returns the position up to which a receiver accepts data. */
 static inline int64_t ps_probe_accepted_to(const ps_image_t *image)
@@ -578,7 +589,8 @@ static inline bool ps_probe_says_little(const ps_image_t *image)
     return (image->peer_capabilities & PS_CAP_PRESSURE) != 0 && image->state == PS_IMAGE_ACTIVE &&
            image->params.congestion_control == PS_CC_STATIC;
 }
-/* Returns the consumption at which the next status message is due, after one at `position`. */
+/* Returns the consumed position at which the next status message is due, if the last one stated
+ * `position`. */
 static inline int64_t ps_probe_sm_due(const ps_image_t *image, int64_t position)
 {
     const int64_t term = image->log.term_length;

@@ -8,7 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Conditions on a publication, grouped by the file that checks them. */
+/* Promises on a publication: conditions that must become true within a time. The promises are
+ * grouped by the file that checks them. */
 enum ps_probe_pub_promise {
     P_PUB_LIMIT, /* ps_sim_probe_fc.c */
     P_PUB_RECEIVERS,
@@ -70,7 +71,8 @@ enum ps_probe_image_promise {
     PS_PROBE_IMAGE_PROMISES
 };
 
-/* since: time at which the condition was first found false, + 1; 0: it is true. */
+/* State of a promise. `since` is 1 + the time at which the condition was first found false; 0: it
+ * is true. */
 typedef struct ps_probe_promise {
     int64_t since_ns;
     bool broken;
@@ -80,8 +82,10 @@ typedef struct ps_probe_tether {
     bool known;
     int32_t id, state;
     int64_t since_ns,
-        near_ns; /* start of this state; last time at which it was near the other subscriptions */
-    int64_t surely_ns, far_ns; /* last time certainly near; last time behind */
+        near_ns; /* Start of this state, and last time at which this subscriber was near the
+                  * others. */
+    int64_t surely_ns, far_ns; /* Last time at which the subscriber was certainly near the others,
+                                * and last time at which it was behind. */
 } ps_probe_tether_t;
 
 #endif

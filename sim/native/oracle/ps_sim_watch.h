@@ -12,10 +12,10 @@ typedef struct ps_sim_watch ps_sim_watch_t;
 /* Kind of a datagram: data sent for the first time on this path, or retransmitted data. */
 enum ps_sim_kind { PS_SIM_OTHER = 0, PS_SIM_FRESH = 1, PS_SIM_AGAIN = 2 };
 
-/* NULL: no memory.  free() releases it. */
+/* Creates a watch; NULL: no memory. The caller releases it with free(). */
 ps_sim_watch_t *ps_sim_watch_create(void);
-/* The strategy of this stream always allows half a term, even if receivers state less; 0: no
- * stream. */
+/* Sets the stream whose strategy always allows half a term, even if receivers advertise less; 0:
+ * none. */
 void ps_sim_watch_half_term(ps_sim_watch_t *watch, int32_t stream_id);
 void ps_sim_watch_wire(const ps_sim_watch_t *watch, ps_sim_wire_t *out);
 enum ps_sim_kind ps_sim_watch_sent(ps_sim_watch_t *watch, int32_t from,

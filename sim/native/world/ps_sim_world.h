@@ -21,8 +21,8 @@ enum {
 /* Content of a session. */
 typedef struct ps_log ps_log_t;
 
-/* Padding that states dropped messages: its end, and the number of dropped messages stated up to
- * there. */
+/* A padding frame that states dropped messages (a mark): its end position, and the total number of
+ * dropped messages stated up to there. */
 typedef struct ps_sim_mark {
     int64_t end, total;
 } ps_sim_mark_t;
@@ -36,32 +36,34 @@ typedef struct ps_sim_ledger {
     int64_t count;
     int64_t capacity;
     int32_t *sizes; /* of message i */
-    int64_t edge;   /* highest position for which a receiver had room */
-    /* ps_sim_drop.c: number of messages that a policy dropped */
+    int64_t edge;   /* Highest position up to which any receiver accepted data. */
+    /* Used in ps_sim_drop.c: number of messages that the publication's policy dropped. */
     int64_t dropped; /* number that the publishers reported */
     ps_sim_mark_t *marks;
     int64_t mark_count, mark_capacity;
-    int64_t walked; /* after the first drop: position up to which the log was searched for marks */
-    /* ps_sim_lead.c: the publication whose rates limit the messages since lead_since; the last
-     * second of these messages */
-    int64_t lead_life; /* value of ps_sim_slot_t.lives at lead_since; 0: no message was accepted
-                        * yet */
-    int64_t lead_id;   /* address of the publication; a later publication may have the same
-                        * address */
+    int64_t walked; /* After the first drop: position up to which the simulator has searched the log
+                     * for marks. */
+    /* Used in ps_sim_lead.c: the publication whose rates limit the messages since number
+     * lead_since, and the messages of the last second. */
+    int64_t lead_life; /* Number of drivers that the publisher's host had had when message number
+                        * lead_since was accepted; 0: no message was accepted yet. */
+    int64_t lead_id;   /* Id of the publication whose rates limit these messages. */
     int64_t lead_since, second_from, second_bytes;
 } ps_sim_ledger_t;
 
-/* ps_sim_gap.c: returns the number of the first message that ends beyond the position; count if
- * there is none. */
+/* Returns the number of the first message that ends beyond the position; the count of messages if
+ * there is none (ps_sim_gap.c). */
 int64_t ps_sim_first_beyond(const ps_sim_ledger_t *ledger, int64_t position);
 
-/* ps_sim_drop.c: counts a message for which the session's log had no room. */
+/* Counts a message that the policy dropped because the session's log had no room
+ * (ps_sim_drop.c). */
 void ps_sim_note_drop(ps_sim_ledger_t *ledger, const ps_log_t *log);
-/* Records the marks in [walked, to) of the session's log. Call it only after a drop. */
+/* Searches the positions [walked, to) of the session's log for marks (padding frames that state
+ * dropped messages). Call it only after a drop. */
 void ps_sim_note_marks(ps_sim_ledger_t *ledger, const ps_log_t *log, int64_t to);
-/* Returns the number of dropped messages that marks up to the position state. */
+/* Returns the number of dropped messages that all marks up to the position state together. */
 int64_t ps_sim_marked(const ps_sim_ledger_t *ledger, int64_t position);
-/* Returns the end of the last mark up to the position; 0: none. */
+/* Returns the end of the last mark at or before the position; 0: there is none. */
 int64_t ps_sim_mark_end(const ps_sim_ledger_t *ledger, int64_t position);
 
 typedef struct ps_sim_publisher {
@@ -69,8 +71,8 @@ typedef struct ps_sim_publisher {
     ps_sim_publisher_stats_t stats;
     int64_t due_ns;
     int64_t blocked_since_ns; /* -1: not */
-    int64_t refused_limit;    /* limit when the last offer was refused; until the limit changes, a
-                               * further offer is useless */
+    int64_t refused_limit;    /* Publisher limit when the last offer was refused; until it changes,
+                               * the application makes no further offer. */
     int64_t refused_ordinals;
     int32_t refused_connected;
     bool refused;
@@ -78,20 +80,21 @@ typedef struct ps_sim_publisher {
     bool paused;
 } ps_sim_publisher_t;
 
-/* A range of positions that is missing permanently, as reported to the subscriber. */
+/* A range of positions that the client reported to the subscriber as permanently missing. */
 typedef struct ps_sim_gap {
     int64_t from, to;
 } ps_sim_gap_t;
 
-/* Progress of one subscriber in one ledger. */
+/* Progress of one subscriber in one session (a ledger describes the messages of a session). */
 typedef struct ps_sim_reader {
     int32_t ledger;
     bool may_jump;
-    ps_sim_gap_t *gaps; /* gaps reported since the last message, in order */
+    ps_sim_gap_t *gaps; /* gaps that were reported since the last delivered message, in order */
     int32_t gap_count;
     int32_t gap_capacity;
-    int64_t released;    /* number of the message after the last one that a poll released */
-    int64_t receiver_id; /* of its last image; 0: it reads on the publisher's host */
+    int64_t released;    /* 1 + the number of the last message that the subscriber has released. */
+    int64_t receiver_id; /* Receiver id of the subscriber's last image; 0: it reads on the
+                          * publisher's host. */
     ps_sim_reader_stats_t stats;
 } ps_sim_reader_t;
 
@@ -107,7 +110,7 @@ typedef struct ps_sim_subscriber {
     bool holds; /* delivered, not yet released */
 } ps_sim_subscriber_t;
 
-/* A client that an application in Python waits for. */
+/* A client on whose wake-up an application in Python waits. */
 typedef struct ps_sim_wait {
     ps_client_t *client;
     uint32_t ticket;
@@ -115,13 +118,14 @@ typedef struct ps_sim_wait {
 
 typedef struct ps_sim_slot {
     ps_driver_t *driver;
-    int64_t lives; /* number of drivers of this slot so far, with the present one */
+    int64_t lives; /* Number of drivers that this host has had, including the present one. */
     int64_t cycle_ns;
-    int64_t ready_ns;    /* earliest time of the next step */
+    int64_t ready_ns;    /* earliest time at which the driver may be stepped again */
     int64_t deadline_ns; /* deadline of the driver */
     int64_t control_ns;
-    int64_t control_from_ns; /* time until which the host's conductor is busy */
-    int32_t idle_steps;      /* number of steps in a row without an external event */
+    int64_t control_from_ns; /* Time until which the host's conductor is busy and does not run. */
+    int32_t idle_steps;      /* Number of consecutive steps of the driver without an event from
+                              * outside. */
     bool touched;
     bool stepped; /* at this moment */
 } ps_sim_slot_t;
@@ -130,16 +134,17 @@ typedef struct ps_sim_slot {
 typedef struct ps_sim_world_observer {
     /* Called when the host gets another driver, or has none. */
     void (*driver_set)(void *context, int32_t host);
-    /* Called when a duty cycle of the host's driver begins, and when it has ended with the reported
-     * work. */
+    /* Called when a duty cycle of the host's driver begins, and when it has ended. `work` is the
+     * amount of work that the driver reports. */
     void (*step_begins)(void *context, int32_t host, int64_t now_ns);
     void (*stepped)(void *context, int32_t host, int32_t work, int64_t now_ns);
-    /* Called when a message of `size` bytes was accepted that ends at the position. */
+    /* Called when a publication has accepted a message of `size` bytes, which ends at position
+     * `end`. */
     void (*accepted)(void *context, const ps_sim_publisher_t *publisher, int64_t end, int32_t size);
-    /* Returns true if messages may be delivered with timestamps. */
+    /* Returns true if a channel of this run writes timestamps into its messages. */
     bool (*has_stamps)(const void *context);
-    /* Changes a published message to the form that the host must receive. NULL, or what is
-     * wrong. */
+    /* Changes the content of a published message to the content that the host must receive. Returns
+     * NULL, or the text of an error. */
     const char *(*expected)(void *context, int32_t host, const ps_message_t *message,
                             uint8_t *published);
     void (*free)(void *context);
@@ -150,7 +155,7 @@ struct ps_simworld {
     const ps_sim_world_observer_t *observer; /* NULL: none */
     void *observer_context;
     uint64_t steps;
-    uint64_t rules; /* rules used so far: bits of ps_sim_rule */
+    uint64_t rules; /* Rules of the protocol that the run has used so far: bits of ps_sim_rule. */
     int64_t now_ns;
     ps_sim_slot_t slots[PS_SIM_MAX_HOSTS];
     ps_sim_publisher_t publishers[PS_SIM_MAX_APPS];
@@ -163,28 +168,31 @@ struct ps_simworld {
     int32_t ledger_count;
     int32_t violation_count;
     char violations[PS_SIM_MAX_VIOLATIONS][PS_SIM_VIOLATION_BYTES];
-    uint8_t offered[PS_SIM_MESSAGE_MAX];  /* message that a publisher is writing */
-    uint8_t expected[PS_SIM_MESSAGE_MAX]; /* message with which a subscriber compares a received
-                                           * message */
+    uint8_t offered[PS_SIM_MESSAGE_MAX];  /* Buffer with the content of the message that a publisher
+                                           * is offering. */
+    uint8_t expected[PS_SIM_MESSAGE_MAX]; /* Buffer with the content that a received message must
+                                           * have. */
 };
 
 /* Runs one turn of an application at now_ns. Returns true if it did work. */
 bool ps_sim_publisher_act(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t now_ns);
 bool ps_sim_subscriber_act(ps_simworld_t *world, int32_t index, int64_t now_ns);
-/* Returns the time of the application's next turn, if no event of its host is earlier. */
+/* Returns the time of the application's next turn, if no event of its host wakes the application
+ * earlier. */
 int64_t ps_sim_publisher_due_ns(const ps_simworld_t *world, const ps_sim_publisher_t *publisher);
 int64_t ps_sim_subscriber_due_ns(const ps_sim_subscriber_t *subscriber);
 void ps_sim_apps_free(ps_simworld_t *world);
-/* Returns the reader's state for a session, and creates it if it is missing. NULL: the session has
- * no publisher. */
+/* Returns the subscriber's progress in a session; creates the entry if it is missing. NULL: the
+ * session has no publisher. */
 ps_sim_reader_t *ps_sim_reader_of(ps_simworld_t *world, int32_t subscriber, int32_t session_id,
                                   int32_t stream_id);
-/* Takes the gaps that the subscriber's images have reached. Returns true if there was a gap. */
+/* Fetches the gaps that the subscriber's images have reached, and records them. Returns true if
+ * there was a gap. */
 bool ps_sim_take_gaps(ps_simworld_t *world, int32_t subscriber);
 /* Returns the number of missing messages in [first, end) that are not in a reported gap. */
 int64_t ps_sim_untold(const ps_sim_ledger_t *ledger, const ps_sim_reader_t *reader, int64_t first,
                       int64_t end);
-/* Forgets the gaps up to the reader's position. */
+/* Removes the recorded gaps up to the reader's position. */
 void ps_sim_forget_gaps(ps_sim_reader_t *reader);
 void ps_sim_violate(ps_simworld_t *world, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

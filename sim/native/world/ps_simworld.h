@@ -18,14 +18,14 @@ typedef struct ps_simworld ps_simworld_t;
 
 enum ps_simworld_stop {
     PS_SIMWORLD_TIME = 0,    /* until_ns */
-    PS_SIMWORLD_CONTROL = 1, /* a conductor must run, because an event waits or its deadline is
-                              * due */
-    PS_SIMWORLD_STUCK = 2,   /* a host repeatedly requests a call at the same time, and does no work
-                              * in the calls */
-    PS_SIMWORLD_WOKEN = 3    /* a client for which ps_simworld_await waits was woken */
+    PS_SIMWORLD_CONTROL = 1, /* A conductor must run, because an event waits for it or its deadline
+                              * has come. */
+    PS_SIMWORLD_STUCK = 2,   /* A host repeatedly requests a step at the same time, and does no work
+                              * in these steps. */
+    PS_SIMWORLD_WOKEN = 3    /* A client that was passed to ps_simworld_await was woken. */
 };
 
-/* Rules that a run may use: bits of ps_simworld_rules. */
+/* Rules of the protocol whose use in a run is counted; each is a bit of ps_simworld_rules. */
 enum ps_sim_rule {
     PS_SIM_RULE_OVERRUN_REPAIRED,
     PS_SIM_RULE_OUTRUN,
@@ -61,9 +61,11 @@ typedef struct ps_sim_publisher_params {
     int32_t ledger;
     int32_t size_low;
     int32_t size_high;
-    int64_t count; /* total number of messages, counted by the ledger */
+    int64_t count; /* Number of messages in the whole session, including those of earlier
+                    * publishers. */
     int64_t start_ns;
-    int64_t interval_ns; /* time between messages; 0: as fast as there is room */
+    int64_t interval_ns; /* Time between two messages; 0: the application offers as fast as the
+                          * stream accepts. */
 } ps_sim_publisher_params_t;
 
 typedef struct ps_sim_subscriber_params {
@@ -71,9 +73,12 @@ typedef struct ps_sim_subscriber_params {
     int32_t host;
     int32_t stream_id;
     int32_t poll_limit;       /* messages a turn */
-    int64_t poll_interval_ns; /* time from one turn that read messages to the next such turn */
-    int32_t batch;   /* > 0: messages taken and released at each multiple of the interval */
-    int64_t credits; /* largest number of outstanding messages, 0: no limit */
+    int64_t poll_interval_ns; /* Time from one turn in which the application read messages to the
+                               * next such turn. */
+    int32_t batch;   /* If above 0: number of messages that the application reads and releases at
+                      * each multiple of poll_interval_ns. */
+    int64_t credits; /* Largest number of messages that the application lets be outstanding; 0: it
+                      * grants no credits. */
 } ps_sim_subscriber_params_t;
 
 typedef struct ps_sim_publisher_stats {
@@ -81,18 +86,19 @@ typedef struct ps_sim_publisher_stats {
     int64_t bytes;
     int64_t position; /* after the last one */
     int64_t refusals;
-    int64_t blocked_ns; /* time from a refusal to the next acceptance */
+    int64_t blocked_ns; /* Total time from a refused offer to the next accepted one. */
     int64_t last_ns;    /* of the last acceptance */
-    int32_t at_end;     /* the stream is at the maximum position: no further message fits */
+    int32_t at_end;     /* 1: the stream has reached the maximum position, so no further message
+                         * fits. */
 } ps_sim_publisher_stats_t;
 
 typedef struct ps_sim_reader_stats {
-    int64_t messages; /* number of the ledger's messages that were delivered, in order */
+    int64_t messages; /* Number of messages of the session that were delivered, in order. */
     int64_t bytes;
     int64_t missed; /* messages in explicit gaps */
     int64_t gaps;
-    int64_t first;    /* number of the first message, -1: none yet */
-    int64_t next;     /* number of the message after the last delivered one */
+    int64_t first;    /* Number of the first delivered message in the session; -1: none yet. */
+    int64_t next;     /* 1 + the number of the last delivered message. */
     int64_t position; /* delivered */
     int64_t last_ns;
     int64_t latency_ns; /* longest from acceptance to delivery */
@@ -106,16 +112,16 @@ typedef struct ps_sim_reader_stats {
 /* PS_E_NO_MEMORY.  The simnet must outlive it. */
 int ps_simworld_create(ps_simnet_t *simnet, ps_simworld_t **out);
 void ps_simworld_destroy(ps_simworld_t *world);
-/* Sets the driver of a host; NULL: none (crashed). cycle_ns >= 1: shortest time between two
- * steps. */
+/* Sets the driver of a host; NULL: none, the host has crashed. cycle_ns >= 1 is the shortest time
+ * between two steps. */
 int ps_simworld_set_driver(ps_simworld_t *world, int32_t host, ps_driver_t *driver,
                            int64_t cycle_ns);
 /* Sets the time at which the host's conductor must be called. */
 void ps_simworld_set_control_ns(ps_simworld_t *world, int32_t host, int64_t deadline_ns);
-/* Runs one duty cycle of the host's driver, in addition to the cycles that ps_simworld_run
- * runs. Returns the work done. */
+/* Runs one duty cycle of the host's driver now, in addition to those that ps_simworld_run executes.
+ * Returns the work done. */
 int32_t ps_simworld_step(ps_simworld_t *world, int32_t host, int64_t now_ns);
-/* Marks a host whose driver must be stepped. */
+/* Makes the next run step the driver of this host. */
 void ps_simworld_touch(ps_simworld_t *world, int32_t host);
 
 /* Defines the content of a session: its messages are computed from seed and number, so that every
@@ -128,7 +134,7 @@ int64_t ps_simworld_ledger_position(const ps_simworld_t *world, int32_t ledger);
 /* Returns an index.  PS_E_NO_MEMORY, PS_E_NO_SPACE. */
 int32_t ps_simworld_add_publisher(ps_simworld_t *world, const ps_sim_publisher_params_t *params);
 int32_t ps_simworld_add_subscriber(ps_simworld_t *world, const ps_sim_subscriber_params_t *params);
-/* Stops the use of the handle; the statistics stay. */
+/* Stop the use of the application's publication or subscription handle. The statistics stay. */
 void ps_simworld_detach_publisher(ps_simworld_t *world, int32_t publisher);
 void ps_simworld_detach_subscriber(ps_simworld_t *world, int32_t subscriber);
 /* Pauses or continues an application. */
@@ -151,26 +157,28 @@ int64_t ps_simworld_ledger_dropped(const ps_simworld_t *world, int32_t ledger);
 /* Returns a hash over the subscriber's messages and their times. */
 uint64_t ps_simworld_digest(const ps_simworld_t *world, int32_t subscriber);
 
-/* Applications in Python. Ends the next run as soon as the client's ticket differs from this one.
- * The client must stay open until ps_simworld_await_nobody. PS_E_NO_SPACE: PS_SIM_MAX_APPS. */
+/* Applications in Python. Makes the next run end as soon as the client's ticket differs from this
+ * one. The client must stay open until ps_simworld_await_nobody. PS_E_NO_SPACE: PS_SIM_MAX_APPS. */
 int ps_simworld_await(ps_simworld_t *world, ps_client_t *client, uint32_t ticket);
 void ps_simworld_await_nobody(ps_simworld_t *world);
-/* Makes a publication of an application in Python read the time of the world. The world must
- * outlive the publication. */
+/* Makes a publication of a Python application use the virtual time for its account. The world must
+ * exist longer than the publication. */
 void ps_simworld_set_clock(ps_simworld_t *world, ps_pub_t *pub);
 
-/* Runs until until_ns or until Python is needed. *now_ns: the caller sets the time at which the run
- * starts; the function stores the time at which it ended. Returns ps_simworld_stop. Bound: one step
- * of a host in each of its cycles. */
+/* Runs until until_ns or until Python is needed. The caller sets *now_ns to the time at which the
+ * run starts; the function sets *now_ns to the time at which the run ended. Returns
+ * ps_simworld_stop. A run steps each host at most once in each of its duty cycles. */
 int32_t ps_simworld_run(ps_simworld_t *world, int64_t until_ns, int64_t *now_ns);
-/* The host's conductor is busy until until_ns and processes no event. */
+/* Makes the host's conductor busy until until_ns: until then, it processes no event. */
 void ps_simworld_hold_control(ps_simworld_t *world, int32_t host, int64_t until_ns);
 /* Returns 1 if the host's conductor must run now. */
 int32_t ps_simworld_wants_control(const ps_simworld_t *world, int32_t host, int64_t now_ns);
 uint64_t ps_simworld_steps(const ps_simworld_t *world);
-/* Returns a violation by index, "" beyond the last. The first 16 are kept. */
+/* Returns the text of a violation that an oracle found, by its index; "" beyond the last. The first
+ * 16 are kept. */
 const char *ps_simworld_violation(const ps_simworld_t *world, int32_t index);
-/* Returns those rules checked by the probe that the run used: a bit for each ps_sim_rule. */
+/* Returns the rules of the protocol that the run used, as far as the probe records them: a bit for
+ * each ps_sim_rule. */
 uint64_t ps_simworld_rules(const ps_simworld_t *world);
 
 #endif

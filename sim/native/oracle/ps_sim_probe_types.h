@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ps_sim_probe_types.h: the models of the probe (ps_sim_probe.h): its own copy of the state of each
+ * publication, image and duty cycle. The probe computes it from datagrams. */
+#ifndef PS_SIM_PROBE_TYPES_H
+#define PS_SIM_PROBE_TYPES_H
+
+#include "ps_image.h"
+#include "ps_wire_pressure.h"
+#include "ps_publication.h"
+#include "ps_receiver.h"
+#include "ps_send_endpoint.h"
+#include "ps_sim_promise.h"
+#include "ps_sim_watch.h"
+#include "ps_sim_accepted.h"
+#include "ps_sim_world.h"
+
+enum {
+    PS_PROBE_PUBS = 128,
+    PS_PROBE_IMAGES = 256,
+    PS_PROBE_RECEIVERS = 128,
+    PS_PROBE_REQUESTS = 2048,
+    PS_PROBE_GAPS = 2048,
+    PS_PROBE_SUSPECTS = 16,
+    PS_PROBE_TETHERS = 8,
+    PS_PROBE_CLIENTS = 64,
+    PS_PROBE_TALLIES = 64,
+    PS_PROBE_COUNTERS = 64,
+    PS_PROBE_BINS = 16,
+    PS_PROBE_JOINERS = 64,
+    PS_PROBE_HOLDS = 64
+};
+
+typedef struct ps_sim_stamps ps_sim_stamps_t;
+
+/* The probe's copy of a token bucket. The owner chooses the unit (bytes, messages). */
+typedef struct ps_probe_bucket {
+    double level, burst, rate;
+    int64_t at_ns;
+} ps_probe_bucket_t;
+
+/* A range that arrived after one NAK for it. If the range arrives a second time, its first copy was
+ * late, not lost. */
+typedef struct ps_probe_suspect {
+    int64_t from, to, late_ns;
+} ps_probe_suspect_t;
+
+/* Model of an index ring of positions and ordinals, which has an entry for each 256th of a term or
+ * each millisecond. */
+typedef struct ps_probe_index {
+    uint64_t count;
+    int64_t position, at_ns, end; /* `position`: that of the newest entry. `end`: position up to
+                                   * which messages are counted. */
+} ps_probe_index_t;
+
+/* Rounds of cubic, and HyStart++ (RFC 9406). */
+typedef struct ps_probe_round {
+    int64_t least_ns, last_ns,
+        base_ns; /* Least round trip: of this round, of the last round, and at the start of the
+                  * conservative phase. */
+    int64_t received, window; /* Number of bytes received in this round, and the window at the
+                               * beginning of this round. */
+    int32_t samples, conservative, phase;
+} ps_probe_round_t;
+
+/* Model of NAK-strength control in the sender. Rates are in bytes a second. */
+typedef struct ps_probe_strength {
+    double limit, floor, base, wall, wall_dev;
+    double unsure;             /* Upper bound of the rounding errors that accumulated since the last
+                                * check. */
+    int64_t window_ns, end_ns; /* `end_ns` 0: the stream has no limit, so no window runs */
+    int64_t base_until_ns, sent_ns, began_ns;
+    int64_t culprit;
+    int32_t level, quiet, beyond;
+    uint64_t signals;
+    int64_t eighths[9], bytes[9]; /* Numbers of the last eighths of 50 ms, and the bytes sent in
+                                   * each. */
+    bool open; /* True if a value is so near a threshold that both results are possible; the probe
+                * then adopts the driver's. */
+} ps_probe_strength_t;
+
+/* NAK-strength control in the receiver. */
+typedef struct ps_probe_queue {
+    int64_t next_ns, notified_ns, signals;
+    uint32_t random;
+    int32_t level; /* last signalled */
+    bool started;
+} ps_probe_queue_t;
+
+typedef struct ps_probe_receiver {
+    int64_t id, edge, position, heard_ns;
+    int64_t fc_heard_ns, left_ns; /* Time at which flow control last heard the receiver; time at
+                                   * which the receiver stated that it leaves. */
+    int64_t open_ns;              /* Time at which the receiver last advertised a window of at least
+                                   * one datagram. */
+    uint32_t reason;
+    bool live;              /* the publication counts as connected because of this receiver */
+    bool followed, leaving; /* `followed`: the strategy fc=min or fc=tagged tracks the receiver. */
+    bool within;            /* True if the sender position was within this receiver's window at some
+                             * time. */
+} ps_probe_receiver_t;
+
+/* State before a duty cycle. If the cycle changes this state, the driver must wake the clients that
+ * wait. `limit` is the publisher limit; for an image, its position. */
+typedef struct ps_probe_shown {
+    bool marked, connected;
+    int32_t state;
+    int64_t limit;
+} ps_probe_shown_t;
+
+/* Events about an object that the conductor has received. An entry of tether_ids is 1 + a position
+ * counter's id; 0: free. */
+typedef struct ps_probe_notified {
+    int32_t connected; /* -1: no event yet */
+    bool drained, ended;
+    int64_t term, term_ns; /* Position up to which the driver requested storage, and the time of
+                            * this request; 0: never. */
+    int64_t released_at;   /* 1 + the end of the stream's data when the driver released terms; 0: it
+                            * never did. */
+    int64_t lost, lost_before, loss_ns, lost_gaps;
+    int64_t tether_ids[PS_PROBE_TETHERS];
+    int32_t tether_states[PS_PROBE_TETHERS];
+    bool pressed; /* True if the driver has reported an episode of pressure and not yet its end. The
+                   * fields below have the numbers of messages at the beginning and the end of the
+                   * episode. */
+    int64_t triggered_ns, messages_before, drained_least, drained_most, drained_by, episodes;
+} ps_probe_notified_t;
+
+/* A range that a receiver requested. The sender may retransmit its data up to `to`, and must
+ * retransmit the data up to `need`. */
+typedef struct ps_probe_request {
+    int64_t from, to, need, cursor, requested_ns, done_ns; /* done -1: open */
+    bool optional; /* The sender may drop this request, for example because there are too many. */
+    bool cut;      /* The range is longer than the sender retransmits for one NAK. */
+} ps_probe_request_t;
+
+/* A receiver that has caused a join hold of the sender (ps_join.h). */
+typedef struct ps_probe_joiner {
+    int64_t id, given_ns;
+    ps_addr_t address;
+    bool used, waited, joined; /* `waited`: the join hold is for this receiver */
+} ps_probe_joiner_t;
+
+typedef struct ps_probe_join {
+    int64_t limit; /* Position at which the join hold stops the sender; INT64_MAX: no hold. */
+    ps_probe_joiner_t joiners[PS_PROBE_JOINERS];
+    int32_t next_joiner, next_hold;
+    int64_t from_ns[PS_PROBE_HOLDS],
+        to_ns[PS_PROBE_HOLDS]; /* The last time intervals in which a join hold was the sender's
+                                * limit. */
+    bool held, known;          /* State at the last check. `held`: a join hold was the limit.
+                                * `known`: there was a hold. */
+    bool fresh, owed;          /* `fresh`: the first request of a receiver has arrived. `owed`: the
+                                * SETUP for this receiver was sent, so that a join hold must
+                                * begin. */
+    bool began;                /* the driver sent a SETUP in this duty cycle */
+    int64_t ended_ns;          /* Time of the last check before which a join hold was in force. */
+    int64_t fresh_id;
+    ps_addr_t fresh_from;
+} ps_probe_join_t;
+
+typedef struct ps_probe_pub {
+    int32_t host;
+    const ps_publication_t *pub;
+    int64_t id;
+    bool seen;    /* in this sweep */
+    bool settled; /* True if the publication existed at the end of an earlier duty cycle. */
+    ps_probe_promise_t promises[PS_PROBE_PUB_PROMISES];
+    /* datagrams */
+    int64_t high, last_high; /* End position of the sent data, now and at the last check. */
+    int64_t messages;        /* Number of messages that the publication sent, counted by END
+                              * flags. */
+    int64_t setup_ns, beat_ns, data_ns;
+    int64_t idle_ns; /* Time at which the publication last had no destination to which it could send
+                      * heartbeats. */
+    bool requested_setup, ever_heard, ever_connected;
+    uint64_t naks;
+    int32_t request_count, requested_now;
+    ps_probe_request_t requests[PS_PROBE_REQUESTS];
+    /* receivers */
+    int32_t receiver_count;
+    ps_probe_receiver_t receivers[PS_PROBE_RECEIVERS];
+    int64_t watch_ns,
+        watch_edge;      /* `watch_ns`: time since which all receivers advertise less than the
+                          * limit; 0: they do not. */
+    int64_t limit;       /* by the strategy */
+    int64_t stated_edge; /* Highest position that any receiver has stated in a status message. */
+    ps_probe_join_t join;
+    int32_t answers; /* Number of ranges that one frame of a receiver may request; 0: unknown. */
+    int64_t plain_ns, plain_edge;
+    /* memory and account */
+    int64_t zero_to;           /* Position below which the probe knows the memory to be zeroed. */
+    int64_t reach;             /* Upper bound of all publisher limits that the publication had so
+                                * far. */
+    int64_t limit_most, began; /* Highest publisher limit so far, and approximate start position of
+                                * the stream. */
+    int64_t held_ns, checked_ns;
+    int32_t cause;
+    ps_probe_bucket_t repair, pace, bytes, message_rate, nak;
+    int64_t stated_rate; /* Pacing rate that a receiver with congestion control stated last; 0:
+                          * none. */
+    int64_t fresh_bytes, repair_bytes, fresh_messages; /* since the last check */
+    int64_t paced_bytes;                               /* Bytes sent in a cycle before the driver
+                                                        * read a new pacing rate. */
+    int64_t signal_bytes; /* Bytes of new data that the driver sent in a cycle before it read a
+                           * PRESSURE frame. */
+    ps_probe_index_t index;
+    ps_probe_strength_t strength;
+    ps_probe_tether_t tethers[PS_PROBE_TETHERS];
+    int64_t last_leader;
+    int64_t spied;    /* highest position of a spy */
+    bool spies_heard; /* True if, at the last check, the publication was connected to a receiver, or
+                       * adopted as connected. */
+    ps_probe_shown_t shown;
+    ps_probe_notified_t notified;
+    bool counted, was_revoked; /* Values at the last check of the counters. */
+    int64_t held_count;
+    int64_t turn_datagrams, turn_bytes, turn_limit, turn_waits; /* State of the last turn: new data
+                                                                 * sent, and the limit and the
+                                                                 * waiting data before it. */
+    int64_t consumed_sum, consumed_ns;                          /* as last shown */
+    int64_t paused_at; /* Publisher limit at which a policy has paused the publishers; 0: they are
+                        * not paused. */
+    int64_t consumed_by;
+    bool forgot;       /* True if a receiver left the driver's table since the last check. */
+    int64_t published; /* On IPC: position up to which the probe has charged the rate's token
+                        * bucket. */
+} ps_probe_pub_t;
+
+typedef struct ps_probe_gap {
+    int64_t from, to, opened_ns, requested_ns, first_ns;
+    int32_t requested;
+    bool placed;           /* True if the probe has checked the time of the first NAK. */
+    bool lost, fresh_loss; /* `lost`: the gap counts as a loss. `fresh_loss`: only since the last
+                            * cycle. */
+} ps_probe_gap_t;
+
+typedef struct ps_probe_image {
+    int32_t host;
+    const ps_image_t *image;
+    int64_t id;
+    bool seen;
+    ps_probe_promise_t promises[PS_PROBE_IMAGE_PROMISES];
+    int64_t made_ns;
+    int64_t edge;     /* End position of the highest data or heartbeat that the image accepted. */
+    int64_t heard_ns; /* Time of the last datagram that restarts the image's liveness time-out. */
+    int64_t data_ns;
+    int64_t eos;          /* Position that a heartbeat with the EOS flag stated; -1: none. */
+    int64_t eos_since_ns; /* Time at which the first EOS heartbeat with the position `eos`
+                           * arrived. */
+    ps_sim_stated_t credits;
+    int64_t sm_ns, sm_position;
+    int64_t sm_forced_ns;                    /* Time at which the receiver read a frame that it must
+                                              * answer with a status message. */
+    int64_t rtt_ns, rtt_due_ns, rtt_late_ns; /* Time of the last RTT request; earliest and latest
+                                              * time of the next request. */
+    int64_t last_position;
+    int64_t quiet_ns; /* Time of the last cycle in which no frame of the sender arrived. */
+    int64_t seen_consumption, consumed_ns, drain_ns;
+    int64_t moved_ns, surely_moved_ns, moved_sum;
+    int64_t pressure_ns;
+    bool was_empty; /* True if the image had no unread data at the last check. */
+    int64_t least_rtt, most_rtt, smoothed_rtt, rtt_variation;
+    int32_t last_phase; /* phase of cubic */
+    bool counted;       /* True if the image knows the number of messages of its stream. */
+    ps_probe_index_t index;
+    int64_t cubic_received;
+    int64_t cubic_grown_ns;    /* Time at which data last arrived or a new epoch of the cubic curve
+                                * began. */
+    double cubic_credit;       /* Bytes that arrived in congestion avoidance and have not yet raised
+                                * the window. */
+    int64_t requested_rtt[16]; /* open requests, the oldest first */
+    int32_t n_requested_rtt;
+    int64_t consumption;
+    uint64_t naks;
+    int64_t naks_shown;
+    bool was_revoked, was_rejected;
+    int32_t readers, last_state;   /* at the last check */
+    int64_t lost_bytes, lost_gaps; /* Number of bytes lost, and of gaps that must be reported, since
+                                    * the model began. */
+    int32_t gap_count;
+    ps_probe_gap_t gaps[PS_PROBE_GAPS];
+    ps_probe_queue_t queue;
+    int64_t beyond; /* Position of the sender when it was last ahead of the range that the receiver
+                     * accepts; 0: never. */
+    int64_t kept;   /* With fc=nak: end of the range that the receiver accepts, at the last
+                     * check. */
+    int64_t joined_bytes; /* Number of bytes that are missing in gaps which already count as
+                           * lost. */
+    int64_t late_ns;      /* learned reordering */
+    int64_t late_start_ns,
+        late_top_ns; /* Value of late_ns at the beginning of the duty cycle, and its maximum in this
+                      * cycle. */
+    int64_t late_least_ns, late_most_ns; /* Bounds of late_ns in the last duty cycle. */
+    ps_probe_suspect_t suspects[PS_PROBE_SUSPECTS];
+    uint32_t suspect_next;
+    int64_t path_ns; /* Time at which the receiver last heard the sender; -1: unknown. */
+    ps_probe_tether_t tethers[PS_PROBE_TETHERS];
+    ps_cubic_t cubic;
+    ps_probe_round_t round;
+    bool cubic_known;
+    bool sm_bound;             /* True if the last status message advertised less than the
+                                * configured window. */
+    bool sm_idle, sm_may_idle; /* `sm_idle`: the stream was silent at the last status message.
+                                * `sm_may_idle`: it may have been. */
+    bool ended;
+    /* Ranges of the datagrams that the receiver read in this cycle. This data must be in the log at
+     * the end of the cycle. */
+    int32_t took;
+    int64_t took_from[64], took_to[64];
+    ps_probe_shown_t shown;
+    ps_probe_notified_t notified;
+} ps_probe_image_t;
+
+/* A duty cycle of a driver: the state at its start, and the datagrams that the driver read and
+ * sent. */
+typedef struct ps_probe_cycle {
+    bool commanded, notified; /* `commanded`: commands waited for the agents. `notified`: a client
+                               * had marked a stream dirty. */
+    bool turns;               /* True if the sender had streams that it checks in each duty
+                               * cycle. */
+    bool timed;               /* a timer was due */
+    int64_t tick_ns, readers;
+    uint64_t positions, reported;
+    uint64_t events[2]; /* Number of events that each of the two agents emitted. */
+    uint32_t woken[PS_PROBE_CLIENTS];
+    int64_t sent;                /* Number of datagrams of any kind that the driver sent or the
+                                  * socket refused. */
+    int64_t read, data, answers; /* Numbers of datagrams: read; sent with data; sent by the receiver
+                                  * agent. */
+} ps_probe_cycle_t;
+
+/* Number of bytes that a send endpoint sent to one destination in a duty cycle. */
+typedef struct ps_probe_tally {
+    const ps_send_endpoint_t *endpoint;
+    ps_addr_t to;
+    int64_t bytes, beats, again; /* beats: heartbeats; again: retransmitted bytes */
+} ps_probe_tally_t;
+
+/* Values that the driver's counters must have; the index is the counter id. */
+typedef struct ps_probe_counts {
+    bool known;
+    bool unsure; /* True if the probe cannot know the counters' values in this cycle. */
+    int64_t of[PS_PROBE_COUNTERS];
+    int32_t tally_count;
+    ps_probe_tally_t tallies[PS_PROBE_TALLIES];
+} ps_probe_counts_t;
+
+/* Histogram of the random NAK delays. The bins are quantiles of the expected distribution. */
+typedef struct ps_probe_backoff {
+    int64_t bins[PS_PROBE_BINS], count;
+    bool broken;
+} ps_probe_backoff_t;
+
+typedef struct ps_probe {
+    ps_simworld_t *world;
+    ps_sim_stamps_t *stamps; /* NULL: no channel has timestamps */
+    ps_probe_pub_t *pubs[PS_PROBE_PUBS];
+    int32_t pub_count;
+    ps_probe_image_t *images[PS_PROBE_IMAGES];
+    int32_t image_count;
+    uint64_t checks;
+    ps_probe_backoff_t backoff;
+    int64_t refused_ns[PS_SIM_MAX_HOSTS]; /* Time at which a socket of the host last accepted only a
+                                           * part of the datagrams. */
+    int64_t vain_ns[PS_SIM_MAX_HOSTS];    /* Time at which `busy` and `vain` were last set to 0. */
+    int32_t busy[PS_SIM_MAX_HOSTS];       /* Number of datagrams, commands and wake-ups since
+                                           * vain_ns. */
+    int32_t vain[PS_SIM_MAX_HOSTS];       /* number of duty cycles without work since vain_ns */
+    ps_probe_promise_t releases[PS_SIM_MAX_HOSTS];
+    int64_t crowded_ns[PS_SIM_MAX_HOSTS]; /* Time at which an event ring of the host's agents was
+                                           * last full. */
+    int64_t read_ns[PS_SIM_MAX_HOSTS];    /* Time at which the host's driver last read a
+                                           * datagram. */
+    ps_probe_cycle_t cycles[PS_SIM_MAX_HOSTS];
+    ps_probe_counts_t counts[PS_SIM_MAX_HOSTS];
+    ps_probe_gap_t next_gaps[PS_PROBE_GAPS]; /* gaps of the checked image */
+} ps_probe_t;
+
+#endif
