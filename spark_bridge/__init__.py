@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Spark reads and writes streams: the data source ``penstock``.
 
-Needs the extra ``spark``. If the distribution is installed, ``spark.readStream.format("penstock")``
-works; :func:`register` registers the source for a session by hand.
+Needs the extra ``spark``. If the wheel of penstock is installed,
+``spark.readStream.format("penstock")`` works. Otherwise, :func:`register` registers the source in a
+Spark session.
 """
 
 from __future__ import annotations

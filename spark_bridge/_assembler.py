@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Assemble complete parts of epochs from markers and rows, and drop repeated parts. This module
-reads no stream and no clock."""
+"""Assemble complete parts of epochs from the messages of a penstock sink (markers and rows), and
+drop repeated parts. A part has the rows of one task of a Spark batch (an epoch). This module reads
+no stream and no clock."""
 
 from __future__ import annotations
 
@@ -25,8 +26,9 @@ Place: TypeAlias = tuple[int, bytes]
 
 
 class RepeatDiffers(PenstockError):
-    """Spark repeated a batch and divided it differently among the tasks, so repeats cannot be
-    distinguished from new rows. The present part was dropped; the reader can continue."""
+    """Spark repeated a batch and divided it differently among the tasks, so that repeated rows
+    cannot be distinguished from new rows. The reader dropped this part, and can continue with the
+    next one."""
 
     def __init__(self, message: str, *, part: Part) -> None:
         super().__init__(message)
@@ -34,12 +36,12 @@ class RepeatDiffers(PenstockError):
 
 
 class PendingTooLarge(PenstockError):
-    """Open parts (begun and not committed) exceed the limit of bytes."""
+    """The rows of open parts (begun and not committed) exceed the limit of bytes."""
 
 
 @attrs.frozen(kw_only=True)
 class CommittedPart:
-    """A complete part of an epoch."""
+    """A complete part of an epoch: the rows of one task, with a COMMIT that matches them."""
 
     part: Part
     session_id: int
@@ -60,7 +62,7 @@ class CommittedPart:
 
     @property
     def key(self) -> bytes:
-        """Key of the publication; empty if the sink has no key column."""
+        """Value of the sink's key column for this part; empty if the sink has no key column."""
         return self.part.key
 
 
@@ -80,7 +82,7 @@ class PartialPart:
 
 @attrs.frozen(kw_only=True)
 class CommittedStatistics:
-    """Counts of a reader of parts since its construction."""
+    """Numbers of parts and rows that a reader of parts has processed since its construction."""
 
     parts: int = 0
     """Handed out."""
@@ -112,7 +114,7 @@ class _Open:
         self.count = self.bytes = self.crc = 0
 
     def add(self, payloads: Iterable[bytes | memoryview]) -> int:
-        """Add rows; return the bytes kept for them."""
+        """Add rows to the part; return the number of bytes that the assembler keeps for them."""
         kept = 0
         for payload in payloads:
             self.crc = zlib.crc32(payload, self.crc)
@@ -146,13 +148,15 @@ class _Job:
 
 
 class Assembler:
-    """Assembler of all sessions of a stream; a hashable value identifies a session.
+    """Assembles the parts in all sessions of a stream. The caller identifies a session by any
+    hashable value.
 
     For each query, epoch, partition and key, the assembler returns the first attempt whose COMMIT
-    matches its rows. Other attempts are dropped and counted. The assembler keeps the parts of a job
-    until all parts and the JOB_COMMIT have arrived. The assembler keeps in memory the rows of open
-    parts, up to ``max_pending_bytes``. For each of the last ``remember`` epochs of a query it keeps
-    a record of the returned parts; an older epoch counts as returned.
+    matches its rows. The assembler drops other attempts and counts them. The assembler keeps the
+    parts of a job until all parts and the JOB_COMMIT have arrived. The assembler keeps in memory
+    the rows of open parts, up to ``max_pending_bytes``. For each of the last ``remember`` epochs of
+    a query, the assembler records which parts it has returned. All parts of older epochs count as
+    returned.
     """
 
     def __init__(
@@ -181,7 +185,7 @@ class Assembler:
     def rows(self, session: Hashable, payloads: Sequence[bytes | memoryview]) -> None:
         """Add rows of a session, in order.
 
-        :raises PendingTooLarge: the rows were not accepted, and their part is abandoned.
+        :raises PendingTooLarge: the assembler did not accept the rows, and abandoned their part.
         """
         current = self._open.get(session)
         if current is None:
@@ -202,11 +206,11 @@ class Assembler:
             )
 
     def marked(self, session: Hashable, message: bytes | memoryview) -> list[CommittedPart]:
-        """Process a message with the markers' reserved value.
+        """Process a marker: a message with the reserved value of markers.
 
         Return the parts that the message completes: none, one, or all parts of a job.
 
-        :raises RepeatDiffers: the part was returned before with other rows.
+        :raises RepeatDiffers: the assembler returned this part before with other rows.
         """
         try:
             marker = decode(message)
@@ -257,8 +261,8 @@ class Assembler:
         return self._seen
 
     def state(self, *, waiting: Iterable[Part] = ()) -> dict[str, Any]:
-        """Return the parts that were yielded, as plain data. Store it with the results, and give it
-        to the next reader after a restart.
+        """Return a record of the returned parts, as plain data. Store the record with your results,
+        and pass it to the next reader after a restart.
 
         :param waiting: complete parts that were not delivered yet, which the next reader will
             assemble again.
@@ -334,9 +338,9 @@ class Assembler:
         self._count(repeats=1, repeated_messages=current.count)
         if before is not None and before is not _FORGOTTEN and not marker.content.repeats(before):
             raise RepeatDiffers(
-                f"{marker.part}: {marker.content.messages} messages, where an attempt before had "
-                f"{before.messages}, or other rows; a batch that runs again must be split in the "
-                "same way",
+                f"{marker.part}: {marker.content.messages} messages, but an earlier attempt had "
+                f"{before.messages}, or other rows. Spark must split a repeated batch in the same "
+                "way",
                 part=marker.part,
             )
         return None

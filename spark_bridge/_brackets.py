@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranges of a session between the markers of a penstock sink, and the record of the parts that a
-query has read.
+"""Find the parts that a penstock sink has published in a range of a session, and record the parts
+that a query has read.
 
 This module reads no stream and no clock. A session of a sink is a sequence of parts, each from
-BEGIN to COMMIT. A part without COMMIT before the next BEGIN is broken; the last part may be open.
-Offsets contain the record of each query's parts (:class:`Done`), so that the source recognises a
-repeat after a restart.
+BEGIN to COMMIT. A part without a COMMIT before the next BEGIN is broken. The last part of a range
+may be open, because its COMMIT can still arrive. The offsets of a reading query contain a record of
+the parts that it has read (:class:`Done`). The source therefore recognises a repeated part after a
+restart.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _RUN: Final = re.compile(r"(\d+)(?:-(\d+))?")
 
 
 class Stretch(enum.Enum):
-    """The content between two positions of a session."""
+    """The parts and other ranges that lie between two positions of a session."""
 
     PLAIN = "rows outside of parts"
     PART = "a complete part"
@@ -60,7 +61,7 @@ class Piece:
 
 
 def pieces(marks: Sequence[Mark], start: int, end: int) -> Iterator[Piece]:
-    """The content of [start, end), found from the markers in it."""
+    """Return the parts in the range [start, end) of a session, found from the markers in it."""
     begun: Mark | None = None
     at = start
     for mark in marks:
@@ -116,8 +117,8 @@ class _Query:
         self.epochs[epoch] = {**self.places(epoch), place: text}
 
     def folded(self) -> _Query:
-        """Return a copy that lists only the last epochs individually, and drops the oldest runs if
-        there are many."""
+        """Return a copy that lists only the last epochs individually. If there are many runs, the
+        copy omits the oldest."""
         recent = sorted(self.epochs)[-_RECENT:]
         runs = list(self.runs)
         for epoch in sorted(self.epochs):
@@ -155,17 +156,17 @@ def _without(runs: list[tuple[int, int, str]], epoch: int) -> list[tuple[int, in
 
 @attrs.define
 class Done:
-    """Record of the parts that batches have read, for the most recent queries and jobs."""
+    """Record of the parts that a query has read, for the most recent writing queries and jobs."""
 
     _queries: dict[UUID, _Query] = attrs.Factory(dict)
     _jobs: dict[tuple[UUID, int], None] = attrs.Factory(dict)
 
     def has_job(self, part: Part) -> bool:
-        """Whether all parts of the part's batch write were read."""
+        """Whether the query has read all parts of the batch write to which this part belongs."""
         return (part.query, part.epoch) in self._jobs
 
     def knows(self, part: Part) -> bool:
-        """Whether a part with the same query, epoch, partition and key was read."""
+        """Whether the query has read a part with the same query, epoch, partition and key."""
         found = self._queries.get(part.query)
         return found is not None and place_of(part) in found.places(part.epoch)
 
@@ -175,7 +176,7 @@ class Done:
         return found is not None and part.epoch < found.floor
 
     def differs(self, part: Part, content: Content) -> bool:
-        """Whether the part repeats a part that was read, and has other rows than that part."""
+        """Whether the query has read an earlier attempt of this part that had other rows."""
         text = self._queries[part.query].places(part.epoch)[place_of(part)]
         return bool(text) and content.rows > 0 and text != _text(content)
 
@@ -187,12 +188,13 @@ class Done:
         query.add(part.epoch, place_of(part), _text(content))
 
     def places(self, part: Part) -> int:
-        """Number of parts of the epoch that were read."""
+        """Return the number of parts of an epoch that the query has read."""
         found = self._queries.get(part.query)
         return 0 if found is None else len(found.places(part.epoch))
 
     def add_job(self, part: Part) -> None:
-        """Record that all parts of a batch write were read, so that single parts need no record."""
+        """Record that the query has read all parts of a batch write; the single parts then need no
+        record."""
         self._jobs[(part.query, part.epoch)] = None
         while len(self._jobs) > _MOST_JOBS:
             del self._jobs[next(iter(self._jobs))]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the end of a batch of committed rows, which has complete parts of a penstock sink, each
-once.
+"""Find the end of a batch of committed rows. A batch of committed rows has complete parts of a
+penstock sink, each part once.
 
-The planner looks for markers in the daemons' logs. A batch ends between parts. The offset lists the
-ranges that a batch skips: broken parts, repeats, failed batch writes. A repeated batch therefore
-skips the same ranges.
+The planner looks for markers in the daemons' logs. A batch ends between parts. The offset of a
+batch lists the ranges that the batch skips: broken parts, repeated parts, failed batch writes. If
+Spark repeats the batch, it therefore skips the same ranges.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ Look: TypeAlias = Callable[[Want, int, int], LogMarks]
 
 
 class ForgottenPart(PenstockError):
-    """The offset does not state whether a part was read, because the part is too old."""
+    """A part is so old that the offset no longer states whether the query has read it."""
 
 
 @attrs.frozen(kw_only=True)
 class Batch:
-    """The part of a batch that belongs to sessions with markers."""
+    """The ranges of a batch in those sessions that have markers of a sink."""
 
     heard: frozenset[Session] = frozenset()         # those with markers
     ends: Mapping[Session, int] = attrs.Factory(dict)
@@ -58,8 +58,8 @@ class Batch:
     keys: Mapping[Session, bytes] = attrs.Factory(dict)
 
     def offset(self, begin: Offset, after: Offset) -> Offset:
-        """Return ``after``, the end of the batch, with the entries that a repeat of the batch and
-        the next batch need."""
+        """Return the offset ``after`` (the end of the batch) with added entries, which a repeat of
+        this batch and the next batch need."""
         marked = (self.heard | begin.skipped.keys()) & after.positions.keys()
         keys = {**begin.keys, **self.keys}
         return attrs.evolve(
@@ -99,8 +99,8 @@ class Commits:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """
-        :param required: option readCommitted=true: every session comes from a sink.
-        :param strict: fail if it is unknown whether a part was read.
+        :param required: option readCommitted=true: every session must come from a sink.
+        :param strict: raise an exception if it is unknown whether the query has read a part.
         """
         self._look = look
         self._required = required
@@ -116,8 +116,8 @@ class Commits:
         self, view: View, begin: Offset, found: Sequence[Want], *, max_messages: int = 0,
         target: Mapping[Session, int] | None = None,
     ) -> Batch:
-        """Return the batch of the sessions in ``found`` that have markers; its ends do not contain
-        the other sessions."""
+        """Return the batch for those sessions in ``found`` that have markers. The ends of this
+        batch do not include the other sessions."""
         if self._old_daemon:
             return Batch(done=begin.done)
         heard = {}
@@ -154,7 +154,9 @@ class Commits:
             except GroupRefused as error:
                 if error.code != "malformed" or self._required:
                     raise
-                _log.warning("a daemon is older and finds no markers: rows are read as they are")
+                _log.warning(
+                    "a daemon is too old to find markers: all rows are read, committed or not"
+                )
                 self._old_daemon = True
                 break
             for mark in found.marks:
@@ -170,7 +172,7 @@ class Commits:
         return one
 
     def overdue(self, key: object) -> bool:
-        """Return whether an item has been missing for long."""
+        """Return whether an item has been missing for longer than the allowed time."""
         return self._clock() - self._since.setdefault(key, self._clock()) > GRACE_S
 
     def there(self, keys: Iterable[object]) -> None:
@@ -301,9 +303,10 @@ class _Plan:
         if self._done.knows(part):
             if self._done.differs(part, piece.marker.content):
                 raise RepeatDiffers(
-                    f"{session}: {part} at position {piece.start}: has other rows than the "
-                    "attempt before, which was read; a batch that runs again must be split in the "
-                    "same way. To continue, leave this query's checkpoint and read from behind it",
+                    f"{session}: {part} at position {piece.start}: has other rows than "
+                    "its earlier attempt, which this query has read; the writing query must split "
+                    "a repeated batch in the same way. To continue, start with a new checkpoint, "
+                    "at a position after this part",
                     part=part,
                 )
             return False
@@ -312,7 +315,7 @@ class _Plan:
                    "remembers, so nobody knows whether it was read"
             if self._commits._strict:
                 raise ForgottenPart(f"{text}; failOnDataLoss=false continues without it")
-            _log.warning("%s: left out", text)
+            _log.warning("%s: the batch skips it", text)
             return False
         self._done.add(part, piece.marker.content)
         return True
@@ -397,7 +400,7 @@ class _Plan:
         self._missing.add(key)
         if not self._commits.overdue(key):
             return False
-        _log.warning("%s: its rest did not come within %g s: left out", what, GRACE_S)
+        _log.warning("%s: its rest did not arrive within %g s: skipped", what, GRACE_S)
         self._commits.broken += 1
         return True
 

@@ -23,7 +23,7 @@ _RETURN_S: Final = 30.0
 
 
 class Committed(Iterator[CommittedPart]):
-    """An iterator over complete parts, in the order in which their COMMITs arrive.
+    """Iterates over complete parts, in the order in which their COMMITs arrive.
 
     Made by :func:`committed`. Only the iterator may poll the subscription. After an exception, the
     caller can request the next part.
@@ -80,8 +80,8 @@ class Committed(Iterator[CommittedPart]):
         return self._assembler.statistics
 
     def state(self) -> dict[str, Any]:
-        """Return the yielded parts as plain data for :func:`committed` of a later process. Store it
-        in one transaction with your results."""
+        """Return a record of the returned parts, as plain data for :func:`committed` in a later
+        process. Store the record and your results in the same transaction."""
         return self._assembler.state(waiting=[ready.part for ready in self._ready])
 
     def _take(self, batch: MessageBatch) -> None:
@@ -134,8 +134,8 @@ def committed(
     """Iterate over the complete parts of epochs that Spark's sink publishes on a stream, each once.
 
     The iterator drops and counts repeats (further attempts of the same query, epoch and partition).
-    It does not return parts without a COMMIT, which :attr:`Committed.partial` lists. The parts of a
-    batch write are returned together, when the write has succeeded.
+    The iterator does not return parts without a COMMIT; :attr:`Committed.partial` lists these
+    parts. The parts of a batch write are returned together, when the write has succeeded.
 
     :param timeout_s: the iteration ends if no part became complete for this time, in seconds, and
         no message is available; None: it never ends.

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convert messages to the columns of a query.
+"""Convert messages to Arrow columns for a Spark query.
 
 With ``payload=binary`` a message is a row: its bytes are in the column ``value``, and the other
 columns describe the message. With ``payload=arrow`` each message is an Arrow IPC record batch of
-the declared schema, alone or as a whole IPC stream. The decoder returns its rows. Markers of a sink
-are hidden, unless the query reads all messages.
+the declared schema; a message may also be a whole IPC stream. The decoder returns its rows. The
+query does not see the markers of a sink, unless it reads all messages.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _MOST_CONSTANTS: Final = 32      # columns of up to some megabytes
 
 
 class PayloadError(PenstockError, ValueError):
-    """A message does not match the option payload."""
+    """A message does not have the form that the option ``payload`` declares."""
 
 
 def metadata(options: SourceOptions) -> tuple[tuple[str, str, Any], ...]:
@@ -62,7 +62,7 @@ def metadata(options: SourceOptions) -> tuple[tuple[str, str, Any], ...]:
 
 
 def ddl(options: SourceOptions) -> str:
-    """Return the schema of the query.
+    """Return the schema of the query's columns.
 
     :raises InvalidArgument: the options do not declare the schema.
     """
@@ -87,7 +87,7 @@ def check_schema(options: SourceOptions, schema: StructType) -> None:
     names = [name.lower() for name in schema.fieldNames()]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise InvalidArgument(f"schema: column {twice[0]} is there twice")
+        raise InvalidArgument(f"schema: column {twice[0]} is declared twice")
     if options.payload == "binary":
         known = {VALUE: "binary"} | {name: kind for name, kind, _ in metadata(options)}
         for field in schema.fields:
@@ -109,7 +109,7 @@ def check_schema(options: SourceOptions, schema: StructType) -> None:
 
 @attrs.frozen(kw_only=True)
 class Messages:
-    """Messages of one session as arrays of one length."""
+    """Messages of one session, as arrays that all have the same length."""
 
     value: Any               # pa.BinaryArray
     positions: Any           # np.ndarray of int64: after each message
@@ -125,7 +125,8 @@ class Messages:
 
 
 class Constants:
-    """Cache of constant columns: making a column is slow, slicing it is fast."""
+    """Cache of columns with a constant value. A new column is slow to make, a slice of a cached one
+    is fast."""
 
     def __init__(self) -> None:
         self._columns: dict[tuple[Any, Any], Any] = {}
@@ -217,7 +218,8 @@ class Decoder:
         if is_fingerprint(mark) and mark != self._fingerprint:
             raise PayloadError(
                 f"{where}: its batch has another schema than option arrowSchema declares, "
-                f"{_shown(self._payload)}: declare what is sent, names and types, in that order"
+                f"{_shown(self._payload)}: declare the names and types that are sent, in "
+                "their order"
             )
         try:
             columns = self._payload_columns(messages.value[index].as_buffer(), where)
@@ -318,9 +320,9 @@ def _headers(messages: Messages) -> Any:
 
 @functools.cache
 def stamp_offset(channel: str) -> int | None:
-    """Return where messages of a channel have a time stamp: an offset in the payload, or the
-    reserved value; None if they have none. A time of reception takes precedence over a time of
-    sending."""
+    """Return where the messages of a channel have a time stamp: at an offset in the payload, or in
+    the reserved value. None: they have no time stamp. If the channel writes both, the result is the
+    time of reception, not the time of sending."""
     found = uri.parse(channel)
     for offset in (
         found.media_rcv_ts_offset, found.channel_rcv_ts_offset, found.channel_snd_ts_offset

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The digest of rows, which does not depend on their order or on how they are split into Arrow
-batches."""
+"""The digest of a set of rows. The digest depends neither on the order of the rows nor on how they
+are split into Arrow batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _NULL: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 def of_messages(raw: memoryview, offsets: Any) -> int:
-    """Return the sum of the digests of messages, which ``offsets`` (int64) divide."""
+    """Return the sum of the digests of messages. ``offsets`` (int64) has their boundaries in the
+    data."""
     sums = np.zeros(len(offsets) - 1, np.uint64)
     digest.add_column(sums, raw, offsets)
     return _sum(sums)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the frames of a range for a task: in a log mapped on its own host, or fetched from a daemon
-that holds them.
+"""Find the frames of a range for a task: in a log on the task's own host, or by a fetch from a
+daemon that has the range.
 
-A worker process runs several tasks, and keeps mapped logs and connections for its next task.
-A new mapping of a log would cause a page fault for every page, and a new connection with keys takes
+A worker process runs several tasks. The worker keeps mapped logs and connections for its next task.
+A new mapping would cause a page fault for every page, and a new connection with keys would take
 several round trips.
 """
 
@@ -33,7 +33,8 @@ _SOCKET: Final = "groups.sock"   # in the directory of a running daemon
 
 
 class RangeLost(PenstockError):
-    """No daemon has the range any more; ``lowest`` is the lowest retained position, None: none."""
+    """No daemon retains the range any more. ``lowest`` is the lowest retained position of the
+    session; None: no daemon retains any data."""
 
     def __init__(self, message: str, *, lowest: int | None = None) -> None:
         super().__init__(message)
@@ -49,17 +50,17 @@ class FrameSource(Protocol):
         """Return the available frames from ``position`` to the end of its term."""
 
     def more(self, position: int) -> bool:
-        """Get further frames; keep only the frames from ``position`` on. Return False if the range
-        has no further frames."""
+        """Get further frames of the range; discard those before ``position``. Return False if the
+        range has no further frames."""
 
     def check(self, position: int) -> None:
-        """Check that the bytes copied from ``position`` on were not overwritten.
+        """Check that no publisher has overwritten the bytes that were copied from ``position`` on.
 
-        :raises RangeLost: the publisher may have overwritten some of them.
+        :raises RangeLost: the publisher may have overwritten some of these bytes.
         """
 
     def finish(self) -> None:
-        """Like ``check``, for the whole range after it was read."""
+        """Check the whole range, like ``check``, after it was read."""
 
 
 class Worker:
@@ -82,7 +83,8 @@ class Worker:
             return found
 
     def log(self, path: str) -> gather.MappedLog:
-        """Return a mapped log. If another file has the log's name now, map that file.
+        """Return a mapped log. Return the mapped log. If the log's name now belongs to another
+        file, map that file.
 
         :raises OSError, PenstockError: the file is missing, or is not a log.
         """
@@ -158,12 +160,13 @@ class _Mapped:
     def check(self, position: int) -> None:
         if not self._log.intact(position):
             raise RangeLost(
-                f"{self._range.session}: position {position} was overwritten while it was read"
+                f"{self._range.session}: position {position} was overwritten while this task read "
+                "it"
             )
 
     def finish(self) -> None:
-        """The daemon confirms that it retains the range, so no writer changed it. If a daemon does
-        not answer, it does not run, and so does not write."""
+        """If the daemon confirms that it still retains the range, no writer has changed the range.
+        If the daemon does not answer, it does not run, so it does not write either."""
         session = self._range.session
         try:
             state = worker.control(Daemon(directory=self._directory), None).state(
@@ -171,7 +174,10 @@ class _Mapped:
                 stream_id=session.stream_id,
             )
         except DaemonUnreachable as error:
-            _log.warning("%s: read without the daemon's confirmation: %s", session, error)
+            _log.warning(
+                "%s: the daemon did not confirm that it still retains the data that was read: %s",
+                session, error,
+            )
             return
         except GroupError as error:         # it answers, and may zero data that no group holds
             raise RangeLost(f"{session}: while it was read: {error}") from None
@@ -179,7 +185,8 @@ class _Mapped:
             if log.log_id == self._holder.log_id and log.retained_from <= self._range.start:
                 return
         raise RangeLost(
-            f"{session}: [{self._range.start}, {self._range.end}) was released while it was read"
+            f"{session}: [{self._range.start}, {self._range.end}) was released while this task "
+            "read it"
         )
 
 
@@ -233,16 +240,15 @@ class _Fetched:
         return True
 
     def check(self, position: int) -> None:
-        """Do nothing: the daemon checks the pieces that it sends."""
+        """Do nothing, because the daemon checks the data that it sends."""
 
     def finish(self) -> None:
         """As ``check``."""
 
 
 def sources(options: SourceOptions, item: Range) -> Iterator[FrameSource]:
-    """Yield the sources of a range, the nearest first.
-
-    If a source fails, the caller tries the next source, and the reason of the failure is logged.
+    """Yield the sources of a range (logs and daemons), the nearest first. If a source fails, the
+    caller logs the reason and tries the next source.
     :raises InvalidArgument: option keyFile names no key on this host.
     """
     where = local_directory(options)
@@ -253,7 +259,9 @@ def sources(options: SourceOptions, item: Range) -> Iterator[FrameSource]:
         try:
             log = worker.log(holder.log_path)
             if not _is_of(log.facts, item):
-                _log.warning("%s: %s is another stream's by now", item.session, holder.log_path)
+                _log.warning(
+                    "%s: the log %s now belongs to another stream", item.session, holder.log_path
+                )
                 continue
             yield _Mapped(options, item, holder, log, where)
         except (OSError, PenstockError) as error:
@@ -275,8 +283,8 @@ def _is_of(facts: gather.LogFacts, item: Range) -> bool:
 
 
 def local_directory(options: SourceOptions) -> str | None:
-    """Return the daemon directory of this host. With daemons on several hosts, the environment of
-    each host names the directory; otherwise the options name it."""
+    """Return the daemon directory of this host. If the query has daemons on several hosts, the
+    environment of each host names the directory; otherwise an option does."""
     if options.remote:
         return os.environ.get("PENSTOCK_DIR") or options.daemon_dir
     return options.daemon_dir

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read each range on a host that holds it.
+"""Read each range of a stream on a host whose daemon retains it.
 
 Spark does not let a Python source state preferred locations. In a barrier stage each task knows the
-hosts of all tasks, so all tasks compute the same table. A range is assigned to a task on a host
-that holds the range; several such tasks get ranges in turn. If no task runs on such a host, any
-task gets the range. The driver chooses the names of each host, so that all tasks compare the same
-texts.
+hosts of all tasks. All tasks can therefore compute the same assignment of ranges to tasks. A range
+is assigned to a task on a host that has the range; if there are several such tasks, they get ranges
+in turn. If no task runs on such a host, any task gets the range. The Spark driver sends the names
+of each host to the tasks, so that all tasks compare the same texts.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def read_local(df: DataFrame) -> DataFrame:
 
     ``df`` comes from ``format("penstock")`` with the options ``locality=barrier`` and
     ``minPartitions`` = the number of task slots of the cluster, or fewer. A barrier stage starts
-    when all its tasks can run at once. If there are too few slots, it waits without a message. If
-    one task fails, all tasks are repeated. Not with dynamic allocation.
+    when all its tasks can run at once. If there are too few slots, the stage waits without a
+    message. If one task fails, Spark repeats all tasks. Not with dynamic allocation.
     """
     return df.mapInArrow(_same, df.schema, barrier=True)
 
@@ -41,8 +41,8 @@ def _same(batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def own_ranges(table: Sequence[Range], own: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the ranges that the calling task reads: in a barrier stage chosen by the hosts of all
-    tasks, otherwise as planned."""
+    """Return the ranges that the calling task reads. In a barrier stage, the ranges of a task
+    depend on the hosts of all tasks; otherwise, the planner has assigned the ranges."""
     from pyspark import BarrierTaskContext, TaskContext
 
     context = TaskContext.get()
@@ -53,8 +53,8 @@ def own_ranges(table: Sequence[Range], own: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def assign(table: Sequence[Range], hosts: Sequence[str]) -> list[tuple[int, ...]]:
-    """Assign ranges to tasks by their hosts. A range goes to the task with the least data on a host
-    that holds the range, or on any host if there is none."""
+    """Assign ranges to tasks by their hosts. A range goes to a task on a host that has the range,
+    or to any task if there is none. Of these tasks, the one with the least data gets it."""
     loads = [0] * len(hosts)
     tasks: list[list[int]] = [[] for _ in hosts]
     for index in sorted(range(len(table)), key=lambda i: (-table[i].length, i)):
@@ -67,8 +67,8 @@ def assign(table: Sequence[Range], hosts: Sequence[str]) -> list[tuple[int, ...]
 
 
 def with_names(options: SourceOptions, table: Sequence[Range]) -> list[Range]:
-    """Return the table with the names of each holder's host: the daemon's name, the name in the
-    option control, and the addresses of both."""
+    """Return the names of the host of each daemon that has a range: the daemon's own name, the name
+    in the option ``control``, and the addresses of both names."""
     known: dict[tuple[int, str], tuple[str, ...]] = {}
     for item in table:
         for holder in item.holders:

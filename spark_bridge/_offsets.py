@@ -5,32 +5,31 @@ Spark compares offsets as text, so the keys are sorted, and no entry changes wit
 
     {"aeron:ipc|1001|-77|12": 40960}
 
-The key has the channel, the stream, the session and the initial term id. The value is the position
-between two messages up to which the query has planned. Session and initial term id identify a log.
-A publisher that restarts gets another session, so positions of the two logs are never confused.
-Further entries make transitions explicit, so that a range can be planned again from the two offsets
-alone, after a restart too:
+An offset is a dictionary. A key has the channel, the stream, the session and the initial term id;
+its value is the position, between two messages, up to which the query has planned. Session and
+initial term id identify a log. A publisher that restarts gets another session, so the positions of
+its two logs are never confused. Further entries record changes, so that the source can plan a batch
+again from its two offsets alone, even after a restart:
 
-- ``from|KEY``: this offset is the first that has the session; the query reads the session from this
-  position on;
-- ``end|KEY`` replaces ``KEY``: the stream ends at this position. When the end is acknowledged, the
-  next offset has no entry for the session;
-- ``group|CHANNEL|STREAM``: the groups and daemons that hold the stream; data of groups that no
-  longer exist may be lost;
-- ``held|KEY``, if a stream has several groups: the groups that can continue the session from this
-  position;
-- ``left|KEY``: last position of an ended session, and its number in the order of the ends. If the
-  session returns at a later position, the range in between is missing.
-- ``times|KEY``: times at which the messages of the batch that ends here arrived (:mod:`._times`). A
-  repeated batch has the same times, wherever it is read.
+- ``from|KEY``: this is the first offset with the session; the query reads the session from this
+position on;
+- ``end|KEY`` replaces ``KEY``: the stream ends at this position. After the query has acknowledged
+the end, the next offset has no entry for the session;
+- ``group|CHANNEL|STREAM``: the consumer groups, and their daemons, that retain the stream for the
+query; if a group no longer exists, its data may be lost;
+- ``held|KEY``, if a stream has several groups: the names of the consumer groups that retain the
+session from this position on;
+- ``left|KEY``: last position of an ended session, and the number of this end among all ends. If
+  the session returns at a later position, the range in between is missing.
+- ``times|KEY``: times at which the messages of the batch before this offset arrived
+  (:mod:`._times`). If Spark repeats the batch, its messages have the same times, on every host.
 - ``skip|KEY``: the session has markers of a penstock sink; a list of ranges [start, end) that this
   batch skips, because they are not committed or are repeats.
 - ``key|KEY``: the sink's key of the session, in hexadecimal digits.
 - ``parts``: the parts of queries that were read (:mod:`._brackets`).
 - ``records``: largest number of messages in a part, if the option maxRecordsPerPartition was given.
-- ``tasks``: number of parts of the batch that ends here. A driver with more cores or another
-  minPartitions must split a repeated batch in the same way, because a sink identifies rows by their
-  part.
+- ``tasks``: number of parts (tasks) of the batch before this offset. A sink identifies rows by
+their part, so a repeated batch must be split in the same way, even by a driver with more cores.
 
 The source can read offsets of older versions, which lack the newer entries.
 """
@@ -61,7 +60,7 @@ _KEY: Final = "key|"
 
 @attrs.frozen(kw_only=True, order=True)
 class Session:
-    """Identity of a log, on any host."""
+    """Identity of a log: two daemons that have the same session have the same log."""
 
     channel: str
     stream_id: int
@@ -77,7 +76,7 @@ class Session:
 
     @classmethod
     def parse(cls, text: str) -> Session:
-        """:raises InvalidArgument: the text is no session."""
+        """:raises InvalidArgument: the text does not identify a session."""
         parts = text.rsplit("|", 3)
         try:
             if not parts[0]:
@@ -196,11 +195,11 @@ class Offset:
         )
 
     def check_streams(self, streams: tuple[StreamName, ...], option: str = "") -> None:
-        """Check that the offset has the streams of the query.
+        """Check that the offset belongs to the streams of the query.
 
         :param option: the option that states the offset; empty: the offset comes from the
             checkpoint.
-        :raises InvalidArgument: a checkpoint, or an option, of another query.
+        :raises InvalidArgument: the checkpoint or the option belongs to another query.
         """
         strange = sorted(
             {s.stream for s in self.positions if s.stream not in streams}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Show an error of a user in one line: the first line of Spark's exception has the reason, without
-a traceback. Spark puts a worker's traceback before the reason, unless an environment variable
-disables it."""
+"""Report a user's mistake in one line: the first line of Spark's exception then has the reason,
+without a traceback. Spark puts a worker's traceback before the reason, unless an environment
+variable disables it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ _T = TypeVar("_T")
 
 
 def one_line(call: Callable[_Q, _T]) -> Callable[_Q, _T]:
-    """Wrap a function that Spark calls. An error of penstock ends the worker process, so the
-    changed environment variable affects only this exception."""
+    """Wrap a function that Spark calls. If penstock raises an error, the wrapper sets the variable
+    SPARK_HIDE_TRACEBACK. The error ends the worker process, so the variable affects only this
+    exception."""
 
     @functools.wraps(call)
     def wrapped(*arguments: _Q.args, **words: _Q.kwargs) -> _T:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts of the options, from which the tables of the user's pages are made.
+"""Descriptions of the options, from which the tables on the pages of the manual are made.
 
-``python -m penstock.spark_bridge._option_table`` prints both; a test compares them with the pages,
-and with the options that the code reads.
+``python -m penstock.spark_bridge._option_table`` prints the two tables (source and sink). A test
+compares them with the pages, and with the options that the code reads.
 """
 
 from __future__ import annotations

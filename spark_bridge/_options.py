@@ -125,8 +125,8 @@ def read_options(options: Mapping[str, str], *, streaming: bool = True) -> Sourc
     given = {key.lower(): value for key, value in options.items()}
     if any(key.startswith("option.") for key in given) or not set(given) - _SPARKS:
         raise InvalidArgument(
-            "no options reach the source: give channel, streamId and subscription. Spark does not "
-            "pass on those of a table (CREATE TABLE name USING penstock): use CREATE TEMPORARY "
+            "the source got no options: give channel, streamId and subscription. Spark does not "
+            "pass the options of a table (CREATE TABLE name USING penstock): use CREATE TEMPORARY "
             "VIEW name USING penstock OPTIONS (...)"
         )
     _check_names(given, streaming)
@@ -135,7 +135,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool = True) -> Sourc
     if not subscription or len(subscription) > 80:
         raise InvalidArgument(
             f"option subscription={subscription!r}: give the name under which the daemon keeps "
-            "this query's progress, 1 to 80 characters, another one for each query"
+            "this query's progress, 1 to 80 characters, a different name for each query"
         )
     payload = _choice(given, "payload", ("binary", "arrow"))
     streams = _streams(given)
@@ -182,7 +182,7 @@ def _check_names(given: Mapping[str, str], streaming: bool) -> None:
             close = difflib.get_close_matches(key, NAMES, 1)
             hint = f"; did you mean {NAMES[close[0]]}?" if close else ""
             raise InvalidArgument(
-                f"option {key}: the penstock source has none of that name{hint} It has: "
+                f"option {key}: the penstock source has no such option{hint} It has: "
                 f"{', '.join(sorted(NAMES.values()))}"
             )
         if streaming and key in _BATCH_ONLY:
@@ -192,8 +192,8 @@ def _check_names(given: Mapping[str, str], streaming: bool) -> None:
             )
         if not streaming and key in _STREAM_ONLY:
             raise InvalidArgument(
-                f"option {NAMES[key]}: is for spark.readStream; a batch acknowledges nothing and "
-                "reads all that it finds: leave it out"
+                f"option {NAMES[key]}: is for spark.readStream; a batch query acknowledges "
+                "nothing and reads all retained data: leave it out"
             )
 
 
@@ -322,7 +322,7 @@ def _check_order(given: Mapping[str, str]) -> None:
 def _ending(given: Mapping[str, str]) -> Bound:
     ending = _bound(given, "endingOffsets", "latest")
     if ending == "earliest":
-        raise InvalidArgument("option endingOffsets=earliest: nothing lies before that: use latest")
+        raise InvalidArgument("option endingOffsets=earliest: there is no earlier data: use latest")
     return ending
 
 
@@ -352,7 +352,7 @@ def _arrow_schema(given: Mapping[str, str], payload: str) -> str | None:
     text = given.get("arrowschema") or None
     if text is not None and payload != "arrow":
         raise InvalidArgument(
-            "option arrowSchema: goes with payload=arrow: set that, or leave arrowSchema out"
+            "option arrowSchema: needs payload=arrow: set payload=arrow, or leave arrowSchema out"
         )
     return text
 
@@ -360,8 +360,8 @@ def _arrow_schema(given: Mapping[str, str], payload: str) -> str | None:
 def _metadata(given: Mapping[str, str], payload: str) -> bool:
     if "includemetadata" in given and payload != "arrow":
         raise InvalidArgument(
-            "option includeMetadata: goes with payload=arrow; with payload=binary name the columns "
-            "that you want in .schema(...)"
+            "option includeMetadata: needs payload=arrow; with payload=binary, name the wanted "
+            "columns in .schema(...)"
         )
     return _boolean(given, "includeMetadata", False)
 
@@ -370,7 +370,7 @@ def _headers(given: Mapping[str, str], payload: str) -> bool:
     wanted = _boolean(given, "includeHeaders", False)
     if wanted and payload == "arrow" and not _boolean(given, "includeMetadata", False):
         raise InvalidArgument(
-            "option includeHeaders: with payload=arrow it goes with includeMetadata=true: set that"
+            "option includeHeaders: with payload=arrow it needs includeMetadata=true: set it"
         )
     return wanted
 
@@ -381,8 +381,8 @@ def _batch_bytes(given: Mapping[str, str]) -> int:
         return DEFAULT_BATCH_BYTES
     if not 64 * 1024 <= value <= MOST_BATCH_BYTES:
         raise InvalidArgument(
-            f"option batchBytes={given['batchbytes']}: expected 64k to 1g, the bytes of payload in "
-            "one Arrow batch"
+            f"option batchBytes={given['batchbytes']}: expected 64k to 1g: the number of "
+            "payload bytes in one Arrow batch"
         )
     return value
 
@@ -396,8 +396,8 @@ def _daemons(given: Mapping[str, str]) -> tuple[Daemon, ...]:
         for key in ("keyfile", "serverkey", "serverkeyfile", "serverkeys"):
             if key in given:
                 raise InvalidArgument(
-                    f"option {NAMES[key]}: goes with control=tcp://HOST:PORT: give that, or leave "
-                    f"{NAMES[key]} out"
+                    f"option {NAMES[key]}: needs control=tcp://HOST:PORT: give control, or "
+                    f"leave {NAMES[key]} out"
                 )
         return (Daemon(directory=given.get("daemondir") or None),)
     if not given.get("keyfile"):
@@ -473,12 +473,12 @@ def _least(given: Mapping[str, str]) -> int | None:
     most = _optional_integer(given, "maxOffsetsPerTrigger", 2**62)
     if "maxtriggerdelay" in given and least is None:
         raise InvalidArgument(
-            "option maxTriggerDelay: goes with minOffsetsPerTrigger: give that, or leave it out"
+            "option maxTriggerDelay: needs minOffsetsPerTrigger: give both, or neither"
         )
     if least is not None and most is not None and least > most:
         raise InvalidArgument(
-            f"option minOffsetsPerTrigger={least}: is more than maxOffsetsPerTrigger={most}: lower "
-            "it"
+            f"option minOffsetsPerTrigger={least}: is more than maxOffsetsPerTrigger={most}: "
+            "reduce minOffsetsPerTrigger"
         )
     return least
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects that a Python worker of Spark keeps between its tasks: a client and its publications.
 
-A task takes some tens of milliseconds. To connect, to add a publication and to wait for its
-receivers takes about the same time. The worker therefore keeps client and publications for later
-tasks. A worker runs one task at a time, so the publications are exclusive. The rows of successive
-tasks follow each other in one session.
+A task takes some tens of milliseconds. A new connection with a new publication would take as long
+again. The worker therefore keeps its client and its publications for later tasks. A worker runs one
+task at a time, so the publications are exclusive. The rows of successive tasks follow each other in
+one session.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class SinkError(PenstockError):
 
 @attrs.frozen(kw_only=True)
 class Pipe:
-    """One publication, to which a task sends within bounded time."""
+    """One publication of the worker. Each send to this publication succeeds or fails within a
+    bounded time."""
 
     client: Client
     publication: Publication
@@ -55,7 +56,7 @@ class Pipe:
     session_id: int
 
     def send(self, message: bytes, *, reserved_value: int = 0) -> None:
-        """Send one message. SinkError if there is no room in time."""
+        """Send one message. Raise SinkError if there is no room in time."""
         try:
             self.publication.send(message, self.timeout_s, reserved_value=reserved_value)
         except TimeoutExpired as error:
@@ -63,7 +64,7 @@ class Pipe:
         self._same_session()
 
     def send_batch(self, messages: object) -> None:
-        """Send a batch that is small enough to be sent in time."""
+        """Send a batch of messages that is small enough for the time limit."""
         try:
             self.publication.send_batch(messages, self.timeout_s)
         except TimeoutExpired as error:
@@ -71,8 +72,8 @@ class Pipe:
         self._same_session()
 
     def drain(self, how: str) -> None:
-        """Wait until the daemon has sent everything (``sent``; at once on ``aeron:ipc``), or until
-        every receiver's readers have consumed it (``consumed``)."""
+        """Wait until the daemon has sent all data (``sent``; no wait on ``aeron:ipc``), or until
+        the readers of all receivers have consumed it (``consumed``)."""
         if how == "sent" and self.publication.channel.startswith("aeron:ipc"):
             return
         position = self.publication.position
@@ -155,7 +156,7 @@ class Outlet:
         self._publications: OrderedDict[_Where, Publication] = OrderedDict()
 
     def pipe(self, options: SinkOptions, key: bytes) -> Pipe:
-        """Return the publication of a key, which may be from an earlier task."""
+        """Return the publication for a key; it may exist since an earlier task."""
         where = _Where(channel=options.channel, stream_id=options.stream_id, key=key)
         found = self._publications.get(where)
         if found is None or found.is_closed:
@@ -171,7 +172,7 @@ class Outlet:
         )
 
     def wait_usable(self, deadline: float) -> bool:
-        """Return whether its daemon, or a new daemon in its directory, answers before
+        """Return whether the daemon, or a new daemon on the same directory, answers before
         ``deadline``."""
         while not self.client.is_closed:
             if self.client.is_daemon_alive:
@@ -189,7 +190,8 @@ def _outlets() -> dict[tuple[int, str | None], Outlet]:
 
 
 def outlet(directory: str | None, timeout_s: float) -> Outlet:
-    """Return this process's publications to a daemon; wait if the daemon is restarting.
+    """Return the publications that this process has on a daemon. If the daemon restarts, wait for
+    it.
 
     :raises SinkError: no daemon answers in time.
     """
@@ -215,7 +217,8 @@ def outlet(directory: str | None, timeout_s: float) -> Outlet:
 
 
 def forget(directory: str | None) -> None:
-    """Drop the publications after a failed task, so that the next task begins in new sessions."""
+    """Close the publications after a failed task, so that the next task begins with new
+    sessions."""
     found = _outlets().pop((os.getpid(), directory), None)
     if found is not None:
         found.client.close()

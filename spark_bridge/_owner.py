@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The name under which a query reads its groups. Another process of the same host can find out from
-the name whether the query is still alive."""
+"""The name under which a query reads its consumer groups (their owner). From this name, another
+process of the same host can find out whether the query is still alive."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _FORM: Final = re.compile(r"process (\d+) on (\S+) \((\d+)/(\S+)\)")
 
 
 def token(number: int = 0) -> str:
-    """Return the name of this process as a reader: constant while the process lives.
+    """Return the name under which this process reads consumer groups. The name does not change
+    while the process lives.
 
     :param number: distinguishes several readers of one process.
     """

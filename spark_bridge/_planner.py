@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan a batch and its tasks from known states, without requests.
+"""Plan a batch and its tasks from the known states of the daemons, without requests to them.
 
-Several daemons may hold a session's log (multicast), or one daemon may hold it twice (an image that
-was lost and joined again). A *holding* is one such log. A position can be read from any holding
-that retains it, because the frames at one position of a session are equal in all holdings.
+Several daemons may have a log of the same session (multicast), or one daemon may have two (an image
+that was lost and joined again). A *holding* is one such log on one daemon. The frames of a session
+are equal in all holdings, so the source can read a position from any holding that retains it.
 
-A batch takes at most half of a session's window, so that the sender can fill the other half at the
-same time. All sessions together take at most the query's limits, which are shared so that a small
-session never waits for a large one (max-min fairness).
+A batch contains at most half of a session's window. While the query processes the batch, the sender
+can fill the other half. All sessions of a batch together respect the query's limits. The planner
+divides these limits so that a small session never waits for a large one (max-min fairness).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _K = TypeVar("_K")
 
 @attrs.frozen(kw_only=True)
 class Holding:
-    """One log on one daemon; the daemon is given by its number in the options."""
+    """A log of a session on one daemon. The daemon is identified by its number in the options."""
 
     daemon: int
     daemon_id: int
@@ -48,7 +48,7 @@ class Holding:
         )
 
     def readable(self, position: int) -> bool:
-        """Return whether data at ``position`` can be read."""
+        """Return whether this log contains the data at ``position``."""
         return self.log.retained_from <= position < self.log.end_position
 
 
@@ -61,7 +61,7 @@ class View:
 
     @classmethod
     def of(cls, states: Sequence[tuple[int, GroupState]]) -> View:
-        """Make a view from pairs (number of the daemon, state of one of its groups)."""
+        """Make a view from pairs: the number of a daemon, and the state of one of its groups."""
         holdings: dict[Session, list[Holding]] = {}
         marks: dict[StreamName, list[str]] = {}
         for daemon, state in states:
@@ -80,7 +80,7 @@ class View:
         )
 
     def first(self, session: Session) -> int:
-        """Return the position at which the query begins a session that is new to it."""
+        """Return the position at which the query begins to read a new session."""
         return min(holding.log.committed for holding in self.holdings[session])
 
     def end(self, session: Session) -> int:
@@ -88,8 +88,8 @@ class View:
         return max((h.log.end_position for h in self.holdings.get(session, ())), default=0)
 
     def source(self, session: Session, position: int) -> Holding | None:
-        """Return the log from which to plan: of the logs that can be read at ``position``, the
-        shortest, so that every daemon can serve the batch."""
+        """Return the log from which to plan a batch at ``position``. The result is the shortest log
+        that contains the position, so that every daemon can serve the batch."""
         found = [h for h in self.holdings.get(session, ()) if h.readable(position)]
         return min(found, key=lambda h: (h.log.end_position, h.daemon), default=None)
 
@@ -129,8 +129,8 @@ class View:
         )
 
     def held(self, positions: Mapping[Session, int]) -> dict[Session, str]:
-        """Return the groups that can continue each session from its position, if its stream has
-        several groups."""
+        """For each session whose stream has several groups: return the groups that retain the
+        session from its position on."""
         found = {}
         for session, position in positions.items():
             marks = {
@@ -141,8 +141,8 @@ class View:
         return found
 
     def ended_at(self, session: Session, position: int) -> bool:
-        """Return whether the stream is known to have ended at that position; a lost session may
-        return."""
+        """Return whether the stream is known to have ended at this position. A session that was
+        only lost may begin again."""
         held = self.holdings.get(session, ())
         return self.end(session) == position and any(
             h.log.ended and h.log.end_position == position for h in held
@@ -213,7 +213,7 @@ def _may_be_lost(view: View, start: Offset, session: Session) -> bool:
 
 
 def returns(view: View, start: Offset) -> list[Loss]:
-    """Return the losses of sessions that ended and returned at a later position."""
+    """Return the lost ranges of sessions that ended and began again at a later position."""
     return [
         Loss(session=session, start=left.position, end=view.first(session),
              reason=f"the connection was lost, and joined again at {view.first(session)}")
@@ -226,8 +226,8 @@ def returns(view: View, start: Offset) -> list[Loss]:
 def outlived(view: View, start: Offset, end: Offset) -> list[StreamName]:
     """Return the streams whose groups ended between the planning of ``end`` and of ``start``. If
     the first batch of a query did not finish, Spark requests the first offset again. If the groups
-    ended between the two requests, the second offset is the start of new groups, and not the start
-    of the batch."""
+    ended between the two requests, the second offset is the start of the new groups and not the
+    start of the batch."""
     found = []
     for stream in sorted({session.stream for session in end.positions}, key=str):
         now = set(view.groups.get(stream, "").split())
@@ -239,8 +239,8 @@ def outlived(view: View, start: Offset, end: Offset) -> list[StreamName]:
 
 
 def skip(start: Offset, lost: Sequence[Loss]) -> Offset:
-    """Return ``start`` moved beyond the losses: at the retained data, or without the lost
-    session."""
+    """Return the offset ``start`` moved beyond the losses: at the retained data, or without a
+    session that is lost."""
     positions = dict(start.positions)
     for loss in lost:
         if loss.end is None:
@@ -268,7 +268,7 @@ def _left(start: Offset, positions: Mapping[Session, int]) -> dict[Session, Left
 
 @attrs.frozen(kw_only=True)
 class Want:
-    """Wish to read a session from ``start`` on, at most ``max_bytes`` of its log."""
+    """A request to read a session from ``start`` on, at most ``max_bytes`` of its log."""
 
     session: Session
     holding: Holding
@@ -288,9 +288,9 @@ class Want:
 
 
 def share(available: Mapping[_K, int], limit: int) -> dict[_K, int]:
-    """Return max-min fair parts of ``limit``: no session gets more than it requests, and a session
-    that gets less gets at least as much as any other. Each part is at least 1, so that every
-    session continues."""
+    """Divide ``limit`` among the sessions by max-min fairness. No session gets more than it
+    requests; a session that gets less than it requests gets at least as much as any other. Each
+    part is at least 1, so that every session continues."""
     parts: dict[_K, int] = {}
     left, count = limit, len(available)
     for key, most in sorted(available.items(), key=lambda item: item[1]):
@@ -376,7 +376,7 @@ class Holder:
 
 @attrs.frozen(kw_only=True)
 class Range:
-    """Positions [start, end) of a session, between messages, and the daemons that hold them."""
+    """A range [start, end) of a session, between messages, and the daemons that have this range."""
 
     session: Session
     start: int
@@ -394,8 +394,8 @@ class Range:
 
 
 def ranges(view: View, start: Offset, end: Offset) -> list[Range]:
-    """Return the ranges between two offsets, without the ranges that a batch skips. If no daemon
-    holds a range, it has no holders."""
+    """Return the ranges between two offsets, without those that the batch skips. If no daemon
+    retains a range, its list of daemons is empty."""
     found = []
     for session, stop in sorted(end.positions.items()):
         begin = start.positions.get(session, end.begun.get(session, stop))
@@ -451,8 +451,8 @@ def _joint_holder(chain: Sequence[Holding], end: int) -> tuple[Holder, ...]:
 
 
 def partition_count(total_bytes: int, *, wanted: int | None, cores: int) -> int:
-    """Return the number of tasks: the requested number, else one for each core that has enough
-    work."""
+    """Return the number of tasks: the requested number, or one for each core as long as each task
+    has enough work."""
     if wanted is not None:
         return wanted
     return max(1, min(cores, -(-total_bytes // SMALLEST_PART)))
@@ -466,7 +466,7 @@ def pieces(found: Sequence[Range], count: int) -> list[int]:
 
 
 def split(item: Range, places: Sequence[int]) -> list[Range]:
-    """Cut a range at ``places``, which are ascending and within it."""
+    """Split a range at the positions ``places``, which are ascending and inside the range."""
     edges = [item.start, *(p for p in places if item.start < p < item.end), item.end]
     return [
         attrs.evolve(item, start=a, end=b) for a, b in itertools.pairwise(edges)
@@ -476,8 +476,8 @@ def split(item: Range, places: Sequence[int]) -> list[Range]:
 def pack(found: Sequence[Range], count: int, *, apart: bool = False) -> list[tuple[int, ...]]:
     """Assign ranges to tasks.
 
-    Neighbouring ranges stay together, and tasks are in the order of their ranges. The rows of a
-    session are therefore in order from task to task.
+    Distribute ranges over tasks. Each task gets neighbouring ranges, and the tasks are in the order
+    of their ranges, so that the rows of a session stay in order.
     :param count: number of tasks; all tasks get about the same number of bytes, and each gets at
         least one range.
     :param apart: each range gets its own task.

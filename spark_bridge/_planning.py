@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""State that the offset methods of a query share: its subscription, the last known state of the
+"""The state that a query's offset methods share: the subscription, the last known state of the
 daemons, and the planned offset. One for each query."""
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _PAUSE_S: Final = 0.1
 
 @attrs.frozen
 class Partition(InputPartition):
-    """Ranges of one task; in a barrier stage the ranges of all tasks."""
+    """The ranges that one task reads; in a barrier stage, the ranges of all tasks."""
 
     index: int
     own: tuple[int, ...]
@@ -55,7 +55,7 @@ def _cores() -> int:
 
 
 class Planning:
-    """State that the offset methods share."""
+    """The state that the offset methods of one query share."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -81,7 +81,8 @@ class Planning:
         self._compared = False          # start with the groups of the checkpoint
 
     def initial(self, *, acknowledge: bool = True) -> Offset:
-        """Return the positions of the groups, which startingOffsets has set."""
+        """Return the positions at which the consumer groups begin, which the option startingOffsets
+        determines."""
         chosen = self._chosen("startingOffsets", self._options.starting)
         self._subscription.open(keep=not acknowledge)
         view = self._check()
@@ -116,13 +117,16 @@ class Planning:
         option = f"option startingOffsets: {session}: position {position}"
         held = view.holdings.get(session)
         if not held:
-            _log.warning("%s: no daemon has this session (yet): it begins where it is joined",
-                         option)
+            _log.warning(
+                "%s: no daemon has this session yet: the query begins at the position where it "
+                "joins", option,
+            )
             return
         at, end = view.first(session), view.end(session)
         if position < at:
-            _log.warning("%s: begins at %d, behind what is retained, or was acknowledged", option,
-                         at)
+            _log.warning(
+                "%s: begins at %d; data before was not retained or was acknowledged", option, at
+            )
         if position > end:
             raise InvalidArgument(f"{option} lies behind the end, {end}")
         while at < position and position % held[0].log.term_length:
@@ -328,8 +332,9 @@ class Planning:
         return ends, max_messages - left
 
     def prepare(self) -> None:
-        """Fix the end of an AvailableNow query when the end is first requested, because it is not
-        known here whether the query is new."""
+        """Set the flag that the query ends (trigger AvailableNow). The end of the query is
+        determined only when Spark first requests it, because this call cannot know whether the
+        query is new."""
         self._available_now = True
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
@@ -440,8 +445,8 @@ class Planning:
         self._check(end.positions)
 
     def report(self) -> dict[str, Any]:
-        """Return the report for Spark's progress: the most advanced positions, the lag and the
-        credit."""
+        """Return the figures that Spark reports as the query's progress: the highest positions, and
+        how far the query and its senders are behind."""
         return self._progress.report(self._view, self._planned.positions, {
             "lostBytes": self._lost_bytes, "losses": len(self._said),
             "partsLeftOut": self._commits.broken,
@@ -476,7 +481,7 @@ class Planning:
         for loss in lost:
             if self._options.fail_on_data_loss:
                 raise DataLoss(
-                    f"data loss: {loss}. To continue with the rest set failOnDataLoss=false; a "
+                    f"data loss: {loss}. To continue after it set failOnDataLoss=false; a "
                     f"longer groupExpiry or a faster query avoids it{self._left_behind(start)}"
                 )
             self._notify(loss)

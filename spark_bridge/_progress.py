@@ -23,7 +23,8 @@ _PART: Final = 32               # of a window: with less left, the sender is hel
 
 
 class Progress:
-    """One for each query.  ``count`` returns the messages of a part of a session."""
+    """One for each query. ``count`` is a function that returns the number of messages in a range of
+    a session."""
 
     def __init__(
         self, count: Callable[[Want], int], clock: Callable[[], float] = time.monotonic
@@ -53,8 +54,8 @@ class Progress:
     def report(
         self, view: View, planned: Mapping[Session, int], counters: Mapping[str, int]
     ) -> dict[str, Any]:
-        """Return the end of each session, and the figures together with ``counters``. Keys are
-        sorted, as Spark wants them."""
+        """Return the end of each session, and the figures together with ``counters``. The keys are
+        sorted, as Spark requires."""
         behind = {
             session: max(0, view.end(session) - planned.get(session, view.first(session)))
             for session in view.holdings

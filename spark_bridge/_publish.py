@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Publish from inside a query: a step that sends its rows and returns a summary."""
+"""Publish from inside a query: a step of the query sends its rows and returns a summary."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def publish(
 
     Return a row for each task: host, partition, attempt, messages, bytes, seconds. The function is
     lazy, like all functions of Spark: Spark publishes the rows when it computes the result, and
-    publishes them again each time it computes the result again. In a streaming query, the function
-    replaces the step of the sink on the driver.
+    publishes them again each time it computes the result again. In a streaming query, no step of a
+    sink then runs on the Spark driver.
 
     :param options: options of the sink, in its spelling or in Python's: ``timeout="30s"``,
         ``key_column="symbol"``, ``payload="arrow"``.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The executor's side: convert ranges of logs to Arrow record batches.
 
-Reading moves no position: a repeated task gives the same rows on every host.
+A task changes no position when it reads, so a repeated task returns the same rows, on every host.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _SMALL_BYTES: Final = 256 * 1024        # ... up to here
 
 
 class DataLoss(PenstockError):
-    """A range of the stream is lost. With failOnDataLoss=false the query continues after the
-    range."""
+    """A range of the stream is permanently lost. With failOnDataLoss=false, the query continues
+    after the range."""
 
 
 class Unreadable(PenstockError):
@@ -53,7 +53,7 @@ def read_ranges(
 ) -> Iterator[Any]:
     """Return the messages of ranges as record batches of ``schema``, in the order of the ranges.
 
-    :raises DataLoss: a range is gone, and option failOnDataLoss is true.
+    :raises DataLoss: no daemon retains a range any more, and the option failOnDataLoss is true.
     :raises Unreadable: no daemon returned a range, but a daemon that may hold the range did not
         answer.
     :raises PayloadError: a message does not match the option payload.
@@ -102,16 +102,17 @@ def _joined(batches: Sequence[Any]) -> Iterator[Any]:
 
 
 class Blocks:
-    """Memory of the batches of this process. A block that no batch uses any more waits for the next
-    batch: the kernel clears each page of new memory, which costs as much as a dozen messages. Any
-    thread: a block belongs to the thread that took it out of its deque."""
+    """Memory for the Arrow batches of this process. A block that no batch uses any more is kept for
+    the next batch. The kernel would clear each page of new memory, which takes as long as a dozen
+    messages. Several threads may use this memory: a block belongs to the thread that has taken the
+    block out of the deque."""
 
     def __init__(self) -> None:
         self._free: dict[int, deque[Any]] = {}      # by size, a power of two
 
     def take(self, size: int) -> Any:
-        """Return a buffer of ``size`` bytes. Its block is free when nothing refers to the buffer,
-        its slices or arrays on it any more."""
+        """Return a buffer of ``size`` bytes. The block behind the buffer becomes free when no
+        object refers to the buffer, to its slices or to arrays on it."""
         whole = 1 << max(size - 1, 1).bit_length()
         if not _SMALLEST_BLOCK <= whole <= _LARGEST_BLOCK:
             return pa.py_buffer(np.empty(size, np.uint8))
@@ -209,7 +210,7 @@ class _RangeReader:
     def confirm(self) -> None:
         """Wait until the daemons have confirmed the data that was read.
 
-        :raises DataLoss: the data may have been overwritten while it was read.
+        :raises DataLoss: a publisher may have overwritten the data while it was read.
         """
         if self._confirmation is None:
             return
@@ -237,11 +238,11 @@ class _RangeReader:
         )
         if not gone:
             raise Unreadable(
-                f"{text}. Is each daemon of the query running, and does it take this host's key?"
+                f"{text}. Check that each daemon of the query runs and accepts this host's key"
             )
         if not right:
             raise DataLoss(
-                f"{text}. What was read of it before may be wrong: the task has to run again"
+                f"{text}. The rows read from it so far may be wrong: the task has to run again"
             )
         if self._options.fail_on_data_loss:
             raise DataLoss(
@@ -303,7 +304,9 @@ class _RangeReader:
             "read"
         )
         if self._options.fail_on_data_loss:
-            raise DataLoss(f"{text}. Option failOnDataLoss=false continues without them")
+            raise DataLoss(
+                f"{text}. With the option failOnDataLoss=false, the query continues without them"
+            )
         _log.warning("%s", text)
 
     def _new_arrays(self, at: int) -> _Arrays:

@@ -14,8 +14,8 @@ _LOCAL_CHECKPOINTS: Final = (
 
 
 def register(spark: SparkSession) -> None:
-    """Register ``format("penstock")`` with a session. If Spark has found the source of an installed
-    wheel by itself, this call changes nothing, because Spark warns of a second registration."""
+    """Register ``format("penstock")`` with a session. If Spark has already found the source in the
+    installed wheel, this call has no effect, because Spark would warn of a second registration."""
     from penstock.spark_bridge import DefaultSource
 
     if not _is_found(spark, DefaultSource.name()):
@@ -35,15 +35,15 @@ def tuned_settings(*, local_checkpoints: bool = True) -> dict[str, str]:
 
         spark = SparkSession.builder.config(map=tuned_settings()).getOrCreate()
 
-    - UNIX sockets between Spark and its Python workers: over TCP each wave of tasks waits some
-      40 ms for a delayed acknowledgement.
-    - No checksum files for the files of the checkpoint, and larger buffers between Spark and its
-    Python workers.
-    - Ten minutes instead of 15 s for the handshake of a Python worker that has connected. No
-      setting changes the 10 s in which a worker must connect (PythonWorkerFactory of Spark 4).
-    - ``local_checkpoints``: checkpoint files are written as plain files and renamed, which takes
-      half the time of the default. Use it with a local or a POSIX file system, not with object
-      stores.
+    - Use UNIX sockets between Spark and its Python workers: over TCP, each round of tasks waits
+    about 40 ms for a delayed acknowledgement.
+    - Write no checksum files for the files of the checkpoint, and use larger buffers between Spark
+    and its Python workers.
+    - Allow ten minutes instead of 15 s for the handshake of a Python worker that has connected. The
+    10 s in which a worker must connect cannot be changed (PythonWorkerFactory of Spark 4).
+    - ``local_checkpoints``: write checkpoint files as plain files and rename them, which takes half
+    the time of the default. Use this setting with a local or a POSIX file system, not with object
+    stores.
     """
     settings = {
         "spark.python.unix.domain.socket.enabled": "true",

@@ -2,8 +2,8 @@
 """The sink: each task of a query publishes its rows between two markers (:mod:`.markers`).
 
 A receiver can therefore distinguish a complete part from the rows of a failed attempt.
-Back-pressure delays the task, and thereby the batch and the source's acknowledgement, so that the
-publishers of the query's input slow down too.
+Back-pressure delays the task, and with it the batch and the acknowledgement of the batch's input.
+The publishers of the query's input therefore slow down, too.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _CHUNK_BYTES: Final = 256 * 1024
 
 @attrs.define(kw_only=True)
 class Published(WriterCommitMessage):
-    """Rows that one attempt of a task published."""
+    """Numbers of rows and bytes that one attempt of a task has published."""
 
     host: str
     partition: int
@@ -132,8 +132,8 @@ class _Lane:
         most = self._pipe.publication.max_message_length
         if message.size > most:
             raise MessageTooLong(
-                f"the Arrow schema of {len(schema)} columns has {message.size} bytes: the channel "
-                f"takes {most} at most; give it a longer term-length"
+                f"the Arrow schema of {len(schema)} columns has {message.size} bytes, but a "
+                f"message of this channel has at most {most}: give it a longer term-length"
             )
         self._pipe.send(message.to_pybytes(), reserved_value=SCHEMA_VALUE)
         self._add(1, memoryview(message))
@@ -146,8 +146,9 @@ class _Lane:
             return
         if batch.num_rows < 2:
             raise MessageTooLong(
-                f"a row of {message.size} bytes as an Arrow batch: the channel takes "
-                f"{self._pipe.publication.max_message_length} at most; give it a longer term-length"
+                f"a row has {message.size} bytes as an Arrow batch, but a message of this channel "
+                f"has at most {self._pipe.publication.max_message_length}: give it a longer "
+                "term-length"
             )
         half = batch.num_rows // 2
         self._pieces(batch.slice(0, half))
@@ -200,14 +201,16 @@ class _Task:
             return
         column = batch.column(key)
         if column.null_count:
-            raise InvalidArgument(f"column {key} has nulls: a key says where a row goes")
+            raise InvalidArgument(
+                f"key column {key} has nulls: filter them out; each row needs a key"
+            )
         rest = batch.drop_columns([key])
         for value in pc.unique(column):
             rows = rest.filter(pc.equal(column, value))
             self._send(self._lane(_key_bytes(value.as_py(), key)), rows)
 
     def commit(self) -> None:
-        """Commit all parts of the task, and drain them."""
+        """Send the COMMITs of all parts of the task, and wait until they are sent."""
         for lane in self.lanes:
             lane.commit()
         if self._options.drain != "none":
@@ -243,7 +246,7 @@ def _key_bytes(value: Any, column: str) -> bytes:
     key = value if isinstance(value, bytes) else str(value).encode()
     if len(key) > MAX_KEY_BYTES:
         raise InvalidArgument(
-            f"column {column} has a key of {len(key)} bytes: at most {MAX_KEY_BYTES} are taken"
+            f"column {column} has a key of {len(key)} bytes: the limit is {MAX_KEY_BYTES}"
         )
     return key
 
@@ -254,7 +257,8 @@ def publish_task(
 ) -> Published:
     """Publish the rows of a task.
 
-    :param job: query and run of a batch write, because Spark gives a batch write no ids.
+    :param job: ids that stand for the query and the run of a batch write, because Spark gives a
+    batch write no ids.
     :param whole: whether readers return the parts of all tasks together, after the driver's
         JOB_COMMIT.
     """
@@ -316,15 +320,16 @@ class StreamSink(DataSourceStreamArrowWriter):
     def commit(
         self, messages: list[WriterCommitMessage | None], batchId: int  # noqa: N803
     ) -> None:
-        """Do nothing: each part has its own COMMIT."""
+        """Do nothing, because each part has its own COMMIT."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Do nothing: without a COMMIT, readers drop the rows that were sent, and Spark may repeat
-        them."""
+        """Do nothing: readers drop the rows that were sent, because no COMMIT follows, and Spark
+        may repeat them."""
 
 
 class BatchSink(DataSourceArrowWriter):
-    """``df.write.format("penstock")``: a job, whose parts count when all parts have arrived."""
+    """The writer of ``df.write.format("penstock")``. Readers accept the parts of such a job only
+    when all parts have arrived."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -341,14 +346,15 @@ class BatchSink(DataSourceArrowWriter):
 
     @one_line
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Publish the end of the job, on the driver. Without this end, readers return no part of
-        the job."""
+        """On the Spark driver, publish a message that states the end of the job. Without this
+        message, readers return no part of the job."""
         done = [one for one in messages if isinstance(one, Published) and one.job is not None]
         if done and done[0].job is not None:
             self._end(Kind.JOB_COMMIT, done[0].job, sum(len(one.sessions) for one in done))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Publish that the job failed, so that readers need not keep its parts."""
+        """Publish a message that states that the job failed, so that readers need not keep its
+        parts."""
         for one in messages:
             if isinstance(one, Published) and one.job is not None:
                 # Without it the parts stay uncommitted just as well.
@@ -404,7 +410,7 @@ def _check_driver(options: SinkOptions) -> None:
         raise InvalidArgument(
             f"no penstock daemon for the sink in {path.parent} on the driver's host: it publishes "
             "the end of a batch write there. Start one, set daemonDir or PENSTOCK_DIR, or set "
-            "jobCommit=false, with which readers also get parts of a failed job"
+            "jobCommit=false, so that readers also return the parts of a failed job"
         )
 
 

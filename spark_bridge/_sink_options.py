@@ -43,7 +43,7 @@ _SPARKS: Final = frozenset(
 
 @attrs.frozen(kw_only=True)
 class SinkOptions:
-    """The target of the rows, and the limits of a task."""
+    """The options of a sink: the stream to which the rows go, and the limits of a task."""
 
     channel: str
     stream_id: int
@@ -102,7 +102,8 @@ def read_options(options: Mapping[str, str]) -> SinkOptions:
 def check_schema(options: SinkOptions, schema: StructType) -> None:
     """Check that rows of ``schema`` can be sent.
 
-    :raises InvalidArgument: a column cannot be sent; the text names it and the fix.
+    :raises InvalidArgument: the sink cannot send a column; the text names the column and says what
+    to change.
     """
     types = {field.name: field.dataType.typeName() for field in schema.fields}
     listed = ", ".join(f"{name} {kind}" for name, kind in types.items()) or "none"

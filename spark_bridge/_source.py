@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The data source ``penstock``: the methods that Spark calls, in several processes.
 
-Options and schema are checked in a planner process before a query starts. The stream reader's
-offset methods run in one process on the driver's host, which lives as long as the query. ``read``
-runs in the executors, on an unpickled copy that has only options and schema. A reader therefore
-opens connections only when it uses them, and a partition contains all that its task needs.
+Before a query starts, a planner process of Spark checks the options and the schema. The offset
+methods of the stream reader run in one process on the driver's host, which lives as long as the
+query. The method ``read`` runs in the executors, on an unpickled copy of the reader that has only
+options and schema. A reader therefore opens connections only when it uses them, and a partition
+contains all that its task needs.
 
-Spark calls ``latestOffset(start)`` when everything before ``start`` is in the sink and in the
-commit log; this call is the acknowledgement. ``commit`` acknowledges the batch a second time. With
-``ackOn=commit`` (for asynchronous progress tracking), ``commit`` is the only acknowledgement.
+Spark calls ``latestOffset(start)`` when all data before ``start`` is in the sink and in the commit
+log. The source therefore takes a call of ``latestOffset`` as the acknowledgement of the data before
+``start``. ``commit`` acknowledges the batch a second time. With ``ackOn=commit`` (for asynchronous
+progress tracking), ``commit`` is the only acknowledgement.
 """
 
 from __future__ import annotations
@@ -100,7 +102,8 @@ def _streams(options: Mapping[str, str]) -> bool:
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The reader of one streaming query. Spark pickles it with options and schema only."""
+    """The reader of one streaming query. The pickled form of the reader, which Spark sends to
+    executors, has only options and schema."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver's side of a subscription: it keeps its groups on every daemon alive, reads their state
-and acknowledges. If a daemon is away for a short time, the subscription waits."""
+"""The part of a subscription that runs on the Spark driver. This part keeps the subscription's
+consumer groups on every daemon alive, reads their state, and acknowledges data. If a daemon does
+not answer for a short time, the subscription waits."""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ _WRONG: Final = frozenset({"invalid_channel", "permission"})
 def control_of(
     daemon: Daemon, key_file: str | None, *, timeout_s: float = _ATTEMPT_S
 ) -> GroupControl:
-    """Return a connection to one of the daemons of the options.
+    """Return a connection to one of the daemons that the options name.
 
     :raises InvalidArgument: an option is wrong; the text names it.
     """
@@ -79,7 +80,8 @@ def check_reachable(options: SourceOptions) -> None:
     """Check that all daemons answer, before a query starts.
 
     A missing daemon is reported within a second.
-    :raises InvalidArgument: a daemon does not answer; the text names the option and the fix.
+    :raises InvalidArgument: a daemon does not answer; the text names the option and says what to
+    do.
     """
     for daemon in options.daemons:
         refusal = _connection_refused(daemon)
@@ -136,9 +138,9 @@ class SubscriptionInUse(PenstockError):
 
 
 class Subscription:
-    """The groups of one query. The planning process creates and uses it. The keep-alive threads
-    start with the first group. Each daemon has a thread, so that a slow daemon does not delay the
-    other daemons."""
+    """The groups of one query. Spark's planning process creates and uses this object. The
+    keep-alive threads start with the first group. Each daemon has a thread, so that a slow daemon
+    does not delay the other daemons."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -159,9 +161,9 @@ class Subscription:
     def open(self, resumed: Container[StreamName] = (), *, keep: bool = False) -> None:
         """Open the groups.
 
-        A new query joins a live stream as the option startingOffsets states; a query that was in
-        the stream before joins at the oldest retained position. ``keep``: whether an existing group
-        keeps its expiry time.
+        Open the groups. A new query joins a live stream at the position that the option
+        startingOffsets determines. A query that has read the stream before joins at the oldest
+        retained position. ``keep``: whether an existing group keeps its expiry time.
         :raises InvalidArgument: no daemon accepts a channel.
         :raises SubscriptionInUse: another query reads the subscription.
         """
@@ -192,7 +194,8 @@ class Subscription:
                     self._log_elsewhere(where, stream, error)
             if not any((d, stream) in self._open for d in range(len(self._controls))):
                 raise InvalidArgument(
-                    f"option channel={stream.channel}: no daemon takes it: {refusals[-1]}"
+                    f"option channel={stream.channel}: no daemon accepts this channel: "
+                    f"{refusals[-1]}"
                 ) from None
         if not self._keepers:
             self._keepers = [
@@ -285,8 +288,8 @@ class Subscription:
                 _log.warning("subscription %s: %s", self._options.subscription, warning)
 
     def view(self, acknowledged: Mapping[Session, int] | None = None) -> View:
-        """Send the acknowledgements, then return the daemons' state. Open expired groups again; the
-        planner then decides whether data is missing."""
+        """Send the acknowledgements, then return the daemons' state. If a group has expired, open
+        it again; the planner then decides whether data is missing."""
         states = []
         for daemon in range(len(self._controls)):
             began = time.monotonic()
@@ -331,7 +334,7 @@ class Subscription:
 
     def others(self, marks: Mapping[StreamName, str]) -> list[str]:
         """Of the given groups (``daemon.group``, as in offsets), return the names of those that
-        belong to another subscription. A query with another name has left these groups."""
+        belong to another subscription. These groups were left by a query that had another name."""
         wanted = {mark for text in marks.values() for mark in text.split()}
         found: set[str] = set()
         for control in self._controls:
@@ -396,7 +399,7 @@ class Subscription:
         """Return the arrival times of a session from the start of ``want`` to ``end`` in the form
         of offsets; empty: unknown.
 
-        :raises RangeNotRetained: the log is gone.
+        :raises RangeNotRetained: no daemon retains the log any more.
         """
         entries: list[tuple[int, int]] = []
         at = want.start
@@ -428,8 +431,9 @@ class Subscription:
     # ---- life ------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """End the keep-alive. The groups stay until they expire, and a restarted query finds them.
-        The groups then have no reader, so the restarted query need not wait."""
+        """End the keep-alive. Close the connections. The groups stay until they expire, so that a
+        restarted query finds them. The groups have no owner any more, so the restarted query need
+        not wait."""
         self._stopping.set()
         if self._reads:
             # otherwise the daemon notices it later

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The times of a batch's messages, in the form of an offset.
+"""The arrival times of a batch's messages, encoded as text for an offset.
 
-The planner asks the daemon once for the times of a session's positions, and writes them into the
-batch's offset. A batch therefore has the same times each time it is read, on every host. An entry
-(position, time) says that everything before the position had arrived by the time; a message has the
-time of the first entry that is not before it.
+The planner requests the times of a session's positions from the daemon once, and writes them into
+the offset of the batch. The messages of a batch therefore have the same times each time the batch
+is read, on every host. An entry (position, time) states that all data before the position had
+arrived at the time. A message gets the time of the first entry at or after its end.
 
 The text is base64 of numbers with seven bits in each byte, the lowest bits first; the top bit is
-set in all bytes except the last. Each entry has two numbers: the position in units of 32 bytes and
-the microseconds since the epoch, both as the difference from the previous entry. Differences of
-times are zigzag-coded, because clocks may be set back.
+set in all bytes except the last. Each entry has two numbers: the position in units of 32 bytes, and
+the time in microseconds since 1970. Each number is the difference from the previous entry.
+Differences of times are zigzag-coded, because clocks may be set back.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ _UNIT: Final = 32
 
 
 def entries_each(sessions: int) -> int:
-    """Return the number of entries that each session of a batch may have."""
+    """Return the number of entries that each session of a batch may have, so that the offset stays
+    small."""
     return max(FEWEST_ENTRIES, MOST_ENTRIES // max(1, sessions))
 
 
 def encode(entries: Iterable[tuple[int, int]]) -> str:
-    """Encode pairs (position, epoch ns), ascending by position."""
+    """Encode pairs (position, time since 1970 in ns), which must be in the order of the
+    positions."""
     out = bytearray()
     position = time_us = 0
     for at, time_ns in entries:
@@ -69,8 +71,8 @@ def decode(text: str) -> tuple[list[int], list[int]]:
 
 
 def bounded(positions: Sequence[int], times: Sequence[int], start: int, end: int) -> str:
-    """Return the entries for the range [start, end): the entries in it, and the first entry at or
-    after its end."""
+    """Return the entries that a range [start, end) needs: those inside the range, and the first one
+    at or after its end."""
     entries: list[tuple[int, int]] = []
     for position, time_ns in zip(positions, times, strict=True):
         if position <= start or (entries and position <= entries[-1][0]):

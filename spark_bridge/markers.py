@@ -25,7 +25,8 @@ Numbers are little-endian::
         96      8  sum of the digests of the rows, modulo 2^64 (only COMMIT)
        104      -  the key, when the sink has a publication per key
 
-Version 1 ends at byte 88, has the kinds 1 and 2, and no flags; readers still accept it.
+A marker of version 1 ends at byte 88, and has only the kinds 1 and 2 and no flags. Readers still
+accept version 1.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _JOB_FLAG: Final = 1
 
 
 class MarkerError(PenstockError, ValueError):
-    """Bytes are no marker, or a marker of a later version; the text states which."""
+    """A message is no marker, or a marker of a later version. The text says which."""
 
 
 class Kind(enum.IntEnum):
@@ -71,7 +72,8 @@ def _below(end: int) -> Callable[[Any, attrs.Attribute[int], int], Any]:
 
 @attrs.frozen(kw_only=True)
 class Part:
-    """Messages of one attempt of a task in one session: a part of an epoch."""
+    """Identity of a part of an epoch: the messages that one attempt of a task publishes in one
+    session."""
 
     query: UUID
     run: UUID
@@ -103,12 +105,12 @@ class Content:
     """Of the rows in any order."""
 
     def arrived_as(self, other: Content) -> bool:
-        """Whether the messages that arrived are the messages that were sent."""
+        """Whether the messages that arrived are those that the sink has sent."""
         return (self.messages, self.bytes, self.crc) == (other.messages, other.bytes, other.crc)
 
     def repeats(self, other: Content) -> bool:
-        """Whether the rows are the same, in any order, because Spark keeps no order after a
-        shuffle."""
+        """Whether the two contents have the same rows, in any order, because Spark keeps no order
+        after a shuffle."""
         if self.arrived_as(other):
             return True
         known = self.rows > 0 and self.digest != 0
@@ -117,8 +119,8 @@ class Content:
 
 @attrs.frozen(kw_only=True)
 class Marker:
-    """BEGIN and JOB_ABORT (their content is empty), COMMIT, or JOB_COMMIT (its messages are the
-    parts of the job; partition and attempt are 0)."""
+    """A marker. The markers BEGIN and JOB_ABORT have no content. In a JOB_COMMIT, the number of
+    messages is the number of parts in the job, and partition and attempt are 0."""
 
     kind: Kind
     part: Part

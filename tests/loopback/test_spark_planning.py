@@ -146,7 +146,7 @@ def test_what_was_read_from_a_log_that_nobody_holds_any_more_is_not_believed(
     source.finish()
     session = (found.session.session_id, found.session.initial_term_id)
     control.acknowledge(**KEY, positions={session: 64})
-    with pytest.raises(RangeLost, match="was released while it was read"):
+    with pytest.raises(RangeLost, match="was released while this task read it"):
         source.finish()
     control.close_group(**KEY)
     with pytest.raises(RangeLost, match="while it was read"):

@@ -253,7 +253,7 @@ def test_schemas_that_cannot_be_given_are_refused() -> None:
     for fields, words in (
         ([StructField("value", StringType())], "column value string is not one of"),
         ([StructField("key", BinaryType())], "column key binary is not one of"),
-        ([METADATA[0], METADATA[0]], "channel is there twice"),
+        ([METADATA[0], METADATA[0]], "channel is declared twice"),
     ):
         with pytest.raises(InvalidArgument, match=words):
             check_schema(OPTIONS, StructType(fields))

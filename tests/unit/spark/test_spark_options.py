@@ -93,18 +93,18 @@ def test_daemons_of_other_hosts_are_read(tmp_path: Path) -> None:
     ({"minpartitions": "1025"}, "option minPartitions='1025'.*1 to 1024"),
     ({"failondataloss": "perhaps"}, "option failOnDataLoss='perhaps': expected true or false"),
     ({"payload": "json"}, "option payload='json': expected binary or arrow"),
-    ({"arrowschema": "a int"}, "option arrowSchema: goes with payload=arrow"),
-    ({"includemetadata": "true"}, "option includeMetadata: goes with payload=arrow"),
+    ({"arrowschema": "a int"}, "option arrowSchema: needs payload=arrow"),
+    ({"includemetadata": "true"}, "option includeMetadata: needs payload=arrow"),
     ({"groupexpiry": "soon"}, "option groupExpiry='soon'.*30s"),
     ({"batchbytes": "1"}, "option batchBytes=1: expected 64k to 1g"),
     ({"minoffsetspertrigger": "9", "maxoffsetspertrigger": "8"}, "9: is more than max.*=8"),
-    ({"maxtriggerdelay": "1m"}, "maxTriggerDelay: goes with minOffsetsPerTrigger"),
+    ({"maxtriggerdelay": "1m"}, "maxTriggerDelay: needs minOffsetsPerTrigger"),
     ({"startingtimestamp": "now"}, "startingTimestamp='now': expected milliseconds since 1970"),
     ({"startingtimestamp": "1", "startingoffsets": "latest"}, "contradict each other"),
     ({"endingtimestamp": "1"}, "option endingTimestamp: is for spark.read"),
-    ({"option.channel": "x"}, "Spark does not pass on those of a table"),
+    ({"option.channel": "x"}, "Spark does not pass the options of a table"),
     ({"locality": "rack"}, "option locality='rack': expected none or barrier"),
-    ({"keyfile": "x"}, "option keyFile: goes with control"),
+    ({"keyfile": "x"}, "option keyFile: needs control"),
     ({"control": "tcp://a:1"}, "option keyFile is missing.*keygen"),
     ({"control": "a:1", "keyfile": "k", "serverkey": "x" * 40},
      "option control=a:1: expected tcp://HOST:PORT"),
@@ -131,7 +131,7 @@ def test_a_table_without_options_is_refused_with_what_works() -> None:
 def test_a_batch_has_no_options_of_streaming(name: str) -> None:
     with pytest.raises(InvalidArgument, match=r"is for spark\.readStream"):
         read_options(GOOD | {name: "1"}, streaming=False)
-    with pytest.raises(InvalidArgument, match="nothing lies before"):
+    with pytest.raises(InvalidArgument, match="there is no earlier data"):
         read_options(GOOD | {"endingoffsets": "earliest"}, streaming=False)
 
 
