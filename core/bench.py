@@ -86,8 +86,8 @@ class Load:
         )
 
     def fold(self, data: Any, size: int) -> None:
-        """Add the received messages in ``data``: each has ``size`` bytes, and there is no space
-        between them."""
+        """Add the received messages in ``data`` to the totals. Each message has ``size`` bytes,
+        without space between messages."""
         with _ffi.from_buffer("uint8_t[]", data) as base:
             _lib.ps_bench_fold(base, size, len(base) // size, self._result)
 

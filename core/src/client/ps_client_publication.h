@@ -174,8 +174,9 @@ static inline void ps_pub_count_metered(ps_pub_t *pub, int64_t messages)
 /* Returns the code for an offer that was refused at `position`, by the order in docs/spec/rules.md
  * section 5. */
 int64_t ps_pub_refuse(ps_pub_t *pub, int64_t position);
-/* Computes the number of bytes that can be reserved in one piece: *room is the number in the term,
- * *budget the distance from *position to the limit. Returns 0 or an error code. */
+/* Computes the number of bytes that can be reserved in one piece: *room gets the number of bytes
+ * that are left in the term, *budget the distance from *position to the publisher limit. Returns 0
+ * or an error code. */
 int64_t ps_pub_check_offer(ps_pub_t *pub, int64_t *position, int32_t *room, int64_t *budget);
 /* Reserves `required` (aligned) bytes below the limit. Returns 0 or a code; PS_ADMIN_ACTION: the
  * log was rotated to the next term. */

@@ -2,8 +2,8 @@
  *
  * ps_digest.h: digests of rows, which show whether two sets have the same rows in any order.
  *
- * The digest of a set is the sum of the digests of its rows, modulo 2^64.  It detects
- * mistakes, not attacks. The caller compares the number of rows, too.
+ * The digest of a set is the sum of the digests of its rows, modulo 2^64. It detects mistakes, not
+ * attacks. A caller that compares two sets must compare their numbers of rows, too.
  *
  * Threads: any; the arrays belong to the caller. The digest is not a standard one: penstock defines
  * it.

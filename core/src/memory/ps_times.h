@@ -57,10 +57,10 @@ void ps_times_reset(ps_time_table_t *table);
 /* Records that the stream has reached `position`, which must be beyond all recorded positions. Only
  * the table's writer may call it; bounded time. */
 void ps_times_note(ps_time_table_t *table, int64_t position, int64_t time_ns, int64_t term_length);
-/* Copies the points for [start, end) in ascending order. The first point lies beyond `start`. The
- * last point lies at `end` or beyond, if the table has such a point. Returns the number of points,
- * at most capacity (>= 2). If the table has more points than `capacity`, the function joins points
- * that are close in time. Any thread. */
+/* Copies the points for [start, end) in ascending order. The first copied point lies beyond
+ * `start`. The last copied point lies at `end` or beyond, if the table has such a point. Returns
+ * the number of points, at most capacity (>= 2). If the table has more points than `capacity`, the
+ * function joins points that are close in time. Any thread. */
 int32_t ps_times_read(const ps_time_table_t *table, int64_t start, int64_t end,
                       ps_time_point_t points[PS_TIMES_MOST], int32_t capacity);
 
