@@ -53,8 +53,8 @@ _INCHES: Final = (13.0, 8.2)
 
 def heat_maps(outcomes: Sequence[Outcome], path: Path) -> None:
     """Write one picture; the suffix chooses the format. A picture divides the two axes into bins.
-    The colour of a bin is the lowest share of r* that a reader in one of its cells reached. Each
-    bin shows the number of its cells, and in bold the number of failed cells.
+    The colour of a bin shows the lowest share of the attainable rate that a reader in one of its
+    cells reached. Each bin shows the number of its cells, and in bold the number of failed cells.
 
     :raises PenstockError: matplotlib is missing, or the file cannot be written.
     """

@@ -426,10 +426,10 @@ int64_t ps_probe_sent_floor(const ps_publication_t *pub, int64_t high);
 bool ps_probe_may_grant(const ps_publication_t *pub, int64_t high, int64_t position);
 
 /* ps_sim_probe_begin.c */
-#define PS_PROBE_PLENTY 1e18 /* level of a token bucket that sets no limit */
-#define PS_PROBE_NO_LIMIT                                                                          \
-    1099511627776.0 /* rate in bytes a second that means "no NAK-strength
-                                           * limit" */
+/* PS_PROBE_PLENTY is the level of a token bucket that sets no limit, PS_PROBE_NO_LIMIT a rate in
+ * bytes a second that means "no NAK-strength limit". */
+#define PS_PROBE_PLENTY   1e18
+#define PS_PROBE_NO_LIMIT 1099511627776.0
 void ps_probe_pub_begin(ps_probe_pub_t *model, int64_t now_ns);
 void ps_probe_image_begin(ps_probe_image_t *model, int64_t now_ns);
 /* Sets the rate and the burst of a token bucket. A rate of 0 or less means no limit. */
