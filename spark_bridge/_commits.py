@@ -43,7 +43,8 @@ Look: TypeAlias = Callable[[Want, int, int], LogMarks]
 
 
 class ForgottenPart(PenstockError):
-    """A part is so old that the offset no longer states whether the query has read it."""
+    """A part of an epoch is so old that the offset no longer states whether the query has read the
+    part."""
 
 
 @attrs.frozen(kw_only=True)

@@ -16,8 +16,8 @@ _NULL: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 def of_messages(raw: memoryview, offsets: Any) -> int:
-    """Return the sum of the digests of messages. ``offsets`` (int64) has their boundaries in the
-    data."""
+    """Return the sum of the digests of messages. ``offsets`` (int64) has the start and end of each
+    message in the data."""
     sums = np.zeros(len(offsets) - 1, np.uint64)
     digest.add_column(sums, raw, offsets)
     return _sum(sums)
