@@ -20,7 +20,8 @@ SOURCE: Final = (
     (
         "`streamId`",
         "required",
-        "a stream id, or several with commas between them; all of them on each channel",
+        "a stream id, or several with commas between them; the source reads each of them on each "
+        "channel",
     ),
     (
         "`streams`",
@@ -36,8 +37,8 @@ SOURCE: Final = (
     (
         "`subscription`",
         "required",
-        "the name under which the daemons keep the query's progress. Each query needs its"
-        " own",
+        "the name under which the daemons keep the query's progress. Each query needs a "
+        "different name",
     ),
     (
         "`startingOffsets`",
@@ -70,8 +71,8 @@ SOURCE: Final = (
     (
         "`minOffsetsPerTrigger`",
         "none",
-        "least messages of a batch. A batch starts earlier if a session's half window is "
-        "full, and after `maxTriggerDelay`",
+        "smallest number of messages in a batch. A batch starts with fewer messages if half of a "
+        "session's window is full, or after `maxTriggerDelay`",
     ),
     (
         "`maxTriggerDelay`",
@@ -106,19 +107,20 @@ SOURCE: Final = (
     (
         "`readCommitted`",
         "of sessions with markers",
-        "`true`: only complete parts of a penstock sink, each once, without markers. `false`: all "
-        "messages. If the option is absent: as `true` for a session that has markers",
+        "`true`: the source reads only complete parts of a penstock sink, each once, without "
+        "markers. `false`: it reads all messages. If the option is absent, the source behaves as "
+        "with `true` for each session that has markers",
     ),
     (
         "`ackOn`",
         "`batch`",
-        "the moment at which the source acknowledges; choose `commit` for queries with "
+        "the moment at which the source acknowledges a batch; choose `commit` for queries with "
         "asynchronous progress tracking",
     ),
     (
         "`groupExpiry`",
         "`10m`, batch `60s`",
-        "time for which the daemon retains data for an absent query",
+        "time for which the daemon retains data for a query that is not running",
     ),
     (
         "`retry`",
@@ -158,8 +160,8 @@ SOURCE: Final = (
     (
         "`keyFile`",
         "with `control`",
-        "this client's key pair, the `.key_secret` file of `penstock keygen`; at the same"
-        " path on all hosts",
+        "Spark's key pair: the `.key_secret` file of `penstock keygen`, at the same path on all "
+        "hosts",
     ),
     (
         "`serverKey`, `serverKeyFile`, `serverKeys`",
@@ -194,15 +196,15 @@ SINK: Final = (
     (
         "`payload`",
         "`binary`",
-        "`binary`: the column `value` (binary or string), one message a row. `arrow`: all"
-        " columns; each message is an Arrow IPC batch, at most the channel's longest message; "
-        "the schema precedes the batches of a part",
+        "`binary`: the sink publishes the column `value` (binary or string), one message a row. "
+        "`arrow`: the sink publishes all columns; each message is an Arrow IPC batch, at most as "
+        "long as the channel's longest message. The schema precedes the batches of a task",
     ),
     (
         "`keyColumn`",
         "none",
-        "the sink uses one publication for each value of this column, and keeps the order within "
-        "it (string, binary, int, bigint)",
+        "a column of type string, binary, int or bigint. The sink uses one publication for each "
+        "value, and keeps the order of rows with the same value",
     ),
     (
         "`maxKeys`",
@@ -218,13 +220,13 @@ SINK: Final = (
     (
         "`markers`",
         "`true`",
-        "BEGIN and COMMIT around each part, see below",
+        "publish BEGIN before and COMMIT after the messages of each task, see below",
     ),
     (
         "`jobId`",
         "made up",
-        "batch only: the identity of the write. Readers drop a write whose id belongs to a write "
-        "that has already succeeded",
+        "batch only: the identity of the write. If a write with the same id has already succeeded, "
+        "readers drop the new write",
     ),
     (
         "`jobCommit`",
