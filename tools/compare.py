@@ -39,25 +39,26 @@ TASKS = {
     "monitoring": "Monitoring", "in_asyncio": "asyncio",
 }
 NOTES = {
-    "million": "penstock and pyzmq hold at most their windows in memory. The callback of zenoh "
-    "puts every record into a queue of Python without a bound. The client of NATS drops messages "
-    "above a limit of its queue, so the program sets a limit that nothing reaches. Most of its "
-    "time are the tasks that `next_msg` starts; a callback is faster and needs more statements. "
-    "Kafka stores the records.",
-    "request_reply": "In Kafka, requests and replies are two topics, and the program compares "
-    "keys.",
-    "fan_out": "In zenoh, receivers of the same session are connected at once. A server of NATS "
-    "reads the subscriptions of a connection before its next message. A ZeroMQ publisher "
-    "drops messages for a subscriber that has not joined yet, so the program waits for three "
-    "subscriptions.",
-    "back_pressure": "pyzmq reports that the queue is full, and cannot name the reader. `put` of "
-    "zenoh blocks without a time-out, so the program sends in a thread. A server of NATS drops "
-    "messages for a slow subscriber; its extension JetStream can refuse messages instead, and "
-    "knows the consumer that lags. Kafka never holds a publisher: its program compares the "
-    "committed offset of the group, whose name it must know.",
-    "monitoring": "pyzmq reports events of a socket, and zenoh whether a reader matches. penstock "
-    "reports the state of every stream of the host, to any client. The server of NATS lists all "
-    "subscriptions, and Kafka's broker the members of a group.",
+    "million": "penstock and pyzmq keep at most a window of messages in memory. The program of "
+    "zenoh puts every record into a Python queue without a bound. The client of NATS drops "
+    "messages above a limit of its queue, so the program sets a limit that its queue never "
+    "reaches. The program of NATS spends most of its time in the tasks that `next_msg` starts; a "
+    "callback is faster and needs more statements. Kafka stores the records.",
+    "request_reply": "In Kafka, requests and replies are two topics, and the program finds the "
+    "reply to a request by its key.",
+    "fan_out": "In zenoh, receivers of the same session are connected at once. A NATS server "
+    "processes the subscriptions of a connection before the connection's next message. A ZeroMQ "
+    "publisher drops messages for a subscriber that has not joined yet, so the program waits for "
+    "three subscriptions.",
+    "back_pressure": "pyzmq reports that the queue is full, but cannot name the slow reader. The "
+    "function `put` of zenoh blocks without a time-out, so the program sends in a thread. A NATS "
+    "server drops messages for a slow subscriber. JetStream, an extension of NATS, can refuse "
+    "messages instead, and knows the consumer that lags. Kafka never blocks a publisher. The "
+    "program of Kafka therefore compares the newest offset with the committed offset of the "
+    "reader's group, whose name it must know.",
+    "monitoring": "pyzmq reports the events of one socket. Zenoh reports whether a sender has a "
+    "reader. Penstock reports the state of every stream of the host, to any client. The NATS "
+    "server lists all subscriptions, and Kafka's broker lists the members of a group.",
 }
 #: Tasks in which another library's program is shorter, and the reason.
 SHORTER = {
@@ -77,32 +78,34 @@ _HEAD = """\
 
 This page shows seven tasks in penstock, pyzmq, zenoh, nats-py and aiokafka. Read
 [Why penstock](why.md) for a comparison of the systems. `tools/compare.py` writes this page from the
-programs in `bench/compare`. The tests run each program and compare the outputs. All programs have
-the same error paths: a time-out of each wait, and an exception if it expires.
+programs in `bench/compare`. The tests run each program and compare the outputs. All programs handle
+errors in the same way: each wait has a time-out, and raises an exception when the time-out expires.
 
-A statement is a node `ast.stmt` of the program's syntax tree, without docstrings and imports. Each
-command that must run before counts as a statement of every program:
+The next table but one has the number of statements in each program. A statement is a node
+`ast.stmt` of the program's syntax tree; docstrings and imports do not count. Each command that must
+run before the programs counts as a statement of every program:
 
-| library | commands before |
+| library | commands that must run before |
 |---|---|
 | penstock | `penstock up` |
 | pyzmq, zenoh | none |
 | nats-py | `nats-server` (for back-pressure with `-js`, for monitoring with `-m 8222`) |
 | aiokafka | `kafka-storage format`, `kafka-server-start` |
 
-The programs of penstock, pyzmq and zenoh use shared memory (`aeron:ipc`), ZeroMQ's `inproc` sockets
-and one session of zenoh. ZeroMQ's monitoring needs a connection, so it uses TCP. `inproc` sockets
-and one session do not leave the process; `aeron:ipc` reaches every process of the host. NATS and
-Kafka use TCP to a broker, whose address is the program's argument. zenoh searches for other hosts
-by default; its programs turn that off. `put` of zenoh has no time-out, so only its receivers have
-one.
+The programs of penstock use shared memory (`aeron:ipc`), the programs of pyzmq use `inproc`
+sockets, and each program of zenoh uses a single session. Messages on `inproc` sockets and in a
+single session do not leave the process, while `aeron:ipc` reaches every process of the host.
+Monitoring with pyzmq needs a connection, so this program uses TCP. NATS and Kafka use TCP to a
+broker, whose address is the program's argument. By default zenoh searches for other hosts; the
+programs turn this search off. The function `put` of zenoh has no time-out, so only the receivers of
+zenoh have one.
 """
 _TIMES = """
-Seconds from the start of Python to its end, with imports. Each is the shortest of five runs, in
-turn, on a virtual machine with two processors that also ran other programs. The daemon of penstock
-and the brokers ran before. The shorter programs spend their time on imports and connections. Kafka
-keeps a million records, the others drop records that were read. Compare columns only with each
-other:
+The next table has the running time of each program in seconds, from the start of Python to its end,
+with imports. Each number is the shortest of five runs, on a virtual machine with two processors.
+Other programs ran at the same time. The daemon of penstock and the brokers were already running.
+Most of the time of the short programs goes into imports and connections. Kafka keeps a million
+records; the other libraries drop records that were read. Compare the numbers only with each other:
 """
 
 
