@@ -32,7 +32,7 @@ SOURCE: Final = (
     (
         "`sessions`",
         "all",
-        "only these session ids, with commas between them",
+        "the source reads only the sessions with these ids, with commas between them",
     ),
     (
         "`subscription`",
@@ -65,7 +65,7 @@ SOURCE: Final = (
     ),
     (
         "`minPartitions`",
-        "one per core of the driver's host, each at least 256 KiB",
+        "one task per core of the driver's host, each with at least 256 KiB",
         "number of reading tasks. On a cluster, use the number of task slots",
     ),
     (

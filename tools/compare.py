@@ -81,7 +81,7 @@ This page shows seven tasks in penstock, pyzmq, zenoh, nats-py and aiokafka. Rea
 programs in `bench/compare`. The tests run each program and compare the outputs. All programs handle
 errors in the same way: each wait has a time-out, and raises an exception when the time-out expires.
 
-The next table but one has the number of statements in each program. A statement is a node
+The second table on this page has the number of statements in each program. A statement is a node
 `ast.stmt` of the program's syntax tree; docstrings and imports do not count. Each command that must
 run before the programs counts as a statement of every program:
 
@@ -101,9 +101,10 @@ programs turn this search off. The function `put` of zenoh has no time-out, so o
 zenoh have one.
 """
 _TIMES = """
-The next table has the running time of each program in seconds, from the start of Python to its end,
-with imports. Each number is the shortest of five runs, on a virtual machine with two processors.
-Other programs ran at the same time. The daemon of penstock and the brokers were already running.
+The third table has the running time of each program in seconds, from the start of Python to its
+end, with imports. Each number is the shortest of five runs, on a virtual machine with two
+processors. Other programs ran at the same time. The daemon of penstock and the brokers were already
+running.
 Most of the time of the short programs goes into imports and connections. Kafka keeps a million
 records; the other libraries drop records that were read. Compare the numbers only with each other:
 """

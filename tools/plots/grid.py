@@ -29,14 +29,15 @@ def table(sample: str, seeds: int, outcomes: list[grid.Outcome]) -> str:
     lines = [
         "",
         f"Sample {sample}, {seeds} {'seed' if seeds == 1 else 'seeds'} for each cell: "
-        f"{found.passed} of {found.cells} cells pass; the least that",
-        f"a cell read is {found.worst_share:.1%} of r*. The run took {found.took_s:.0f} s of "
-        "processor time.",
+        f"{found.passed} of {found.cells} cells pass.",
+        f"In the worst cell, the slow reader read {found.worst_share:.1%} of its attainable rate "
+        f"r*. The run took {found.took_s:.0f} s of processor time.",
         "",
         "![Heat maps of the grid, by pairs of its axes](images/nak-grid.svg)",
         "",
-        "*Colour: the least share of r\\* that a cell in the square read. Numbers: cells in the "
-        "square, in bold how many of them failed.*",
+        "*A square contains the cells with its two parameters. Its colour is the smallest share of "
+        "r\\* that a reader of these cells read. The numbers are the number of cells, and in bold "
+        "the number of failed cells.*",
         "",
     ]
     if found.failures:
