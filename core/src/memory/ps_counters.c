@@ -114,7 +114,9 @@ int32_t ps_counter_allocate(ps_cnc_t *cnc, int32_t type_id, const void *key, int
     }
     const int32_t id = ps_counter_take(cnc, now_ms);
     if (id < 0) {
-        return ps_fail(PS_E_NO_SPACE, "all %d counters are taken; raise storage.counter_values_bytes", cnc->counters);
+        return ps_fail(PS_E_NO_SPACE,
+                       "all %d counters are taken; raise storage.counter_values_bytes",
+                       cnc->counters);
     }
     ps_counter_value_t *cell = &cnc->values[id];
     ps_counter_meta_t *meta = &cnc->metadata[id];

@@ -88,10 +88,9 @@ static void on_terms_released(ps_probe_t *probe, ps_probe_notified_t *notified, 
 /* A lagged reader skips what lies below the stated mark. */
 static int64_t reads_from(const ps_isolation_t *isolation, int64_t position)
 {
-    const int64_t mark =
-        isolation->lagged
-            ? atomic_load_explicit(&isolation->slot->overwritten, memory_order_relaxed)
-            : position;
+    const int64_t mark = isolation->lagged ? atomic_load_explicit(&isolation->slot->overwritten,
+                                                                  memory_order_relaxed)
+                                           : position;
     return mark > position ? mark : position;
 }
 

@@ -114,7 +114,8 @@ static void check_pause(ps_probe_t *probe, ps_probe_pub_t *model, int64_t produc
     const ps_publication_t *pub = model->pub;
     /* The sender appends its frame that states drops after the limit rose. */
     const int64_t own = pub->drops ? PS_FRAME_ALIGNMENT : 0;
-    const bool above = ps_probe_is_above_watermark(pub, ahead - own) && pub->connected && !pub->rated;
+    const bool above =
+        ps_probe_is_above_watermark(pub, ahead - own) && pub->connected && !pub->rated;
     if (above && model->paused_at > 0 && pub->publisher_limit > model->paused_at) {
         complain(probe, model, "the limit rose above the low watermark", pub->publisher_limit,
                  model->paused_at);
@@ -347,11 +348,10 @@ static void check_account(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
                  model->held_ns);
         model->held_ns = shown_ns;
     }
-    const bool held =
-        pub->state == PS_PUBLICATION_ACTIVE && !pub->revoked &&
-        (pub->producer_position >= pub->publisher_limit || has_no_credit(pub) ||
-         (pub->params.rate_messages_per_s > 0 && ps_spend_leased(pub->slot) == 0 &&
-          load(&pub->slot->ordinal_limit) <= pub->spent));
+    const bool held = pub->state == PS_PUBLICATION_ACTIVE && !pub->revoked &&
+                      (pub->producer_position >= pub->publisher_limit || has_no_credit(pub) ||
+                       (pub->params.rate_messages_per_s > 0 && ps_spend_leased(pub->slot) == 0 &&
+                        load(&pub->slot->ordinal_limit) <= pub->spent));
     const int32_t plain = held ? plain_cause(model) : 0;
     /* If there is only one receiver, the culprit is known. */
     const bool named = plain != PS_CAUSE_RECEIVER_WINDOW || pub->receiver_count != 1 ||
