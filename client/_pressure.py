@@ -5,18 +5,22 @@ refused."""
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import attrs
 
 from penstock.client._offer import Offer
+from penstock.client._parking import Parking
 from penstock.core.pressure import (
     NO_PRESSURE,
     WATERMARKS,
     PressureView,
     cause_name,
 )
+
+_CHECK_NS: Final = 100_000_000          # the longest wait for the sender's check
+_LOOK_S: Final = 50e-6
 
 
 @attrs.frozen(kw_only=True, slots=False)     # made in a third of the time that slots take
@@ -49,6 +53,10 @@ class Pressure:
 
     client: str = ""
     """Name of the client that is behind, here or beyond the receiver; empty when unknown."""
+    host: str = ""
+    """Name of the receiver's host; empty for a client of this daemon, and when unknown."""
+    pid: int = 0
+    """Process id of the client that is behind, if it is a client of this daemon; else 0."""
     held_ns: int = 0
     """How long that cause and culprit have held the publication by now."""
     error_ns: Mapping[str, int] = attrs.field(factory=dict)
@@ -166,6 +174,8 @@ def pressure_of(view: PressureView, now_ns: int) -> Pressure:
         reason_client=view.reason_client,
         backlog_bytes=view.backlog_bytes,
         client=view.client[1],
+        host=view.reason_host,
+        pid=view.pid,
         held_ns=view.held_ns(now_ns),
         strategy=view.strategy,
         rate_bytes_per_s=view.rate_bytes_per_s,
@@ -181,6 +191,23 @@ def pressure_of(view: PressureView, now_ns: int) -> Pressure:
         now_ns=now_ns,
         stale=view.stale,
     )
+
+
+def after_refusal(
+    view: PressureView, read: Callable[[], PressureView], parking: Parking
+) -> PressureView:
+    """Return the view with the cause of a refusal that the publisher met just before.
+
+    The sender states a cause when it next checks the stream, which a refusal requests. The call
+    waits for that check. If there is room again by then, the last cause is returned.
+    """
+    deadline_ns = time.monotonic_ns() + _CHECK_NS
+    while view.cause == 0 and (recent := view.recent()).refused_since_ns:
+        if recent.cause or time.monotonic_ns() >= deadline_ns:
+            return view.past()
+        parking.until(lambda: False, _LOOK_S)
+        view = read()
+    return view
 
 
 class Rest:

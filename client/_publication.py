@@ -24,7 +24,7 @@ from penstock.client._no_credit import (
     other_of,
 )
 from penstock.client._offer import TRANSIENT, Offer, offer_code
-from penstock.client._pressure import Pressure, Rest, Throttled, pressure_of
+from penstock.client._pressure import Pressure, Rest, Throttled, after_refusal, pressure_of
 from penstock.client._publication_facts import (
     BatchResult,
     PublicationStatistics,
@@ -288,14 +288,23 @@ class Publication(Throttled, Receivers):
         """Return the cause that blocks this publication now, and the total time for which each
         cause and each culprit has blocked it.
 
-        The call reads shared memory; it takes a few microseconds with any number of streams.
+        The call reads shared memory, and takes some microseconds for any number of streams. After a
+        refused offer it waits up to 100 ms until the sender has stated the cause. If there is room
+        again by then, the last cause is returned, with ``held_ns`` 0.
         """
-        handle = self._suspended or self._open()
-        view = core.pub_pressure(handle)
+        bell = self._client._bell
+        view = self._view()
+        view = view.away(bell.away_ns) if bell.is_away else after_refusal(
+            view, self._view, self._client._parking()
+        )
+        return pressure_of(view, time.monotonic_ns())
+
+    def _view(self) -> PressureView:
+        view = core.pub_pressure(self._suspended or self._open())
         if view is None:
             view = attrs.evolve(self._pressure_seen or NO_PRESSURE, stale=True)
         self._pressure_seen = view
-        return pressure_of(view, time.monotonic_ns())
+        return view
 
     @property
     def credits(self) -> PublicationCredits:

@@ -5,6 +5,7 @@ attach the client to the next daemon."""
 from __future__ import annotations
 
 import threading
+import time
 import weakref
 from typing import TYPE_CHECKING
 
@@ -49,7 +50,7 @@ class Bell:
     listener has only a weak reference to the client, so that a client without references is
     collected."""
 
-    __slots__ = ("__weakref__", "_client", "_handle", "_params", "is_away")
+    __slots__ = ("__weakref__", "_client", "_handle", "_params", "away_ns", "is_away")
 
     def __init__(
         self, client: Client, handle: core.ClientHandle, params: core.ClientParams
@@ -59,6 +60,8 @@ class Bell:
         self._params = params
         #: Whether offers already return DAEMON_AWAY.
         self.is_away = False
+        #: CLOCK_MONOTONIC time at which the daemon's death was noticed.
+        self.away_ns = 0
 
     def replace(self, handle: core.ClientHandle, params: core.ClientParams) -> None:
         """From now on, wake the threads that wait on ``handle``, the client that was mapped again
@@ -70,6 +73,7 @@ class Bell:
 
     def on_away(self) -> None:
         core.client_set_daemon_away(self._handle, True)
+        self.away_ns = time.monotonic_ns()
         self.is_away = True
         core.client_wake(self._handle)
 

@@ -73,6 +73,14 @@ class Scheduling(NamedTuple):
     waited_ns: int = 0                  # total time of these waits
 
 
+class Recent(NamedTuple):
+    """The refusals of a handle since its last success, and the process of the lagging client."""
+
+    refused_since_ns: int = 0           # CLOCK_MONOTONIC; 0: the last offer was accepted
+    cause: int = 0                      # Cause of it; 0: the sender has not stated one yet
+    reason_pid: int = 0                 # of the lagging client of a receiver on this daemon
+
+
 def _party_text(number: int, pid: int, name: str, address: str) -> str:
     if not number:
         return ""
@@ -110,7 +118,7 @@ class PressureView:
     sent_ordinal: int
     dropped_messages: int               # by the publication's policy
     dropped_bytes: int
-    levels: bytes  # Levels and Scheduling; decoded on demand, because each field costs time
+    levels: bytes  # Levels, Recent and Scheduling; decoded on demand, because each field costs time
     strategy: str
 
     @property
@@ -120,6 +128,7 @@ class PressureView:
         if text and self.reason_client:
             text += f": client {self.reason_client}"
             text += f" '{self.reason_name}'" if self.reason_name else ""
+            text += f" (pid {pid})" if (pid := self.recent().reason_pid) > 0 else ""
             text += f" on {self.reason_host}" if self.reason_host else ""
         return text
 
@@ -129,6 +138,42 @@ class PressureView:
         if self.culprit.address:
             return self.reason_client, self.reason_name
         return (self.culprit.id, self.culprit.name) if self.culprit.pid else (0, "")
+
+    @property
+    def pid(self) -> int:
+        """Return the process id of the lagging client if it is a client of this daemon; else 0."""
+        return self.recent().reason_pid if self.culprit.address else self.culprit.pid
+
+    def recent(self) -> Recent:
+        """Return the refusals since the last success."""
+        return Recent(*_RECENT.unpack_from(self.levels, _LEVELS.size + _SCHEDULING.size))
+
+    def past(self) -> PressureView:
+        """Return the view with the cause of the last refusal in place of none. If the account has
+        one culprit only, that culprit is named."""
+        known = [party for party in self.culprits if party.id]
+        return attrs.evolve(
+            self, cause=self.recent().cause, since_ns=_NEVER_NS,
+            culprit=known[0] if len(known) == 1 else _NOBODY,
+        )
+
+    def away(self, since_ns: int) -> PressureView:
+        """Return the view with the daemon's absence as the cause: no sender runs that could end the
+        interval of the old cause."""
+        if self.cause == Cause.DAEMON_AWAY:
+            return self
+        held_ns = self.held_ns(since_ns)
+        blocked = list(self.blocked_ns)
+        culprits = {party.id: party for party in self.culprits}
+        if held_ns:
+            blocked[self.cause] += held_ns
+            party = culprits.get(self.culprit.id, self.culprit._replace(blocked_ns=0, error_ns=0))
+            culprits[party.id] = party._replace(blocked_ns=party.blocked_ns + held_ns)
+        return attrs.evolve(
+            self, cause=int(Cause.DAEMON_AWAY), since_ns=since_ns, culprit=_NOBODY, reason=0,
+            reason_client=0, reason_name="", reason_host="", backlog_bytes=0,
+            blocked_ns=tuple(blocked), culprits=tuple(culprits.values()),
+        )
 
     def held_ns(self, now_ns: int) -> int:
         """Return the time for which the present cause and culprit have blocked the publication."""
@@ -179,13 +224,14 @@ class PressureView:
 
 
 _NOBODY: Final = Party(id=0)
+_NEVER_NS: Final = 2**63 - 1
 
 #: Before the first copy.
 NO_PRESSURE: Final = PressureView(
     cause=0, stale=True, since_ns=0, culprit=_NOBODY, reason=0, reason_client=0,
     reason_name="", reason_host="", backlog_bytes=0, counter_id=-1, blocked_ns=(), culprits=(),
     refused={}, refused_ns=0, refused_episodes=0, rate_bytes_per_s=0, published_ordinal=0,
-    sent_ordinal=0, dropped_messages=0, dropped_bytes=0, levels=bytes(96), strategy="",
+    sent_ordinal=0, dropped_messages=0, dropped_bytes=0, levels=bytes(120), strategy="",
 )
 
 
@@ -202,7 +248,9 @@ _HEAD_FIELDS: Final = 10                # before the times by cause
 _FIGURES: Final = struct.Struct(f"={_CAUSES}q")
 _LEVELS: Final = struct.Struct("=7q")
 _SCHEDULING: Final = struct.Struct("=5q")
-_TAIL: Final = struct.Struct(f"={8 * _CAUSES}s7q{_LEVELS.size + _SCHEDULING.size}s64s")
+_RECENT: Final = struct.Struct("=3q")
+_STATES: Final = _LEVELS.size + _SCHEDULING.size + _RECENT.size
+_TAIL: Final = struct.Struct(f"={8 * _CAUSES}s7q{_STATES}s64s")
 _TAIL_OFFSET: Final = _HEAD.size + _ENTRIES.size
 
 

@@ -255,6 +255,7 @@ class Host:
         self._native.set_driver(self.index, None, self.script.cycle_ns)
         self.driver.close()
         self._shared.close()
+        self._cnc.heartbeat(self.epoch_ms())
         self._cnc.close()
 
     def adopt(self) -> None:

@@ -55,6 +55,84 @@ def test_a_local_reader_is_named_with_its_process(new_host: NewHost) -> None:
         assert pressure.blocked_by_ns[who] > 0
 
 
+def test_a_reader_on_the_same_host_is_named_with_its_process_over_udp(
+    new_host: NewHost, port: Callable[[], int]
+) -> None:
+    """The receiver is a daemon, which here is the publisher's own."""
+    host = new_host()
+    channel = f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k"
+    with (
+        penstock.connect(host.directory, name="writer") as client,
+        penstock.connect(host.directory, name="slow reader") as reader,
+        client.add_publication(channel, STREAM) as publication,
+        reader.add_subscription(channel, STREAM) as subscription,
+    ):
+        connected(publication, subscription)
+        text = fill(publication)
+        who = f"client {reader.client_id} 'slow reader' (pid {os.getpid()}) on "
+        assert who in text
+        pressure = publication.pressure()
+        assert (pressure.client, pressure.pid) == ("slow reader", os.getpid())
+        assert pressure.host == socket.gethostname()[:32]
+
+
+def test_a_refusal_is_explained_at_once(new_host: NewHost) -> None:
+    """The sender states the cause a moment after the refusal; who asks at once gets it too."""
+    host = new_host()
+    channel = "aeron:ipc?term-length=64k|pub-wnd=32k"
+    with (
+        penstock.connect(host.directory) as client,
+        client.add_publication(channel, STREAM) as publication,
+        client.add_subscription("aeron:ipc", STREAM) as subscription,
+    ):
+        connected(publication, subscription)
+        assert publication.pressure().summary == "held by nothing"
+        for _ in range(100):
+            while publication.offer(b"x" * 992) != penstock.Offer.BACK_PRESSURED:
+                pass
+            assert publication.pressure().cause == "slow_subscriber"
+            while subscription.poll(lambda _m, _h: None, 64):
+                pass
+            past = publication.pressure()           # not offered again: there is room by now
+            assert past.cause == "slow_subscriber"
+            assert f"client {client.client_id}" in past.culprit
+            while publication.offer(b"x") < 0:
+                pass
+            eventually(lambda: publication.pressure().cause == "none", "it goes on")
+
+
+@pytest.mark.parametrize("way", ["kill", "stop"])
+def test_the_absence_of_the_daemon_is_a_cause(
+    new_host: NewHost, port: Callable[[], int], way: str
+) -> None:
+    """Whatever held the stream before does not hold it while no daemon is there."""
+    host = new_host()
+    channel = f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k"
+    with (
+        penstock.connect(host.directory) as client,
+        client.add_publication(channel, STREAM) as publication,
+        client.add_subscription(channel, STREAM) as subscription,
+    ):
+        connected(publication, subscription)
+        fill(publication)
+        assert publication.pressure().cause == "receiver_window"
+        host.kill() if way == "kill" else host.stop()
+        eventually(lambda: publication.offer(b"x") == penstock.Offer.DAEMON_AWAY, "it is away")
+        eventually(lambda: publication.pressure().held_ns > 50_000_000, "time passes")
+        away = publication.pressure()
+        assert (away.cause, away.culprit, away.client, away.pid) == ("daemon_away", "", "", 0)
+        assert sum(away.blocked_ns.values()) == sum(away.blocked_by_ns.values())
+        held_ns = away.blocked_ns["receiver_window"]
+        host.start()
+        eventually(lambda: publication.pressure().cause == "receiver_window", "it is back")
+        back = publication.pressure()
+        assert back.blocked_ns["daemon_away"] >= 50_000_000
+        if way == "kill":           # one that stops hangs up before it stops the clock
+            assert back.blocked_ns["daemon_away"] >= away.held_ns
+            assert back.blocked_ns["receiver_window"] - back.held_ns <= held_ns
+        assert sum(back.blocked_ns.values()) == sum(back.blocked_by_ns.values())
+
+
 def remote_reader(far: Client, channel: str) -> penstock.Subscription:
     return far.add_subscription(channel, STREAM)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.core.client import pub_pressure
+from penstock.core.stream_types import Cause
 from penstock.sim.core import Link
 from penstock.sim.scenario import (
     MS_NS,
@@ -77,4 +79,8 @@ def test_streams_continue_at_once_when_the_daemon_is_back(
                 last, moved_ns = position, at_ns
             longest_ns = max(longest_ns, at_ns - moved_ns)
         assert longest_ns <= PAUSE_NS
+        handle = world.publishers[0]._publication._handle      # type: ignore[union-attr]
+        account = pub_pressure(handle)
+        assert account is not None
+        assert account.blocked_ns[Cause.DAEMON_AWAY] == (BACK_NS - DEATH_NS if 0 in dead else 0)
         assert world.run().violations == ()

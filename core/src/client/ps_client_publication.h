@@ -34,6 +34,7 @@ struct ps_pub {
     /* For the account of refusals: time of the first refusal since the last success (0: none), and
      * the number of refusals before the sender stated a cause. */
     _Atomic int64_t refused_since_ns;
+    _Atomic int32_t refused_cause; /* the last that the sender stated at one of these refusals */
     _Atomic int64_t refused_early;
     const int64_t *clock_ns; /* the simulator's; NULL: CLOCK_MONOTONIC */
     /* For exclusive publications: the place of the next frame. Only the one publishing thread uses
@@ -99,6 +100,8 @@ bool ps_pub_follow_metering(ps_pub_t *pub);
 void ps_pub_set_clock(ps_pub_t *pub, const int64_t *now_ns);
 /* Counts a refusal; returns code. */
 int64_t ps_pub_refused(ps_pub_t *pub, int32_t cause, int64_t code);
+/* Returns the cause of the refusals since the last success; PS_CAUSE_NONE: not stated yet. */
+int32_t ps_pub_refused_cause(const ps_pub_t *pub);
 /* Ends an episode of refusals. Call this function at the first accepted message after a refusal. */
 void ps_pub_accepted(ps_pub_t *pub);
 

@@ -8,6 +8,8 @@
 
 #include "ps_client_publication.h"
 
+#define CYCLE_MOST_NS INT64_C(100000000)
+
 void ps_pub_set_clock(ps_pub_t *pub, const int64_t *now_ns)
 {
     pub->clock_ns = now_ns;
@@ -50,8 +52,23 @@ int64_t ps_pub_refused(ps_pub_t *pub, int32_t cause, int64_t code)
     } else {
         charge_early(pub, cause);
         charge(pub, cause, 1);
+        atomic_store_explicit(&pub->refused_cause, cause, memory_order_relaxed);
     }
     return code;
+}
+
+int32_t ps_pub_refused_cause(const ps_pub_t *pub)
+{
+    const ps_publication_slot_t *slot = pub->slot;
+    const int32_t stated = atomic_load_explicit(&pub->refused_cause, memory_order_relaxed);
+    /* The sender's time is that of the start of its duty cycle. */
+    const int64_t from_ns =
+        atomic_load_explicit(&pub->refused_since_ns, memory_order_relaxed) - CYCLE_MOST_NS;
+    const int32_t last = atomic_load_explicit(&slot->last_cause, memory_order_relaxed);
+    const bool bound_since =
+        last != PS_CAUSE_NO_RECEIVER && /* its refusals state it at once */
+        atomic_load_explicit(&slot->last_cause_ns, memory_order_relaxed) >= from_ns;
+    return stated == PS_CAUSE_NONE && bound_since ? last : stated;
 }
 
 void ps_pub_accepted(ps_pub_t *pub)
@@ -61,6 +78,7 @@ void ps_pub_accepted(ps_pub_t *pub)
     if (since_ns == 0) {
         return; /* another thread of this publication was faster */
     }
+    atomic_store_explicit(&pub->refused_cause, PS_CAUSE_NONE, memory_order_relaxed);
     const int64_t now_ns = now(pub);
     const ps_publication_slot_t *slot = pub->slot;
     const bool bound_since =

@@ -195,6 +195,8 @@ int ps_pub_pressure(const ps_pub_t *pub, ps_pressure_view_t *out)
                        (long long)pub->registration_id);
     }
     const int code = ps_slot_read_pressure(shared, pub->slot_index, out);
+    out->refused_since_ns = atomic_load_explicit(&pub->refused_since_ns, memory_order_relaxed);
+    out->refused_cause = out->refused_since_ns != 0 ? ps_pub_refused_cause(pub) : PS_CAUSE_NONE;
     if (code == PS_OK && out->counter_id >= 0 && out->counter_id < pub->client->counters) {
         const int64_t behind =
             ps_pub_position(pub) - ps_client_counter_get(pub->client, out->counter_id);

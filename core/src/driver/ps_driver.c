@@ -15,8 +15,10 @@
 #include <unistd.h>
 
 #include "ps_clock.h"
+#include "ps_account.h"
 #include "ps_driver_state.h"
 #include "ps_receiver.h"
+#include "ps_sender.h"
 
 #define NS_MS INT64_C(1000000)
 #define NS_S  INT64_C(1000000000)
@@ -235,12 +237,25 @@ int ps_driver_start(ps_driver_t *driver)
     return PS_OK;
 }
 
+/* A new daemon may adopt the publications. Until then no agent updates their accounts. */
+static void state_absence(const ps_driver_t *driver)
+{
+    const ps_sender_t *sender = driver->sender;
+    const bool simulated = driver->context.params.threading == PS_INVOKER;
+    const int32_t count = sender == NULL || simulated ? 0 : sender->publication_count;
+    for (int32_t i = 0; i < count; i++) {
+        ps_account_bind(sender->publications[i]->slot, PS_CAUSE_DAEMON_AWAY, 0, NULL,
+                        ps_monotonic_ns());
+    }
+}
+
 void ps_driver_stop(ps_driver_t *driver)
 {
     atomic_store_explicit(&driver->stop, true, memory_order_seq_cst);
     for (int32_t i = 0; i < driver->loop_count; i++) {
         ps_loop_join(&driver->loops[i]);
     }
+    state_absence(driver);
 }
 
 /* Delivers the commands that no agent has taken, so that their objects are freed with the

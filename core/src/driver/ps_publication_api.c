@@ -95,6 +95,16 @@ static int64_t count_from_index(const ps_publication_t *pub, int64_t position)
     return -1;
 }
 
+/* Returns the time at which the dead daemon was last known to live; 0: it stopped in order, and has
+ * stated its absence in the accounts. */
+static int64_t dead_since(const ps_context_t *context)
+{
+    const int64_t alive_ms = ps_cnc_alive_until(context->params.cnc);
+    return alive_ms <= 0 || alive_ms > INT64_MAX / 1000000
+               ? 0
+               : alive_ms * 1000000 - ps_context_epoch_offset_ns(context);
+}
+
 /* Continues at a dead daemon's positions. The zeroed range is not recorded, but the publisher limit
  * is: producers may write in the limit's term, so all memory up to that term's end was zeroed. A
  * producer at the first position of a term may have rotated to it without room to write, so that
@@ -106,7 +116,7 @@ static int take_over(ps_publication_t *pub, int64_t producer)
     const int64_t sent = atomic_load_explicit(pub->sender_position_cell, memory_order_acquire);
     const int64_t limit = atomic_load_explicit(shown_limit(pub), memory_order_acquire);
     const int64_t furthest = (limit > producer ? limit : producer) - 1; /* -1: nothing, ever */
-    ps_account_adopt(pub->slot);
+    ps_account_adopt(pub->slot, dead_since(pub->context));
     const int result = check_adopted(pub, sent, limit, producer);
     if (result != PS_OK) {
         return result;
@@ -267,6 +277,8 @@ int ps_publication_add(ps_driver_t *driver, const ps_publication_params_t *param
     pub->params.strategy = NULL;
     pub->due_ns = &pub->no_due_ns;
     pub->slot = &driver->context.params.shared->publications[params->slot];
+    pub->slot->session_id = pub->log.session_id;
+    pub->slot->stream_id = pub->log.stream_id;
     snprintf(pub->slot->strategy, sizeof(pub->slot->strategy), "%s",
              params->strategy != NULL ? params->strategy : "");
     pub->ring = &driver->context.params.shared->publication_histories[params->slot].ring;

@@ -150,9 +150,16 @@ void ps_account_press(ps_publication_slot_t *slot, int32_t state, int64_t draine
     end(slot);
 }
 
-void ps_account_adopt(ps_publication_slot_t *slot)
+void ps_account_adopt(ps_publication_slot_t *slot, int64_t alive_until_ns)
 {
+    const int64_t since_ns = load(&slot->cause_since_ns);
+    const int64_t consumed_ns = load(&slot->last_consumed_ns);
+    const int64_t seen_ns = since_ns > consumed_ns ? since_ns : consumed_ns;
     if ((atomic_load_explicit(&slot->account_sequence, memory_order_relaxed) & 1) != 0) {
         end(slot);
+    }
+    if (alive_until_ns != 0) {
+        ps_account_bind(slot, PS_CAUSE_DAEMON_AWAY, 0, NULL,
+                        alive_until_ns > seen_ns ? alive_until_ns : seen_ns);
     }
 }

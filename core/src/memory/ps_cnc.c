@@ -280,9 +280,15 @@ int ps_cnc_open(const char *directory, int32_t read_only, ps_cnc_t **out)
 
 void ps_cnc_adopt(ps_cnc_t *cnc, int64_t pid, int64_t start_ms)
 {
+    cnc->alive_until_ms = ps_cnc_get_heartbeat(cnc);
     cnc->header->pid = pid;
     cnc->header->start_ms = start_ms;
     ps_cnc_heartbeat(cnc, start_ms);
+}
+
+int64_t ps_cnc_alive_until(const ps_cnc_t *cnc)
+{
+    return cnc->alive_until_ms;
 }
 
 void ps_cnc_close(ps_cnc_t *cnc)

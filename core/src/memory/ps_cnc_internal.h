@@ -78,6 +78,7 @@ struct ps_cnc {
     uint8_t *loss_report; /* NULL: none (tools) */
     uint64_t loss_report_length;
     int32_t read_only;
+    int64_t alive_until_ms; /* last heartbeat of the daemon whose directory was adopted */
     /* List of freed counter ids, the oldest first, and the first id that was never used. The first
      * allocation creates the list. */
     int32_t *freed;

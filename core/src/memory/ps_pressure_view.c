@@ -75,6 +75,38 @@ static void copy_holder(const ps_shared_t *shared, const ps_publication_slot_t *
     memcpy(out->reason_host, holder.host, sizeof(out->reason_host) - 1);
 }
 
+/* Returns whether the image of this stream on the same daemon states this client as its slowest. */
+static bool has_local_image(const ps_shared_t *shared, const ps_publication_slot_t *slot,
+                            int64_t client)
+{
+    for (int32_t i = 0; i < shared->n_images; i++) {
+        const ps_image_slot_t *image = &shared->images[i];
+        if (load(&image->id) != 0 && image->session_id == slot->session_id &&
+            image->stream_id == slot->stream_id && load(&image->limiting_client) == client) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Ids of clients are unique to a daemon. A receiver's client is one of this daemon's if id, name and
+ * stream agree. */
+static int64_t local_pid(const ps_shared_t *shared, const ps_publication_slot_t *slot,
+                         const ps_pressure_view_t *view)
+{
+    for (int32_t i = 0; view->reason_client != 0 && i < shared->n_clients; i++) {
+        const ps_client_slot_t *client = &shared->clients[i];
+        if (atomic_load_explicit(&client->id, memory_order_acquire) == view->reason_client) {
+            const size_t length = strlen(view->reason_name);
+            return strncmp(client->name, view->reason_name, length) == 0 &&
+                           has_local_image(shared, slot, view->reason_client)
+                       ? client->pid
+                       : 0;
+        }
+    }
+    return 0;
+}
+
 static void copy_held(const ps_shared_t *shared, const ps_publication_slot_t *slot,
                       ps_pressure_view_t *out)
 {
@@ -136,6 +168,7 @@ int ps_slot_read_pressure(const ps_shared_t *shared, int32_t publication_slot,
         if ((before & 1) == 0 &&
             atomic_load_explicit(&slot->account_sequence, memory_order_relaxed) == before) {
             copy_refusals(slot, &view);
+            view.reason_pid = local_pid(shared, slot, &view);
             *out = view;
             return PS_OK;
         }

@@ -262,8 +262,14 @@ static void pressure_is_read_from_the_slot(void)
     atomic_store(&slot->account_sequence, 7); /* a writer that never ends */
     CHECK_EQ(ps_slot_read_pressure(stream.shared, stream.publication_slot, &view), PS_E_AGAIN);
     CHECK(view.stale == 1 && view.cause == PS_CAUSE_SPY && view.culprit.id == 8);
-    ps_account_adopt(slot);
+    atomic_store(&slot->cause_since_ns, 100);
+    ps_account_adopt(slot, 0); /* a daemon that stopped in order */
     CHECK_EQ(ps_slot_read_pressure(stream.shared, stream.publication_slot, &view), PS_OK);
+    CHECK_EQ(view.cause, PS_CAUSE_SPY);
+    ps_account_adopt(slot, 300); /* it died after this time */
+    CHECK_EQ(ps_slot_read_pressure(stream.shared, stream.publication_slot, &view), PS_OK);
+    CHECK(view.cause == PS_CAUSE_DAEMON_AWAY && view.since_ns == 300 && view.culprit.id == 0);
+    CHECK_EQ(view.blocked_ns[PS_CAUSE_SPY], 700);
     snprintf(slot->strategy, sizeof(slot->strategy), "nak");
     ps_account_bind(slot, PS_CAUSE_SPY, 9, &(ps_holder_t){ .client_slot = 4711, .counter_id = -1 },
                     600);
