@@ -322,7 +322,7 @@ class Asking:
         return TimeoutExpired(
             f"request {call.counter} on {self._channel} stream {self._stream_id} has no reply "
             f"within {timeout_s:g} s: "
-            + (f"{servers} connected" if count else "no server has replied so far")
+            + (f"{servers} connected" if count else "no server is connected now")
         )
 
     def statistics(self) -> RequesterStatistics:

@@ -8,12 +8,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.config import uri
-from penstock.core import admin
-from penstock.core.driver_types import CounterInfo
 from penstock.core.errors import InvalidArgument, PenstockError
 
 if TYPE_CHECKING:
     from penstock.client._publication import Publication
+    from penstock.core.driver_types import CounterInfo
 
 _SUBSCRIBER_POSITION: Final = 4
 _FLOW_CONTROL_RECEIVERS: Final = 17
@@ -33,6 +32,8 @@ def _of_publication(found: CounterInfo, publication: Publication, *, ipc: bool) 
 
 def count(publication: Publication) -> int:
     """Return the number of receivers; 0 if the daemon's counters cannot be read."""
+    from penstock.core import admin  # imports the driver's types, which few clients need
+
     ipc = uri.parse(publication.channel).is_ipc
     try:
         cnc = admin.Cnc.open(str(publication._client.directory))

@@ -46,9 +46,9 @@ void ps_account_describe(ps_publication_slot_t *slot, const ps_holder_t *holder)
 /* Stores the state of the watermarks (ps_watermark). HIGH begins an episode. LOW and NORMAL end the
  * episode and add `drained`, the messages consumed during it, to the slot. Sender thread. */
 void ps_account_press(ps_publication_slot_t *slot, int32_t state, int64_t drained, int64_t now_ns);
-/* Called when a new daemon adopts the slot. Completes an update that the old daemon left unfinished.
- * Charges the time since `alive_until_ns`, the last sign of the old daemon, to PS_CAUSE_DAEMON_AWAY;
- * 0: the old daemon did so itself. No agent runs. */
+/* Called when a new daemon adopts the slot. Completes an update that the old daemon left
+ * unfinished. Charges the time since `alive_until_ns`, the last sign of the old daemon, to
+ * PS_CAUSE_DAEMON_AWAY; 0: the old daemon did so itself. No agent runs. */
 void ps_account_adopt(ps_publication_slot_t *slot, int64_t alive_until_ns);
 
 #endif

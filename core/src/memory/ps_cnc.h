@@ -34,8 +34,8 @@ void ps_cnc_adopt(ps_cnc_t *cnc, int64_t pid, int64_t start_ms);
 void ps_cnc_close(ps_cnc_t *cnc);
 void ps_cnc_heartbeat(ps_cnc_t *cnc, int64_t epoch_ms); /* -1: clean shutdown */
 int64_t ps_cnc_get_heartbeat(const ps_cnc_t *cnc);
-/* Returns the last heartbeat of the daemon whose directory ps_cnc_adopt adopted; 0: no daemon's, -1:
- * that daemon stopped in order. */
+/* Returns the last heartbeat of the daemon whose directory ps_cnc_adopt adopted; 0: no such daemon;
+ * -1: the daemon stopped in order. */
 int64_t ps_cnc_alive_until(const ps_cnc_t *cnc);
 int64_t ps_cnc_pid(const ps_cnc_t *cnc);
 int64_t ps_cnc_start_ms(const ps_cnc_t *cnc);

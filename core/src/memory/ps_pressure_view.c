@@ -89,8 +89,8 @@ static bool has_local_image(const ps_shared_t *shared, const ps_publication_slot
     return false;
 }
 
-/* Ids of clients are unique to a daemon. A receiver's client is one of this daemon's if id, name and
- * stream agree. */
+/* Ids of clients are unique to a daemon. The client of a receiver belongs to this daemon if id,
+ * name and stream agree. */
 static int64_t local_pid(const ps_shared_t *shared, const ps_publication_slot_t *slot,
                          const ps_pressure_view_t *view)
 {

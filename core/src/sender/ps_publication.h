@@ -73,8 +73,7 @@ typedef struct ps_publication_receiver {
     uint32_t capabilities; /* Capabilities in the receiver's last trailer; 0: it is Aeron. */
     uint32_t reason;       /* ps_cause that limits the receiver, from its last status message. */
     int64_t reason_client;
-    int64_t credit_limit; /* The receiver grants credits up to this ordinal; PS_CREDIT_OPEN: no
-                           * limit. */
+    int64_t credit_limit; /* Last ordinal that it grants; PS_CREDIT_OPEN: no limit. */
     uint32_t credit_epoch;
     bool credit_frozen;
     bool credit_answer;      /* 1: the receiver waits for a CREDIT frame */
@@ -98,8 +97,7 @@ typedef struct ps_publication_credits {
     bool on;      /* True if a receiver or a local reader of the stream grants credits. */
     bool stale;   /* A receiver has changed its grant; the sender must compute the limit again. */
     bool revoked; /* Publishers may take no credits, because a reader has frozen its grant. */
-    bool settled; /* revoked is set, and publishers have used or returned all credits taken
-                   * before. */
+    bool settled; /* Revoked, and publishers have used or returned all earlier credits. */
     bool answer;  /* True if a receiver waits for a CREDIT frame from the sender. */
     bool binds;   /* publishers have taken all */
     bool network_frozen;
@@ -126,8 +124,7 @@ typedef struct ps_publication_credits {
 typedef struct ps_publication_quarantine {
     int32_t client_slot;
     int64_t client_id;
-    uint64_t claims_lost; /* When the client's `claims_lost` is this, the sender may zero the
-                           * memory. */
+    uint64_t claims_lost; /* At this count of the client, the sender may zero the memory. */
     int64_t from;
     int64_t to;
 } ps_publication_quarantine_t;

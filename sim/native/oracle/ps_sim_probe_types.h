@@ -176,6 +176,7 @@ typedef struct ps_probe_pub {
     bool requested_setup, ever_heard, ever_connected;
     uint64_t naks;
     int32_t request_count, requested_now;
+    int64_t full_ns; /* Time at which the pool of retransmits was last full; 0: never. */
     ps_probe_request_t requests[PS_PROBE_REQUESTS];
     /* receivers */
     int32_t receiver_count;

@@ -324,7 +324,7 @@ def test_a_change_of_what_records_hold_is_another_format() -> None:
 
 def test_a_journal_of_another_format_is_refused() -> None:
     older = written().replace(b"REGISTRY 11\n", b"REGISTRY 10\n", 1)
-    with pytest.raises(JournalDamaged, match="not of format 11"):
+    with pytest.raises(JournalDamaged, match="does not have format 11"):
         journal.decode(older)
 
 
