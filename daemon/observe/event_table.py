@@ -28,8 +28,8 @@ EVENTS: Final[dict[str, str]] = {
     "pressure_relieved": "the log of a stream under pressure has drained to the low watermark. "
     "`drained_messages` is the number of messages that left the log meanwhile (none: not counted)",
     "backpressure_warning": "a setting or a load defeats back-pressure. `kind` is `depth`, "
-    "`low_watermark` or `sustained`, and `message` states the remedy. The daemon publishes each "
-    "kind once for a publication",
+    "`low_watermark`, `receiver_timeout` or `sustained`, and `message` states the remedy. The "
+    "daemon publishes each kind once for a publication",
     "publication_error": "a receiver rejected the stream; `code` and `message` state the reason",
     "join_expired": "a receiver requested to join a `min` or `tagged` group. The sender waited for "
     "this receiver, but the receiver did not join in time",

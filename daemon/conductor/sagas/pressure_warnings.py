@@ -18,12 +18,23 @@ _MILLION_BYTES: Final = 1_000_000 * 64      # a million messages of 32 bytes wit
 _HIGH_RATIO: Final = 0.95
 PERIOD_NS: Final = 60 * SECOND_NS
 _LONG_NS: Final = PERIOD_NS // 2
+#: On an idle stream, a receiver of penstock sends a status message each second.
+_LEAST_TIMEOUT_NS: Final = 2 * SECOND_NS
 
 
 def check_settings(state: State, publication: Publication) -> None:
-    """Warn if ``ps-depth`` has room for a million messages, or if the low watermark is close to the
-    depth. Without ``ps-policy`` there is nothing to check."""
+    """Warn if the receiver time-out of ``fc`` is shorter than an idle receiver's silence. Warn also
+    if ``ps-depth`` has room for a million messages, or if the low watermark is close to the depth;
+    both need ``ps-policy``."""
     plan = publication.plan
+    timeout_ns = publication.params.fc_receiver_timeout_ns
+    if 0 < timeout_ns < _LEAST_TIMEOUT_NS:
+        _warn(
+            state, publication, "receiver_timeout",
+            f"a receiver time-out of {timeout_ns / SECOND_NS:g} s is shorter than the silence of a "
+            "receiver of an idle stream, so such receivers leave and join again: state t:2s or "
+            "more in fc",
+        )
     if not plan.policy:
         return
     if plan.window_bytes >= _MILLION_BYTES:

@@ -34,6 +34,23 @@ def relieve(rig: Rig, publication: int, seconds: float, episodes: int = 1) -> No
     )
 
 
+@pytest.mark.parametrize(("flow_control", "warned"), [
+    ("min", False), ("min,t:2s", False), ("min,t:1999ms", True), ("tagged,g:7,t:500ms", True),
+    ("max", False),
+])
+def test_a_time_out_below_the_silence_of_an_idle_receiver_is_named(
+    flow_control: str, warned: bool
+) -> None:
+    rig = Rig()
+    client = rig.client()
+    rig.pub(client, f"aeron:udp?endpoint=239.20.0.1:40456|interface=10.0.0.1|fc={flow_control}")
+    assert len(rig.conductor.snapshot().publications) == 1
+    assert [kind for kind, _ in warnings(rig)] == ["receiver_timeout"] * warned
+    assert all("state t:2s or more in fc" in text for _, text in warnings(rig))
+    rig.lose(client)
+    rig.release_all()
+
+
 @pytest.mark.parametrize(("options", "kinds"), [
     ("", []),
     ("|term-length=256m", []),          # no depth was chosen
