@@ -183,9 +183,11 @@ class ClassCodec(Codec):
         self._schema = schema
         self._hints = hints_of(schema)
         converter = make_converter()
-        converter.register_unstructure_hook(datetime.datetime, _checked_time)
         for kind, accepted in _PLAIN.items():
             converter.register_structure_hook(kind, _exactly(kind, accepted))
+            converter.register_unstructure_hook(kind, _plain(kind, accepted))
+        converter.register_unstructure_hook(datetime.datetime, _checked_time)
+        converter.register_unstructure_hook_factory(_plain_or_none, _optional)
         converter.register_structure_hook_factory(
             _is_class, lambda kind: _from_fields(converter, kind)
         )
@@ -266,6 +268,35 @@ def _exactly(kind: Any, accepted: tuple[type, ...]) -> Callable[[Any, Any], Any]
     return structure
 
 
+def _plain(kind: Any, accepted: tuple[type, ...]) -> Callable[[Any], Any]:
+    """Unstructure a plain value, if the receiver would accept it. A subclass, such as an IntEnum or
+    a NumPy float, arrives as the plain type."""
+
+    def unstructure(value: Any) -> Any:
+        if not isinstance(value, accepted) or (type(value) is bool and kind is not bool):
+            raise TypeError(f"{value!r:.40} is no {kind.__name__}")
+        return value
+
+    return unstructure
+
+
+def _plain_or_none(hint: Any) -> bool:
+    """Return whether a type hint is a plain type or None."""
+    kinds = typing.get_args(hint)
+    return (
+        typing.get_origin(hint) in (typing.Union, types.UnionType)
+        and len(kinds) == 2 and type(None) in kinds and any(kind in _PLAIN for kind in kinds)
+    )
+
+
+def _optional(hint: Any) -> Callable[[Any], Any]:
+    (kind,) = (kind for kind in typing.get_args(hint) if kind is not type(None))
+    checked: Callable[[Any], Any] = (
+        _checked_time if kind is datetime.datetime else _plain(kind, _PLAIN[kind])
+    )
+    return lambda value: None if value is None else checked(value)
+
+
 def _is_class(kind: Any) -> bool:
     return isinstance(kind, type) and (dataclasses.is_dataclass(kind) or attrs.has(kind))
 
@@ -327,7 +358,9 @@ def hints_of(schema: Any) -> dict[str, Any]:
     return found
 
 
-def _checked_time(value: datetime.datetime) -> datetime.datetime:
+def _checked_time(value: Any) -> Any:
+    if not isinstance(value, datetime.datetime):
+        raise TypeError(f"{value!r:.40} is no datetime")
     if value.tzinfo is None:
         raise ValueError(f"{value!r} has no time zone: use datetime.now(timezone.utc)")
     return value

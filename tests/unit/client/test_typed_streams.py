@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import enum
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -46,6 +47,10 @@ class Trade:
     at: datetime.datetime = NOW
     note: str | None = None
     legs: list[Leg] = dataclasses.field(default_factory=list)
+
+
+class Size(enum.IntEnum):
+    LARGE = 7
 
 
 @attrs.frozen
@@ -224,7 +229,10 @@ def test_other_values_are_refused_as_a_schema(client: Client, wrong: Any) -> Non
 @pytest.mark.parametrize(("schema", "value"), [
     (Trade, "text"), (Trade, Point(1, 2)), (Trade, {"symbol": "A"}),
     (Trade, Trade("A", 1.0, 1, at=datetime.datetime(2026, 1, 1))),
-    (Trade, Trade("A", 1.0, 2**70)), ("msgpack", object()), (RECORD, "text"),
+    (Trade, Trade("A", 1.0, 2**70)), (Trade, Trade("A", 1.0, "3")), (Trade, Trade(5, 1.0, 1)),
+    (Trade, Trade("A", True, 1)), (Trade, Trade("A", 1.0, 1, NOW, 5)),
+    (Trade, Trade("A", 1.0, 1, "today")), (Trade, Trade("A", 1.0, 1, legs=[Leg("N", "1")])),
+    ("msgpack", object()), (RECORD, "text"),
     (RECORD, np.zeros(1, "i4")), (ARROW, 5),
 ])
 def test_values_that_do_not_fit_are_refused_before_sending(
@@ -235,6 +243,15 @@ def test_values_that_do_not_fit_are_refused_before_sending(
         publication.offer(value)
     assert publication.raw.position == 0
     assert not subscription.wait(0)
+
+
+def test_a_subclass_arrives_as_the_plain_type(port: LocalPort, client: Client) -> None:
+    publication, subscription = typed(port, client, Trade)
+    assert publication.offer(Trade("A", np.float64(2.5), int(Size.LARGE))) > 0
+    assert publication.offer(Trade("A", 2.5, Size.LARGE)) > 0
+    first, second = (subscription.recv(0) for _ in range(2))
+    assert (first, type(first.price)) == (Trade("A", 2.5, 7), float)
+    assert (second, type(second.size)) == (Trade("A", 2.5, 7), int)
 
 
 PLAIN = st.recursive(
