@@ -68,8 +68,9 @@ def end(
             where = f"stream {group.stream_id} on {group.channel}"
             if group.owner and not force:
                 raise click.ClickException(
-                    f"group {name} of {where} is read by {group.owner}: stop that query first, or "
-                    "give --force"
+                    f"group {name} of {where} was last read by {group.owner}, "
+                    f"{group.owner_heard_ns / 1e9:.0f} s ago: stop this reader first, or give "
+                    "--force if it has ended"
                 )
             control.close_group(name=name, channel=group.channel, stream_id=group.stream_id)
             click.echo(f"ended group {name} of {where}: {_lag(group)} bytes were not acknowledged")
