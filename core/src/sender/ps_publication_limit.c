@@ -44,7 +44,6 @@ void ps_publication_update_connected(ps_publication_t *pub, int64_t now_ns)
     if (pub->receivers_shown != followed) {
         pub->receivers_shown = followed;
         atomic_store_explicit(pub->receivers_cell, followed, memory_order_release);
-        ps_publication_wake_clients(pub); /* a client may wait for this number */
     }
     if (connected == pub->connected) {
         return;
