@@ -13,7 +13,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -191,11 +191,9 @@ class _Mapped:
 
 
 class _Fetched:
-    """Frames fetched from a daemon; of a session that returned, from several logs."""
+    """Frames fetched from a daemon."""
 
-    def __init__(
-        self, item: Range, holder: Holder, control: Callable[[Holder], GroupControl]
-    ) -> None:
+    def __init__(self, item: Range, holder: Holder, control: GroupControl) -> None:
         self._range = item
         self._holder = holder
         self._control = control
@@ -207,7 +205,10 @@ class _Fetched:
     def frames(self, position: int) -> gather.Frames:
         session = self._range.session
         if self._pieces is None:
-            self._pieces = self._fetched(position)
+            self._pieces = self._control.fetch(
+                log_id=self._holder.log_id, session_id=session.session_id,
+                initial_term_id=session.initial_term_id, start=position, end=self._range.end,
+            )
         if position >= self._start + len(self._data):
             self._data, self._start = b"", position
             self.more(position)
@@ -216,19 +217,6 @@ class _Fetched:
             session_id=session.session_id, stream_id=session.stream_id,
             initial_term_id=session.initial_term_id, term_length=self._range.term_length,
         )
-
-    def _fetched(self, position: int) -> Iterator[bytes]:
-        session, at = self._range.session, position
-        holder = self._holder
-        for edge, following in (*holder.behind, (self._range.end, holder)):
-            edge = min(edge, self._range.end)
-            if at < edge:
-                yield from self._control(holder).fetch(
-                    log_id=holder.log_id, session_id=session.session_id,
-                    initial_term_id=session.initial_term_id, start=at, end=edge,
-                )
-                at = edge
-            holder = following
 
     def more(self, position: int) -> bool:
         piece = next(self._pieces, None) if self._pieces is not None else None
@@ -254,7 +242,7 @@ def sources(options: SourceOptions, item: Range) -> Iterator[FrameSource]:
     where = local_directory(options)
     mine = worker.daemon_id(where)
     for holder in item.holders:
-        if holder.daemon_id != mine or holder.behind:
+        if holder.daemon_id != mine:
             continue
         try:
             log = worker.log(holder.log_path)
@@ -265,13 +253,10 @@ def sources(options: SourceOptions, item: Range) -> Iterator[FrameSource]:
                 continue
             yield _Mapped(options, item, holder, log, where)
         except (OSError, PenstockError) as error:
-            _log.warning("%s: not from the log of this host: %s", item.session, error)
-
-    def control(holder: Holder) -> GroupControl:
-        return worker.control(options.daemons[holder.daemon], options.key_file)
-
+            _log.warning("%s: cannot read the log on this host: %s", item.session, error)
     for holder in item.holders:
-        yield _Fetched(item, holder, control)
+        daemon = options.daemons[holder.daemon]
+        yield _Fetched(item, holder, worker.control(daemon, options.key_file))
 
 
 def _is_of(facts: gather.LogFacts, item: Range) -> bool:

@@ -87,7 +87,7 @@ def read(
 
     def sources(_options: SourceOptions, _item: Range) -> Iterator[Any]:
         for control in controls:
-            yield _fetch._Fetched(item, HOLDER, lambda _, control=control: control)
+            yield _fetch._Fetched(item, HOLDER, control)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_reader, "sources", sources)
@@ -178,7 +178,7 @@ def test_rows_that_are_out_are_not_completed_from_elsewhere_when_they_may_be_wro
 
     def sources(_options: SourceOptions, _item: Range) -> Iterator[Any]:
         for kind in (Released, _fetch._Fetched):
-            yield kind(item, HOLDER, lambda _: Pieces(stream, [1]))
+            yield kind(item, HOLDER, Pieces(stream, [1]))
 
     for tolerant in (False, True):
         options = attrs.evolve(OPTIONS, fail_on_data_loss=not tolerant)
