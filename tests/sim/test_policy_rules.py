@@ -13,7 +13,7 @@ from penstock.sim.generate.fuzz import generate
 
 SEEDS = 2000
 #: Seeds with the policy that are run at most.
-TRIED = 12
+TRIED = 40
 
 
 def seeds_with(policy: str) -> Iterator[int]:
