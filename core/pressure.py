@@ -128,7 +128,7 @@ class PressureView:
         if text and self.reason_client:
             text += f": client {self.reason_client}"
             text += f" '{self.reason_name}'" if self.reason_name else ""
-            text += f" (pid {pid})" if (pid := self.recent().reason_pid) > 0 else ""
+            text += f" (pid {pid})" if (pid := self._reason_pid()) > 0 else ""
             text += f" on {self.reason_host}" if self.reason_host else ""
         return text
 
@@ -142,7 +142,11 @@ class PressureView:
     @property
     def pid(self) -> int:
         """Return the process id of the lagging client if it is a client of this daemon; else 0."""
-        return self.recent().reason_pid if self.culprit.address else self.culprit.pid
+        return self._reason_pid() if self.culprit.address else self.culprit.pid
+
+    def _reason_pid(self) -> int:
+        pid: int = _REASON_PID.unpack_from(self.levels, _REASON_PID_AT)[0]
+        return pid
 
     def recent(self) -> Recent:
         """Return the refusals since the last success."""
@@ -249,6 +253,9 @@ _FIGURES: Final = struct.Struct(f"={_CAUSES}q")
 _LEVELS: Final = struct.Struct("=7q")
 _SCHEDULING: Final = struct.Struct("=5q")
 _RECENT: Final = struct.Struct("=3q")
+#: The last field of it alone: each status reads it.
+_REASON_PID: Final = struct.Struct("=q")
+_REASON_PID_AT: Final = _LEVELS.size + _SCHEDULING.size + 16
 _STATES: Final = _LEVELS.size + _SCHEDULING.size + _RECENT.size
 _TAIL: Final = struct.Struct(f"={8 * _CAUSES}s7q{_STATES}s64s")
 _TAIL_OFFSET: Final = _HEAD.size + _ENTRIES.size

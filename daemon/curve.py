@@ -175,8 +175,7 @@ class CurveGate:
         self.address = str(router.getsockopt_string(zmq.LAST_ENDPOINT))
         self._port = int(self.address.rpartition(":")[2])
         _LOG.info(
-            "consumer groups are served on %s; the daemon's public key is %s", self.address,
-            keys.public,
+            "consumer groups are served on %s with the key %s", self.address, keys.public
         )
 
     def close(self) -> None:
