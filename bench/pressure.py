@@ -13,9 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +25,8 @@ import click
 
 from bench.contenders import BUILD
 from bench.pressure_load import BANDS, PROBES
-from penstock._bench.network import free_port
+from penstock._bench import runner
+from penstock._bench.network import free_port, network
 from penstock._bench.processes import BenchError, Process
 from penstock.core.admin import Shared
 
@@ -37,20 +36,8 @@ SAMPLE_S: Final = 0.1
 #: Lower bounds of the levels that docs/scheduling.md describes.
 LEVELS: Final = (("healthy", 0.0), ("mild", 0.2), ("heavy", 0.4), ("severe", 0.8), ("full", 0.98))
 _START_S: Final = 60.0
-_CONFIGURATION: Final = """\
-[agents]
-threading = "shared"
-[scheduler]
-governor = true
-[publications]
-term_length_bytes = 65536
-[sockets]
-rcvbuf_bytes = 4194304
-[metrics]
-listen = ""
-[log]
-level = "warning"
-"""
+_SETTINGS: Final = runner.Settings(term_length=64 * 1024)
+_TABLES: Final = {"scheduler": {"governor": True}, "sockets": {"rcvbuf_bytes": 4 << 20}}
 
 
 @attrs.frozen(kw_only=True)
@@ -71,30 +58,20 @@ class Second:
 @contextlib.contextmanager
 def processes(streams: int) -> Iterator[tuple[Path, dict[str, Process]]]:
     """Start two daemons, the load and the probes; end them after the block."""
-    base = Path(tempfile.mkdtemp(prefix="penstock-bench-", dir="/dev/shm"))
-    channel = f"aeron:udp?endpoint=127.0.0.1:{free_port()}"
-    try:
-        with contextlib.ExitStack() as stack:
-            config = base / "penstock.toml"
-            config.write_text(_CONFIGURATION, encoding="utf-8")
-            near, far = base / "a", base / "b"
-            for directory in (near, far):
-                daemon = stack.enter_context(Process([
-                    sys.executable, "-m", "penstock", "daemon", "--config", str(config),
-                    "--dir", str(directory),
-                ]))
-                daemon.expect("text", _START_S)
-            started = {}
-            for role, where in (("sub", far), ("measure", far), ("pub", near), ("probe", near)):
-                started[role] = stack.enter_context(Process([
-                    sys.executable, "-m", "bench.pressure_load", role, str(where), channel,
-                    str(streams),
-                ]))
-            for process in started.values():
-                process.expect("ready", _START_S)
-            yield near, started
-    finally:
-        shutil.rmtree(base, ignore_errors=True)
+    with contextlib.ExitStack() as stack:
+        where = stack.enter_context(network(veth=False))
+        running = stack.enter_context(runner.hosts(_SETTINGS, where, tables=_TABLES))
+        near, far = running.near, running.far
+        channel = f"aeron:udp?endpoint={where.b.address}:{free_port()}"
+        started = {}
+        for role, directory in (("sub", far), ("measure", far), ("pub", near), ("probe", near)):
+            started[role] = stack.enter_context(Process([
+                sys.executable, "-m", "bench.pressure_load", role, str(directory), channel,
+                str(streams),
+            ]))
+        for process in started.values():
+            process.expect("ready", _START_S)
+        yield near, started
 
 
 def walk(

@@ -84,16 +84,22 @@ class Hosts:
         return self.directories[-1]
 
 
+#: Keys of the daemons' configuration, by table.
+Tables = Mapping[str, Mapping[str, Any]]
+
+
 @contextlib.contextmanager
-def hosts(settings: Settings, where: Network, *, count: int = 2) -> Iterator[Hosts]:
+def hosts(
+    settings: Settings, where: Network, *, count: int = 2, tables: Tables | None = None
+) -> Iterator[Hosts]:
     """Start the daemons. At the end of the ``with`` block, stop them and remove their
-    directories."""
+    directories. The keys in ``tables`` replace those that follow from the settings."""
     base = Path(tempfile.mkdtemp(prefix="penstock-bench-", dir=_MEMORY))
     try:
         with contextlib.ExitStack() as stack:
             stack.callback(shutil.rmtree, base, ignore_errors=True)
             config = base / "penstock.toml"
-            config.write_text(_configuration(settings), encoding="utf-8")
+            config.write_text(_configuration(settings, tables or {}), encoding="utf-8")
             sides = (where.a, where.b)[:count]
             directories = tuple(base / name for name in "ab"[:count])
             daemons = tuple(
@@ -112,7 +118,7 @@ def _daemon(config: Path, directory: Path, side: Side) -> Process:
     return Process([sys.executable, "-m", "penstock", *arguments], prefix=side.prefix)
 
 
-def _configuration(settings: Settings) -> str:
+def _configuration(settings: Settings, more: Tables) -> str:
     room = (settings.open // 64 + 2) * 64
     tables: dict[str, dict[str, Any]] = {
         "agents": {"threading": settings.threading.lower(), "idle": settings.idle},
@@ -131,6 +137,8 @@ def _configuration(settings: Settings) -> str:
         },
         "storage": {"counter_values_bytes": max(8 << 20, room * _COUNTERS * 128)},
     }
+    for name, keys in more.items():
+        tables.setdefault(name, {}).update(keys)
     lines = []
     for name, keys in tables.items():
         lines.append(f"[{name}]")
