@@ -301,6 +301,7 @@ def test_the_metrics_socket_serves_the_flows(host: PenstockHost) -> None:
         one_code, one_text = get(host, f"/flows/{row['publication_id']}")
     assert (code, one_code) == (200, 200)
     assert (row["position"], row["queue_depth_bytes"], row["cause"]) == (64, 64, "none")
+    assert row["queue_peak_bytes"] == 64    # never below the depth, before the sender's turn too
     one = json.loads(one_text)
     assert {key: one[key] for key in row} == row
     assert (one["peers"], one["local_subscribers"]) == ([], 1)

@@ -79,8 +79,9 @@ def test_streams_continue_at_once_when_the_daemon_is_back(
                 last, moved_ns = position, at_ns
             longest_ns = max(longest_ns, at_ns - moved_ns)
         assert longest_ns <= PAUSE_NS
-        handle = world.publishers[0]._publication._handle      # type: ignore[union-attr]
-        account = pub_pressure(handle)
+        publication = world.publishers[0]._publication
+        assert publication is not None
+        account = pub_pressure(publication._handle)
         assert account is not None
         assert account.blocked_ns[Cause.DAEMON_AWAY] == (BACK_NS - DEATH_NS if 0 in dead else 0)
         assert world.run().violations == ()
