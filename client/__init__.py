@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from penstock.client._service import Service, ServiceStatistics
     from penstock.client._subscription import Subscription, SubscriptionStatistics
     from penstock.client._typed import TypedBatch, TypedPublication, TypedSubscription
+    from penstock.client._typed_groups import TypedConsumerGroup, TypedGroupBatch
     from penstock.client._withhold import Outstanding
     from penstock.config.protocol.keys import CurveKeys
     from penstock.errors import (
@@ -94,6 +95,7 @@ _NAMES: Final = {
     "penstock.client._service": ("Service", "ServiceStatistics"),
     "penstock.client._subscription": ("Subscription", "SubscriptionStatistics"),
     "penstock.client._typed": ("TypedBatch", "TypedPublication", "TypedSubscription"),
+    "penstock.client._typed_groups": ("TypedConsumerGroup", "TypedGroupBatch"),
     "penstock.client._withhold": ("Outstanding",),
     "penstock.config.protocol.keys": ("CurveKeys",),
 }
@@ -152,6 +154,8 @@ __all__ = [
     "SubscriptionCredits",
     "SubscriptionStatistics",
     "TypedBatch",
+    "TypedConsumerGroup",
+    "TypedGroupBatch",
     "TypedPublication",
     "TypedSubscription",
     "UnknownGroup",

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import anyio
 
@@ -22,7 +22,7 @@ from penstock.client._async_publication import AsyncPublication
 from penstock.client._async_service import AsyncRequestHandler, AsyncService
 from penstock.client._async_subscription import AsyncSubscription
 from penstock.client._async_threads import in_thread, to_the_end
-from penstock.client._client import Client
+from penstock.client._client import Client, Starting
 from penstock.client._connect import RETRY_S, Attempt
 from penstock.client._counters import Counter, Counters
 from penstock.client._credit_options import CreditsGiven
@@ -31,6 +31,7 @@ from penstock.client._publication import Publication, SessionCallback
 from penstock.client._registration import Registration
 from penstock.client._requester import AsyncRequester
 from penstock.client._restart import LostSession
+from penstock.client._schemas import optional_codec
 from penstock.client._service import Answering
 from penstock.client._subscription import GapCallback, ImageCallback, Subscription
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from penstock.client._async_typed import AsyncTypedPublication, AsyncTypedSubscription
     from penstock.client._schemas import AnySchema
     from penstock.client._typed import TypedPublication, TypedSubscription
+    from penstock.client._typed_groups import AsyncTypedConsumerGroup
 
 T = TypeVar("T")
 
@@ -214,23 +216,45 @@ class AsyncClient:
         answering = Answering(self._sync, channel, stream_id, reply_timeout_s)
         return lambda handler: AsyncService(self._parking, handler, answering, concurrency)
 
+    @overload
+    async def consumer_group(
+        self, name: str, channel: str, stream_id: int, *, schema: None = None,
+        starting: Starting = "latest", expiry_s: float = 600.0,
+    ) -> AsyncConsumerGroup: ...
+
+    @overload
+    async def consumer_group(
+        self, name: str, channel: str, stream_id: int, *, schema: type[T],
+        starting: Starting = "latest", expiry_s: float = 600.0,
+    ) -> AsyncTypedConsumerGroup[T]: ...
+
+    @overload
+    async def consumer_group(
+        self, name: str, channel: str, stream_id: int, *, schema: AnySchema,
+        starting: Starting = "latest", expiry_s: float = 600.0,
+    ) -> AsyncTypedConsumerGroup[Any]: ...
+
     async def consumer_group(
         self,
         name: str,
         channel: str,
         stream_id: int,
         *,
-        starting: Literal["latest", "earliest"] = "latest",
+        schema: Any = None,
+        starting: Starting = "latest",
         expiry_s: float = 600.0,
-    ) -> AsyncConsumerGroup:
+    ) -> AsyncConsumerGroup | AsyncTypedConsumerGroup[Any]:
         """See :meth:`penstock.Client.consumer_group`."""
         from penstock.client._async_consumer import AsyncConsumerGroup
+        from penstock.client._typed_groups import AsyncTypedConsumerGroup
 
+        codec = optional_codec(schema)
         join = partial(
             self._sync.consumer_group, name, channel, stream_id, starting=starting,
             expiry_s=expiry_s,
         )
-        return AsyncConsumerGroup(await in_thread(join))
+        group = AsyncConsumerGroup(await in_thread(join))
+        return group if codec is None else AsyncTypedConsumerGroup(group, codec)
 
     async def add_counter(
         self, label: str, *, type_id: int = 1001, key: bytes = b"", value: int = 0

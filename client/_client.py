@@ -24,12 +24,14 @@ from penstock.client._publication import Publication, SessionCallback
 from penstock.client._registration import (
     Addition,
     Registration,
+    add_again,
     checked_channel,
     checked_i32,
     client_params,
     removal_of,
 )
 from penstock.client._restart import Bell
+from penstock.client._schemas import optional_codec
 from penstock.client._subscription import GapCallback, ImageCallback, Subscription
 from penstock.config.protocol import control
 from penstock.core import client as core
@@ -44,10 +46,12 @@ from penstock.core.errors import (
 if TYPE_CHECKING:
     from penstock.client._consumer import ConsumerGroup
     from penstock.client._requester import Requester
-    from penstock.client._schemas import AnySchema, Codec
+    from penstock.client._schemas import AnySchema
     from penstock.client._service import RequestHandler, Service
     from penstock.client._typed import TypedPublication, TypedSubscription
+    from penstock.client._typed_groups import TypedConsumerGroup
 
+Starting: TypeAlias = Literal["latest", "earliest"]
 Resource: TypeAlias = Publication | Subscription | Counter
 T = TypeVar("T")
 _R = TypeVar("_R", Publication, Subscription, Counter)
@@ -249,7 +253,7 @@ class Client:
         :param credits: messages that may be outstanding: a number, ``auto``, or a :class:`Credits`.
         :raises ChannelRefused: with the daemon's reason and a ``code``.
         """
-        codec, grant = _codec(schema), credits_given(credits)
+        codec, grant = optional_codec(schema), credits_given(credits)
         if grant is not None:
             channel = grant.in_channel(checked_channel(channel))
         request = control.AddSubscription(
@@ -303,18 +307,32 @@ class Client:
         answering = Answering(self, channel, stream_id, reply_timeout_s)
         return lambda handler: Service(handler, answering, concurrency)
 
+    @overload
     def consumer_group(
-        self,
-        name: str,
-        channel: str,
-        stream_id: int,
-        *,
-        starting: Literal["latest", "earliest"] = "latest",
-        expiry_s: float = 600.0,
-    ) -> ConsumerGroup:
+        self, name: str, channel: str, stream_id: int, *, schema: None = None,
+        starting: Starting = "latest", expiry_s: float = 600.0,
+    ) -> ConsumerGroup: ...
+
+    @overload
+    def consumer_group(
+        self, name: str, channel: str, stream_id: int, *, schema: type[T],
+        starting: Starting = "latest", expiry_s: float = 600.0,
+    ) -> TypedConsumerGroup[T]: ...
+
+    @overload
+    def consumer_group(
+        self, name: str, channel: str, stream_id: int, *, schema: AnySchema,
+        starting: Starting = "latest", expiry_s: float = 600.0,
+    ) -> TypedConsumerGroup[Any]: ...
+
+    def consumer_group(
+        self, name: str, channel: str, stream_id: int, *, schema: Any = None,
+        starting: Starting = "latest", expiry_s: float = 600.0,
+    ) -> ConsumerGroup | TypedConsumerGroup[Any]:
         """Join a consumer group as a member; the first member opens it.
 
         :param name: name of the group, at most 80 characters.
+        :param schema: as for :meth:`add_publication`.
         :param starting: at streams that exist when the group is opened: ``latest`` behind
             everything, ``earliest`` at the oldest data that is certainly there.
         :param expiry_s: time without a request of a member after which the daemon ends the group,
@@ -324,9 +342,11 @@ class Client:
         """
         from penstock.client._consumer import ConsumerGroup
 
-        return ConsumerGroup(
+        codec = optional_codec(schema)
+        group = ConsumerGroup(
             self, name, channel, stream_id, starting=starting, expiry_s=expiry_s
         )
+        return group if codec is None else codec.group(group)
 
     def add_counter(
         self, label: str, *, type_id: int = 1001, key: bytes = b"", value: int = 0
@@ -480,7 +500,7 @@ class Client:
         core.client_wake(old)
 
     def _add_again(self, resource: Resource, known: Registration) -> None:
-        ready = self._request_again(known)
+        ready = add_again(self._port, known.request, self._timeout_s)
         with self._lock:
             closed = resource.is_closed
             if not closed:
@@ -498,14 +518,6 @@ class Client:
                 self._timeout_s,
             )
 
-    def _request_again(self, known: Registration) -> Any:
-        port, request = self._port, known.request
-        if isinstance(request, control.AddPublication):
-            return port.add_publication(request, self._timeout_s)
-        if isinstance(request, control.AddSubscription):
-            return port.add_subscription(request, self._timeout_s)
-        return port.add_counter(request, self._timeout_s)
-
     def _perform(self, request: Request) -> control.Done:
         self._check()
         done = self._port.perform(request, self._timeout_s)
@@ -517,15 +529,8 @@ class Client:
             return
         with self._lock:
             known = self._registrations.get(request.registration_id)
-            if known is None or not request.channel:
-                return
-            if isinstance(request, control.AddDestination):
-                destinations = (*known.destinations, request.channel)
-            else:
-                destinations = tuple(d for d in known.destinations if d != request.channel)
-            self._registrations[request.registration_id] = attrs.evolve(
-                known, destinations=destinations
-            )
+            if known is not None and request.channel:
+                self._registrations[request.registration_id] = known.after(request)
 
     def _remove(self, resource: Resource, request: Request) -> None:
         """Remove an object from this client first, then from the daemon if there is one."""
@@ -549,7 +554,7 @@ class Client:
         self, channel: str, stream_id: int, schema: Any, on_lost: SessionCallback | None, *,
         exclusive: bool, relay_path: list[int] | None = None,
     ) -> Publication | TypedPublication[Any]:
-        codec = _codec(schema)
+        codec = optional_codec(schema)
         request = control.AddPublication(
             channel=checked_channel(channel), stream_id=checked_i32(stream_id),
             exclusive=exclusive, relay_path=relay_path or [],
@@ -589,11 +594,3 @@ class Client:
         for resource in self._resources.values():
             resource._drop()
         self._port.abandon_in_child()
-
-
-def _codec(schema: Any) -> Codec | None:
-    """Codec of ``schema=``; what it needs is loaded for it."""
-    if schema is None:
-        return None
-    from penstock.client._schemas import codec_of
-    return codec_of(schema)

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from operator import index
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 
-from penstock.client._port import Lease, Request
+from penstock.client._port import DriverPort, Lease, Request
 from penstock.config.protocol import control
 from penstock.core import client as core
 from penstock.core.errors import InvalidArgument
@@ -27,6 +27,14 @@ class Registration:
     request: Addition
     destinations: tuple[str, ...] = ()
 
+    def after(self, request: control.AddDestination | control.RemoveDestination) -> Registration:
+        """Return the record after a request that adds or removes a destination."""
+        if isinstance(request, control.AddDestination):
+            destinations = (*self.destinations, request.channel)
+        else:
+            destinations = tuple(d for d in self.destinations if d != request.channel)
+        return attrs.evolve(self, destinations=destinations)
+
 
 def client_params(lease: Lease) -> core.ClientParams:
     return core.ClientParams(
@@ -37,6 +45,15 @@ def client_params(lease: Lease) -> core.ClientParams:
         receiver_wake_fd=lease.receiver_wake_fd,
         watch_fd=lease.watch_fd,
     )
+
+
+def add_again(port: DriverPort, request: Addition, timeout_s: float) -> Any:
+    """Add an object again at a restarted daemon; return the daemon's reply."""
+    if isinstance(request, control.AddPublication):
+        return port.add_publication(request, timeout_s)
+    if isinstance(request, control.AddSubscription):
+        return port.add_subscription(request, timeout_s)
+    return port.add_counter(request, timeout_s)
 
 
 def removal_of(request: Addition, registration_id: int) -> Request:

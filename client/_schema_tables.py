@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,24 @@ from penstock.core.errors import InvalidArgument, MessageTooLong
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+#: Kinds of NumPy types that have a missing value: NaN and NaT.
+_HAVE_MISSING: Final = "fcMm"
+#: Kinds whose values a stream never changes. A float may be rounded to the float of the schema.
+_EXACT: Final = "iubMmSU"
+
+
+def _changed(made: NDArray[Any], values: NDArray[Any]) -> int | None:
+    """Return the index of the first value that a field holds differently."""
+    if made.dtype.kind in "SU":
+        values = np.asarray(values, made.dtype.kind)        # as wide as the longest value
+    elif values.dtype.kind in "Mm" and made.dtype.kind in "Mm":
+        missing = np.isnat(values)
+        wrong = np.flatnonzero((made.astype(values.dtype) != values) & ~missing)
+        return int(wrong[0]) if len(wrong) else None
+    wrong = np.flatnonzero(made != values)
+    return int(wrong[0]) if len(wrong) else None
 
 
 class NumpyCodec(Codec):
@@ -44,23 +62,44 @@ class NumpyCodec(Codec):
             raise InvalidArgument(f"this stream carries {self.dtype}, not {values.dtype}")
         try:
             return np.asarray(values, self.dtype)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise InvalidArgument(f"no {self.name}: {error}") from None
 
     def rows_of(self, table: pa.Table) -> NDArray[Any]:
         names = self.dtype.names
         if names is None:
-            return np.asarray(table.column(0).to_numpy(), self.dtype)
+            made = np.zeros(table.num_rows, self.dtype)
+            self._fill(made, table.column(0), self.dtype, table.column_names[0])
+            return made
         if missing := [name for name in names if name not in table.column_names]:
             raise InvalidArgument(f"the table lacks columns of {self.dtype}: {', '.join(missing)}")
         made = np.zeros(table.num_rows, self.dtype)
         for name in names:
-            kind = self.dtype[name]
-            if kind.shape:
-                made[name] = np.array(table.column(name).to_pylist(), kind.base)
-            else:
-                made[name] = table.column(name).to_numpy()
+            self._fill(made[name], table.column(name), self.dtype[name], name)
         return made
+
+    def _fill(self, made: NDArray[Any], column: Any, kind: np.dtype[Any], name: str) -> None:
+        """Write a column of a table into a field of records.
+
+        :raises InvalidArgument: the field cannot hold one of the values.
+        """
+        if column.null_count and kind.base.kind not in _HAVE_MISSING:
+            raise InvalidArgument(
+                f"column {name} has {column.null_count} missing values, and {kind} cannot hold one"
+            )
+        try:
+            if kind.shape:
+                made[...] = np.array(column.to_pylist(), kind.base)
+                return
+            values = column.to_numpy()
+            made[...] = values
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidArgument(f"column {name} does not fit {kind}: {error}") from None
+        if kind.kind in _EXACT and (changed := _changed(made, values)) is not None:
+            raise InvalidArgument(
+                f"column {name} does not fit {kind}: {values[changed]!r} would arrive as "
+                f"{made[changed]!r}"
+            )
 
     def to_numpy(self, payloads: Sequence[Any]) -> NDArray[Any]:
         for payload in payloads:

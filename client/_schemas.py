@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
+    from penstock.client._consumer import ConsumerGroup
     from penstock.client._publication import Publication
     from penstock.client._subscription import Subscription
     from penstock.client._typed import TypedPublication, TypedSubscription
+    from penstock.client._typed_groups import TypedConsumerGroup
 
     #: The values of ``schema=``, apart from a dataclass or an attrs class.
     AnySchema: TypeAlias = np.dtype[Any] | pa.Schema | Literal["msgpack"]
@@ -103,12 +105,24 @@ class Codec(ABC):
 
         return TypedSubscription(raw, self)
 
+    def group(self, raw: ConsumerGroup) -> TypedConsumerGroup[Any]:
+        """Return a typed member of a consumer group, which decodes the messages of ``raw``, a
+        member that receives bytes."""
+        from penstock.client._typed_groups import TypedConsumerGroup
+
+        return TypedConsumerGroup(raw, self)
+
     def mismatch(self, message: Any, why: str) -> SchemaMismatch:
         """Return the error for a message that does not fit the schema."""
         return SchemaMismatch(
             f"a message of {memoryview(message).nbytes} bytes is no {self.name}: {why}; "
             "publisher and subscriber need the same schema"
         )
+
+
+def optional_codec(schema: Any) -> Codec | None:
+    """Return the codec for the value of ``schema=``, or None for a stream of bytes."""
+    return None if schema is None else codec_of(schema)
 
 
 def codec_of(schema: Any) -> Codec:

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
         Service,
         Subscription,
         TypedBatch,
+        TypedConsumerGroup,
+        TypedGroupBatch,
         TypedPublication,
         TypedSubscription,
         connect,
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from penstock.client._async_subscription import AsyncImage, AsyncSubscription
     from penstock.client._async_typed import AsyncTypedPublication, AsyncTypedSubscription
     from penstock.client._requester import AsyncRequester
+    from penstock.client._typed_groups import AsyncTypedConsumerGroup, AsyncTypedGroupBatch
     from penstock.errors import (
         AssignmentLost,
         ChannelRefused,
@@ -108,6 +111,8 @@ __all__ = [
     "AsyncRequester",
     "AsyncService",
     "AsyncSubscription",
+    "AsyncTypedConsumerGroup",
+    "AsyncTypedGroupBatch",
     "AsyncTypedPublication",
     "AsyncTypedSubscription",
     "BatchResult",
@@ -169,6 +174,8 @@ __all__ = [
     "Subscription",
     "TimeoutExpired",
     "TypedBatch",
+    "TypedConsumerGroup",
+    "TypedGroupBatch",
     "TypedPublication",
     "TypedSubscription",
     "UnknownGroup",
@@ -191,6 +198,8 @@ _ASYNC = {
     "AsyncRequester": "_requester",
     "AsyncService": "_async_service",
     "AsyncSubscription": "_async_subscription",
+    "AsyncTypedConsumerGroup": "_typed_groups",
+    "AsyncTypedGroupBatch": "_typed_groups",
     "AsyncTypedPublication": "_async_typed",
     "AsyncTypedSubscription": "_async_typed",
     "open_client": "_async",
@@ -201,8 +210,8 @@ _CLIENT = frozenset(
         "Credits", "CurveKeys", "Gap", "GroupBatch", "GroupControl", "GroupState", "Header",
         "Image", "LogCuts", "LogMark", "LogMarks", "LogRange", "LogTimes", "LostSession", "Message",
         "MessageBatch", "Offer", "Publication", "Relay", "RelayStatistics", "Requester", "Service",
-        "Subscription", "TypedBatch", "TypedPublication", "TypedSubscription", "connect", "relay",
-        "route",
+        "Subscription", "TypedBatch", "TypedConsumerGroup", "TypedGroupBatch", "TypedPublication",
+        "TypedSubscription", "connect", "relay", "route",
     }
 )
 

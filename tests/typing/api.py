@@ -111,6 +111,9 @@ def typed(client: Client) -> None:
     client.add_publication("aeron:ipc", 20, schema=np.dtype("i4")).send(np.int32(1))
     client.add_exclusive_publication("aeron:ipc", 20, schema=pa.schema([]))
     client.add_subscription("aeron:ipc", 20, schema="msgpack")
+    for orders in client.consumer_group("orders", "aeron:ipc", 20, schema=Trade).messages():
+        assert_type(orders, penstock.TypedGroupBatch[Trade])
+    assert_type(client.consumer_group("orders", "aeron:ipc", 20), penstock.ConsumerGroup)
 
 
 def ask(client: Client) -> None:

@@ -62,6 +62,13 @@ def test_every_channel_parameter_is_in_the_reference() -> None:
         assert key in refused or key.startswith("ps-")
 
 
+def test_every_public_name_is_in_the_api() -> None:
+    page = (DOCS / "api.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^::: penstock[\w.]*\.(\w+)$", page, re.MULTILINE))
+    errors = set(vars(penstock.errors))         # the page has this module whole
+    assert set(penstock.__all__) - errors - {"__version__"} <= listed
+
+
 def test_every_metric_is_in_the_reference() -> None:
     code = (DOCS.parent / "daemon/observe/metrics.py").read_text("utf-8")
     named = {name.removesuffix("_total") for name in re.findall(r'"(penstock_\w+)"', code)}

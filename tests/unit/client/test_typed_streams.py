@@ -232,7 +232,7 @@ def test_other_values_are_refused_as_a_schema(client: Client, wrong: Any) -> Non
     (Trade, Trade("A", 1.0, 2**70)), (Trade, Trade("A", 1.0, "3")), (Trade, Trade(5, 1.0, 1)),
     (Trade, Trade("A", True, 1)), (Trade, Trade("A", 1.0, 1, NOW, 5)),
     (Trade, Trade("A", 1.0, 1, "today")), (Trade, Trade("A", 1.0, 1, legs=[Leg("N", "1")])),
-    ("msgpack", object()), (RECORD, "text"),
+    ("msgpack", object()), (RECORD, "text"), (RECORD, (1, 1.0, 2**40, b"a")),
     (RECORD, np.zeros(1, "i4")), (ARROW, 5),
 ])
 def test_values_that_do_not_fit_are_refused_before_sending(
@@ -243,6 +243,31 @@ def test_values_that_do_not_fit_are_refused_before_sending(
         publication.offer(value)
     assert publication.raw.position == 0
     assert not subscription.wait(0)
+
+
+@pytest.mark.parametrize(("field", "column", "error"), [
+    ("<i4", [1, 2**31], r"2147483648\) would arrive as"),
+    ("<u8", [1, -1], r"-1\) would arrive as"),
+    ("<i4", [1.0, 1.5], r"1\.5\) would arrive as"),
+    ("<i4", ["1"], "'1' would arrive as"), ("<i4", ["x"], "invalid literal"),
+    ("?", [True, None], "1 missing values"), ("S3", ["abc", "abcd"], "'abcd' would arrive as"),
+    ("U3", ["abcd"], "'abcd' would arrive as"),
+    ("<M8[ms]", [NOW, NOW.replace(microsecond=1)], "000001.* would arrive as"),
+    ("<f8", [1.0, None], ""), ("<f4", [1.1, 2.2], ""), ("<M8[us]", [NOW, None], ""),
+    ("<i4", [1.0, 2.0], ""), ("S3", ["abc", "a"], ""), ("<f8", [1, 2], ""),
+])
+def test_a_column_arrives_unchanged_or_is_refused(
+    port: LocalPort, client: Client, field: str, column: list[Any], error: str
+) -> None:
+    publication, subscription = typed(port, client, np.dtype([("value", field)]))
+    table = pa.table({"value": column})
+    if error:
+        with pytest.raises(penstock.InvalidArgument, match=f"column value .*{error}"):
+            publication.offer_batch(table)
+        assert publication.raw.position == 0
+    else:
+        assert publication.offer_batch(table).accepted == len(column)
+        assert len(subscription.recv_batch(timeout_s=0)) == len(column)
 
 
 def test_a_subclass_arrives_as_the_plain_type(port: LocalPort, client: Client) -> None:
@@ -296,6 +321,8 @@ def test_the_awaited_classes_have_the_same_words() -> None:
     pairs = (
         (penstock.TypedPublication, penstock.AsyncTypedPublication),
         (penstock.TypedSubscription, penstock.AsyncTypedSubscription),
+        (penstock.TypedConsumerGroup, penstock.AsyncTypedConsumerGroup),
+        (penstock.TypedGroupBatch, penstock.AsyncTypedGroupBatch),
     )
     for plain, awaited in pairs:
         names = {name for name in dir(plain) if not name.startswith("_")}
