@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write the pages and files that repeat tables of the code: docs/reference.md (channel parameters,
-metrics, events), docs/configuration.md and config/penstock.toml.
+metrics, events, status), docs/configuration.md and config/penstock.toml.
 
     python tools/reference.py            write them
     python tools/reference.py --check    exit with 1 and name the files that differ
@@ -27,6 +27,7 @@ from penstock.daemon.observe.event_table import EVENTS, TRACE_ONLY
 from penstock.daemon.observe.exposition import Family
 from penstock.daemon.observe.metrics import families
 from penstock.daemon.observe.status import DaemonStatus, scheduler_status
+from penstock.daemon.observe.status_table import KEYS, rows
 
 ROOT = Path(__file__).parents[1]
 DAEMON = ROOT / "daemon"
@@ -35,7 +36,7 @@ _HEAD = """\
 # Reference of names
 
 `tools/reference.py` writes this page from the tables in the code. The page lists every channel
-parameter, every metric and every event of the daemon. Other pages list the
+parameter, every metric, every event and every status key of the daemon. Other pages list the
 [keys of the configuration file](configuration.md), the [offer codes](offer-codes.md), the
 [commands](command-line.md) and the [Python API](api.md).
 """
@@ -168,8 +169,20 @@ def events() -> str:
     return "".join(parts)
 
 
+def status() -> str:
+    parts = [
+        "\n## Status\n\n`client.status()` returns these keys, and `penstock stat --once --json` "
+        "prints them. `GET /flows/{id}` returns the keys of one publication. Positions, windows "
+        "and lengths are in bytes. Keys that end in `_ns` are times in nanoseconds.\n",
+    ]
+    for title, kind in KEYS:
+        parts += [f"\n### Keys of {title}\n\n", _row("key", "meaning"), "|---|---|\n"]
+        parts += [_row(f"`{key}`", meaning) for key, meaning in rows(kind)]
+    return "".join(parts)
+
+
 def reference() -> str:
-    return _HEAD + channel_parameters() + metrics() + events()
+    return _HEAD + channel_parameters() + metrics() + events() + status()
 
 
 def pages() -> dict[Path, str]:

@@ -16,7 +16,10 @@ import penstock
 from penstock.config import uri
 from penstock.config.settings.models import ARRAYS, DaemonConfig
 from penstock.config.uri.meanings import MEANINGS
+from penstock.daemon.groups.status import GroupLogStatus, GroupStatus
+from penstock.daemon.observe import status
 from penstock.daemon.observe.event_table import EVENTS, TRACE_ONLY
+from penstock.daemon.observe.status_table import KEYS
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -81,6 +84,19 @@ def test_every_event_is_in_the_reference() -> None:
     of_trace = set(re.findall(r'trace\.put\("(\w+)"', code)) | {"stopping", "trace_dropped"}
     assert set(TRACE_ONLY) == of_trace
     assert first_cells("Events") == {*EVENTS, *TRACE_ONLY}
+
+
+def test_every_status_key_has_a_meaning() -> None:
+    named = {name for (_, kind), texts in KEYS.items() for name in texts}
+    fields = {field.name for _, kind in KEYS for field in attrs.fields(kind)}
+    assert named == fields, "daemon/observe/status_table.py"
+    text = (DOCS / "reference.md").read_text(encoding="utf-8").split("## Status\n")[1]
+    assert set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == fields
+    schemas = {kind for _, kind in KEYS} - {GroupStatus, GroupLogStatus}
+    assert schemas == {
+        kind for name, kind in vars(status).items()
+        if name.endswith("Status") and attrs.has(kind) and kind is not GroupStatus
+    }
 
 
 def test_every_configuration_key_is_in_its_page() -> None:
