@@ -190,6 +190,9 @@ class ConsumerGroup:
                 name=name, channel=channel, stream_id=stream_id, starting=starting,
                 expiry_ns=int(expiry_s * 1e9), owner=_OWNER,
             )
+            with self._shares() as held:
+                held.join(self._member, client.name)
+                held.write()
         except BaseException:
             self._control.close()
             raise
@@ -457,7 +460,9 @@ class ConsumerGroup:
         if self.is_closed:
             return
         if os.getpid() == self._pid and (self._client.directory).is_dir():
-            self._release()
+            with self._shares() as held:
+                held.leave(self._member)
+                held.write()
         self._closing.set()
         self._logs.clear()
         self._control.close()

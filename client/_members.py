@@ -42,6 +42,21 @@ class Claim:
     """Tells claims of one member apart, in time too."""
 
 
+@attrs.frozen
+class Joined:
+    """A process that has joined the group."""
+
+    member: str
+    """From :func:`member_name`."""
+    client: str
+    """Name of its client, or an empty text."""
+
+    @property
+    def pid(self) -> int:
+        """Process id, in the PID namespace of the process."""
+        return int(self.member.split("/")[0])
+
+
 @attrs.define
 class LogShares:
     """Assigned parts of one log: ranges that members claim, and ranges that were committed but not
@@ -81,6 +96,7 @@ class Shares:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.logs: dict[Session, LogShares] = {}
+        self.members: list[Joined] = []
         self.next = 1
         with contextlib.suppress(FileNotFoundError):
             self._read(json.loads(path.read_bytes()))
@@ -89,6 +105,7 @@ class Shares:
         if plain["format"] != _FORMAT:
             return
         self.next = int(plain["next"])
+        self.members = [Joined(*member) for member in plain.get("members", [])]
         for log in plain["logs"]:
             self.logs[int(log["session"]), int(log["epoch"])] = LogShares(
                 [Claim(*claim) for claim in log["claims"]],
@@ -100,6 +117,7 @@ class Shares:
         plain = {
             "format": _FORMAT,
             "next": self.next,
+            "members": [attrs.astuple(member) for member in self.members],
             "logs": [
                 {
                     "session": session, "epoch": epoch, "done": log.done,
@@ -116,8 +134,19 @@ class Shares:
         """Return the claimed and committed ranges of a log."""
         return self.logs.setdefault((log.session_id, log.initial_term_id), LogShares())
 
+    def join(self, member: str, client: str) -> None:
+        """Add a member. ``client`` is the name of its client."""
+        self.release_dead()
+        self.members.append(Joined(member, client))
+
+    def leave(self, member: str) -> None:
+        """Remove a member, and free what it holds."""
+        self.release(member)
+        self.members = [each for each in self.members if each.member != member]
+
     def release_dead(self) -> None:
-        """Remove the claims of dead members, so that other members can read these ranges."""
+        """Remove dead members and their claims, so that other members can read these ranges."""
+        self.members = [each for each in self.members if is_alive(each.member)]
         for log in self.logs.values():
             log.claims = [claim for claim in log.claims if is_alive(claim.member)]
 
@@ -156,12 +185,25 @@ def shares(directory: Path, name: str, channel: str, stream_id: int) -> Iterator
 
     :raises OSError: this user may not access the daemon's directory.
     """
-    folder = directory / FOLDER
-    folder.mkdir(exist_ok=True)
-    key = hashlib.blake2b(f"{name}\0{channel}\0{stream_id}".encode(), digest_size=12).hexdigest()
-    with (folder / f"{key}.lock").open("ab") as lock:
+    path = _file(directory, name, channel, stream_id)
+    path.parent.mkdir(exist_ok=True)
+    with path.with_suffix(".lock").open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield Shares(folder / f"{key}.json")
+        yield Shares(path)
+
+
+def look(directory: Path, name: str, channel: str, stream_id: int) -> Shares:
+    """Read a group's file of claims without its lock, for tools that only show it. If no member
+    has ever joined, the result is empty.
+
+    :raises OSError: this user may not access the daemon's directory.
+    """
+    return Shares(_file(directory, name, channel, stream_id))
+
+
+def _file(directory: Path, name: str, channel: str, stream_id: int) -> Path:
+    key = hashlib.blake2b(f"{name}\0{channel}\0{stream_id}".encode(), digest_size=12).hexdigest()
+    return directory / FOLDER / f"{key}.json"
 
 
 # ---- members -------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ def command(as_json: bool, directory: str | None) -> None:
         return
     screen = console()
     for title, empty, columns, rows in (
-        ("streams", "no stream is sent from here", _STREAMS, _stream_rows(found["streams"])),
+        ("streams", "no publication on this daemon", _STREAMS, _stream_rows(found["streams"])),
         ("consumer groups", "no consumer group", _GROUPS, _group_rows(found["groups"])),
     ):
         screen.print(table(title, columns, rows, screen.width) if rows else empty)
@@ -83,7 +83,8 @@ def _group_rows(groups: list[dict[str, Any]]) -> list[list[str]]:
             rows.append([
                 name, stream, str(log["session_id"]), channel, str(log["committed"]),
                 str(log["end_position"]), str(log["lag_bytes"]), str(log["window_bytes"]),
-                str(log["window_left_bytes"]), log["strategy"], "ended" if log["ended"] else "live",
-                expires,
+                "" if log["ended"] else str(log["window_left_bytes"]),
+                "" if channel.startswith("aeron:ipc") else log["strategy"],
+                "ended" if log["ended"] else "live", expires,
             ])  # fmt: skip
     return rows

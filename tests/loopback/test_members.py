@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -123,6 +127,47 @@ def test_after_kill_9_only_what_was_uncommitted_is_received_again(
             assert set(held) <= set(got)
             assert sorted(seen + got) == sorted(text.decode() for text in texts(0, COUNT))
             group.end()
+
+
+def listed(host: PenstockHost, *words: str) -> Any:
+    done = subprocess.run(
+        [sys.executable, "-m", "penstock", "groups", *words, "--json", "--dir",
+         str(host.directory)],
+        capture_output=True, text=True, check=True, timeout=TIMEOUT_S,
+    )
+    return json.loads(done.stdout)
+
+
+def test_the_shell_shows_members_and_their_batches(host: PenstockHost, name: str) -> None:
+    def members() -> list[tuple[str, str, list[tuple[int, int]]]]:
+        return [
+            (row["client"], row["state"], [(held["start"], held["end"]) for held in row["batches"]])
+            for row in listed(host, "members", name)["members"]
+        ]
+
+    with (
+        penstock.connect(host.directory, name="reader") as client,
+        client.add_publication("aeron:ipc", STREAM) as publication,
+        member(host, name, 0) as other,
+    ):
+        other.wait("joined")
+        with client.consumer_group(name, "aeron:ipc", STREAM) as group:
+            send(publication, 0, 100)
+            assert len(other.wait("held")["messages"]) == 100
+            assert members() == [
+                ("", "live", [(0, publication.position)]), ("reader", "live", []),
+            ]
+            [row] = [row for row in listed(host, "list")["groups"] if row["name"] == name]
+            assert row["members"] == 2
+            other.process.kill()
+            other.process.wait()
+            assert members()[0][1] == "dead"
+            batch = group.recv_batch(10, TIMEOUT_S)
+            assert members() == [("reader", "live", [(0, batch.position)])]
+            batch.commit()
+            assert members() == [("reader", "live", [])]
+        assert members() == []
+        client.consumer_group(name, "aeron:ipc", STREAM).end()
 
 
 def test_a_batch_stays_with_its_member_while_it_is_open(client: Client, name: str) -> None:
