@@ -335,6 +335,7 @@ async def open_client(
     name: str = "",
     timeout_s: float = DEFAULT_TIMEOUT_S,
     reattach_timeout_s: float = DEFAULT_REATTACH_S,
+    credits: CreditsGiven = None,
 ) -> AsyncIterator[AsyncClient]:
     """``async with open_client() as client``: like :func:`penstock.connect`, for asyncio and trio.
 
@@ -342,7 +343,7 @@ async def open_client(
     """
     attempt = Attempt(
         directory, name=name, timeout_s=timeout_s, reattach_timeout_s=reattach_timeout_s,
-        watch=True,
+        credits=credits, watch=True,
     )
     sync = await _connected(attempt)
     try:

@@ -14,7 +14,7 @@ import attrs
 
 from penstock.client._classes import client_classes
 from penstock.client._counters import Counter, Counters
-from penstock.client._credit_options import CreditsGiven, credits_given
+from penstock.client._credit_options import Credits, CreditsGiven, credits_of
 from penstock.client._defaults import DEFAULT_TIMEOUT_S
 from penstock.client._fork import call_in_child
 from penstock.client._handles import subscription_class
@@ -71,11 +71,13 @@ class Client:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         library: core.Library = core.CORE,
         name: str = "",
+        credits: Credits | None = None,
     ) -> None:
         """``timeout_s`` bounds every exchange with the daemon, in seconds. ``library`` is the core
         library that the client calls; the simulator passes a library of its own."""
         self._port = port
         self.name = name
+        self._credits = credits
         self._library = library
         self._timeout_s = timeout_s
         self._pid = os.getpid()
@@ -250,10 +252,11 @@ class Client:
             for images, before the first message of it is handed out.
         :param on_unavailable: called with an ended image, before the client closes the image.
         :param on_gap: called with a :class:`Gap` for each range of permanently missing messages.
-        :param credits: messages that may be outstanding: a number, ``auto``, or a :class:`Credits`.
+        :param credits: messages that may be outstanding: a number, ``auto``, or a :class:`Credits`;
+            default: the client's, from ``connect(credits=...)``.
         :raises ChannelRefused: with the daemon's reason and a ``code``.
         """
-        codec, grant = optional_codec(schema), credits_given(credits)
+        codec, grant = optional_codec(schema), credits_of(credits, self._credits, channel)
         if grant is not None:
             channel = grant.in_channel(checked_channel(channel))
         request = control.AddSubscription(

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from penstock.client._client import Client
+from penstock.client._credit_options import CreditsGiven, pool_of_client
 from penstock.client._defaults import (
     DEFAULT_REATTACH_S,
     DEFAULT_TIMEOUT_S,
@@ -35,6 +36,7 @@ class Attempt:
         name: str = "",
         timeout_s: float = DEFAULT_TIMEOUT_S,
         reattach_timeout_s: float = DEFAULT_REATTACH_S,
+        credits: CreditsGiven = None,
         on_waiting: Callable[[str], object] | None = None,
         watch: bool = False,
     ) -> None:
@@ -53,6 +55,7 @@ class Attempt:
             raise InvalidArgument(f"reattach_timeout_s must not be negative: {reattach_timeout_s}")
         self._directory = daemon_directory(directory)
         self._name = name
+        self._credits = pool_of_client(credits)
         self._timeout_s = timeout_s
         self._reattach_s = reattach_timeout_s
         self._on_waiting = on_waiting
@@ -86,7 +89,8 @@ class Attempt:
                 no_daemon(self._directory, waited_s=self._timeout_s)
             ) from None
         return Client(
-            port, timeout_s=max(self._timeout_s, LEAST_ANSWER_S), name=self._name
+            port, timeout_s=max(self._timeout_s, LEAST_ANSWER_S), name=self._name,
+            credits=self._credits,
         )
 
     def _mention(self, waited_s: float) -> None:
@@ -104,6 +108,7 @@ def connect(
     name: str = "",
     timeout_s: float = DEFAULT_TIMEOUT_S,
     reattach_timeout_s: float = DEFAULT_REATTACH_S,
+    credits: CreditsGiven = None,
 ) -> Client:
     """Connect to this host's daemon, and wait if the daemon is still starting.
 
@@ -116,13 +121,17 @@ def connect(
     :param reattach_timeout_s: how long the client waits for a new daemon after the daemon died, in
         seconds. Meanwhile offers return ``Offer.DAEMON_AWAY``, polls deliver the messages in the
         log, and waiting calls continue to wait. 0: the client ends with its daemon.
+    :param credits: a pool for the publishers of all subscriptions of this client: a number of
+        messages, ``auto``, or a :class:`Credits`. A subscription with credits of its own is not
+        part of it.
     :raises DaemonNotRunning: no daemon appeared in the directory within ``timeout_s``.
     :raises ChannelRefused: with the code ``permission``: this user may not access the daemon.
     :raises VersionMismatch: the daemon has another protocol version.
     :raises TimeoutExpired: the daemon did not answer in time.
     """
     attempt = Attempt(
-        directory, name=name, timeout_s=timeout_s, reattach_timeout_s=reattach_timeout_s
+        directory, name=name, timeout_s=timeout_s, reattach_timeout_s=reattach_timeout_s,
+        credits=credits,
     )
     return wait_for(attempt)
 

@@ -31,6 +31,9 @@ class Credits:
     subscription closes, or ``reclaim`` it.  Both are reported."""
     policy: str | None = attrs.field(default=None, kw_only=True)
     """Division among publishers (``ps-credit-policy``)."""
+    pool: Literal["stream", "client"] | None = attrs.field(default=None, kw_only=True)
+    """Publishers that share the credits: those of this subscription, or of all subscriptions of the
+    client (``ps-credit-pool``)."""
     max_message: int | None = attrs.field(default=None, kw_only=True)
     """Length of a message that a credit has room for, in bytes (``ps-max-message``)."""
     required: bool = attrs.field(default=False, kw_only=True)
@@ -67,6 +70,7 @@ class Credits:
         values = (
             ("ps-credits", self.number), ("ps-credit-burst", self.burst),
             ("ps-max-message", self.max_message), ("ps-credit-policy", self.policy),
+            ("ps-credit-pool", self.pool),
             ("ps-credits-required", "true" if self.required else None),
         )
         return [(key, str(value)) for key, value in values if value is not None]
@@ -74,6 +78,34 @@ class Credits:
 
 #: ``credits=``: a number, ``auto``, or with options.
 CreditsGiven: TypeAlias = int | Literal["auto"] | Credits | None
+
+
+def pool_of_client(value: CreditsGiven) -> Credits | None:
+    """Convert the argument ``credits=`` of ``connect``: a pool of all subscriptions of the client.
+
+    :raises InvalidArgument: as :func:`credits_given`, or the pool belongs to a stream.
+    """
+    given = credits_given(value)
+    if given is None:
+        return None
+    if given.pool == "stream":
+        raise InvalidArgument("connect(credits=...) is a pool of the client, not pool='stream'")
+    return attrs.evolve(given, pool="client")
+
+
+def credits_of(value: CreditsGiven, of_client: Credits | None, channel: str) -> Credits | None:
+    """Return the credits of a subscription: its own, else those of the client unless the channel
+    states credits.
+
+    :raises InvalidArgument: as :func:`credits_given`.
+    """
+    given = credits_given(value)
+    if given is not None or of_client is None:
+        return given
+    try:
+        return None if "ps-credits" in uri.parse(channel).given() else of_client
+    except uri.ChannelError:
+        return None                             # the daemon refuses it, with the reason
 
 
 def credits_given(value: CreditsGiven) -> Credits | None:

@@ -17,7 +17,8 @@ MAX_CREDITS: Final = 1 << 24
 MAX_WEIGHT: Final = 1000
 POLICIES: Final = ("round_robin", "fifo", "weighted", "deficit")
 _ACCEPTED: Final = f"1..{MAX_CREDITS} messages, or auto"
-_OPTIONS: Final = ("ps-credit-burst", "ps-credit-policy", "ps-credits-required")
+POOLS: Final = ("stream", "client")
+_OPTIONS: Final = ("ps-credit-burst", "ps-credit-policy", "ps-credit-pool", "ps-credits-required")
 _HEADER: Final = 32
 
 
@@ -40,6 +41,13 @@ def write_credits(value: int) -> str:
 def read_credit_policy(key: str, text: str) -> str:
     if text not in POLICIES:
         raise ChannelError(key, text, "is not a policy for credits", ", ".join(POLICIES))
+    return text
+
+
+def read_credit_pool(key: str, text: str) -> str:
+    """Read whether the pool belongs to one stream or to all streams of the client."""
+    if text not in POOLS:
+        raise ChannelError(key, text, "is not a pool of credits", ", ".join(POOLS))
     return text
 
 

@@ -112,6 +112,7 @@ class ChannelUri:
     ps_max_message: int | None = None
     ps_credits_required: bool | None = None
     ps_credit_policy: str | None = None
+    ps_credit_pool: str | None = None
     ps_sub_policy: str | None = None
     ps_sub_depth: int | None = None
     untethered_window_limit_timeout_ns: int | None = None
@@ -154,7 +155,7 @@ def _enum_value(value: Any) -> str:
     return str(value.value)
 
 
-def _table() -> dict[str, Parameter]:
+def _rows() -> tuple[tuple[str, Callable[[str, str], Any], Callable[[Any], str]], ...]:
     i32 = v.integer(-(2**31), 2**31 - 1)
     i64 = v.integer(-(2**63), 2**63 - 1)
     socket_buffer = v.size(0, 2**31 - 1)
@@ -162,7 +163,7 @@ def _table() -> dict[str, Parameter]:
     boolean = (v.read_boolean, v.write_boolean)
     duration = (v.read_duration, write_duration)
     timestamp = (v.read_timestamp_offset, v.write_timestamp_offset)
-    rows: tuple[tuple[str, Callable[[str, str], Any], Callable[[Any], str]], ...] = (
+    return (
         ("endpoint", v.read_address, str),
         ("interface", v.read_interface, str),
         ("control", v.read_address, str),
@@ -206,6 +207,7 @@ def _table() -> dict[str, Parameter]:
         ("ps-max-message", v.size(1, 1 << 24), write_size),
         ("ps-credits-required", *boolean),
         ("ps-credit-policy", c.read_credit_policy, str),
+        ("ps-credit-pool", c.read_credit_pool, str),
         ("ps-sub-policy", v.read_sub_policy, str),
         ("ps-sub-depth", v.size(32, 1 << 30), write_size),
         ("untethered-window-limit-timeout", *duration),
@@ -217,8 +219,11 @@ def _table() -> dict[str, Parameter]:
         ("channel-rcv-ts-offset", *timestamp),
         ("channel-snd-ts-offset", *timestamp),
     )
+
+
+def _table() -> dict[str, Parameter]:
     table = {}
-    for key, read, write in rows:
+    for key, read, write in _rows():
         field = key.replace("-", "_")
         if read is v.read_duration:
             field += "_ns"

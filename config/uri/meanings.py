@@ -148,6 +148,10 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "S", "rule that [divides](credits.md#several-publishers) the credits among publishers: "
         "`round_robin`, `fifo`, `weighted`, `deficit`. Without this parameter, each publisher "
         "gets all credits", "credits.policy"),
+    "ps-credit-pool": Meaning(
+        "S", "`client`: the credits are a pool for the publishers of all subscriptions of the "
+        "client that state `client`; they are divided by `ps-credit-policy`, by default "
+        "`round_robin`. `stream`: for the publishers of this subscription"),
     "untethered-window-limit-timeout": Meaning(
         "P S", _UNTETHERED + "the stream drops it after it has been 3/4 of a window behind for "
         "this time", "timeouts.untethered_window_limit_timeout_ns"),

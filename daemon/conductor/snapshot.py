@@ -182,7 +182,7 @@ class SubscriptionSnapshot:
         return cls(
             id=subscription.id, client_id=subscription.client.id, channel=plan.channel,
             stream_id=subscription.stream_id, images=len(subscription.links),
-            credits=subscription.pool or plan.credits, credit_policy=plan.credit_policy,
+            credits=subscription.credit_pool.size or plan.credits, credit_policy=plan.credit_policy,
             withheld=subscription.withheld, slots=tuple(link.slot for link in links),
         )
 

@@ -394,6 +394,47 @@ def test_a_pool_is_divided_among_publishers(pair: Pair) -> None:
     eventually(both, "a publisher that was idle does not get its credits back")
 
 
+def test_the_streams_of_a_client_share_a_pool(new_host: NewHost, port: Port) -> None:
+    """A stream over UDP and one over IPC: never more than the pool is in flight, and a stream whose
+    publisher stops leaves its credits to the other one."""
+    near, far = new_host(), new_host()
+    udp = f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k"
+    with (
+        penstock.connect(near.directory) as away,
+        penstock.connect(far.directory, credits=8) as receiver,
+        receiver.add_subscription(udp, STREAM) as first,
+        receiver.add_subscription("aeron:ipc?term-length=64k", STREAM) as second,
+        receiver.add_subscription("aeron:ipc?term-length=64k", 7, credits=5) as other,
+        away.add_publication(udp, STREAM) as remote,
+        receiver.add_publication("aeron:ipc?term-length=64k", STREAM) as local,
+        receiver.add_publication("aeron:ipc?term-length=64k", 7) as apart,
+    ):
+        for publication, subscription in ((remote, first), (local, second), (apart, other)):
+            connected(publication, subscription)
+        assert apart.credits.granted == 5
+
+        def both() -> bool:
+            sent = offered(remote, 100), offered(local, 100)
+            assert sum(sent) <= 8
+            read(first, second)
+            return sent == (4, 4)
+
+        def alone() -> bool:
+            sent = offered(local, 100)
+            assert sent <= 8
+            read(first, second)
+            return sent == 7
+
+        eventually(lambda: local.credits.is_granted and remote.credits.is_granted, "no grant")
+        eventually(both, "the credits are not divided")
+        eventually(alone, "an idle publisher keeps its credits")
+
+
+def read(*subscriptions: Subscription) -> None:
+    for subscription in subscriptions:
+        subscription.poll(lambda _message, _header: None)
+
+
 def test_automatic_credits_grow_while_a_publisher_needs_them(pair: Pair) -> None:
     publication, subscription = pair.open("auto")
 

@@ -35,6 +35,8 @@ RUN_BY: Final = {
     "test_the_example_of_the_page_runs",
     "c-client.md:c:1": "tests/loopback/test_c_client.py::test_the_example_of_the_page_runs",
     "c-client.md:text:1": "tests/loopback/test_c_client.py::test_the_example_of_the_page_runs",
+    "credits.md:python:2": "tests/loopback/test_credits.py::"
+    "test_the_example_of_an_operator_with_checkpoints_runs",
     **{f"compare.md:python:{number}": "tests/loopback/test_compare.py::"
        "test_a_program_prints_what_it_should" for number in range(1, 36)},
     **{f"testing-your-application.md:python:{number}": "tests/sim/test_applications.py::"
@@ -58,8 +60,6 @@ NOT_RUN: Final = {
     "operating.md:text:1": "a line of a trace",
     "credits.md::1": "needs a stream with credits; tests/loopback/test_credits.py::"
     "test_an_orchestrator_withholds_a_stream_and_resumes_it does the same",
-    **{f"credits.md:python:{number}": "needs a client; tests/loopback/test_credits.py and "
-       "examples/checkpoint.py, which it runs, do the same" for number in (1, 2, 3, 4)},
     "relay.md:shell:1": "needs the addresses of two hosts; tests/loopback/test_relay.py runs it",
     "remote-control.md:text:1": "needs the keys of another host; "
     "tests/loopback/test_remote_control.py connects with keys of its own",

@@ -43,11 +43,15 @@ def with_credits(
         )
     number = stated or AUTO_FIRST
     burst = parsed.ps_credit_burst or 0
+    of_client = parsed.ps_credit_pool == "client"
     policy = parsed.ps_credit_policy or settings.credit_policy
     if policy and burst:
         stated_policy = parsed.given().get("ps-credit-policy")
         named = f"credits.policy = {policy} of the configuration" if stated_policy is None \
             else f"ps-credit-policy={policy}"
+    elif of_client:
+        policy, named = policy or "round_robin", "ps-credit-pool=client"
+    if policy and burst:
         raise Refused(
             "invalid_channel",
             f"{channel}: ps-credit-burst={burst} contradicts {named}, which divides "
@@ -57,7 +61,7 @@ def with_credits(
     grown = attrs.evolve(
         plan, credits=number, credit_burst=burst, credit_auto=stated == uri.AUTO_CREDITS,
         credit_message_bytes=message,
-        credit_policy=policy,
+        credit_policy=policy, credit_pool=of_client,
         credits_required=bool(parsed.ps_credits_required),
     )
     mtu = settings.mtu if parsed.mtu is None else parsed.mtu

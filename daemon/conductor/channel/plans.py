@@ -116,6 +116,7 @@ class SubscriptionPlan:
     credit_auto: bool = False           # credits is the first value; the daemon measures
     credit_message_bytes: int = 0       # that a credit has room for; 0: one frame
     credit_policy: str = ""             # "": each publisher gets all credits
+    credit_pool: bool = False           # the pool of the client, and not of this subscription
     credit_most: int = 0                # of automatic credits
     credits_required: bool = False
     congestion_control: uri.CongestionControl
@@ -251,7 +252,7 @@ def group_subscription_plan(
     A group grants no credits, because its acknowledgements already limit the sender."""
     parsed = attrs.evolve(
         parsed, ps_credits=None, ps_credit_burst=None, ps_max_message=None, ps_credit_policy=None,
-        ps_credits_required=None, ps_sub_policy="block", ps_sub_depth=None,
+        ps_credit_pool=None, ps_credits_required=None, ps_sub_policy="block", ps_sub_depth=None,
     )
     plan = subscription_plan(parsed, channel, attrs.evolve(settings, default_credits=""))
     window = _LARGEST_WINDOW if parsed.rcv_wnd is None else plan.receiver_window

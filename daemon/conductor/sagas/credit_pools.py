@@ -2,7 +2,8 @@
 """Divide the credits of subscriptions among publishers (docs/decisions/0264).
 
 A subscription with ``ps-credit-policy`` has a pool of N credits, and each of its publishers has a
-share of the pool. At each step the conductor finds out which publishers used up their shares,
+share of the pool. The subscriptions of a client with ``ps-credit-pool=client`` share one pool
+(docs/decisions/0320). At each step the conductor finds out which publishers used up their shares,
 divides the pool (``credit_division``), and changes the shares. To move credits, the conductor first
 lowers one publisher's share. The conductor then waits until the sender has acknowledged the lower
 share, and no more messages than this share are outstanding. Last, the conductor grants the free
@@ -13,18 +14,20 @@ With ``ps-credits=auto`` the conductor adapts the number of credits in the pool 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from penstock.core.credits import CreditView
 from penstock.daemon.conductor.actions.credits import ReadCredits
 from penstock.daemon.conductor.channel.credits import AUTO_FIRST
-from penstock.daemon.conductor.channel.plans import parse
+from penstock.daemon.conductor.channel.plans import SubscriptionPlan, parse
 from penstock.daemon.conductor.channel.rules import concerns
 from penstock.daemon.conductor.credit_division import Request, divide
 from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga
 from penstock.daemon.conductor.sagas.credits import set_credits
 from penstock.daemon.conductor.state.machines import ImageState, PublicationState
 from penstock.daemon.conductor.state.model import (
+    Client,
     CreditShare,
     Publication,
     SubscriberLink,
@@ -48,34 +51,67 @@ def first_share(state: State, subscription: Subscription) -> CreditShare:
     plan = subscription.plan
     if not plan.credit_policy:
         return CreditShare(share=plan.credits, held=plan.credits, peak_ns=state.now_ns)
-    check_room(subscription, len(_links(subscription)))
-    free = max(_size(subscription) - sum(link.credit.held for link in _links(subscription)), 0)
+    links = _links(subscription.pool_members)
+    check_room(subscription, len(links))
+    free = max(_size(subscription) - sum(link.credit.held for link in links), 0)
     return CreditShare(share=free, held=free, peak=free, peak_ns=state.now_ns)
 
 
 def check_room(subscription: Subscription, members: int) -> None:
     """Refuse a publisher if the pool already has as many publishers as credits.
 
+    :param members: number of publishers of the pool.
     :raises Refused: the pool has no credit for the publisher.
     """
     plan = subscription.plan
     if plan.credit_policy and not plan.credit_auto and members >= plan.credits:
+        of = " of all streams of the client" if plan.credit_pool else ""
         raise Refused(
             "limit",
             f"{plan.channel} stream {subscription.stream_id}: ps-credits={plan.credits} with "
-            f"ps-credit-policy={plan.credit_policy} is a pool for {plan.credits} publishers, and "
-            f"this would be publisher {members + 1}: raise ps-credits, or leave the policy out",
+            f"ps-credit-policy={plan.credit_policy} is a pool for {plan.credits} publishers{of}, "
+            f"and this would be publisher {members + 1}: raise ps-credits, or leave the policy out",
         )
+
+
+def publishers(subscription: Subscription) -> int:
+    """Return the number of publishers that have a share of the subscription's pool."""
+    return len(_links(subscription.pool_members))
 
 
 def watch(state: State, subscription: Subscription) -> None:
     """Divide the pool of a subscription at intervals, as long as publishers need credits."""
-    plan = subscription.plan
-    if subscription.dividing or not plan.credits:
+    plan, pool = subscription.plan, subscription.credit_pool
+    if pool.dividing or not plan.credits:
         return
-    if plan.credit_auto or (plan.credit_policy and len(subscription.links) > 1):
-        subscription.dividing = True
+    readers = sum(len(member.links) for member in subscription.pool_members)
+    if plan.credit_auto or (plan.credit_policy and readers > 1):
+        pool.dividing = True
         _again(state, subscription)
+
+
+def check_pool(client: Client, plan: SubscriptionPlan, stream_id: int) -> None:
+    """Refuse a subscription that states other credits than the pool of its client.
+
+    :raises Refused: a subscription of the pool has another number or policy.
+    """
+    if not plan.credit_pool:
+        return
+    stated = _stated(plan)
+    for other in client.subscriptions.values():
+        if other.plan.credit_pool and _stated(other.plan) != stated:
+            raise Refused(
+                "invalid_channel",
+                f"{plan.channel} stream {stream_id}: {stated} contradicts "
+                f"{_stated(other.plan)} of {other.plan.channel} stream {other.stream_id}: "
+                "subscriptions with ps-credit-pool=client share one pool, so state the same "
+                "credits in each",
+            )
+
+
+def _stated(plan: SubscriptionPlan) -> str:
+    number = "auto" if plan.credit_auto else plan.credits
+    return f"ps-credits={number} with ps-credit-policy={plan.credit_policy}"
 
 
 def _again(state: State, subscription: Subscription) -> None:
@@ -88,34 +124,40 @@ def _again(state: State, subscription: Subscription) -> None:
 
 def _step(state: State, subscription: Subscription) -> Saga[None]:
     yield EXCLUSIVE
-    subscription.dividing = False
-    if state.subscriptions.get(subscription.id) is not subscription or not subscription.links:
+    subscription.credit_pool.dividing = False
+    members = [
+        each for each in subscription.pool_members
+        if state.subscriptions.get(each.id) is each and each.links
+    ]
+    if not members:
         return
     try:
-        if not subscription.withheld:
-            yield from _divide(state, subscription)
+        if not all(member.withheld for member in members):
+            yield from _divide(state, members)
     except Refused:
         pass                            # a reader has gone meanwhile
-    watch(state, subscription)
+    watch(state, members[0])
 
 
-def _divide(state: State, subscription: Subscription) -> Saga[None]:
-    links = _links(subscription)
+def _divide(state: State, members: list[Subscription]) -> Saga[None]:
+    subscription = members[0]
+    links = _links(each for each in members if not each.withheld)
+    kept = sum(link.credit.held for link in _links(each for each in members if each.withheld))
     for link in links:
         view: CreditView = yield ReadCredits(slot=link.slot)
         _measure(state, link, view)
-    targets = _targets(state, subscription, links)
+    targets = _targets(state, subscription, links, kept)
     for link in links:
-        if targets[link.source.id] < link.credit.share:
-            link.credit.share = targets[link.source.id]
+        if targets[link.slot] < link.credit.share:
+            link.credit.share = targets[link.slot]
             link.credit.lowered = True
             link.credit.applied = False
             note_link(state, link)
             yield set_credits(link)
     pooled = bool(subscription.plan.credit_policy)
-    free = _size(subscription) - sum(link.credit.held for link in links)
+    free = _size(subscription) - kept - sum(link.credit.held for link in links)
     for link in sorted(links, key=lambda link: link.credit.share):
-        more = targets[link.source.id] - link.credit.share
+        more = targets[link.slot] - link.credit.share
         more = min(more, free) if pooled else more
         if more > 0:
             free -= more
@@ -142,12 +184,12 @@ def _measure(state: State, link: SubscriberLink, view: CreditView) -> None:
         credit.peak, credit.peak_ns = used, state.now_ns
     credit.returned = view.returned
     subscription = link.subscription
-    most = _size(subscription) - len(_links(subscription)) + 1
+    most = _size(subscription) - len(_links(subscription.pool_members)) + 1
     if not credit.hungry:
         credit.waits = 0
     elif not credit.waits or credit.share >= most:      # a publisher that got all requests again
-        subscription.requests += 1
-        credit.waits = subscription.requests
+        subscription.credit_pool.requests += 1
+        credit.waits = subscription.credit_pool.requests
 
 
 def _wanted(link: SubscriberLink, most: int) -> int:
@@ -159,28 +201,35 @@ def _wanted(link: SubscriberLink, most: int) -> int:
 
 
 def _targets(
-    state: State, subscription: Subscription, links: list[SubscriberLink]
+    state: State, subscription: Subscription, links: list[SubscriberLink], kept: int
 ) -> dict[int, int]:
+    """Return the new share of each publisher.
+
+    :param kept: credits of the pool that withheld subscriptions keep.
+    """
     plan = subscription.plan
     if not plan.credit_policy:
-        return {link.source.id: _automatic(link.credit.share, [link], plan.credit_most)
+        return {link.slot: _automatic(link.credit.share, [link], plan.credit_most)
                 for link in links}
     if plan.credit_auto:
-        subscription.pool = _automatic(
+        subscription.credit_pool.size = _automatic(
             max(_size(subscription), len(links)), links, plan.credit_most
         )
-    pool = _size(subscription)
+    pool = max(_size(subscription) - kept, len(links))
     if all(link.credit.share for link in links) and not any(link.credit.hungry for link in links):
-        return {link.source.id: link.credit.share for link in links}
+        return {link.slot: link.credit.share for link in links}
     requests = [
         Request(
-            id=link.source.id, credits=_wanted(link, pool), weight=weight_of(state, link),
+            id=link.slot, credits=_wanted(link, pool), weight=weight_of(state, link),
             arrived=link.credit.waits,
         )
         for link in links
     ]
-    division = divide(plan.credit_policy, pool, requests, subscription.owed)
-    subscription.owed = dict(division.owed) if plan.credit_policy == "deficit" else {}
+    owed = subscription.credit_pool.owed
+    division = divide(plan.credit_policy, pool, requests, owed)
+    subscription.credit_pool.owed = (
+        dict(division.owed) if plan.credit_policy == "deficit" else {}
+    )
     return _complete(dict(division.shares), pool)
 
 
@@ -225,14 +274,14 @@ def weight_of(state: State, link: SubscriberLink) -> int:
 
 
 def _size(subscription: Subscription) -> int:
-    return subscription.pool or subscription.plan.credits
+    return subscription.credit_pool.size or subscription.plan.credits
 
 
-def _links(subscription: Subscription) -> list[SubscriberLink]:
+def _links(members: Iterable[Subscription]) -> list[SubscriberLink]:
     """Return the readers of streams that have publishers, in the order in which they joined. The
     credits of a publisher that has ended are those of the others again."""
     return [
-        link for link in subscription.links.values()
+        link for member in members for link in member.links.values()
         if not link.resting and link.source.state in (PublicationState.ACTIVE, ImageState.ACTIVE)
     ]
 

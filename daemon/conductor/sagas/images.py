@@ -40,7 +40,7 @@ from penstock.daemon.conductor.channel.credits import room_for
 from penstock.daemon.conductor.channel.plans import CONGESTION_CONTROL, SubscriptionPlan
 from penstock.daemon.conductor.saga import EXCLUSIVE, EXCLUSIVE_LAST, Refused, Saga, Undo
 from penstock.daemon.conductor.sagas import congestion
-from penstock.daemon.conductor.sagas.credit_pools import check_room
+from penstock.daemon.conductor.sagas.credit_pools import check_room, publishers
 from penstock.daemon.conductor.sagas.freeing import free_counters, free_slot_later
 from penstock.daemon.conductor.sagas.isolating import willing
 from penstock.daemon.conductor.sagas.joins import report_no_image
@@ -217,7 +217,7 @@ def _check_credits(
             )
         images = [image for image in endpoint.images.values()
                   if image.stream_id == event.stream_id and _wants(subscription, image)]
-        check_room(subscription, len(images))
+        check_room(subscription, max(len(images), publishers(subscription)))
 
 
 def _check_mtu(

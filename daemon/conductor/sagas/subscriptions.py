@@ -22,6 +22,7 @@ from penstock.daemon.conductor.channel.plans import (
 )
 from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga
 from penstock.daemon.conductor.sagas import congestion
+from penstock.daemon.conductor.sagas.credit_pools import check_pool
 from penstock.daemon.conductor.sagas.images import leave_half_open, leave_image
 from penstock.daemon.conductor.sagas.isolating import check_sources
 from penstock.daemon.conductor.sagas.linking import (
@@ -52,6 +53,7 @@ def add_subscription(
     """Add a subscription. The saga calls ``answer``, which sends the reply, before it sends a
     notice about an image."""
     plan = plan_of(state, client, message.channel, message.stream_id)
+    check_pool(client, plan, message.stream_id)
     if plan.kind == "udp":
         yield from congestion.check(plan, message.stream_id, state.settings)
         yield from _add_network(state, client, plan, message, answer, joins)

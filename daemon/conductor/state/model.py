@@ -39,6 +39,16 @@ class Joins(enum.Enum):
 
 
 @attrs.define(eq=False, kw_only=True)
+class CreditPool:
+    """Credits that are divided among several publishers (sagas/credit_pools.py)."""
+
+    size: int = 0                       # number of automatic credits; 0: as the plan states
+    dividing: bool = False              # a step of the division is due
+    requests: int = 0                   # number of the latest request for credits
+    owed: dict[int, float] = attrs.field(factory=dict)      # by the division
+
+
+@attrs.define(eq=False, kw_only=True)
 class Client:
     id: int
     slot: int
@@ -57,6 +67,8 @@ class Client:
     commands: deque[tuple[int, Message]] = attrs.field(factory=deque)
     busy: bool = False
     group_id: int = 0                   # of a consumer group, which has no process; 0: a client
+    #: Pool of the subscriptions with ps-credit-pool=client.
+    credit_pool: CreditPool = attrs.field(factory=CreditPool)
 
     @property
     def has_objects(self) -> bool:
@@ -319,11 +331,20 @@ class Subscription:
     spy_tag: int | None = None
     joins: Joins = Joins.BESIDE
     withheld: bool = False                      # its credits
-    pool: int = 0                               # of automatic credits; 0: as the plan
-    dividing: bool = False                      # a step of the division is due
-    requests: int = 0                           # number of the latest request for credits
-    owed: dict[int, float] = attrs.field(factory=dict)      # by the division
+    own_pool: CreditPool = attrs.field(factory=CreditPool)
     links: dict[int, SubscriberLink] = attrs.field(factory=dict)        # by source id
+
+    @property
+    def credit_pool(self) -> CreditPool:
+        """The pool from which the subscription's publishers get their credits."""
+        return self.client.credit_pool if self.plan.credit_pool else self.own_pool
+
+    @property
+    def pool_members(self) -> list[Subscription]:
+        """The subscriptions that share this subscription's pool."""
+        if not self.plan.credit_pool:
+            return [self]
+        return [each for each in self.client.subscriptions.values() if each.plan.credit_pool]
 
     def wants_session(self, session_id: int) -> bool:
         return self.plan.session_id is None or self.plan.session_id == session_id

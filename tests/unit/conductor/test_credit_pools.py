@@ -146,6 +146,51 @@ def test_a_pool_is_divided_equally_and_never_exceeded() -> None:
     assert pool.peak == 100
 
 
+def test_the_streams_of_a_client_share_a_pool() -> None:
+    pool = Pool()
+    reader, options = pool.client("reader"), "ps-credits=60|ps-credit-pool=client"
+    endpoints = []
+    for stream_id in (7, 8):
+        pool.sub(reader, f"{UDP}|{options}", stream_id)
+        endpoints.append((pool.last(a.OpenRecvEndpoint).params.id, stream_id))
+    pool.sub(reader, f"{UDP}|ps-credits=60", 9)
+    for session_id, (endpoint, stream_id) in enumerate([*endpoints, *endpoints, endpoints[0]], 1):
+        pool.streams.append(Stream(1e6))
+        pool.setup(endpoint, stream_id=stream_id, session_id=session_id,
+                   peer_capabilities=CAP_CREDITS | 1)
+    pool.streams.append(Stream(1e6))
+    pool.setup(endpoints[0][0], stream_id=9, session_id=9, peer_capabilities=CAP_CREDITS | 1)
+    pool.steps(10)
+    assert pool.shares == [12, 12, 12, 12, 12, 60]      # the last one is not of the pool
+    assert pool.peak <= 60 + 60
+    for subscription in list(pool.state.subscriptions.values()):
+        if subscription.stream_id == 7:
+            pool.request(reader, control.RemoveSubscription(registration_id=subscription.id))
+    for stream in (0, 2, 4):
+        pool.streams[stream].told(0, frozen=True)       # their readers have gone
+    pool.steps(10)
+    assert pool.shares == [0, 30, 0, 30, 0, 60]
+
+
+def test_a_withheld_subscription_keeps_its_credits_of_a_client_s_pool() -> None:
+    pool = Pool()
+    reader = pool.client("reader")
+    for session_id, stream_id in enumerate((7, 8), 1):
+        pool.sub(reader, f"{UDP}|ps-credits=40|ps-credit-pool=client", stream_id)
+        pool.streams.append(Stream(1e6))
+        pool.setup(pool.last(a.OpenRecvEndpoint).params.id, stream_id=stream_id,
+                   session_id=session_id, peer_capabilities=CAP_CREDITS | 1)
+    pool.steps(10)
+    assert pool.shares == [20, 20]
+    first = min(pool.state.subscriptions)
+    pool.request(reader, control.WithholdCredits(registration_id=first, withheld=True))
+    pool.steps(10)
+    assert pool.shares == [0, 20]
+    pool.request(reader, control.WithholdCredits(registration_id=first, withheld=False))
+    pool.steps(10)
+    assert pool.shares == [20, 20]
+
+
 def test_an_image_of_a_pool_grants_nothing_before_its_reader_joins() -> None:
     pool = pool_of("ps-credits=100|ps-credit-policy=round_robin")
     pool.add(1e6)
@@ -275,6 +320,32 @@ def test_more_publishers_than_credits_are_refused_with_both_numbers() -> None:
     assert refused["code"] == "limit"
     assert "ps-credits=2" in refused["message"]
     assert "publisher 3" in refused["message"]
+
+
+@pytest.mark.parametrize(("first", "second"), [
+    ("ps-credits=5", "ps-credits=6"), ("ps-credits=5", "ps-credits=auto"),
+    ("ps-credits=5", "ps-credits=5|ps-credit-policy=fifo"),
+])
+def test_other_credits_than_those_of_the_client_s_pool_are_refused(
+    first: str, second: str
+) -> None:
+    rig = Rig()
+    client = rig.client()
+    rig.sub(client, f"{UDP}|ps-credit-pool=client|{first}", 7)
+    answer = rig.sub(client, f"{UDP}|ps-credit-pool=client|{second}", 8)
+    assert answer.code == "invalid_channel"
+    assert "ps-credits=5 with ps-credit-policy=round_robin" in answer.message
+    assert "stream 7" in answer.message
+    other = rig.sub(rig.client(), f"{UDP}|ps-credit-pool=client|{second}", 8)
+    assert other.registration_id
+
+
+def test_a_burst_contradicts_a_client_s_pool() -> None:
+    rig = Rig()
+    options = "ps-credits=5|ps-credit-burst=9|ps-credit-pool=client"
+    answer = rig.sub(rig.client(), f"{UDP}|{options}")
+    assert answer.code == "invalid_channel"
+    assert "ps-credit-burst=9 contradicts ps-credit-pool=client" in answer.message
 
 
 @pytest.mark.parametrize("policy", ["channel", "configuration"])

@@ -51,6 +51,8 @@ def test_a_subscription_accepts_credits(text: str) -> None:
     ("ps-credits=auto|ps-credit-burst=4", "ps-credit-burst", "chooses the burst"),
     ("ps-credit-burst=4", "ps-credit-burst", "needs ps-credits"),
     ("ps-credit-policy=fifo", "ps-credit-policy", "needs ps-credits"),
+    ("ps-credit-pool=client", "ps-credit-pool", "needs ps-credits"),
+    ("ps-credits=5|ps-credit-pool=host", "ps-credit-pool", "is not a pool"),
     ("ps-credits-required=true", "ps-credits-required", "needs ps-credits"),
 ])
 def test_a_subscription_refuses_credits_that_contradict(
