@@ -4,9 +4,11 @@ ends count alike."""
 
 from __future__ import annotations
 
+import contextlib
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+import attrs
 import pytest
 
 import penstock
@@ -40,88 +42,105 @@ class Counter:
         return self.delivered + self.dropped
 
 
+    def has_all(self, subscription: penstock.Subscription, offered: int) -> bool:
+        """Poll once, and return whether each offered message is accounted for."""
+        subscription.poll(self.on_message, 64)
+        return self.total >= offered
+
+
+@attrs.frozen
+class Stream:
+    """A publication under a policy and its one reader, at two daemons unless the medium is IPC."""
+
+    channel: str
+    publication: penstock.Publication
+    subscription: penstock.Subscription
+    reader: penstock.Client
+    counter: Counter
+
+    def offer(self, number: int) -> int:
+        """Offer a numbered message, again while a term ends; return a position or DROPPED."""
+        message = struct.pack("<q", number) + bytes(SIZE - 8)
+        while (position := self.publication.offer(message)) == Offer.ADMIN_ACTION:
+            pass
+        assert position > 0 or position == Offer.DROPPED, position
+        return position
+
+
+NewStream = Callable[..., contextlib.AbstractContextManager[Stream]]
+
+
+@pytest.fixture
+def new_stream(new_host: NewHost, port: Callable[[], int]) -> NewStream:
+    """Open a stream with the given medium and policy."""
+
+    @contextlib.contextmanager
+    def opened(medium: str, policy: str, *, exclusive: bool = False) -> Iterator[Stream]:
+        channel = {
+            "ipc": "aeron:ipc?term-length=64k",
+            "unicast": f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k",
+            "multicast": f"aeron:udp?endpoint=239.20.0.9:{port()}|interface=127.0.0.1"
+                         "|term-length=64k|fc=min",
+        }[medium] + f"|{policy}"
+        near = new_host()
+        far = near if medium == "ipc" else new_host()
+        counter = Counter()
+        with (
+            penstock.connect(near.directory) as client,
+            penstock.connect(far.directory) as reader,
+            reader.add_subscription(channel, STREAM, on_gap=counter.on_gap) as subscription,
+        ):
+            add = client.add_exclusive_publication if exclusive else client.add_publication
+            with add(channel, STREAM) as publication:
+                connected(publication, subscription)
+                yield Stream(channel, publication, subscription, reader, counter)
+
+    return opened
+
+
 @pytest.mark.parametrize("exclusive", [False, True], ids=["shared", "exclusive"])
 @pytest.mark.parametrize("medium", ["ipc", "unicast", "multicast"])
 def test_dropped_messages_are_counted_at_both_ends(
-    new_host: NewHost, port: Callable[[], int], medium: str, exclusive: bool
+    new_stream: NewStream, medium: str, exclusive: bool
 ) -> None:
-    channel = {
-        "ipc": "aeron:ipc?term-length=64k",
-        "unicast": f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k",
-        "multicast": f"aeron:udp?endpoint=239.20.0.9:{port()}|interface=127.0.0.1"
-                     "|term-length=64k|fc=min",
-    }[medium] + "|ps-policy=drop-newest|ps-depth=16k"
-    near = new_host()
-    far = near if medium == "ipc" else new_host()
-    counter = Counter()
-    with (
-        penstock.connect(near.directory) as client,
-        penstock.connect(far.directory) as reader,
-        reader.add_subscription(channel, STREAM, on_gap=counter.on_gap) as subscription,
-    ):
-        add = client.add_exclusive_publication if exclusive else client.add_publication
-        publication = add(channel, STREAM)
-        connected(publication, subscription)
+    with new_stream(medium, "ps-policy=drop-newest|ps-depth=16k", exclusive=exclusive) as stream:
+        subscription, counter = stream.subscription, stream.counter
         dropped = 0
         for number in range(OFFERS):
-            message = struct.pack("<q", number) + bytes(SIZE - 8)
-            position = publication.offer(message)
-            while position == Offer.ADMIN_ACTION:
-                position = publication.offer(message)
-            assert position > 0 or position == Offer.DROPPED, position
-            dropped += position == Offer.DROPPED
+            dropped += stream.offer(number) == Offer.DROPPED
             if number % 400 < 40:               # it reads for a tenth of the time
                 subscription.poll(counter.on_message, 16)
         assert 0 < dropped < OFFERS
-        pressure = publication.pressure()
+        pressure = stream.publication.pressure()
         assert (pressure.dropped_messages, pressure.dropped_bytes) == (dropped, dropped * SIZE)
-        number = OFFERS
-        while publication.offer(struct.pack("<q", number) + bytes(SIZE - 8)) > 0:
-            number += 1                         # the log is full when it closes
-        publication.close()
+        offered = OFFERS + 1
+        while stream.offer(offered - 1) > 0:    # ends with a drop: the log is full when it closes
+            offered += 1
+        stream.publication.close()
 
-        def all_read() -> bool:
-            subscription.poll(counter.on_message, 64)
-            return not subscription.images
+        def has_ended() -> bool:
+            return counter.has_all(subscription, offered) and not subscription.images
 
-        eventually(all_read, f"{counter.total} messages of {OFFERS} are accounted for")
-        assert counter.total > OFFERS
-        assert counter.dropped > dropped
+        eventually(has_ended, f"{counter.total} messages of {offered} are accounted for")
+        assert (counter.total, counter.dropped) == (offered, dropped + 1)
 
 
 @pytest.mark.parametrize("medium", ["ipc", "unicast"])
-def test_readers_skip_the_oldest(
-    new_host: NewHost, port: Callable[[], int], medium: str
-) -> None:
-    channel = {
-        "ipc": "aeron:ipc?term-length=64k",
-        "unicast": f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k",
-    }[medium] + "|ps-policy=drop-oldest|ps-depth=8k"
-    near = new_host()
-    far = near if medium == "ipc" else new_host()
-    counter = Counter()
-    with (
-        penstock.connect(near.directory) as client,
-        penstock.connect(far.directory) as reader,
-        reader.add_subscription(channel, STREAM, on_gap=counter.on_gap) as subscription,
-        client.add_publication(channel, STREAM) as publication,
-    ):
-        connected(publication, subscription)
+def test_readers_skip_the_oldest(new_stream: NewStream, medium: str) -> None:
+    with new_stream(medium, "ps-policy=drop-oldest|ps-depth=8k") as stream:
         with pytest.raises(penstock.ChannelRefused, match=r"ps-sub-policy=block .*=drop_oldest"):
-            reader.add_subscription(f"{channel}|ps-sub-policy=block", STREAM)
+            stream.reader.add_subscription(f"{stream.channel}|ps-sub-policy=block", STREAM)
+        counter = stream.counter
         accepted = offered = 0
         while accepted < OFFERS:                # nobody reads
-            position = publication.offer(struct.pack("<q", offered) + bytes(SIZE - 8))
-            assert position > 0 or position in (Offer.ADMIN_ACTION, Offer.DROPPED), position
-            offered += position != Offer.ADMIN_ACTION
-            accepted += position > 0
-        assert publication.pressure().dropped_messages == offered - accepted
-
-        def all_read() -> bool:
-            subscription.poll(counter.on_message, 64)
-            return counter.total == offered
-
-        eventually(all_read, f"{counter.total} of {offered} messages are accounted for")
+            accepted += stream.offer(offered) > 0
+            offered += 1
+        assert stream.publication.pressure().dropped_messages == offered - accepted
+        eventually(
+            lambda: counter.has_all(stream.subscription, offered),
+            f"{counter.total} of {offered} messages are accounted for",
+        )
+        assert counter.total == offered
         assert counter.delivered * SIZE < 3 * 64 * 1024
 
 
