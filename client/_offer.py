@@ -35,7 +35,7 @@ class Offer(enum.IntEnum):
     FAILED = -104
     """The stream's policy failed the publication."""
     STORAGE = -105
-    """Shared memory has no room for the next term; retry later or free space."""
+    """The next term has no memory yet; retry, and free shared memory if the code persists."""
     DAEMON_AWAY = -106
     """The daemon died."""
 
