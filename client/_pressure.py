@@ -4,6 +4,7 @@ refused."""
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -46,10 +47,6 @@ class Pressure:
     """Flow control of the stream."""
     rate_bytes_per_s: int
     """Rate that the stream is held to; 0: none."""
-    blocked_ns: Mapping[str, int]
-    """Time held, by cause."""
-    blocked_by_ns: Mapping[str, int]
-    """Time held, by culprit: the eight largest, and ``other`` for all that are unknown."""
 
     client: str = ""
     """Name of the client that is behind, here or beyond the receiver; empty when unknown."""
@@ -59,9 +56,6 @@ class Pressure:
     """Process id of the client that is behind, if it is a client of this daemon; else 0."""
     held_ns: int = 0
     """How long that cause and culprit have held the publication by now."""
-    error_ns: Mapping[str, int] = attrs.field(factory=dict)
-    """How much too large a culprit's time may be: at most an eighth of all.  Only where more than
-    eight culprits took turns."""
     refused: Mapping[str, int] = attrs.field(factory=dict)
     """Offers refused, by the cause that bound then; ``none``: room came before it was known."""
     refused_ns: int = 0
@@ -75,7 +69,23 @@ class Pressure:
     stale: bool = False
     """The daemon wrote during each try to read: these are the figures of the call before."""
     _now_ns: int = attrs.field(default=0, repr=False, eq=False)
-    _view: PressureView = attrs.field(default=NO_PRESSURE, repr=False, eq=False)
+    _view: PressureView = attrs.field(default=NO_PRESSURE, repr=False)
+
+    @functools.cached_property
+    def blocked_ns(self) -> Mapping[str, int]:
+        """Time held, by cause."""
+        return self._view.by_cause(self._now_ns)
+
+    @functools.cached_property
+    def blocked_by_ns(self) -> Mapping[str, int]:
+        """Time held, by culprit: the eight largest, and ``other`` for all that are unknown."""
+        return self._view.by_culprit(self._now_ns)
+
+    @functools.cached_property
+    def error_ns(self) -> Mapping[str, int]:
+        """The largest possible error of each culprit's time: at most an eighth of all.  Only where
+        more than eight culprits took turns."""
+        return self._view.errors()
 
     @property
     def depth_bytes(self) -> int:
@@ -179,9 +189,6 @@ def pressure_of(view: PressureView, now_ns: int) -> Pressure:
         held_ns=view.held_ns(now_ns),
         strategy=view.strategy,
         rate_bytes_per_s=view.rate_bytes_per_s,
-        blocked_ns=view.by_cause(now_ns),
-        blocked_by_ns=view.by_culprit(now_ns),
-        error_ns=view.errors(),
         refused=view.refusals(),
         refused_ns=view.refused_ns,
         refused_episodes=view.refused_episodes,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import operator
 import socket
 import struct
 from collections.abc import Sequence
@@ -28,12 +29,13 @@ OTHER: Final = "other"
 
 
 def _not_zero(by_cause: Sequence[int]) -> dict[str, int]:
-    return dict(itertools.compress(zip(_IN_ORDER, by_cause, strict=False), by_cause))
+    names = itertools.compress(_IN_ORDER, by_cause)
+    return dict(zip(names, filter(None, by_cause), strict=False))
 
 
 def cause_name(number: int) -> str:
     """Return the name of a cause; ``none`` for 0."""
-    return NAMES.get(number, f"cause_{number}")
+    return NAMES.get(number) or f"cause_{number}"       # the text is seldom needed
 
 
 class Party(NamedTuple):
@@ -48,6 +50,12 @@ class Party(NamedTuple):
     address: str = ""                   # of a receiver
 
     text: str = ""                      # of it for people; "" unknown
+
+
+#: Of culprits, without a line of Python for each.
+_TEXT_AND_TIME: Final = operator.itemgetter(6, 1)
+_TEXT_AND_ERROR: Final = operator.itemgetter(6, 2)
+_ERROR: Final = operator.itemgetter(2)
 
 
 class Levels(NamedTuple):
@@ -109,7 +117,8 @@ class PressureView:
     backlog_bytes: int                  # as stated; 0 unknown
     counter_id: int                     # position of the slowest reader on this host; -1 none
     blocked_ns: tuple[int, ...]         # closed intervals, by Cause
-    culprits: tuple[Party, ...]         # the largest; the last is the sum of unknown culprits
+    #: The culprits, or the memory from which ``culprits`` decodes them on demand.
+    _entries: tuple[Party, ...] | bytes = attrs.field(eq=lambda entries: _parties(entries))
     refused: dict[str, int]             # offers, by cause; shared with other copies
     refused_ns: int
     refused_episodes: int
@@ -120,6 +129,12 @@ class PressureView:
     dropped_bytes: int
     levels: bytes  # Levels, Recent and Scheduling; decoded on demand, because each field costs time
     strategy: str
+
+    @property
+    def culprits(self) -> tuple[Party, ...]:
+        """Return the largest culprits; the last is the sum of unknown culprits."""
+        self._entries = _parties(self._entries)
+        return self._entries
 
     @property
     def culprit_text(self) -> str:
@@ -176,7 +191,7 @@ class PressureView:
         return attrs.evolve(
             self, cause=int(Cause.DAEMON_AWAY), since_ns=since_ns, culprit=_NOBODY, reason=0,
             reason_client=0, reason_name="", reason_host="", backlog_bytes=0,
-            blocked_ns=tuple(blocked), culprits=tuple(culprits.values()),
+            blocked_ns=tuple(blocked), entries=tuple(culprits.values()),
         )
 
     def held_ns(self, now_ns: int) -> int:
@@ -207,10 +222,9 @@ class PressureView:
     def by_culprit(self, now_ns: int) -> dict[str, int]:
         """Return the blocked time by culprit, up to ``now_ns``. The sum equals the sum of the times
         by cause."""
-        found: dict[str, int] = {}
-        for party in self.culprits:
-            name = party.text or OTHER
-            found[name] = found.get(name, 0) + party.blocked_ns
+        found: dict[str, int] = dict(map(_TEXT_AND_TIME, self.culprits))
+        if "" in found:
+            found[OTHER] = found.pop("")
         if running := self.held_ns(now_ns):
             name = self.culprit.text or OTHER
             found[name] = found.get(name, 0) + running
@@ -219,7 +233,7 @@ class PressureView:
     def errors(self) -> dict[str, int]:
         """Return, for each culprit, the largest possible error of its time; culprits without error
         are omitted."""
-        return {party.text: party.error_ns for party in self.culprits if party.error_ns}
+        return dict(map(_TEXT_AND_ERROR, filter(_ERROR, self.culprits)))
 
     def refusals(self) -> dict[str, int]:
         """Return the number of refused offers by cause; ``none`` counts refusals that ended before
@@ -233,7 +247,7 @@ _NEVER_NS: Final = 2**63 - 1
 #: Before the first copy.
 NO_PRESSURE: Final = PressureView(
     cause=0, stale=True, since_ns=0, culprit=_NOBODY, reason=0, reason_client=0,
-    reason_name="", reason_host="", backlog_bytes=0, counter_id=-1, blocked_ns=(), culprits=(),
+    reason_name="", reason_host="", backlog_bytes=0, counter_id=-1, blocked_ns=(), entries=(),
     refused={}, refused_ns=0, refused_episodes=0, rate_bytes_per_s=0, published_ordinal=0,
     sent_ordinal=0, dropped_messages=0, dropped_bytes=0, levels=bytes(120), strategy="",
 )
@@ -244,7 +258,9 @@ NO_PRESSURE: Final = PressureView(
 # Field by field through cffi a full account takes 20 us, so its memory is unpacked at once.
 
 _CAUSES: Final = 32
-_PARTY: Final = struct.Struct("=qqqq16sIHH96s")
+_IDENTITY: Final = struct.Struct("=q16sIHH96s")
+_TIMES: Final = struct.Struct(f"=qqq{_IDENTITY.size}s")
+_PARTY: Final = _TIMES
 _CULPRITS: Final = 9
 _ENTRIES: Final = struct.Struct("=" + f"{_PARTY.size}s" * _CULPRITS)
 _HEAD: Final = struct.Struct(f"=iiq{_PARTY.size}sIiqq33s33s6x{_CAUSES}q")
@@ -289,13 +305,12 @@ def decode(ffi: Any, native: Any) -> PressureView:
         refused, refused_ns, episodes, rate, published, sent, dropped, dropped_bytes,
         levels, strategy,
     ) = _TAIL.unpack_from(memory, _TAIL_OFFSET)
-    culprits = map(_party, _ENTRIES.unpack_from(memory, _HEAD.size))
     return PressureView(
         cause=cause, stale=stale != 0, since_ns=since_ns,
         culprit=_party(culprit) or _NOBODY,
         reason=reason, reason_client=reason_client, reason_name=_text(reason_name),
         reason_host=_text(reason_host), backlog_bytes=backlog_bytes, counter_id=counter_id,
-        blocked_ns=head[_HEAD_FIELDS:], culprits=tuple(filter(None, culprits)),
+        blocked_ns=head[_HEAD_FIELDS:], entries=memory[_HEAD.size:_TAIL_OFFSET],
         refused=_refused(refused), refused_ns=refused_ns, refused_episodes=episodes,
         rate_bytes_per_s=rate, published_ordinal=published, sent_ordinal=sent,
         dropped_messages=dropped, dropped_bytes=dropped_bytes, levels=levels,
@@ -314,15 +329,27 @@ def _text(field: bytes) -> str:
     return field.partition(b"\0")[0].decode("utf-8", "replace") if field[0] else ""
 
 
+def _parties(entries: tuple[Party, ...] | bytes) -> tuple[Party, ...]:
+    if isinstance(entries, bytes):
+        return tuple(filter(None, map(_party, _ENTRIES.unpack(entries))))
+    return entries
+
+
 @functools.lru_cache(maxsize=4096)
 def _party(entry: bytes) -> Party | None:
     """Return a party, None if there is none.  Most entries are the same as at the look before."""
-    number, blocked_ns, error_ns, pid, address, scope_id, port, family, field = _PARTY.unpack(entry)
+    number, blocked_ns, error_ns, identity = _TIMES.unpack(entry)
     if not number:
         return Party(id=0, blocked_ns=blocked_ns) if blocked_ns else None
-    name, where = _text(field), _address(address, scope_id, port, family)
-    text = _party_text(number, pid, name, where)
-    return Party(number, blocked_ns, error_ns, pid, name, where, text)
+    return Party(number, blocked_ns, error_ns, *_identity(number, identity))
+
+
+@functools.lru_cache(maxsize=4096)
+def _identity(number: int, field: bytes) -> tuple[int, str, str, str]:
+    """Return pid, name, address and text of a party: its times change, these do not."""
+    pid, address, scope_id, port, family, name_field = _IDENTITY.unpack(field)
+    name, where = _text(name_field), _address(address, scope_id, port, family)
+    return pid, name, where, _party_text(number, pid, name, where)
 
 
 def _address(address: bytes, scope_id: int, port: int, family: int) -> str:

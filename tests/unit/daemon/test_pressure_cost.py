@@ -13,7 +13,7 @@ from typing import Any
 from local_port import CHANNEL, STREAM, LocalPort
 
 from penstock.client import Client
-from penstock.client._pressure import pressure_of
+from penstock.client._pressure import Pressure, pressure_of
 from penstock.core import pressure
 from penstock.core._lib import CORE
 
@@ -95,15 +95,35 @@ def test_a_call_takes_fifteen_microseconds_at_most(port: LocalPort, client: Clie
     assert cost_us(publication.pressure) <= MOST_US
 
 
+def changed(native: Any) -> Pressure:
+    """The account after one more interval was closed: nothing of it was decoded before."""
+    native.culprits[0].blocked_ns += 1
+    native.blocked_ns[1] += 1
+    return pressure_of(pressure.decode(CORE.ffi, native), 10**9)
+
+
 def test_a_full_account_takes_no_longer() -> None:
     native = full_account()
+    without_the_read_us = MOST_US - 1.0
+    assert cost_us(lambda: changed(native)) <= without_the_read_us
 
-    def change() -> None:
-        native.culprits[0].blocked_ns += 1      # one interval was closed since the call before
+
+def test_times_by_cause_and_culprit_take_as_long_again_at_most() -> None:
+    native = full_account()
 
     def read() -> object:
-        change()
-        return pressure_of(pressure.decode(CORE.ffi, native), 10**9)
+        account = changed(native)
+        return account.blocked_ns, account.blocked_by_ns, account.error_ns
 
-    without_the_read_us = MOST_US - 1.0
-    assert cost_us(read) - cost_us(change) <= without_the_read_us
+    assert cost_us(read) - cost_us(lambda: changed(native)) <= MOST_US
+
+
+def test_an_account_stays_as_it_was_read() -> None:
+    native = full_account()
+    first, second = changed(native), changed(native)
+    assert first != second
+    assert second.blocked_ns["receiver_window"] == first.blocked_ns["receiver_window"] + 1
+    name = "client 101 'slow reader' (pid 77)"
+    assert second.blocked_by_ns[name] == first.blocked_by_ns[name] + 1
+    assert second == pressure_of(pressure.decode(CORE.ffi, native), 10**9)
+    assert sum(second.blocked_by_ns.values()) - sum(first.blocked_by_ns.values()) == 1
