@@ -65,15 +65,16 @@ class Pair:
 
 
 @pytest.fixture(params=["ipc", "unicast", "multicast"])
-def pair(request: pytest.FixtureRequest, new_host: NewHost, port: Port) -> Iterator[Pair]:
+def pair(
+    request: pytest.FixtureRequest, host: PenstockHost, peer: PenstockHost, port: Port
+) -> Iterator[Pair]:
     medium: str = request.param
     channel = {
         "ipc": "aeron:ipc?term-length=64k",
         "unicast": f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k",
         "multicast": f"aeron:udp?endpoint=239.20.0.9:{port()}|interface=127.0.0.1|term-length=64k",
     }[medium]
-    near = new_host()
-    made = Pair(near, near if medium == "ipc" else new_host(), channel)
+    made = Pair(host, host if medium == "ipc" else peer, channel)
     yield made
     made.sender.close()
     made.receiver.close()
@@ -345,7 +346,7 @@ def test_status_and_flows_show_credits(pair: Pair) -> None:
 
     def shown(client: penstock.Client, table: str) -> dict[str, Any]:
         (row,) = [r for r in request_status(client.directory, 10)[table]
-                  if r["stream_id"] == STREAM]
+                  if r.get("session_id", publication.session_id) == publication.session_id]
         return dict(row)
 
     def complete() -> bool:
@@ -359,7 +360,8 @@ def test_status_and_flows_show_credits(pair: Pair) -> None:
     assert (reader["credits"], reader["withheld"], reader["credit_policy"]) == (4, False, "")
 
     def sent() -> bool:
-        (stream,) = flows(request_status(pair.sender.directory, 10))["streams"]
+        (stream,) = [s for s in flows(request_status(pair.sender.directory, 10))["streams"]
+                     if s["session_id"] == publication.session_id]
         return (stream["credits_granted"], stream["credits_spent"]) == (6, 4)
 
     eventually(sent, "the sender's credits are not shown")

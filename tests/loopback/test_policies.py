@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 
 import attrs
 import pytest
+from support.hosts import PenstockHost
 
 import penstock
-from loopback.conftest import NewHost
 from loopback.streams import connected, eventually
 from penstock import Gap, Offer
 
@@ -71,7 +71,7 @@ NewStream = Callable[..., contextlib.AbstractContextManager[Stream]]
 
 
 @pytest.fixture
-def new_stream(new_host: NewHost, port: Callable[[], int]) -> NewStream:
+def new_stream(host: PenstockHost, peer: PenstockHost, port: Callable[[], int]) -> NewStream:
     """Open a stream with the given medium and policy."""
 
     @contextlib.contextmanager
@@ -82,12 +82,10 @@ def new_stream(new_host: NewHost, port: Callable[[], int]) -> NewStream:
             "multicast": f"aeron:udp?endpoint=239.20.0.9:{port()}|interface=127.0.0.1"
                          "|term-length=64k|fc=min",
         }[medium] + f"|{policy}"
-        near = new_host()
-        far = near if medium == "ipc" else new_host()
         counter = Counter()
         with (
-            penstock.connect(near.directory) as client,
-            penstock.connect(far.directory) as reader,
+            penstock.connect(host.directory) as client,
+            penstock.connect((host if medium == "ipc" else peer).directory) as reader,
             reader.add_subscription(channel, STREAM, on_gap=counter.on_gap) as subscription,
         ):
             add = client.add_exclusive_publication if exclusive else client.add_publication
@@ -144,12 +142,10 @@ def test_readers_skip_the_oldest(new_stream: NewStream, medium: str) -> None:
         assert counter.delivered * SIZE < 3 * 64 * 1024
 
 
-def test_an_error_is_reset(new_host: NewHost) -> None:
-    host = new_host()
+def test_an_error_is_reset(client: penstock.Client) -> None:
     channel = "aeron:ipc?term-length=64k|ps-policy=error|ps-depth=8k"
     received: list[bytes] = []
     with (
-        penstock.connect(host.directory) as client,
         client.add_publication(channel, STREAM) as publication,
         client.add_subscription(channel, STREAM) as subscription,
     ):
@@ -174,11 +170,9 @@ def test_an_error_is_reset(new_host: NewHost) -> None:
         publication.send(b"y" * SIZE, 30.0)
 
 
-def test_a_batch_under_drop_newest_ends(new_host: NewHost) -> None:
-    host = new_host()
+def test_a_batch_under_drop_newest_ends(client: penstock.Client) -> None:
     channel = "aeron:ipc?term-length=64k|ps-policy=drop_newest|ps-depth=8k"
     with (
-        penstock.connect(host.directory) as client,
         client.add_publication(channel, STREAM) as publication,
         client.add_subscription(channel, STREAM) as subscription,
     ):
@@ -196,19 +190,15 @@ def test_a_batch_under_drop_newest_ends(new_host: NewHost) -> None:
     ("ps-low-watermark=0", "above 0"),
     ("ps-depth=16", "32"),
 ])
-def test_contradictions_are_refused(new_host: NewHost, options: str, words: str) -> None:
-    host = new_host()
-    with (
-        penstock.connect(host.directory) as client,
-        pytest.raises(penstock.ChannelRefused, match=words),
-    ):
+def test_contradictions_are_refused(
+    client: penstock.Client, options: str, words: str
+) -> None:
+    with pytest.raises(penstock.ChannelRefused, match=words):
         client.add_publication(f"aeron:ipc?{options}", STREAM)
 
 
-def test_a_second_publisher_must_state_the_same(new_host: NewHost) -> None:
-    host = new_host()
+def test_a_second_publisher_must_state_the_same(client: penstock.Client) -> None:
     with (
-        penstock.connect(host.directory) as client,
         client.add_publication("aeron:ipc?ps-policy=error|ps-depth=64k", STREAM),
         client.add_publication("aeron:ipc", STREAM),
     ):
