@@ -9,12 +9,17 @@
 
 #include "ps_types.h"
 
+/* Returns true if the IP addresses are equal; ignores port and scope_id. */
+static inline bool ps_addr_same_ip(const ps_addr_t *a, const ps_addr_t *b)
+{
+    return a->family == b->family && memcmp(a->ip, b->ip, a->family == 6 ? 16 : 4) == 0;
+}
+
 /* Returns true if IP address and port are equal; ignores scope_id. Called once for each run of
  * datagrams. */
 static inline bool ps_addr_equal(const ps_addr_t *a, const ps_addr_t *b)
 {
-    return a->family == b->family && a->port == b->port &&
-           memcmp(a->ip, b->ip, a->family == 6 ? 16 : 4) == 0;
+    return a->port == b->port && ps_addr_same_ip(a, b);
 }
 
 #endif

@@ -365,6 +365,15 @@ bool ps_image_connection_live(const ps_image_t *image, int32_t index, int64_t no
  * due. */
 void ps_image_source_tick(ps_image_t *image, int64_t now_ns);
 
+/* ps_left_source.c */
+
+/* Stores the sources of an image that ends, if they are alive and have not stated an end. */
+void ps_left_source_remember(const ps_image_t *image);
+/* Returns true if a SETUP from this address may make an image: the source of the session's previous
+ * image has the same IP address, was silent for the connection time-out, or is unknown. */
+bool ps_left_source_admits(const ps_recv_destination_t *destination, int32_t stream_id,
+                           int32_t session_id, const ps_addr_t *from);
+
 /* ps_image_end.c */
 
 /* Processes a heartbeat with the EOS flag, which states the end of the stream. */

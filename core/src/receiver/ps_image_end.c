@@ -24,6 +24,7 @@ void ps_image_end(ps_image_t *image, int32_t reason)
     PS_ASSERT(reason >= PS_END_OF_STREAM && reason <= PS_END_OUTRUN);
     image->state = PS_IMAGE_ENDED;
     image->end_reason = reason;
+    ps_left_source_remember(image);
     image->event_taken = ps_image_emit(image, &event);
     if (!image->event_taken) {
         ps_image_timer(image, image->receiver->now_ns);

@@ -6,9 +6,11 @@
  *   SETUP ---> followed, not confirmed ---data or heartbeat in the window---> confirmed
  *
  * The receiver leaves a confirmed source that was silent for the connection time-out. It also
- * leaves it when a SETUP of a new daemon on the same directory arrives: the same daemon id, a later
- * epoch. A source that sent a SETUP only, or that an adopted image knows from its journal, is left
- * when it was silent for SETUP_ONLY_NS. Frames of other sources are counted and dropped.
+ * leaves it when a SETUP of a new daemon on the same directory arrives: from another port of the
+ * same IP address, with the same daemon id and a later epoch. A directory is on one host, so such a
+ * SETUP from another IP address is a stranger's. A source that sent a SETUP only, or that an adopted
+ * image knows from its journal, is left when it was silent for SETUP_ONLY_NS. Frames of other
+ * sources are counted and dropped.
  *
  * Capabilities of the sender change what the receiver sends, so one SETUP does not change them
  * while its source is followed: the receiver requests SETUPs until two in a row agree.
@@ -140,6 +142,14 @@ static bool is_new_daemon(const ps_image_t *image, const ps_trailer_t *said)
            said->daemon_epoch > image->peer.daemon_epoch;
 }
 
+/* Returns true if a SETUP may change the source at once: a new daemon of the directory could not
+ * bind the port of the previous one. */
+static bool succeeds(const ps_image_t *image, const ps_connection_t *connection,
+                     const ps_trailer_t *said, const ps_addr_t *from)
+{
+    return is_new_daemon(image, said) && ps_addr_same_ip(&connection->source, from);
+}
+
 /* A SETUP of the followed source. */
 static void weigh(ps_image_t *image, int32_t index, const ps_trailer_t *said)
 {
@@ -266,8 +276,8 @@ int ps_image_on_setup(ps_image_t *image, const ps_recv_destination_t *destinatio
         }
         connection->activity_ns = now_ns;
         weigh(image, destination->index, &setup->trailer);
-    } else if (is_near(image, setup) &&
-               (!is_held(image, connection) || is_new_daemon(image, &setup->trailer))) {
+    } else if (is_near(image, setup) && (!is_held(image, connection) ||
+                                         succeeds(image, connection, &setup->trailer, from))) {
         bool others = is_heard_elsewhere(image, destination->index);
 
         follow(image, destination, from, false);

@@ -139,6 +139,9 @@ static void on_new_session(ps_receiver_t *receiver, const ps_recv_destination_t 
     if (session == NULL && ps_recv_endpoint_is_full(endpoint)) {
         return; /* the table is full */
     }
+    if (!ps_left_source_admits(destination, setup->stream_id, setup->session_id, from)) {
+        return; /* a stranger's: the sender is alive */
+    }
     handle = admit(receiver, endpoint, from);
     if (handle == 0) {
         return;

@@ -81,7 +81,7 @@ enum ps_destination_use {
                                 * not yet closed it. */
 };
 
-enum { PS_RECV_LEARNED = 16 };
+enum { PS_RECV_LEARNED = 16, PS_RECV_LEFT_SOURCES = 64 };
 
 /* Measured rate of a session's readers, which the endpoint keeps after the image ended because they
  * were too slow. */
@@ -89,6 +89,15 @@ typedef struct ps_recv_learned {
     int32_t stream_id, session_id;
     ps_pressure_learned_t learned;
 } ps_recv_learned_t;
+
+/* Source of an image that ended while the source was alive and had not stated an end. No SETUP of
+ * another host makes the next image of the session until the source could have been left. */
+typedef struct ps_recv_left_source {
+    int64_t heard_ns;
+    ps_addr_t source; /* family 0: the entry is empty */
+    int32_t stream_id, session_id;
+    int32_t destination; /* index */
+} ps_recv_left_source_t;
 
 struct ps_recv_endpoint {
     const ps_context_t *context;
@@ -132,8 +141,10 @@ struct ps_recv_endpoint {
     ps_recv_learned_t learned[PS_RECV_LEARNED]; /* Learned values of recent sessions. An empty entry
                                                  * has cadence 0 and rate 0. */
     int32_t next_learned;                       /* index */
-    int32_t slot;                               /* index in the receiver's list */
-    int32_t interests;                          /* conductor: number of interests */
+    ps_recv_left_source_t left_sources[PS_RECV_LEFT_SOURCES];
+    int32_t next_left_source; /* index */
+    int32_t slot;             /* index in the receiver's list */
+    int32_t interests;        /* conductor: number of interests */
 };
 
 /* ---- receiver thread ------------------------------------------------------------------------- */

@@ -122,7 +122,7 @@ static void test_the_new_daemon_of_a_directory_is_followed_at_once(void)
     data(&world, &old, 0, 64);
     const speaker_t other = { memnet_addr(9, 1), PS_CAP_PENSTOCK, 4712, 9 };
     const speaker_t zombie = { memnet_addr(9, 2), PS_CAP_PENSTOCK, 4711, 5 };
-    const speaker_t new_daemon = { memnet_addr(9, 3), PS_CAP_PENSTOCK, 4711, 6 };
+    const speaker_t new_daemon = { memnet_addr(1, 3), PS_CAP_PENSTOCK, 4711, 6 };
     setup(&world, &other, 64);
     setup(&world, &zombie, 64);
     CHECK_EQ(notified_beside(&world, &old, 64), 50000);
@@ -131,6 +131,81 @@ static void test_the_new_daemon_of_a_directory_is_followed_at_once(void)
     data(&world, &new_daemon, 64, 128);
     setup(&world, &old, 64);
     CHECK_EQ(notified_beside(&world, &new_daemon, 128), 3);
+    world_close(&world);
+}
+
+/* A host that repeats the new daemon's SETUPs under its own address may be heard before the new
+ * daemon. */
+static void test_a_later_epoch_of_another_host_changes_nothing(void)
+{
+    const world_options_t speaking = { .advertise = 1, .peer_capabilities = PS_CAP_PENSTOCK };
+    world_t world;
+    speaker_t old;
+    world_open(&world, &speaking);
+    old = (speaker_t){ world.sender, PS_CAP_PENSTOCK, 4711, 5 };
+    world.log.initial_term_id = GOLDEN_TERM;
+    setup(&world, &old, 0);
+    world_make_image(&world, &speaking);
+    data(&world, &old, 0, 64);
+    const speaker_t stranger = { memnet_addr(9, 3), PS_CAP_PENSTOCK, 4711, 6 };
+    setup(&world, &stranger, 64);
+    data(&world, &stranger, 64, 128);
+    CHECK_EQ(world_status(&world).position, 64);
+    CHECK_EQ(world.image->peer.daemon_epoch, 5);
+    const speaker_t new_daemon = { old.address, PS_CAP_PENSTOCK, 4711, 6 };
+    setup(&world, &new_daemon, 64);
+    data(&world, &new_daemon, 64, 128);
+    CHECK_EQ(world_status(&world).position, 128);
+    CHECK_EQ(world.image->peer.daemon_epoch, 6);
+    world_close(&world);
+}
+
+/* Ends the image while its sender is alive, as an image that was outrun ends. */
+static void end_image(world_t *world)
+{
+    CHECK_EQ(ps_image_remove_subscriber(world->driver, world->image, world->sub_pos), PS_OK);
+    world_step(world);
+    CHECK_EQ(ps_image_remove(world->driver, world->image, 0), PS_OK);
+    world_step(world);
+    ps_image_destroy(world->driver, world->image);
+}
+
+static void test_between_two_images_a_stranger_is_not_followed(void)
+{
+    world_t world;
+    speaker_t sender;
+    ps_event_t event;
+    const speaker_t stranger = speaker(9, 666);
+    for (int32_t late = 0; late < 2; late++) {
+        open_image(&world, &PLAIN, &sender);
+        data(&world, &sender, 0, 64);
+        end_image(&world);
+        world_pass(&world, 4999 * MS);
+        setup(&world, &stranger, 64);
+        CHECK_EQ(world_event(&world, PS_EV_SETUP, &event), 0);
+        if (late) {
+            world_pass(&world, 2 * MS);
+        }
+        setup(&world, late ? &stranger : &sender, 64);
+        CHECK_EQ(world_event(&world, PS_EV_SETUP, &event), 1);
+        CHECK_EQ(event.setup.source.port, late ? stranger.address.port : sender.address.port);
+        world_close(&world);
+    }
+}
+
+/* A standby may take over at once from a sender that stated the end of its stream. */
+static void test_a_source_that_stated_an_end_is_not_remembered(void)
+{
+    world_t world;
+    speaker_t sender;
+    ps_event_t event;
+    const speaker_t standby = speaker(9, 666);
+    open_image(&world, &PLAIN, &sender);
+    data(&world, &sender, 0, 64);
+    eos(&world, &sender, 64, 0);
+    end_image(&world);
+    setup(&world, &standby, 64);
+    CHECK_EQ(world_event(&world, PS_EV_SETUP, &event), 1);
     world_close(&world);
 }
 
@@ -390,6 +465,9 @@ int main(void)
     RUN(test_strangers_do_not_keep_an_image_alive);
     RUN(test_zombie_and_live_sender_swap_three_times);
     RUN(test_the_new_daemon_of_a_directory_is_followed_at_once);
+    RUN(test_a_later_epoch_of_another_host_changes_nothing);
+    RUN(test_between_two_images_a_stranger_is_not_followed);
+    RUN(test_a_source_that_stated_an_end_is_not_remembered);
     RUN(test_data_from_another_port_counts_after_the_timeout);
     RUN(test_a_source_of_a_setup_alone_yields_after_a_second);
     RUN(test_contradicting_setups_change_nothing);
