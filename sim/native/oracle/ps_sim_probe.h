@@ -138,6 +138,9 @@ static inline int64_t ps_probe_hold(const ps_probe_pub_t *model)
 }
 void ps_probe_fc_error(ps_probe_pub_t *model, int64_t receiver_id, int64_t now_ns);
 void ps_probe_fc_setup_sent(ps_probe_pub_t *model);
+/* Returns true if receivers are heard, and with min and tagged as many are followed as the group
+ * needs. */
+bool ps_probe_has_receivers(const ps_probe_pub_t *model);
 void ps_probe_fc_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 
 /* ps_sim_probe_send.c */

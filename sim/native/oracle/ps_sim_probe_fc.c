@@ -207,6 +207,11 @@ static int32_t live_count(const ps_probe_pub_t *model)
     return live;
 }
 
+bool ps_probe_has_receivers(const ps_probe_pub_t *model)
+{
+    return has_receivers(model, live_count(model));
+}
+
 void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
                     const ps_addr_t *from, int64_t now_ns)
 {

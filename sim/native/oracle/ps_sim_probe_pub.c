@@ -146,7 +146,8 @@ static void check_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
     if (active && consumer != INT64_MAX) {
         check_pause(probe, model, producer, producer - consumer);
     }
-    const bool served = pub->connected || (pub->endpoint != NULL && pub->receiver_count > 0);
+    const bool served = pub->connected || (pub->endpoint != NULL && pub->receiver_count > 0 &&
+                                           ps_probe_has_receivers(model));
     const int64_t stored = pub->reserved_position == INT64_MAX
                                ? INT64_MAX
                                : pub->reserved_position & ~(int64_t)pub->log.term_mask;
