@@ -322,6 +322,29 @@ static bool is_covered(const ps_publication_t *pub, int64_t position)
     return false;
 }
 
+/* Returns true if the sender ignores a request that begins here: an answer has the position. */
+static bool is_answered(const ps_publication_t *pub, int64_t position, int64_t now_ns)
+{
+    for (int32_t i = 0; i < pub->retransmit.capacity; i++) {
+        const ps_resend_t *action = &pub->retransmit.actions[i];
+        const bool held = action->state == PS_RESEND_PENDING ||
+                          (action->state == PS_RESEND_LINGER && now_ns < action->due_ns);
+        if (held && position >= action->from && position < action->to) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Returns true if the sender dropped the request because its pool was full, or answered it with
+ * another request. Requests of this cycle are not in the pool yet. */
+static bool was_dropped(const ps_publication_t *pub, const ps_probe_request_t *request,
+                        int64_t now_ns)
+{
+    return request->done_ns < 0 && request->optional && now_ns > request->requested_ns &&
+           !is_covered(pub, request->from) && !is_covered(pub, request->cursor);
+}
+
 /* Returns the end of the last whole frame of [from, to). A range may end inside a frame: at the
  * limit of one answer, or at the edge of a receiver's window. The sender never sends a part. */
 static int64_t whole_frames_end(const ps_publication_t *pub, int64_t from, int64_t to)
@@ -378,13 +401,17 @@ void ps_probe_on_nak(ps_probe_pub_t *model, const ps_nak_t *nak, int64_t now_ns)
              * first range must repeat its request. A full pool may have dropped the answer, and
              * then sends the whole range. */
             const bool beyond = from >= request->need; /* this cycle: no answer was due before */
+            /* A full pool drops a request. The sender then takes the next one that begins in its
+             * range, which may be longer. */
+            const bool anew = request->optional && !is_answered(pub, from, now_ns);
             request->to = pub->params.group && to > request->to ? to : request->to;
-            if (!beyond && (request->done_ns < 0 || !full)) {
+            if (!beyond && (request->done_ns < 0 ? !anew : !full)) {
                 /* The sender may have dropped this request earlier, so it takes a place now. */
                 model->requested_now += request->done_ns < 0 && request->optional;
                 return;
             }
             forgotten = true;
+            free = was_dropped(pub, request, now_ns) ? i : free;
         }
     }
     const int32_t requested = pub->retransmit.pending + model->requested_now;
