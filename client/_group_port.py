@@ -102,10 +102,16 @@ class _Connection:
             raise InvalidArgument(f"{endpoint.address}: {error.strerror}") from None
 
     def close(self) -> None:
-        if self._monitor is not None:
+        if self._monitor is not None and not self._socket.closed:
             self._socket.disable_monitor()
-            self._monitor = None
+        self._monitor = None
         self._socket.close()
+
+    @property
+    def closed(self) -> bool:
+        """If a garbage collection ends a fetch, it returns the connection and also closes its
+        sockets, in any order."""
+        return self._socket.closed or (self._monitor is not None and self._monitor.closed)
 
     def send(self, request: Any) -> None:
         """Send a new request; later replies to the previous request are ignored."""
@@ -175,7 +181,8 @@ class GroupPort:
     def __init__(self, endpoint: Endpoint, timeout_s: float) -> None:
         self._endpoint = endpoint
         self._timeout_s = timeout_s
-        self._lock = threading.Lock()
+        # Reentrant: a garbage collection inside the lock can end a fetch.
+        self._lock = threading.RLock()
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._idle: list[_Connection] = []
         self._forks = 0
@@ -251,7 +258,7 @@ class GroupPort:
     def _after_fork_in_child(self) -> None:
         """Drop the parent's connections, and replace the lock, which a thread of the parent may
         hold."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._idle, self._context = [], None
         self._forks += 1
 
@@ -263,8 +270,11 @@ class GroupPort:
                 raise ClosedError("the group control is closed")
             if self._context is None:
                 self._context = zmq.Context()
-            if self._idle:
-                return self._idle.pop()
+            while self._idle:
+                connection = self._idle.pop()
+                if not connection.closed:
+                    return connection
+                connection.close()
             return _Connection(self._context, self._endpoint, self._forks)
 
     def _put(self, connection: _Connection) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
 import re
@@ -279,6 +280,36 @@ def test_readers_that_died_hold_nobody_up(new_host: NewHost, tmp_path: Path) -> 
                 group.log()     # meanwhile what it gave credit for is sent
                 left.close()    # as when its process is killed
             assert sum(map(len, control.fetch(**whole))) == log.end_position
+
+
+def test_a_fetch_that_only_the_garbage_collection_ends_spoils_no_connection(
+    client: Client, control: GroupControl
+) -> None:
+    """The objects of a cycle end in any order: the socket may be closed before the fetch that would
+    give it back."""
+    group = Group(control, "aeron:ipc", 2011)
+    with client.add_publication("aeron:ipc?term-length=64k", 2011) as publication:
+        assert publication.send(MESSAGE, 10) > 0
+        eventually(lambda: group.log().end_position == publication.position, "all is there")
+        log = group.log()
+        whole = {"log_id": log.log_id, "session_id": log.session_id,
+                 "initial_term_id": log.initial_term_id, "start": 0, "end": log.end_position}
+
+        class Reader:
+            def __init__(self) -> None:
+                self.pieces = self.read()
+                next(self.pieces)
+
+            def read(self) -> Iterator[bytes]:
+                yield from control.fetch(**whole)
+                self.pieces = iter(())
+
+        for _ in range(3):
+            for _ in range(4):
+                Reader()
+            gc.collect()
+            assert sum(map(len, control.fetch(**whole))) == log.end_position
+    group.close()
 
 
 @pytest.mark.parametrize("channel", ["aeron:ipc?term-length=1m", "udp"])
