@@ -70,7 +70,7 @@ def pieces(marks: Sequence[Mark], start: int, end: int) -> Iterator[Piece]:
         if begun is not None and whole:
             yield Piece(kind=Stretch.PART, start=at, end=mark.end, marker=mark.marker)
         elif kind is Kind.COMMIT:
-            yield Piece(kind=Stretch.BROKEN, start=at, end=mark.end)
+            yield Piece(kind=Stretch.BROKEN, start=at, end=mark.end, marker=mark.marker)
         elif at < mark.begin:
             lost = Stretch.PLAIN if begun is None else Stretch.BROKEN
             yield Piece(kind=lost, start=at, end=mark.begin)

@@ -23,6 +23,7 @@ from penstock.spark_bridge._assembler import RepeatDiffers
 from penstock.spark_bridge._brackets import Done, Mark, Piece, Stretch, pieces
 from penstock.spark_bridge._offsets import Offset, Session
 from penstock.spark_bridge._planner import View, Want
+from penstock.spark_bridge._reader import DataLoss
 from penstock.spark_bridge.markers import Kind, MarkerError, Part, decode
 
 _log = logging.getLogger(__name__)
@@ -33,6 +34,7 @@ _PROBE_BYTES: Final = 256 * 1024        # of a session that has had no marker
 _ALL_BYTES: Final = 2**62
 _MOST_MARKS: Final = 50_000     # of a session, ahead of the query
 _MOST_SKIPPED: Final = 128      # stretches that a batch leaves out of a session
+_MOST_LEFT_OUT: Final = 1024    # parts without a COMMIT that are recognised if it comes later
 
 #: A run of a batch write.
 Run: TypeAlias = tuple[UUID, int, UUID]
@@ -109,6 +111,7 @@ class Commits:
         self._since: dict[object, float] = {}       # when something was missing first
         self._old_daemon = False
         self.broken = 0                             # parts and runs that were left out
+        self.left_out: dict[tuple[Session, Part], int] = {}     # where they began
 
     def plan(
         self, view: View, begin: Offset, found: Sequence[Want], *, max_messages: int = 0,
@@ -126,6 +129,8 @@ class Commits:
                 heard[want.session] = (want, list(pieces(one.marks, want.start, one.position)))
         for session in [s for s in self._heard if s not in view.holdings]:
             del self._heard[session]
+        while len(self.left_out) > _MOST_LEFT_OUT:
+            del self.left_out[next(iter(self.left_out))]
         if not heard:
             return Batch(done=begin.done)
         plan = _Plan(self, view, begin, heard, max_messages, target or {}, target is not None)
@@ -137,8 +142,7 @@ class Commits:
         one = self._heard.setdefault(want.session, _Heard())
         one.marks = [mark for mark in one.marks if mark.begin >= want.start]
         one.position = max(one.position, want.start)
-        end = want.holding.log.end_position
-        while one.position < end and len(one.marks) < _MOST_MARKS:
+        while one.position < want.end and len(one.marks) < _MOST_MARKS:
             left = _ALL_BYTES
             if not marked and not one.marks:
                 left = want.start + _PROBE_BYTES - one.position
@@ -236,7 +240,7 @@ class _Plan:
 
     def _note(self, session: Session, piece: Piece) -> None:
         """What is known of batch writes, in whatever session."""
-        if piece.marker is None or not piece.marker.part.job:
+        if piece.marker is None or not piece.marker.part.job or piece.kind is Stretch.BROKEN:
             return
         part = piece.marker.part
         run = _run(part)
@@ -281,6 +285,7 @@ class _Plan:
     def _judge(self, session: Session, piece: Piece, first: bool) -> bool | None:
         """Whether to read it; None: it has to wait, and all behind it."""
         if piece.kind is Stretch.BROKEN:
+            self._check_left_out(session, piece)
             self._commits.broken += 1
             return False
         if piece.kind is Stretch.PLAIN:
@@ -318,10 +323,35 @@ class _Plan:
 
     def _is_over(self, session: Session, piece: Piece) -> bool:
         """Whether the open part at the end of a session will have no COMMIT any more."""
+        assert piece.marker is not None
         held = self._view.holdings.get(session, ())
+        if self._view.severed_at(session, piece.start) is not None:
+            return True                 # the planner reports what is lost behind it
         if not held or not all(h.log.ended and h.log.end_position <= piece.end for h in held):
             return False
-        return self._overdue(("tail", session, piece.start), f"{session}: {piece.marker}")
+        if not self._overdue(("tail", session, piece.start), f"{session}: {piece.marker}"):
+            return False
+        self._commits.left_out[(session, piece.marker.part)] = piece.start
+        return True
+
+    def _check_left_out(self, session: Session, piece: Piece) -> None:
+        """Report a part whose session returned after its beginning was left out.
+
+        :raises DataLoss: the part has a COMMIT, and no attempt of it was read.
+        """
+        if piece.marker is None:
+            return
+        part = piece.marker.part
+        start = self._commits.left_out.get((session, part))
+        if start is None or self._done.knows(part):
+            return
+        text = (
+            f"{session}: {part}: its sender was silent for so long that its beginning at position "
+            f"{start} was left out, and now its COMMIT has arrived"
+        )
+        if self._commits._strict:
+            raise DataLoss(f"data loss: {text}. To continue without it set failOnDataLoss=false")
+        _log.warning("%s: the query continues without it", text)
 
     # ---- batch writes ----------------------------------------------------------------------------
 

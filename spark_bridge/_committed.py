@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any, Final
 
 from penstock.client import MessageBatch, Subscription
@@ -18,6 +18,8 @@ from penstock.spark_bridge._assembler import (
 from penstock.spark_bridge.markers import RESERVED_VALUE
 
 _BATCH: Final = 4096
+#: For how long the rest of a part is waited for when its session is lost: it may return.
+_RETURN_S: Final = 30.0
 
 
 class Committed(Iterator[CommittedPart]):
@@ -36,6 +38,7 @@ class Committed(Iterator[CommittedPart]):
         self._ready: deque[CommittedPart] = deque()
         self._errors: deque[Exception] = deque()
         self._moved = False         # by the last poll: a part
+        self._lost_at: dict[Hashable, float] = {}       # sessions with a part and without image
 
     def __next__(self) -> CommittedPart:
         deadline = None if self._timeout_s is None else time.monotonic() + self._timeout_s
@@ -110,13 +113,18 @@ class Committed(Iterator[CommittedPart]):
             self._errors.append(error)
 
     def _end_sessions(self) -> None:
-        """End sessions without an image; all their messages were read."""
-        waiting = self._assembler.sessions
-        if waiting:
-            alive = {image.session_id for image in self._subscription.images}
-            for session in waiting:
-                if session not in alive:
-                    self._assembler.ended(session)
+        """End sessions whose stream has ended, and those that were lost and do not return in time.
+        All their messages were read. The COMMIT of a part shows whether a session that returned
+        lacks messages."""
+        waiting = set(self._assembler.sessions)
+        images = self._subscription.images if waiting else ()
+        over: set[Hashable] = {i.session_id for i in images if i.is_end_of_stream}
+        lost = waiting - {image.session_id for image in images}
+        now = time.monotonic()
+        self._lost_at = {session: self._lost_at.get(session, now) for session in lost}
+        over |= {session for session, at in self._lost_at.items() if now - at >= _RETURN_S}
+        for session in over & waiting:
+            self._assembler.ended(session)
 
 
 def committed(

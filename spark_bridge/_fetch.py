@@ -13,7 +13,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -191,9 +191,11 @@ class _Mapped:
 
 
 class _Fetched:
-    """Frames fetched from a daemon."""
+    """Frames fetched from a daemon; of a session that returned, from several logs."""
 
-    def __init__(self, item: Range, holder: Holder, control: GroupControl) -> None:
+    def __init__(
+        self, item: Range, holder: Holder, control: Callable[[Holder], GroupControl]
+    ) -> None:
         self._range = item
         self._holder = holder
         self._control = control
@@ -205,10 +207,7 @@ class _Fetched:
     def frames(self, position: int) -> gather.Frames:
         session = self._range.session
         if self._pieces is None:
-            self._pieces = self._control.fetch(
-                log_id=self._holder.log_id, session_id=session.session_id,
-                initial_term_id=session.initial_term_id, start=position, end=self._range.end,
-            )
+            self._pieces = _pieces(self._range, self._holder, self._control, position)
         if position >= self._start + len(self._data):
             self._data, self._start = b"", position
             self.more(position)
@@ -234,6 +233,23 @@ class _Fetched:
         """As ``check``."""
 
 
+def _pieces(
+    item: Range, holder: Holder, control: Callable[[Holder], GroupControl], position: int
+) -> Iterator[bytes]:
+    """Yield the frames of a range, from each log of its chain. Not a method: a generator that
+    refers to the object that has it would hold its connection until a garbage collection."""
+    session, at = item.session, position
+    for edge, following in (*holder.behind, (item.end, holder)):
+        edge = min(edge, item.end)
+        if at < edge:
+            yield from control(holder).fetch(
+                log_id=holder.log_id, session_id=session.session_id,
+                initial_term_id=session.initial_term_id, start=at, end=edge,
+            )
+            at = edge
+        holder = following
+
+
 def sources(options: SourceOptions, item: Range) -> Iterator[FrameSource]:
     """Yield the sources of a range (logs and daemons), the nearest first. If a source fails, the
     caller logs the reason and tries the next source.
@@ -242,7 +258,7 @@ def sources(options: SourceOptions, item: Range) -> Iterator[FrameSource]:
     where = local_directory(options)
     mine = worker.daemon_id(where)
     for holder in item.holders:
-        if holder.daemon_id != mine:
+        if holder.daemon_id != mine or holder.behind:
             continue
         try:
             log = worker.log(holder.log_path)
@@ -253,10 +269,13 @@ def sources(options: SourceOptions, item: Range) -> Iterator[FrameSource]:
                 continue
             yield _Mapped(options, item, holder, log, where)
         except (OSError, PenstockError) as error:
-            _log.warning("%s: cannot read the log on this host: %s", item.session, error)
+            _log.warning("%s: not from the log of this host: %s", item.session, error)
+
+    def control(holder: Holder) -> GroupControl:
+        return worker.control(options.daemons[holder.daemon], options.key_file)
+
     for holder in item.holders:
-        daemon = options.daemons[holder.daemon]
-        yield _Fetched(item, holder, worker.control(daemon, options.key_file))
+        yield _Fetched(item, holder, control)
 
 
 def _is_of(facts: gather.LogFacts, item: Range) -> bool:

@@ -93,6 +93,41 @@ class View:
         found = [h for h in self.holdings.get(session, ()) if h.readable(position)]
         return min(found, key=lambda h: (h.log.end_position, h.daemon), default=None)
 
+    def chain(self, session: Session, position: int) -> list[Holding]:
+        """Return the logs from which to plan, the first as :meth:`source` has it. If a session
+        ended because its sender was silent, and then returned, its next log begins where the ended
+        log ends: a message or a part of a sink can begin in one and end in the other."""
+        found = []
+        while (holding := self.source(session, position)) is not None:
+            found.append(holding)
+            if not holding.log.ended:
+                break
+            position = holding.log.end_position
+        return found
+
+    def want(self, session: Session, position: int, max_bytes: int) -> Want | None:
+        """Return a wish to read from ``position`` on; None if no log can be read there."""
+        found = self.chain(session, position)
+        if not found:
+            return None
+        return Want(
+            session=session, holding=found[0], behind=tuple(found[1:]), start=position,
+            max_bytes=max_bytes,
+        )
+
+    def severed_at(self, session: Session, position: int) -> int | None:
+        """Return where the session continues if data between the logs that can be read from
+        ``position`` on and the next log is lost; None: nothing is known to be lost."""
+        found = self.chain(session, position)
+        if found and not found[-1].log.ended:
+            return None
+        end = found[-1].log.end_position if found else position
+        return min(
+            (h.log.retained_from for h in self.holdings.get(session, ())
+             if h.log.retained_from > end),
+            default=None,
+        )
+
     def held(self, positions: Mapping[Session, int]) -> dict[Session, str]:
         """For each session whose stream has several groups: return the groups that retain the
         session from its position on."""
@@ -131,14 +166,26 @@ class Loss:
         return f"{self.session}: {much} bytes from position {self.start}: {self.reason}"
 
 
-def losses(view: View, start: Offset) -> list[Loss]:
-    """Return the ranges that the query has not read at offset ``start`` and that no daemon retains
-    any more."""
+def losses(
+    view: View, start: Offset, seen: Mapping[Session, int] | None = None
+) -> list[Loss]:
+    """Return the ranges that the query has not read at ``start`` and that no daemon holds any
+    more.
+
+    :param seen: the highest known end of each session. A daemon that has read groups and logs of a
+        dead daemon can lack a log that was there.
+    """
+    ends = seen or {}
     found = []
     for session, position in sorted(start.positions.items()):
         holdings = view.holdings.get(session, ())
         if not holdings:
-            if session not in start.ended and _may_be_lost(view, start, session):
+            if ends.get(session, 0) > position:
+                found.append(Loss(
+                    session=session, start=position, end=None,
+                    reason=f"the log had data up to {ends[session]}, and is not there any more",
+                ))
+            elif session not in start.ended and _may_be_lost(view, start, session):
                 found.append(Loss(
                     session=session, start=position, end=None,
                     reason="the group expired or was closed, and the session is not there any more",
@@ -225,8 +272,19 @@ class Want:
 
     session: Session
     holding: Holding
+    behind: tuple[Holding, ...] = ()
+    """Logs that continue ``holding``."""
     start: int
     max_bytes: int
+
+    @property
+    def logs(self) -> tuple[Holding, ...]:
+        return (self.holding, *self.behind)
+
+    @property
+    def end(self) -> int:
+        """Position at which the logs end."""
+        return self.logs[-1].log.end_position
 
 
 def share(available: Mapping[_K, int], limit: int) -> dict[_K, int]:
@@ -249,26 +307,22 @@ def wants(
     max_bytes: int | None,
     target: Mapping[Session, int] | None = None,
 ) -> list[Want]:
-    """Plan the next batch. ``target``: positions that the batch must not exceed (for Spark's
-    trigger AvailableNow)."""
-    found: dict[Session, tuple[Holding, int, int]] = {}
+    """Plan the next batch. ``target``: positions that the batch must not exceed (AvailableNow)."""
+    found: dict[Session, Want] = {}
     for session in view.holdings:
         position = start.positions.get(session)     # also of an ended session, which may return
         at = view.first(session) if position is None else position
-        holding = view.source(session, at)
-        if holding is None:
+        want = view.want(session, at, 0)
+        if want is None:
             continue
-        most = min(holding.log.end_position - at, max(1, holding.log.window_bytes // 2))
+        most = min(want.end - at, max(1, want.holding.log.window_bytes // 2))
         if target is not None:
             most = min(most, target.get(session, 0) - at)
         if most > 0:
-            found[session] = (holding, at, most)
-    available = {session: most for session, (_, _, most) in found.items()}
+            found[session] = attrs.evolve(want, max_bytes=most)
+    available = {session: want.max_bytes for session, want in found.items()}
     parts = available if max_bytes is None else share(available, max_bytes)
-    return [
-        Want(session=session, holding=holding, start=at, max_bytes=parts[session])
-        for session, (holding, at, _) in found.items()
-    ]
+    return [attrs.evolve(want, max_bytes=parts[session]) for session, want in found.items()]
 
 
 def advance(view: View, start: Offset, ends: Mapping[Session, int]) -> Offset:
@@ -315,6 +369,9 @@ class Holder:
     log_path: str
     names: tuple[str, ...] = ()
     """Names of its host that Spark may use; set if the place of a task matters."""
+    behind: tuple[tuple[int, Holder], ...] = ()
+    """The logs that continue this one, and the positions at which they do; empty: the log has the
+    whole range."""
 
 
 @attrs.frozen(kw_only=True)
@@ -368,18 +425,29 @@ def _range(view: View, session: Session, start: int, end: int, times: str | None
         h for h in view.holdings.get(session, ())
         if h.log.retained_from <= start and h.log.end_position >= end
     ]
+    holders = tuple(map(_holder, able)) or _joint_holder(view.chain(session, start), end)
+    held = view.holdings.get(session, ())
     return Range(
         session=session, start=start, end=end,
-        term_length=able[0].log.term_length if able else 0,
-        holders=tuple(
-            Holder(
-                daemon=h.daemon, daemon_id=h.daemon_id, daemon_epoch=h.daemon_epoch, host=h.host,
-                log_id=h.log.log_id, log_path=h.log.log_path,
-            )
-            for h in able
-        ),
-        times=times or "",
+        term_length=held[0].log.term_length if holders else 0, holders=holders, times=times or "",
     )
+
+
+def _holder(holding: Holding) -> Holder:
+    return Holder(
+        daemon=holding.daemon, daemon_id=holding.daemon_id, daemon_epoch=holding.daemon_epoch,
+        host=holding.host, log_id=holding.log.log_id, log_path=holding.log.log_path,
+    )
+
+
+def _joint_holder(chain: Sequence[Holding], end: int) -> tuple[Holder, ...]:
+    """Return the logs that have a range together; none if it goes beyond them."""
+    if not chain or chain[-1].log.end_position < end:
+        return ()
+    return (attrs.evolve(_holder(chain[0]), behind=tuple(
+        (before.log.end_position, _holder(holding))
+        for before, holding in itertools.pairwise(chain)
+    )),)
 
 
 def partition_count(total_bytes: int, *, wanted: int | None, cores: int) -> int:

@@ -26,13 +26,12 @@ from penstock.spark_bridge._options import MOST_PARTITIONS, Bound, SourceOptions
 from penstock.spark_bridge._planner import Range, View, Want
 from penstock.spark_bridge._progress import Progress
 from penstock.spark_bridge._reader import DataLoss
+from penstock.spark_bridge._splitting import CUT_BYTES, Splitting
 from penstock.spark_bridge._subscription import Subscription
 from penstock.spark_bridge.markers import RESERVED_VALUE
 
 _log = logging.getLogger(__name__)
 
-_CUT_BYTES: Final = 64 * 1024 * 1024     # most bytes that a daemon walks at once
-_FEW_PIECES: Final = 8
 _CHECKS: Final = 32
 _REAPPEAR_S: Final = 3.0
 # pause after a look, as a multiple of its duration: a fifth of the time is spent looking
@@ -61,6 +60,7 @@ class Planning:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._subscription = Subscription(options)
+        self._splitting = Splitting(self._subscription)
         self._commits = Commits(
             lambda want, at, most: self._subscription.find(want, at, most, RESERVED_VALUE),
             required=options.read_committed is True, strict=options.fail_on_data_loss,
@@ -70,6 +70,7 @@ class Planning:
         self._available_now = False
         self._target: dict[Session, int] | None = None
         self._planned = Offset()
+        self._seen: dict[Session, int] = {}     # the highest end of each session
         self._lost_bytes = 0
         self._said: set[str] = set()
         self._turn = 0
@@ -129,13 +130,8 @@ class Planning:
         if position > end:
             raise InvalidArgument(f"{option} lies behind the end, {end}")
         while at < position and position % held[0].log.term_length:
-            holding = view.source(session, at)
-            place = at
-            if holding is not None:
-                length = min(position - at, _CUT_BYTES)
-                place, _ = self._subscription.cut(
-                    Want(session=session, holding=holding, start=at, max_bytes=length)
-                )
+            want = view.want(session, at, min(position - at, CUT_BYTES))
+            place = at if want is None else self._subscription.cut(want)[0]
             if not at < place <= position:
                 raise InvalidArgument(
                     f"{option} is not between two messages; the column position has such places"
@@ -146,19 +142,19 @@ class Planning:
         """Return the position after the messages of a session that arrived before a time; the end
         if all did."""
         at, end = view.first(session), view.end(session)
-        holding = view.source(session, at)
-        if holding is None:
+        want = view.want(session, at, 0)
+        if want is None:
             return at
         positions, times_us = _times.decode(self._subscription.times(
-            holding, at, end, most=_times.MOST_ENTRIES
+            want, end, most=_times.MOST_ENTRIES
         ))
         first = bisect.bisect_left(times_us, time_ns // 1000)
         if first == len(positions):
             return end
         reach = positions[first - 1] if first > 0 else at
         while at < reach:           # a message may continue there: use its beginning
-            place, _ = self._subscription.cut(Want(
-                session=session, holding=holding, start=at, max_bytes=min(reach - at, _CUT_BYTES)
+            place, _ = self._subscription.cut(attrs.evolve(
+                want, start=at, max_bytes=min(reach - at, CUT_BYTES)
             ))
             if not at < place <= reach:
                 break
@@ -187,6 +183,7 @@ class Planning:
         left = max(1, max_messages - whole.messages) if max_messages else 0
         ends, messages = self._ends(plain, left)
         ends |= whole.ends
+        ends |= self._severed(view, found, ends)
         if self._waits(found, messages + whole.messages):
             ends = {}
         after = planner.advance(view, begin, ends)
@@ -199,6 +196,9 @@ class Planning:
         if not self._idle:
             self._batch_at = self._busy_at = time.monotonic()
         after = start if self._idle else self._frozen(view, begin, after)
+        self._seen = {
+            s: end for s, end in self._seen.items() if s in view.holdings or s in start.positions
+        }
         self._planned = after
         return after
 
@@ -211,6 +211,36 @@ class Planning:
         return self._commits.plan(
             view, begin, found, max_messages=max_messages, target=target
         )
+
+    def _severed(
+        self, view: View, found: Sequence[Want], ends: Mapping[Session, int]
+    ) -> dict[Session, int]:
+        """Return where sessions continue whose next message begins in an ended log, and whose rest
+        is lost."""
+        behind = {}
+        for want in found:
+            moved = ends.get(want.session, want.start) > want.start
+            place = None if moved else view.severed_at(want.session, want.start)
+            if place is None:
+                continue
+            with contextlib.suppress(RangeNotRetained):
+                if self._subscription.cut(want)[0] == want.start:
+                    self._skip_to(want.session, want.start, place)
+                    behind[want.session] = place
+        return behind
+
+    def _skip_to(self, session: Session, start: int, place: int) -> None:
+        """Report what is missing between two logs of a session.
+
+        :raises DataLoss: the query does not continue without it.
+        """
+        loss = planner.Loss(
+            session=session, start=start, end=place,
+            reason=f"the connection was lost, and joined again at {place}",
+        )
+        if self._options.fail_on_data_loss:
+            raise DataLoss(f"data loss: {loss}. To continue after it set failOnDataLoss=false")
+        self._notify(loss)
 
     def _rest(self) -> None:
         """Delay the answer of an idle query, because Spark asks every 10 ms. The delay grows up to
@@ -226,7 +256,7 @@ class Planning:
         if least is None or messages >= least or self._available_now:
             return False
         full = any(
-            2 * (want.holding.log.end_position - want.start) >= want.holding.log.window_bytes
+            2 * (want.end - want.start) >= want.holding.log.window_bytes
             for want in found
         )
         waited_ns = (time.monotonic() - self._batch_at) * 1e9
@@ -240,14 +270,14 @@ class Planning:
         deadline = time.monotonic() + _REAPPEAR_S
         while time.monotonic() < deadline:
             away = {
-                loss.session for loss in planner.losses(view, start) if loss.end is None
+                loss.session for loss in planner.losses(view, start, self._seen) if loss.end is None
             } - self._awaited
             first = self._available_now and self._target is None and not view.holdings
             if not away and not first:
                 return view
             time.sleep(_PAUSE_S)
             view = self._check()
-        self._awaited |= {loss.session for loss in planner.losses(view, start)}
+        self._awaited |= {loss.session for loss in planner.losses(view, start, self._seen)}
         return view
 
     def _frozen(self, view: View, begin: Offset, after: Offset) -> Offset:
@@ -256,12 +286,10 @@ class Planning:
         most = _times.entries_each(len(found))
         times = {}
         for item in found:
-            holding = view.source(item.session, item.start)
-            if holding is not None:
+            want = view.want(item.session, item.start, item.length)
+            if want is not None:
                 with contextlib.suppress(RangeNotRetained):     # the plan shows the losses
-                    times[item.session] = self._subscription.times(
-                        holding, item.start, item.end, most=most
-                    )
+                    times[item.session] = self._subscription.times(want, item.end, most=most)
         return attrs.evolve(
             after, tasks=self._count(found), times=times,
             records=self._options.max_records or 0,
@@ -340,12 +368,14 @@ class Planning:
         for session, at in start.positions.items():
             if self._options.sessions and session.session_id not in self._options.sessions:
                 continue                # of a group with further streams
-            holding = view.source(session, at)
             last = chosen.get(session, at) if bounded else view.end(session)
-            while holding is not None and at < last:
-                want = Want(session=session, holding=holding, start=at,
-                            max_bytes=min(last - at, _CUT_BYTES))
-                place, _ = self._subscription.cut(want)
+            while at < last:
+                want = view.want(session, at, min(last - at, CUT_BYTES))
+                place = at if want is None else self._subscription.cut(want)[0]
+                behind = view.severed_at(session, at) if place <= at else None
+                if behind is not None and behind <= last:
+                    self._skip_to(session, at, behind)
+                    place = behind
                 if place > last and session in chosen:
                     raise InvalidArgument(
                         f"option endingOffsets: {session}: position {last} is not between two "
@@ -354,12 +384,10 @@ class Planning:
                 if place <= at or place > last:
                     break
                 at = place
-                holding = view.source(session, at)
             ends[session] = at
         whole = self._committed(view, start, [
-            Want(session=session, holding=holding, start=at, max_bytes=ends[session] - at)
-            for session, at in start.positions.items() if ends.get(session, at) > at
-            and (holding := view.source(session, at)) is not None
+            want for session, at in start.positions.items() if ends.get(session, at) > at
+            and (want := view.want(session, at, ends[session] - at)) is not None
         ], 0, ends)
         ends |= {session: start.positions[session] for session in whole.heard}
         ends |= whole.ends
@@ -391,8 +419,8 @@ class Planning:
         count = tasks or self._count(found)
         table: list[Range] = []
         for item, pieces in zip(found, planner.pieces(found, count), strict=True):
-            for part in planner.split(item, self._places(view, item, pieces)):
-                table += planner.split(part, self._every(view, part, records))
+            for part in planner.split(item, self._splitting.places(view, item, pieces)):
+                table += planner.split(part, self._splitting.every(view, part, records))
         if barrier:
             wanted = options.min_partitions
             count = wanted if wanted is not None else _cores()
@@ -411,62 +439,6 @@ class Planning:
         return planner.partition_count(
             sum(item.length for item in found), wanted=self._options.min_partitions, cores=_cores()
         )
-
-    def _every(self, view: View, item: Range, records: int) -> list[int]:
-        """Return the places that split a range into parts of at most ``records`` messages (0: no
-        limit)."""
-        places: list[int] = []
-        at = item.start
-        while records > 0 and at < item.end:
-            holding = view.source(item.session, at)
-            if holding is None:
-                break
-            want = Want(session=item.session, holding=holding, start=at,
-                        max_bytes=min(item.end - at, _CUT_BYTES))
-            try:
-                place, _ = self._subscription.cut(want, max_messages=records)
-            except RangeNotRetained:
-                break
-            if place <= at:
-                break
-            places.append(place)
-            at = place
-        return places
-
-    def _places(self, view: View, item: Range, pieces: int) -> list[int]:
-        """Return the places to split a range; none if no daemon can answer."""
-        places: list[int] = []
-        at, done = item.start, 0
-        even = item.length / pieces
-        while done < pieces and pieces > 1 and at < item.end:
-            holding = view.source(item.session, at)
-            if holding is None:
-                break
-            # The end is known: a few pieces are found one by one, without a walk over the last.
-            if done == pieces - 1:
-                break
-            # As many pieces as one request walks over; of a piece longer than that, a stretch.
-            reach = int((at + _CUT_BYTES - item.start) / even)
-            count = max(1, min(pieces, reach) - done) if pieces > _FEW_PIECES else 1
-            target = item.start + round(even * (done + count))
-            length = min(target - at, _CUT_BYTES)
-            if length < 1:              # a message was longer than a piece
-                done += count
-                continue
-            want = Want(session=item.session, holding=holding, start=at, max_bytes=length)
-            try:
-                found, _ = self._subscription.cut_places(
-                    want, max_bytes=length, max_messages=0, pieces=count
-                )
-            except RangeNotRetained:
-                break
-            if not found or found[-1] <= at:
-                break
-            at = found[-1]
-            if length == target - want.start or target - at <= even / 16:
-                places += found
-                done += count
-        return places
 
     def acknowledge(self, end: Offset) -> None:
         self._subscription.open(end.groups)
@@ -488,6 +460,8 @@ class Planning:
     def _check(self, acknowledged: Mapping[Session, int] | None = None) -> View:
         began = time.monotonic()
         self._view = self._subscription.view(acknowledged)
+        for session in self._view.holdings:
+            self._seen[session] = max(self._seen.get(session, 0), self._view.end(session))
         self._progress.look(self._view)
         self._look_s = time.monotonic() - began
         return self._view
@@ -503,7 +477,7 @@ class Planning:
 
     def _behind_losses(self, view: View, start: Offset) -> Offset:
         """Return ``start``, moved beyond losses if the query continues without the lost data."""
-        lost = planner.losses(view, start)
+        lost = planner.losses(view, start, self._seen)
         for loss in lost:
             if self._options.fail_on_data_loss:
                 raise DataLoss(

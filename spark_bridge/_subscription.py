@@ -34,7 +34,7 @@ from penstock.core.errors import (
     InvalidArgument,
     PenstockError,
 )
-from penstock.spark_bridge import _times
+from penstock.spark_bridge import _joints, _times
 from penstock.spark_bridge._offsets import Session
 from penstock.spark_bridge._options import Daemon, SourceOptions, StreamName
 from penstock.spark_bridge._owner import is_dead
@@ -346,17 +346,31 @@ class Subscription:
         return sorted(found - {self._options.subscription})
 
     def cut(self, want: Want, *, max_messages: int = 0) -> tuple[int, int]:
-        """Return the end position of the batch and its number of messages, for one session. If no
-        message is complete, the end is the start."""
-        places, messages = self.cut_places(
-            want, max_bytes=want.max_bytes, max_messages=max_messages, pieces=1
-        )
-        return (places[-1], messages) if places else (want.start, 0)
+        """Return (end of the batch, its messages) for one session; the start if no message is
+        complete."""
+
+        def one(part: Want, most: int) -> tuple[int, int]:
+            places, messages = self.cut_places(
+                part, max_bytes=part.max_bytes, max_messages=most, pieces=1
+            )
+            return (places[-1], messages) if places else (part.start, 0)
+
+        return _joints.cut(want, max_messages, one, self._frames)
+
+    def _frames(self, holding: Holding, start: int, end: int) -> list[bytes]:
+        """Return the frames of a log from ``start`` on, as many as a message can have."""
+        log = holding.log
+        end = min(end, start + 2 * log.term_length)
+        return self._patiently(lambda: list(self._controls[holding.daemon].fetch(
+            log_id=log.log_id, session_id=log.session_id, initial_term_id=log.initial_term_id,
+            start=start, end=end,
+        )))
 
     def cut_places(
         self, want: Want, *, max_bytes: int, max_messages: int, pieces: int
     ) -> tuple[list[int], int]:
-        """Return positions between messages, like :meth:`penstock.client.GroupControl.cut`."""
+        """Return positions between messages of the first log, like
+        :meth:`penstock.client.GroupControl.cut`."""
         log = want.holding.log
         cuts = self._patiently(lambda: self._controls[want.holding.daemon].cut(
             log_id=log.log_id, session_id=log.session_id, initial_term_id=log.initial_term_id,
@@ -370,30 +384,49 @@ class Subscription:
 
         :raises RangeNotRetained: no daemon retains the log any more.
         """
-        log = want.holding.log
-        return self._patiently(lambda: self._controls[want.holding.daemon].find(
-            log_id=log.log_id, session_id=log.session_id, initial_term_id=log.initial_term_id,
-            start=start, reserved_value=reserved_value, max_bytes=max_bytes,
-        ))
 
-    def times(self, holding: Holding, start: int, end: int, *, most: int) -> str:
-        """Return the arrival times of the range [start, end) of a session, encoded as in offsets;
-        empty: unknown.
+        def one(part: Want, start: int, max_bytes: int) -> LogMarks:
+            log = part.holding.log
+            return self._patiently(lambda: self._controls[part.holding.daemon].find(
+                log_id=log.log_id, session_id=log.session_id,
+                initial_term_id=log.initial_term_id, start=start, reserved_value=reserved_value,
+                max_bytes=max_bytes,
+            ))
+
+        return _joints.find(want, start, max_bytes, reserved_value, one, self._frames)
+
+    def times(self, want: Want, end: int, *, most: int) -> str:
+        """Return the arrival times of a session from the start of ``want`` to ``end`` in the form
+        of offsets; empty: unknown.
 
         :raises RangeNotRetained: no daemon retains the log any more.
         """
+        entries: list[tuple[int, int]] = []
+        at = want.start
+        for holding in want.logs:
+            edge = holding.log.end_position
+            if at < min(edge, end):
+                found = self._times_of(holding, at, min(edge, end), most // len(want.logs))
+                # The last entry may lie behind the log's end, but says nothing of the next log.
+                last = holding is want.logs[-1]
+                entries += [(p if last else min(p, edge), time_ns) for p, time_ns in found]
+                at = edge
+        return _times.bounded([p for p, _ in entries], [t for _, t in entries], want.start, end)
+
+    def _times_of(
+        self, holding: Holding, start: int, end: int, most: int
+    ) -> list[tuple[int, int]]:
         log = holding.log
         try:
             found = self._patiently(lambda: self._controls[holding.daemon].times(
                 log_id=log.log_id, session_id=log.session_id, initial_term_id=log.initial_term_id,
-                start=start, end=end, most=most,
+                start=start, end=end, most=max(most, 2),
             ))
         except GroupRefused as error:
             if error.code != "malformed":       # an older daemon sends them with the state
                 raise
-            known = log.time_index
-            return _times.bounded([at for at, _ in known], [when for _, when in known], start, end)
-        return _times.bounded(found.positions, found.times_ns, start, end)
+            return [(at, when) for at, when in log.time_index]
+        return list(zip(found.positions, found.times_ns, strict=True))
 
     # ---- life ------------------------------------------------------------------------------------
 

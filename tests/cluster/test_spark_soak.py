@@ -27,7 +27,7 @@ from support.processes import Peer, PeerError
 from cluster.spark_cluster import Driver, Drivers, SparkCluster
 from cluster.spark_publisher import HEAD
 from cluster.test_spark_kill import source_runners
-from penstock.client import GroupControl
+from penstock.client import GroupControl, GroupError
 
 RECORDS, KILLS, SECONDS = map(int, os.environ.get("PENSTOCK_SPARK_SOAK", "40000,4,40").split(","))
 
@@ -36,6 +36,8 @@ pytestmark = [
 ]
 
 STREAM = 900
+# Longer than a receiver waits for a silent sender: the sessions of the host end, and return.
+ABSENCE_S = 12.0
 PATIENCE_S = 240.0
 # A daemon records the time at which its cycle began. On a machine with other work, the daemon can
 # lose the processor for some slices in the middle of a cycle.
@@ -134,16 +136,41 @@ class Chain:
             with contextlib.suppress(PeerError):
                 found = self.driver.request("progress", query=name)
                 lines.append(f"{name}: {json.dumps(found)[:4000]}")
+        for number in (1, 2):
+            offsets = self.folder / f"checkpoint-{number}" / "offsets"
+            newest = max((int(p.name) for p in offsets.glob("[0-9]*")), default=None)
+            if newest is not None:
+                lines.append(f"offset {newest} of query {number}: "
+                             f"{(offsets / str(newest)).read_text()[:4000]}")
+        lines += [*self.logs(), "positions at each death:"]
+        with contextlib.suppress(OSError):
+            lines += (self.folder / "positions").read_text().splitlines()[-200:]
+        return "\n".join(lines)
+
+    def logs(self) -> list[str]:
+        """The logs that both streams' daemons retain."""
+        lines = []
         for host in (1, 2):
             with GroupControl(directory=str(self.spark.hosts[host].directory)) as control:
-                for group in control.groups():
-                    lines.append(f"daemon {host}: group {group.name} {group.channel}")
-                    lines += [
-                        f"  session {log.session_id} committed {log.committed} retained from "
-                        f"{log.retained_from} to {log.end_position}, ended {log.ended}"
-                        for log in group.logs
-                    ]
-        return "\n".join(lines)
+                try:
+                    groups = control.groups()
+                except GroupError as error:
+                    lines.append(f"daemon {host}: {error}")
+                    continue
+            for group in groups:
+                lines.append(f"daemon {host}: group {group.name} {group.channel}")
+                lines += [
+                    f"  log {log.log_id} session {log.session_id} committed {log.committed} "
+                    f"retained from {log.retained_from} to {log.end_position}, ended {log.ended}"
+                    for log in group.logs
+                ]
+        return lines
+
+    def note(self, what: str) -> None:
+        """Keeps what a standstill is explained with."""
+        with (self.folder / "positions").open("a") as positions:
+            text = "\n".join([f"{what}: {self.stored()} rows", *self.logs()])
+            positions.write(f"{text}\n")
 
     def stored(self) -> int:
         """Files are the truth: a driver that died may not have told the last one."""
@@ -172,10 +199,13 @@ class Chain:
             self.drivers.kill()
             self.begin()
             return True
-        if what.startswith("daemon"):
-            host = int(what[-1])
+        if what.startswith(("daemon", "absence")):
+            host, began = int(what[-1]), time.monotonic()
             self.spark.hosts[host].kill()
+            if what.startswith("absence"):
+                time.sleep(ABSENCE_S)       # the length of the fault
             self.spark.restart_daemon(host)
+            print(f"the daemon of host {host} was away for {time.monotonic() - began:.1f} s")
             return True
         pids = self._pids(what)
         if pids:
@@ -194,7 +224,10 @@ class Chain:
         return [worker for pid in executors for worker in self.spark.python_workers(pid)]
 
 
-KINDS = ("worker", "executor", "runner", "driver", "daemon-1", "daemon-2", "worker", "executor")
+KINDS = (
+    "worker", "executor", "runner", "driver", "daemon-1", "daemon-2", "absence-1", "worker",
+    "absence-2", "executor",
+)
 
 
 def test_a_chain_is_exact_in_order_and_true_in_time_whatever_dies(
@@ -219,8 +252,10 @@ def test_a_chain_is_exact_in_order_and_true_in_time_whatever_dies(
                 break                   # nothing is left to disturb
             what = KINDS[number % len(KINDS)]
             struck = time.monotonic()
+            chain.note(f"{struck - began:.0f} s, before death {number + 1} of {what}")
             if chain.strike(what, rng):
                 killed[what] += 1
+            chain.note(f"{time.monotonic() - began:.0f} s, after it")
             chain.until(min(RECORDS, before + 1))
             print(f"{struck - began:.0f} s: {what}; rows came again {time.monotonic() - struck:.0f}"
                   " s later")

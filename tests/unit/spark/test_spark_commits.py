@@ -22,6 +22,7 @@ from penstock.spark_bridge._brackets import Done
 from penstock.spark_bridge._commits import GRACE_S, Commits, ForgottenPart
 from penstock.spark_bridge._offsets import Offset, Session
 from penstock.spark_bridge._planner import View, Want
+from penstock.spark_bridge._reader import DataLoss
 from penstock.spark_bridge.markers import Content, Kind, Marker, Part, encode
 
 CHANNEL = "aeron:ipc"
@@ -53,6 +54,8 @@ class Log:
     frames: list[str | Marker] = attrs.Factory(list)
     seen: int = 0               # frames that the daemon has
     ended: bool = False
+    edge: int | None = None     # frames before its sender was silent: the rest is in another log
+    lost: int = 0               # frames between the two logs
 
     def begin(self, part: Part) -> None:
         self.frames.append(Marker(kind=Kind.BEGIN, part=part))
@@ -68,13 +71,21 @@ class Log:
     def end_job(self, part: Part, parts: int, kind: Kind = Kind.JOB_COMMIT) -> None:
         self.frames.append(Marker(kind=kind, part=part, content=Content(messages=parts)))
 
-    def range(self) -> LogRange:
-        return LogRange(
+    def ranges(self) -> list[LogRange]:
+        first = LogRange(
             log_id=self.number + 1, channel=CHANNEL, stream_id=7, session_id=self.number,
             initial_term_id=0, term_length=65536, mtu=1408, log_path="", retained_from=0,
             committed=0, end_position=FRAME * self.seen, ended=self.ended, window_bytes=2**30,
             time_index=[],
         )
+        if self.edge is None or self.seen < self.edge:
+            return [first]
+        start = FRAME * (self.edge + self.lost)
+        return [
+            attrs.evolve(first, end_position=FRAME * self.edge, ended=True),
+            attrs.evolve(first, log_id=self.number + 100, retained_from=start, committed=start,
+                         end_position=max(start, first.end_position)),
+        ]
 
 
 class Query:
@@ -100,7 +111,9 @@ class Query:
     def _look(self, want: Want, start: int, max_bytes: int) -> LogMarks:
         log = self.logs[want.session.session_id]
         self.looked += 1
-        seen = min(log.seen, (start + max_bytes + FRAME - 1) // FRAME)
+        seen = min(
+            log.seen, (start + max_bytes + FRAME - 1) // FRAME, want.end // FRAME
+        )
         found = [
             LogMark(begin=FRAME * n, end=FRAME * (n + 1), payload=encode(frame))
             for n, frame in enumerate(log.frames[:seen])
@@ -113,7 +126,7 @@ class Query:
         return View.of([(0, GroupState(
             name="q", channel=CHANNEL, stream_id=7, group_id=5, daemon_id=1, daemon_epoch=1,
             host="h", expires_ns=1, warnings=[], unreliable=[],
-            logs=[log.range() for log in self.logs],
+            logs=[one for log in self.logs for one in log.ranges()],
         ))])
 
     def batch(self, max_bytes: int = 2**40, max_messages: int = 0) -> bool:
@@ -157,7 +170,10 @@ _attempts = st.lists(
 def test_each_part_comes_once_and_whole_however_batches_are_cut(
     sessions: list[list[tuple[int, int, str]]], data: st.DataObject
 ) -> None:
-    logs = [Log(number) for number in range(len(sessions))]
+    logs = [
+        Log(number, edge=data.draw(st.none() | st.integers(1, 30)))
+        for number in range(len(sessions))
+    ]
     attempt = 0
     for log, attempts in zip(logs, sessions, strict=True):
         for epoch, partition, fate in attempts:
@@ -194,6 +210,67 @@ def test_a_part_waits_for_its_commit_and_is_left_out_when_its_session_is_over() 
     assert query.drain() == ["a"]
     assert query.offset.positions[session(0)] == FRAME * len(log.frames)
     assert query.offset.positions != before.positions
+
+
+@pytest.mark.parametrize("edge", range(1, 4))
+def test_a_part_whose_sender_was_silent_and_returned_is_read_whole(edge: int) -> None:
+    log = Log(0, edge=edge)
+    log.begin(part_of(1))
+    log.frames += ["a", "b"]
+    log.seen = edge
+    query = Query([log])
+    assert not query.batch()
+    log.commit(part_of(1), ["a", "b"])
+    log.send(part_of(2), ["c"])
+    assert query.drain() == ["a", "b", "c"]
+
+
+def test_a_part_whose_rest_is_lost_lets_the_query_continue() -> None:
+    log = Log(0, edge=2, lost=1)
+    log.send(part_of(1), ["a", "b"])
+    log.send(part_of(2), ["c"])
+    query = Query([log])
+    query.drain()
+    assert query.offset.positions[session(0)] == FRAME * 2
+    [loss] = _planner.losses(query.view(), query.offset)
+    assert (loss.start, loss.end) == (FRAME * 2, FRAME * 3)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_part_that_was_left_out_too_soon_is_never_lost_in_silence(
+    strict: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = Log(0, ended=True)
+    log.begin(part_of(1))
+    log.frames += ["a"]
+    query = Query([log], strict=strict)
+    query.drain()
+    query.now_s += GRACE_S + 1
+    assert query.drain() == []
+    log.ended, log.edge = False, 2
+    log.commit(part_of(1), ["a"])
+    log.send(part_of(2), ["b"])
+    if strict:
+        with pytest.raises(DataLoss, match="was left out, and now its COMMIT has arrived"):
+            query.drain()
+    else:
+        assert query.drain() == ["b"]
+        assert "was left out, and now its COMMIT has arrived" in caplog.text
+
+
+def test_a_part_that_was_left_out_and_repeated_is_no_loss() -> None:
+    logs = [Log(0, ended=True), Log(1)]
+    logs[0].begin(part_of(1))
+    logs[0].frames += ["a"]
+    query = Query(logs)
+    query.drain()
+    query.now_s += GRACE_S + 1
+    query.drain()
+    logs[1].send(part_of(1, attempt=1), ["a"])
+    assert query.drain() == ["a"]
+    logs[0].ended, logs[0].edge = False, 2
+    logs[0].commit(part_of(1), ["a"])
+    assert query.drain() == ["a"]
 
 
 @pytest.mark.parametrize("required", [True, False])

@@ -103,7 +103,9 @@ def test_it_ends_in_time_although_other_messages_keep_coming(
 
 def test_parts_of_a_session_that_is_gone_are_given_up_while_others_go_on(
     port: LocalPort, client: Client, stream: tuple[Publication, Subscription],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(_committed, "_RETURN_S", 0.0)
     dying, subscription = stream
     other = another_session(port, client, subscription)
     reader = committed(subscription, timeout_s=0.0)
@@ -121,6 +123,40 @@ def test_parts_of_a_session_that_is_gone_are_given_up_while_others_go_on(
     other.send(b"on and on")
     assert reader.poll()        # never a moment in which nothing comes
     assert [(p.reason, p.part.epoch) for p in reader.partial] == [("ended", 1), ("open", 2)]
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_a_part_continues_when_its_lost_session_returns(
+    port: LocalPort, stream: tuple[Publication, Subscription], missing: int
+) -> None:
+    """With another image, as after a long absence of the sender's daemon."""
+    publication, subscription = stream
+    reader = committed(subscription, timeout_s=0.0)
+    begin(publication, part_of(1))
+    publication.send(b"before")
+    assert reader.poll()
+    port.notify(
+        control.ImageUnavailable(
+            subscription_id=subscription.registration_id,
+            correlation_id=publication.registration_id, stream_id=STREAM, reason="timeout",
+        )
+    )
+    assert not reader.poll()
+    assert [(p.reason, p.part.epoch) for p in reader.partial] == [("open", 1)]
+    for _ in range(missing):
+        publication.send(b"between")
+    port.image_available(
+        subscription.registration_id, publication.registration_id,
+        position=publication.position,
+    )
+    publication.send(b"behind")
+    commit(publication, part_of(1), [b"before", *[b"between"] * missing, b"behind"])
+    parts = list(reader)
+    if missing:
+        assert parts == []
+        assert [p.reason for p in reader.partial] == ["damaged"]
+    else:
+        assert [part.messages for part in parts] == [(b"before", b"behind")]
 
 
 def test_rows_of_two_sessions_in_one_poll_are_told_apart(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from penstock.client import GroupState, LogRange
 from penstock.core.errors import InvalidArgument
 from penstock.spark_bridge import _planner as planner
-from penstock.spark_bridge import _planning
+from penstock.spark_bridge import _splitting
 from penstock.spark_bridge._locality import assign
 from penstock.spark_bridge._offsets import Left, Offset, Session
 from penstock.spark_bridge._options import StreamName, read_options
@@ -261,6 +261,19 @@ def test_what_is_gone_is_a_loss_and_what_was_read_is_not() -> None:
     assert planner.skip(start, [loss]).positions == {}
 
 
+def test_a_log_that_disappears_before_it_was_read_is_a_loss() -> None:
+    """Its group is there: without what was seen, the session would pass for read to its end."""
+    start = Offset(
+        positions={session(1): 320, session(2): 320},
+        groups=dict(view(log(1), log(2)).groups),
+    )
+    gone = view(log(3))
+    assert planner.losses(gone, start) == []
+    [loss] = planner.losses(gone, start, {session(1): 640, session(2): 320})
+    assert (loss.session, loss.start, loss.end) == (session(1), 320, None)
+    assert "data up to 640" in str(loss)
+
+
 def test_a_session_that_comes_back_is_read_on() -> None:
     # Its connection was lost at 320, where the query had all of it; nothing else moves.
     start = Offset(positions={session(1): 0}, groups={STREAM: "1.5"})
@@ -489,8 +502,8 @@ def test_tasks_have_equal_parts_of_a_range_that_one_request_does_not_walk(
     end = 32 * message * length
     item = made_range(1, 0, end)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_planning, "_CUT_BYTES", 32 * reach)
-        places = planning._places(view(log(1, end_position=end)), item, pieces)
+        patch.setattr(_splitting, "CUT_BYTES", 32 * reach)
+        places = planning._splitting.places(view(log(1, end_position=end)), item, pieces)
     planning.stop()
     assert places == sorted(set(places))
     parts = [part.length for part in planner.split(item, places)]

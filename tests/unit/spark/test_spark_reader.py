@@ -4,6 +4,7 @@ or twice; and what is refused."""
 
 from __future__ import annotations
 
+import gc
 import resource
 import tempfile
 from collections.abc import Iterator
@@ -87,7 +88,7 @@ def read(
 
     def sources(_options: SourceOptions, _item: Range) -> Iterator[Any]:
         for control in controls:
-            yield _fetch._Fetched(item, HOLDER, control)
+            yield _fetch._Fetched(item, HOLDER, lambda _, control=control: control)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_reader, "sources", sources)
@@ -134,6 +135,32 @@ def test_a_message_that_was_given_up_at_the_end_of_a_term_holds_nobody_up() -> N
         assert [row["value"] for row in rows] == [b"before", b"behind"]
 
 
+def test_a_fetch_ends_with_its_reader_and_without_a_garbage_collection() -> None:
+    """A fetch has a connection of the worker, and the next task needs it."""
+    stream = made.of_messages([b"a"] * 3)
+    ended = []
+
+    class Watched(Pieces):
+        def fetch(self, *, start: int, end: int, **log: Any) -> Iterator[bytes]:
+            try:
+                yield from super().fetch(start=start, end=end, **log)
+            finally:
+                ended.append(end)
+
+    gc.collect()
+    gc.disable()
+    try:
+        source = _fetch._Fetched(
+            whole(stream), HOLDER, lambda _: Watched(stream, [3])   # type: ignore[arg-type,return-value]
+        )
+        source.frames(stream.start)
+        assert ended == []
+        del source
+        assert ended == [stream.position]
+    finally:
+        gc.enable()
+
+
 def test_what_nobody_has_fails_or_is_skipped() -> None:
     stream = made.of_messages([b"a", b"b"])
     gone = RangeNotRetained("released", lowest_readable=4096, end_position=8192)
@@ -178,7 +205,7 @@ def test_rows_that_are_out_are_not_completed_from_elsewhere_when_they_may_be_wro
 
     def sources(_options: SourceOptions, _item: Range) -> Iterator[Any]:
         for kind in (Released, _fetch._Fetched):
-            yield kind(item, HOLDER, Pieces(stream, [1]))
+            yield kind(item, HOLDER, lambda _: Pieces(stream, [1]))
 
     for tolerant in (False, True):
         options = attrs.evolve(OPTIONS, fail_on_data_loss=not tolerant)
