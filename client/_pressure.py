@@ -88,6 +88,12 @@ class Pressure:
         return self._view.errors()
 
     @property
+    def dropped_by(self) -> Mapping[str, int]:
+        """The dropped messages by reason: ``log_full``, ``storage`` (memory was missing),
+        ``rate``."""
+        return self._view.dropped_by()
+
+    @property
     def depth_bytes(self) -> int:
         """Bytes that publishers have written and the sender has not sent yet; on IPC, bytes that
         the slowest reader has not consumed."""

@@ -230,6 +230,13 @@ class PressureView:
             found[name] = found.get(name, 0) + running
         return found
 
+    def dropped_by(self) -> dict[str, int]:
+        """Return the number of dropped messages by reason."""
+        storage, rate = _REASONS.unpack_from(self.levels, _REASONS_AT)
+        full = max(0, self.dropped_messages - storage - rate)
+        found = {"log_full": full, "storage": storage, "rate": rate}
+        return {reason: count for reason, count in found.items() if count}
+
     def errors(self) -> dict[str, int]:
         """Return, for each culprit, the largest possible error of its time; culprits without error
         are omitted."""
@@ -249,7 +256,7 @@ NO_PRESSURE: Final = PressureView(
     cause=0, stale=True, since_ns=0, culprit=_NOBODY, reason=0, reason_client=0,
     reason_name="", reason_host="", backlog_bytes=0, counter_id=-1, blocked_ns=(), entries=(),
     refused={}, refused_ns=0, refused_episodes=0, rate_bytes_per_s=0, published_ordinal=0,
-    sent_ordinal=0, dropped_messages=0, dropped_bytes=0, levels=bytes(120), strategy="",
+    sent_ordinal=0, dropped_messages=0, dropped_bytes=0, levels=bytes(136), strategy="",
 )
 
 
@@ -272,7 +279,10 @@ _RECENT: Final = struct.Struct("=3q")
 #: The last field of it alone: each status reads it.
 _REASON_PID: Final = struct.Struct("=q")
 _REASON_PID_AT: Final = _LEVELS.size + _SCHEDULING.size + 16
-_STATES: Final = _LEVELS.size + _SCHEDULING.size + _RECENT.size
+#: Messages dropped because memory was missing, and because of the rate.
+_REASONS: Final = struct.Struct("=2q")
+_REASONS_AT: Final = _LEVELS.size + _SCHEDULING.size + _RECENT.size
+_STATES: Final = _REASONS_AT + _REASONS.size
 _TAIL: Final = struct.Struct(f"={8 * _CAUSES}s7q{_STATES}s64s")
 _TAIL_OFFSET: Final = _HEAD.size + _ENTRIES.size
 

@@ -66,7 +66,8 @@ MEANINGS: Final[dict[str, Meaning]] = {
     "linger": Meaning(
         "P", "time for which a closed publication still retransmits", "publications.linger_ns"),
     "pub-wnd": Meaning(
-        "P", "publication window: from one MTU up to half a term, on IPC up to a whole term",
+        "P", "publication window: from one MTU up to half a term, on IPC up to a whole term; by "
+        "default the largest, and 7/8 of a term under `ps-policy=drop_oldest`",
         "publications.window_bytes"),
     "max-resend": Meaning(
         "P", "largest number of retransmits in flight at once to a group",

@@ -73,8 +73,11 @@ typedef struct ps_pressure_view {
     int64_t refused_since_ns; /* CLOCK_MONOTONIC time of the first of this handle's refusals since
                                * its last success; 0: its last offer was accepted */
     int64_t refused_cause;    /* ps_cause of these refusals; 0: the sender has not stated one yet */
-    int64_t reason_pid; /* process id of reason_client, if it is a client of this daemon; 0 not
+    int64_t reason_pid;      /* process id of reason_client, if it is a client of this daemon; 0 not
                                * known */
+    int64_t dropped_storage; /* number of the dropped messages for which memory was missing */
+    int64_t dropped_rate; /* number of the dropped messages that exceeded the rate; all others found
+                           * the log full */
     char strategy[64];
 } ps_pressure_view_t;
 

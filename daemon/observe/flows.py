@@ -10,7 +10,7 @@ _STREAM: Final = (
     "publication_id", "channel", "stream_id", "session_id", "position", "limit",
     "consumer_position", "queue_depth_bytes", "queue_peak_bytes", "watermark", "pressure_events",
     "pressure_ns", "drained_messages", "policy", "dropped_messages", "dropped_bytes",
-    "credits_granted", "credits_spent",
+    "dropped_by",     "credits_granted", "credits_spent",
     "cause", "culprit", "held_ns", "blocked_ns", "blocked_by_ns", "refused", "warnings",
 )
 

@@ -165,7 +165,8 @@ def _queue_families(
     """Return the empty metrics of publications about policies, queues and credits."""
     dropped = counter(
         "penstock_publication_dropped_messages",
-        "Messages that the publication's ps-policy dropped.", "policy",
+        "Messages that the publication's ps-policy dropped, by reason: log_full, storage (memory "
+        "was missing), rate.", "policy", "reason",
     )
     dropped_bytes = counter(
         "penstock_publication_dropped_bytes",
@@ -235,7 +236,8 @@ def _publications(rows: list[PublicationStatus]) -> tuple[Family, ...]:
         })
         if row.policy:
             by_policy = f'{of},policy="{row.policy}"'
-            dropped.add(by_policy, row.dropped_messages)
+            for reason, messages in (row.dropped_by or {"log_full": 0}).items():
+                dropped.add(f'{by_policy},reason="{reason}"', messages)
             dropped_bytes.add(by_policy, row.dropped_bytes)
         if row.credits_granted >= 0:
             granted.add(of, row.credits_granted)

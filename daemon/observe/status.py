@@ -95,6 +95,7 @@ class PublicationStatus:
     policy: str                         # when its log is full, "" as Aeron
     dropped_messages: int               # by that policy
     dropped_bytes: int
+    dropped_by: dict[str, int]          # messages, by reason: log_full, storage, rate
     credits_granted: int                # messages that its receivers granted; -1: none grants
     credits_spent: int                  # of these, how many its publishers took; -1
     peers: list[ReceiverStatus]         # live receivers
@@ -307,6 +308,7 @@ def publication_status(
         policy=publication.plan.policy,
         dropped_messages=view.dropped_messages,
         dropped_bytes=view.dropped_bytes,
+        dropped_by=view.dropped_by(),
         credits_granted=granted,
         credits_spent=spent,
         peers=[_receiver(receiver) for receiver in found],

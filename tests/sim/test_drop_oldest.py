@@ -10,6 +10,7 @@ from penstock.sim.core import Link
 from penstock.sim.scenario import (
     MS_NS,
     SECOND_NS,
+    HostScript,
     MisfitScript,
     PublisherScript,
     Scenario,
@@ -29,6 +30,8 @@ MEDIA = {
     "spy": (0, f"aeron-spy:{UDP}", f"{UDP}|ssc=true"),
 }
 CONTROL = f"control={host_ip(0)}:40456|control-mode=dynamic"
+#: Of a term.
+SEVEN_EIGHTHS = 7 * 64 * 1024 // 8
 STOPPED = (2 * SECOND_NS, 62 * SECOND_NS)
 
 
@@ -104,6 +107,44 @@ def test_drops_for_a_stopped_receiver_without_the_policy_are_stated() -> None:
         (got,) = world.subscribers[0].readers(ledger)
         assert (got.messages + got.missed, got.dropped) == (10_000, dropped)
         assert got.uncounted == 0
+
+
+@pytest.mark.parametrize("loss_ppm", [0, 10_000])
+@pytest.mark.parametrize("medium", ["unicast", "multicast"])
+def test_towards_aeron_the_newest_is_dropped_beyond_seven_eighths(
+    medium: str, loss_ppm: int
+) -> None:
+    """The only receiver does not know the policy and stops for a minute. Without trailers, penstock
+    hosts are to each other as Aeron's."""
+    scenario = stopped_reader(medium, loss_ppm=loss_ppm)
+    (publisher,), (reader,) = scenario.publishers, scenario.subscribers
+    scenario = attrs.evolve(
+        scenario, publishers=(attrs.evolve(publisher, count=2000),),
+        subscribers=(attrs.evolve(reader, may_miss=False),),
+        machines=tuple(HostScript(host=host, driver=(("advertise", 0),)) for host in range(2)),
+    )
+    with World(scenario, 3) as world:
+        held: list[int] = []
+
+        def sample() -> None:
+            (found,) = world.hosts[0].publications()
+            status = world.hosts[0].driver.publication_status(found.id)
+            held.append(status.producer_position - status.consumer_position)
+
+        for at_ns in range(3 * SECOND_NS, STOPPED[1], SECOND_NS):
+            world.at(at_ns, sample)
+        assert world.run().violations == ()
+        (publishing,) = world.publishers
+        (statistics,) = publishing.statistics()
+        (ledger,) = publishing.ledgers
+        dropped = world.native.ledger_dropped(ledger)
+        assert publishing.sent == 2000      # accepted
+        assert statistics.blocked_ns == 0
+        assert dropped > 29_000
+        (got,) = world.subscribers[0].readers(ledger)
+        assert (got.messages, got.missed, got.dropped) == (2000, 0, dropped)
+        assert min(held) >= SEVEN_EIGHTHS
+        assert max(held) <= SEVEN_EIGHTHS + 2 * 1280
 
 
 @pytest.mark.parametrize("medium", MEDIA)

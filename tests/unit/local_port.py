@@ -271,7 +271,7 @@ class LocalPort:
             blocked_ns={}, blocked_by_ns={}, refused={}, refused_ns=0, refused_episodes=0,
             queue_depth_bytes=0, queue_peak_bytes=0,
             watermark="normal", pressure_events=0, pressure_ns=0, drained_messages=0,
-            policy="", dropped_messages=0, dropped_bytes=0, credits_granted=-1,
+            policy="", dropped_messages=0, dropped_bytes=0, dropped_by={}, credits_granted=-1,
             credits_spent=-1, peers=[],
             log_bytes=0,
         )

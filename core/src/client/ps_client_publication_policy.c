@@ -34,7 +34,12 @@ int64_t ps_pub_policy_gate(ps_pub_t *pub)
     if ((word & PS_POLICY_FAILED) != 0) {
         return ps_pub_refuse_failed(pub);
     }
-    return ps_pub_refuse(pub, ps_log_producer_position(&pub->log));
+    const int64_t position = ps_log_producer_position(&pub->log);
+    const int64_t code = ps_pub_refuse(pub, position);
+    /* A rate shut the stream, if the log still has room. */
+    const bool rated = (ps_pub_metered(pub) & PS_METERED_RATE) != 0;
+    return code == PS_BACK_PRESSURED && rated && position < ps_pub_limit_now(pub) ? PS_RATE_LIMITED
+                                                                                  : code;
 }
 
 /* A paused stream takes no turn for messages that are refused: its consumers wake the sender. The
@@ -49,8 +54,13 @@ void ps_pub_request_unless_paused(const ps_pub_t *pub)
 }
 
 /* Counts what is dropped, and closes the stream until the sender has stated it in the log. */
-static int64_t drop(ps_pub_t *pub, int64_t messages, int64_t bytes)
+static int64_t drop(ps_pub_t *pub, int64_t code, int64_t messages, int64_t bytes)
 {
+    if (code != PS_BACK_PRESSURED) {
+        _Atomic int64_t *reason =
+            code == PS_STORAGE ? &pub->slot->dropped_storage : &pub->slot->dropped_rate;
+        atomic_fetch_add_explicit(reason, messages, memory_order_relaxed);
+    }
     /* In this order: a sender that opens the stream in between has stated the count. */
     atomic_fetch_add_explicit(&pub->slot->policy_word, (uint64_t)messages, memory_order_acq_rel);
     atomic_fetch_or_explicit(&pub->slot->policy_word, PS_POLICY_SHUT, memory_order_acq_rel);
@@ -73,7 +83,7 @@ static int64_t fail(ps_pub_t *pub)
 int64_t ps_pub_policy_refused(ps_pub_t *pub, int64_t code, int64_t messages, int64_t bytes)
 {
     if (ps_policy_drops(pub->policy) && (is_full(code) || code == PS_RATE_LIMITED)) {
-        return drop(pub, messages, bytes);
+        return drop(pub, code, messages, bytes);
     }
     return pub->policy == PS_POLICY_ERROR && is_full(code) ? fail(pub) : code;
 }

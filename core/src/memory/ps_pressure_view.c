@@ -143,6 +143,8 @@ static void copy_refusals(const ps_publication_slot_t *slot, ps_pressure_view_t 
         (int64_t)(atomic_load_explicit(&slot->policy_word, memory_order_relaxed) &
                   PS_POLICY_DROPPED);
     out->dropped_bytes = load(&slot->dropped_bytes);
+    out->dropped_storage = load(&slot->dropped_storage);
+    out->dropped_rate = load(&slot->dropped_rate);
     out->depth_bytes = load(&slot->depth_bytes);
     out->peak_bytes = load(&slot->peak_bytes);
     memcpy(out->strategy, slot->strategy, sizeof(out->strategy) - 1);

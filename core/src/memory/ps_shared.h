@@ -219,7 +219,10 @@ typedef struct ps_publication_slot {
     alignas(PS_LINE) _Atomic uint64_t policy_word;
     /* line: publishers (any client, fetch_add) */
     alignas(PS_LINE) _Atomic int64_t dropped_bytes;
-    _Atomic int64_t failures; /* under ps-policy=error */
+    _Atomic int64_t failures;        /* under ps-policy=error */
+    _Atomic int64_t dropped_storage; /* Number of dropped messages for which memory was missing. */
+    _Atomic int64_t dropped_rate;    /* Number of dropped messages that exceeded the stream's rate.
+                                      * All others found the log full. */
     /* line: sender */
     alignas(PS_LINE) _Atomic int32_t policy; /* The stream's policy (ps_policy); constant while the
                                               * publication exists. */

@@ -171,10 +171,10 @@ def publication_plan(
             "so-sndbuf or choose a smaller mtu",
         )
     session = parsed.session_id
-    most_bytes = _publication_window(parsed, channel, term_length, mtu, settings)
-    depth_bytes = _depth(parsed, channel, most_bytes, settings)
     policy = _policy(parsed, channel, settings)
     skips = policy == "drop_oldest"     # the depth is that of readers
+    most_bytes = _publication_window(parsed, channel, term_length, mtu, settings, skips=skips)
+    depth_bytes = _depth(parsed, channel, most_bytes, settings)
     window_bytes = most_bytes if skips else depth_bytes
     ratio = parsed.ps_low_watermark or settings.low_watermark_ratio or 0.5
     return PublicationPlan(
@@ -292,9 +292,12 @@ def _endpoint_plan(parsed: uri.ChannelUri, channel: str) -> EndpointPlan:
 
 
 def _publication_window(
-    parsed: uri.ChannelUri, channel: str, term_length: int, mtu: int, settings: ConductorSettings
+    parsed: uri.ChannelUri, channel: str, term_length: int, mtu: int, settings: ConductorSettings,
+    *, skips: bool,
 ) -> int:
-    """Bytes that may be published ahead of the consumers: at most half a term, on IPC a term."""
+    """Bytes that may be published ahead of the consumers: at most half a term, on IPC a term. If
+    readers skip, 7/8 of a term unless a window is stated: the log drops beyond it, and a message of
+    an eighth of a term ends within a term of the sender."""
     largest = term_length if parsed.is_ipc else term_length // 2
     if parsed.pub_wnd is not None:
         if not mtu <= parsed.pub_wnd <= largest:
@@ -304,6 +307,8 @@ def _publication_window(
                 f"(one MTU up to {'a term' if parsed.is_ipc else 'half a term'})",
             )
         return parsed.pub_wnd
+    if skips and not parsed.is_ipc and not settings.publication_window:
+        largest = term_length // 8 * 7
     window = min(settings.publication_window or largest, largest)
     if mtu > window:
         raise Refused(

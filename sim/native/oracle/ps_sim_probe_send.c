@@ -30,6 +30,31 @@ static int64_t position_of(const ps_publication_t *pub, int32_t term_id, int32_t
 
 /* ---- SETUP ----------------------------------------------------------------------------------- */
 
+static void check_setup_trailer(ps_probe_t *probe, ps_probe_pub_t *model,
+                                const ps_trailer_t *trailer)
+{
+    const ps_publication_t *pub = model->pub;
+    if ((trailer->capabilities & PS_CAP_PRESSURE) !=
+        (pub->params.flow_control == PS_FC_PRESSURE ? PS_CAP_PRESSURE : 0u)) {
+        complain(probe, model, "a SETUP states another kind of stream", trailer->capabilities, 0);
+    }
+    if (trailer->flow_control != pub->params.flow_control ||
+        trailer->group_tag !=
+            (pub->params.flow_control == PS_FC_TAGGED ? pub->params.fc_group_tag : 0)) {
+        complain(probe, model, "a SETUP states another flow control", trailer->flow_control,
+                 pub->params.flow_control);
+    }
+    const bool skips = pub->params.policy == PS_POLICY_DROP_OLDEST;
+    if (trailer->policy != (skips ? PS_POLICY_DROP_OLDEST : PS_POLICY_NONE) ||
+        trailer->depth_bytes != (skips ? pub->params.depth_bytes : 0)) {
+        complain(probe, model, "a SETUP states another policy", trailer->policy,
+                 pub->params.policy);
+    }
+    if (trailer->ordinal != model->messages) {
+        complain(probe, model, "a SETUP counts messages wrong", trailer->ordinal, model->messages);
+    }
+}
+
 void ps_probe_setup_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_setup_t *setup,
                          int64_t now_ns)
 {
@@ -42,26 +67,13 @@ void ps_probe_setup_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_setu
         complain(probe, model, "a SETUP does not state where the stream is",
                  position_of(pub, setup->active_term_id, setup->term_offset), model->high);
     }
-    if ((setup->flags & PS_SETUP_GROUP) != (pub->params.group ? PS_SETUP_GROUP : 0) ||
-        (setup->trailer.capabilities & PS_CAP_PRESSURE) !=
-            (pub->params.flow_control == PS_FC_PRESSURE ? PS_CAP_PRESSURE : 0u)) {
+    if ((setup->flags & PS_SETUP_GROUP) != (pub->params.group ? PS_SETUP_GROUP : 0)) {
         complain(probe, model, "a SETUP states another kind of stream", setup->flags, 0);
     }
-    if (setup->trailer.flow_control != pub->params.flow_control ||
-        setup->trailer.group_tag !=
-            (pub->params.flow_control == PS_FC_TAGGED ? pub->params.fc_group_tag : 0)) {
-        complain(probe, model, "a SETUP states another flow control", setup->trailer.flow_control,
-                 pub->params.flow_control);
-    }
-    const bool skips = pub->params.policy == PS_POLICY_DROP_OLDEST;
-    if (setup->trailer.policy != (skips ? PS_POLICY_DROP_OLDEST : PS_POLICY_NONE) ||
-        setup->trailer.depth_bytes != (skips ? pub->params.depth_bytes : 0)) {
-        complain(probe, model, "a SETUP states another policy", setup->trailer.policy,
-                 pub->params.policy);
-    }
-    if (setup->trailer.ordinal != model->messages) {
-        complain(probe, model, "a SETUP counts messages wrong", setup->trailer.ordinal,
-                 model->messages);
+    if (params->advertise) {
+        check_setup_trailer(probe, model, &setup->trailer);
+    } else if (setup->trailer.capabilities != 0) {
+        complain(probe, model, "a SETUP has a trailer", setup->trailer.capabilities, 0);
     }
     if (single && now_ns - model->setup_ns < params->setup_interval_ns) {
         complain(probe, model, "SETUP again too soon", now_ns - model->setup_ns, 0);

@@ -245,6 +245,7 @@ static void test_a_rate_drops_what_is_beyond_it(void)
         turn(&world, 1000 * 1000, RIG_TERM);
     }
     CHECK(world.accepted >= 2900 && world.accepted <= 3100);
+    CHECK_EQ(atomic_load(&world.rig->slot->dropped_rate), world.dropped);
     for (int32_t i = 0; i < 200; i++) {
         turn(&world, 1000 * 1000, RIG_TERM);
     }

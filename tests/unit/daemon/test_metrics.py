@@ -62,10 +62,12 @@ def test_prometheus_reads_every_row_with_its_labels(port: LocalPort, status: Dae
 def test_a_policy_shows_what_it_dropped(port: LocalPort, status: DaemonStatus) -> None:
     rows = [
         attrs.evolve(
-            status.publications[0], policy="drop_newest", dropped_messages=7, dropped_bytes=700
+            status.publications[0], policy="drop_newest", dropped_messages=7, dropped_bytes=700,
+            dropped_by={"log_full": 5, "rate": 2},
         ),
         status.publications[1],
     ]
     text = text_of(attrs.evolve(status, publications=rows), port.cnc.counter).decode()
     lines = [line for line in text.splitlines() if "_dropped_" in line and line[0] != "#"]
-    assert [line.rpartition(" ")[2] for line in lines] == ["7.0", "700.0"]
+    assert [line.rpartition(" ")[2] for line in lines] == ["5.0", "2.0", "700.0"]
+    assert ['reason="log_full"' in line for line in lines] == [True, False, False]

@@ -60,6 +60,7 @@ def full_account() -> Any:
     view.published_ordinal, view.sent_ordinal, view.rate_bytes_per_s = 12, 10, 500
     view.refused_ns, view.refused_episodes = 77, 3
     view.dropped_messages, view.dropped_bytes = 5, 500
+    view.dropped_storage, view.dropped_rate = 1, 2
     view.throttled, view.retry_after_ns, view.deferrals = 4, 9, 2
     view.waits, view.waited_ns = 6, 60
     return view
@@ -81,6 +82,7 @@ def test_every_field_is_decoded() -> None:
     assert (view.strategy, view.published_ordinal, view.sent_ordinal) == ("min", 12, 10)
     assert (view.refused_ns, view.refused_episodes, view.rate_bytes_per_s) == (77, 3, 500)
     assert (view.dropped_messages, view.dropped_bytes) == (5, 500)
+    assert view.dropped_by() == {"log_full": 2, "storage": 1, "rate": 2}
     assert view.scheduled() == pressure.Scheduling(4, 9, 2, 6, 60)
     assert view.refusals() == {
         "receiver_window": 1, "group_strategy": 2, "congestion_window": 3, "nak_rate": 4,

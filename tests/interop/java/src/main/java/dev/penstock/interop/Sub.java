@@ -10,10 +10,11 @@ import io.aeron.logbuffer.FragmentHandler;
 /**
  * Receives a number of messages; reports "added", "image", "image-lost" and "done" with the hash of
  * what came, in the order it came; with {@code --mark} also "mark" after so many messages.  With
- * {@code --hold-at} it reports "held" after so many and takes no more until it reads a byte.
+ * {@code --hold-at} it reports "held" after so many and takes no more until it reads a byte; with
+ * {@code --until-end} it is done when its image has ended, however many messages came.
  *
- * <pre>--dir= --channel= --stream= --count= [--mark=N] [--hold-at=N] [--destination=CHANNEL]...
- * [--timeout-s=60]</pre>
+ * <pre>--dir= --channel= --stream= --count= [--mark=N] [--hold-at=N] [--until-end=1]
+ * [--destination=CHANNEL]... [--timeout-s=60]</pre>
  */
 public final class Sub {
     private Sub() {
@@ -26,6 +27,7 @@ public final class Sub {
         final long count = args.number("count", 0);
         final long mark = args.number("mark", -1);
         final long hold = args.number("hold-at", -1);
+        final boolean untilEnd = args.number("until-end", 0) != 0;
         final Messages.Hash hash = new Messages.Hash();
         final long[] received = new long[2];
         final FragmentHandler handler = new FragmentAssembler((buffer, offset, length, header) -> {
@@ -54,6 +56,9 @@ public final class Sub {
                 }
                 // One fragment at a time: never past the last message that is asked for.
                 if (subscription.poll(handler, 1) == 0) {
+                    if (untilEnd && received[0] > 0 && hasEnded(subscription)) {
+                        break;
+                    }
                     if (System.nanoTime() > deadline) {
                         Report.event("timeout", "count", received[0]);
                         System.exit(3);
@@ -64,6 +69,10 @@ public final class Sub {
             Report.event("done", "count", received[0], "bytes", received[1],
                 "sha256", hash.hex());
         }
+    }
+
+    private static boolean hasEnded(final Subscription subscription) {
+        return subscription.hasNoImages() || subscription.imageAtIndex(0).isEndOfStream();
     }
 
     private static void onImage(final Image image) {
