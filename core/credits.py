@@ -40,8 +40,8 @@ class CreditState(enum.IntEnum):
 
 @attrs.frozen(kw_only=True)
 class CreditView:
-    """Credits of one reader, read from its subscriber slot. The counts are numbers of messages
-    since the reader joined."""
+    """Credits of one reader, and what it skipped, read from its subscriber slot. The counts are
+    numbers of messages since the reader joined."""
 
     credits: int                        # 0: the reader grants none
     burst: int
@@ -52,6 +52,8 @@ class CreditView:
     final: int                          # last message before the resume; -1: not known
     epoch: int
     state: int                          # ps_credit_state
+    skipped_messages: int = 0           # in gaps whose number of messages is known
+    skipped_bytes: int = 0              # of all gaps that the reader skipped
 
     @property
     def is_complete(self) -> bool:
@@ -65,7 +67,8 @@ def read_credit_view(view: Any) -> CreditView:
     return CreditView(
         credits=view.credits, burst=view.burst, passed=view.passed, returned=view.returned,
         leaked=view.leaked, granted=view.granted, final=view.final, epoch=view.epoch,
-        state=view.state,
+        state=view.state, skipped_messages=view.skipped_messages,
+        skipped_bytes=view.skipped_bytes,
     )
 
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ps_credit_view.h: the credits of one reader, copied from shared memory. Also a cffi declaration.
+ * ps_credit_view.h: the credits of one reader and its skips, copied from shared memory. Also a cffi
+ * declaration.
  */
 #ifndef PS_CREDIT_VIEW_H
 #define PS_CREDIT_VIEW_H
@@ -21,6 +22,9 @@ typedef struct ps_credit_view {
     int64_t final;
     int32_t epoch;
     int32_t state; /* ps_credit_state */
+    int64_t
+        skipped_messages;  /* messages in gaps that the reader skipped, if their number is known */
+    int64_t skipped_bytes; /* bytes of all gaps that it skipped */
 } ps_credit_view_t;
 
 #endif

@@ -173,12 +173,12 @@ class SubscriptionSnapshot:
     credits: int                        # of each publisher, or of the pool; 0: it grants none
     credit_policy: str                  # of a pool, ""
     withheld: bool
-    slots: tuple[int, ...]              # of its readers, if it grants credits
+    slots: tuple[int, ...]              # of its readers that grant credits or are isolated
 
     @classmethod
     def of(cls, subscription: Subscription) -> SubscriptionSnapshot:
         plan = subscription.plan
-        links = subscription.links.values() if plan.credits else ()
+        links = [link for link in subscription.links.values() if plan.credits or link.isolated]
         return cls(
             id=subscription.id, client_id=subscription.client.id, channel=plan.channel,
             stream_id=subscription.stream_id, images=len(subscription.links),

@@ -78,7 +78,8 @@ def _families(status: DaemonStatus) -> tuple[Family, ...]:
     """Return the metrics that have a row for each stream."""
     return (
         *_publications(status.publications), *_turns(status.publications), *_images(status.images),
-        *_subscriptions(status.subscriptions), *_groups(status.groups),
+        *_subscriptions(status.subscriptions), *_skips(status.subscriptions),
+        *_groups(status.groups),
     )
 
 
@@ -323,6 +324,30 @@ def _images(rows: list[ImageStatus]) -> tuple[Family, ...]:
         buffer.add(of, row.rcvbuf_bytes)
         failures.add(of, row.congestion_failures)
     return (position, behind, gaps, lost, window, buffer, failures)
+
+
+def _skips(rows: list[SubscriptionStatus]) -> tuple[Family, ...]:
+    """Return what isolated readers skipped. A reader is a subscription to one session; its series
+    ends with it, so no counter falls."""
+    counter, _ = makers("subscription", "channel", "stream", "reader")
+    messages = counter(
+        "penstock_subscription_skipped_messages",
+        "Messages that an isolated reader (ps-sub-policy) skipped because it was too far behind. "
+        "Messages of Aeron's senders are not counted.",
+    )
+    skipped = counter(
+        "penstock_subscription_skipped_bytes",
+        "Bytes that an isolated reader skipped because it was too far behind, with headers.",
+    )
+    for row in rows:
+        for skip in row.skipped:
+            of = labels({
+                "subscription": row.subscription_id, "channel": row.channel,
+                "stream": row.stream_id, "reader": skip.reader,
+            })
+            messages.add(of, skip.messages)
+            skipped.add(of, skip.bytes)
+    return (messages, skipped)
 
 
 def _subscriptions(rows: list[SubscriptionStatus]) -> tuple[Family, ...]:

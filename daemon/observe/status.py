@@ -156,6 +156,15 @@ class ImageStatus:
 
 
 @attrs.frozen(kw_only=True)
+class SkipStatus:
+    """Data of one session that an isolated reader skipped."""
+
+    reader: int                         # its slot in shared memory
+    messages: int                       # in gaps whose number is known
+    bytes: int
+
+
+@attrs.frozen(kw_only=True)
 class SubscriptionStatus:
     subscription_id: int
     client_id: int
@@ -169,6 +178,7 @@ class SubscriptionStatus:
     credits_returned: int
     credits_outstanding: int            # granted and not returned
     credits_leaked: int                 # lost with their handles
+    skipped: list[SkipStatus] = attrs.field(factory=list)   # of readers that skipped data
 
 
 @attrs.frozen(kw_only=True)
@@ -394,10 +404,11 @@ def image_status(
 def subscription_status(subscription: SubscriptionSnapshot, shared: Shared) -> SubscriptionStatus:
     """Return the status of a subscription; its credits are the sum over all images and publications
     that it reads.  Any thread."""
-    views = [
-        read_credit(shared, slot) for slot in subscription.slots
+    readers = {
+        slot: read_credit(shared, slot) for slot in subscription.slots
         if shared.slot_id(SlotKind.SUBSCRIBER, slot) == subscription.id
-    ]
+    }
+    views = readers.values()
     granted, returned = sum(v.granted for v in views), sum(v.returned for v in views)
     return SubscriptionStatus(
         subscription_id=subscription.id,
@@ -412,6 +423,10 @@ def subscription_status(subscription: SubscriptionSnapshot, shared: Shared) -> S
         credits_returned=returned,
         credits_outstanding=max(granted - returned, 0),
         credits_leaked=sum(v.leaked for v in views),
+        skipped=[
+            SkipStatus(reader=slot, messages=v.skipped_messages, bytes=v.skipped_bytes)
+            for slot, v in readers.items() if v.skipped_bytes
+        ],
     )
 
 

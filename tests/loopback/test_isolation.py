@@ -95,6 +95,11 @@ def test_a_stopped_reader_stops_no_other(
             reached = gap.to_position or 0
         assert all(gap.messages is not None for gap in slow.gaps)
         assert slow.lost == sent - slow.delivered
+        (row,) = [r for r in client.status()["subscriptions"] if r["skipped"]]
+        (skip,) = row["skipped"]
+        assert row["subscription_id"] == stopped.registration_id
+        assert skip["messages"] == slow.lost
+        assert skip["bytes"] == sum((gap.to_position or 0) - gap.from_position for gap in slow.gaps)
         assert 0 < slow.delivered * FRAME <= 3 * TERM
         if policy != "independent":
             assert slow.delivered * FRAME <= 3 * 8192

@@ -37,7 +37,7 @@ FOREIGN = (
     ("publication", "ps_publication_slot_t", "spend"),
     ("subscriber", "ps_subscriber_slot_t", "delivered"),
     ("subscriber", "ps_subscriber_slot_t", "released"),
-    ("subscriber", "ps_subscriber_slot_t", "gap_sequence_seen"),
+    ("subscriber", "ps_subscriber_slot_t", "skipped_messages"),
 )
 COUNTER_BYTES = 128
 SUB_POS = 4

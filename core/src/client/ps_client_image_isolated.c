@@ -222,6 +222,15 @@ static ps_found_t place_to_continue(const ps_img_t *image)
     return found.position >= 0 ? found : (ps_found_t){ newest, -1 };
 }
 
+static void count_skip(const ps_img_t *image)
+{
+    ps_subscriber_slot_t *slot = image->subscriber;
+    const int64_t messages = image->gap_messages > 0 ? image->gap_messages : 0;
+    atomic_fetch_add_explicit(&slot->skipped_messages, messages, memory_order_relaxed);
+    atomic_fetch_add_explicit(&slot->skipped_bytes, image->gap_to - image->gap_from,
+                              memory_order_relaxed);
+}
+
 int32_t ps_img_skip(ps_img_t *image, int64_t from)
 {
     ps_isolated_t *isolated = image->isolated;
@@ -244,6 +253,7 @@ int32_t ps_img_skip(ps_img_t *image, int64_t from)
     if (have_one_base(isolated->ordinal, to.ordinal) && to.ordinal >= isolated->ordinal) {
         image->gap_messages = to.ordinal - isolated->ordinal;
     }
+    count_skip(image);
     isolated->ordinal = to.ordinal;
     image->delivered = to.position;
     image->assembling = 0;

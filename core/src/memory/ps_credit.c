@@ -223,7 +223,9 @@ int ps_slot_read_credit(const ps_shared_t *shared, int32_t subscriber_slot, ps_c
         .returned = load(&slot->credit_returned),
         .leaked = load(&slot->credit_leaked),
         .granted = load(&slot->credit_granted),
-        .final = load(&slot->credit_final)
+        .final = load(&slot->credit_final),
+        .skipped_messages = load(&slot->skipped_messages),
+        .skipped_bytes = load(&slot->skipped_bytes)
     };
     return PS_OK;
 }

@@ -277,10 +277,12 @@ typedef struct ps_subscriber_slot {
     int32_t position_counter_id;
     alignas(PS_LINE) _Atomic int64_t delivered; /* client */
     _Atomic int64_t released;
-    _Atomic int64_t gap_sequence_seen;
-    _Atomic int64_t credit_passed;   /* number of messages that polls have passed since the join */
-    _Atomic int64_t credit_returned; /* number of these messages whose credits were returned */
-    _Atomic int64_t credit_leaked;   /* number of these messages whose credits were lost with their
+    _Atomic int64_t skipped_messages; /* of an isolated reader: number of messages in the gaps that
+                                       * it skipped and whose number is known */
+    _Atomic int64_t skipped_bytes;    /* total length of these gaps, and of those without number */
+    _Atomic int64_t credit_passed;    /* number of messages that polls have passed since the join */
+    _Atomic int64_t credit_returned;  /* number of these messages whose credits were returned */
+    _Atomic int64_t credit_leaked;    /* number of these messages whose credits were lost with their
                                       * handles */
     _Atomic int32_t relayed_to; /* for a relay: slot of the publication on which it publishes, + 1;
                                  * 0 none */

@@ -422,7 +422,10 @@ def _link(
     isolation = isolation_of(plan, source)
     given = dict(fields)
     credit = CreditShare(share=given.pop("share"), held=given.pop("held"))
-    link = SubscriberLink(subscription=subscription, source=source, credit=credit, **given)
+    link = SubscriberLink(
+        subscription=subscription, source=source, isolated=isolation.may_miss, credit=credit,
+        **given,
+    )
     credits = max(credit_pools.adopt(link), 1) if plan.credits else 0
     params = SubscriberParams(
         position_counter_id=link.counter_id, slot=link.slot, client_slot=subscription.client.slot,

@@ -152,7 +152,7 @@ def _make_link(
     )
     link = SubscriberLink(
         subscription=subscription, source=source, counter_id=counter_id, slot=slot,
-        join_position=position, credit=credit,
+        join_position=position, isolated=isolation.may_miss, credit=credit,
     )
     return link, params
 

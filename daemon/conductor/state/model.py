@@ -317,6 +317,7 @@ class SubscriberLink:
     slot: int
     join_position: int = 0
     resting: bool = False
+    isolated: bool = False              # the stream does not wait for it
     credit: CreditShare = attrs.field(factory=CreditShare)
 
 

@@ -92,6 +92,10 @@ static void test_an_outrun_reader_continues_with_the_oldest(void)
     CHECK_EQ(ps_img_has_data(reader.image), 1);
     CHECK_EQ(ps_img_poll(reader.image, messages, 4, PS_POLL_ASSEMBLE), PS_E_GAP);
     expect_gap(reader.image, 4 * FRAME, 10 * FRAME, 6);
+    const ps_subscriber_slot_t *slot =
+        &reader.stream.shared->subscribers[reader.stream.subscriber_slot];
+    CHECK_EQ(atomic_load(&slot->skipped_messages), 6);
+    CHECK_EQ(atomic_load(&slot->skipped_bytes), 6 * FRAME);
     CHECK_EQ(ps_img_poll(reader.image, messages, MESSAGES, PS_POLL_ASSEMBLE), MESSAGES - 10);
     CHECK_EQ(messages[0].data[0], 10);
     close_reader(&reader);

@@ -13,7 +13,7 @@ from test_pressure_cost import REFERENCE_US, once_us, reference
 
 from penstock.client import Client
 from penstock.daemon.observe.metrics import text_of
-from penstock.daemon.observe.status import DaemonStatus
+from penstock.daemon.observe.status import DaemonStatus, SkipStatus, SubscriptionStatus
 
 STREAMS = 1000
 MOST_MS = 40.0                          # prometheus_client alone needs 75
@@ -71,3 +71,16 @@ def test_a_policy_shows_what_it_dropped(port: LocalPort, status: DaemonStatus) -
     lines = [line for line in text.splitlines() if "_dropped_" in line and line[0] != "#"]
     assert [line.rpartition(" ")[2] for line in lines] == ["5.0", "2.0", "700.0"]
     assert ['reason="log_full"' in line for line in lines] == [True, False, False]
+
+
+def test_a_reader_shows_what_it_skipped(port: LocalPort, status: DaemonStatus) -> None:
+    row = SubscriptionStatus(
+        subscription_id=3, client_id=1, channel="aeron:ipc", stream_id=7, images=1, credits=0,
+        credit_policy="", withheld=False, credits_granted=0, credits_returned=0,
+        credits_outstanding=0, credits_leaked=0,
+        skipped=[SkipStatus(reader=5, messages=11, bytes=1100)],
+    )
+    text = text_of(attrs.evolve(status, subscriptions=[row]), port.cnc.counter).decode()
+    lines = [line for line in text.splitlines() if "_skipped_" in line and line[0] != "#"]
+    assert [line.rpartition(" ")[2] for line in lines] == ["11.0", "1100.0"]
+    assert all('subscription="3"' in line and 'reader="5"' in line for line in lines)
