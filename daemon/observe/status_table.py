@@ -96,6 +96,7 @@ KEYS: Final[dict[tuple[str, type], dict[str, str]]] = {
         "policy": "policy for a full queue, or an empty text",
         "dropped_messages": "messages that this policy has dropped",
         "dropped_bytes": "payload bytes of the dropped messages",
+        "dropped_by": "dropped messages by reason: `log_full`, `storage` or `rate`",
         "credits_granted": "messages that the receivers have granted; -1 without credits",
         "credits_spent": "granted messages that the publishers have used; -1 without credits",
         "peers": "list of live receivers, see the table below; `GET /flows` leaves it empty",
@@ -149,6 +150,13 @@ KEYS: Final[dict[tuple[str, type], dict[str, str]]] = {
         "credits_returned": "granted messages that the application has released",
         "credits_outstanding": "messages granted and not released",
         "credits_leaked": "credits lost with handles that the application dropped",
+        "skipped": "list of sessions whose data the subscription skipped because it was too far "
+        "behind, see the table below",
+    },
+    ("`skipped` of a subscription", status.SkipStatus): {
+        "reader": "slot of the reader in shared memory",
+        "messages": "skipped messages in gaps with a known number of messages",
+        "bytes": "skipped bytes, with headers",
     },
     ("`endpoints`", status.EndpointStatus): _COMMON | {
         "endpoint_id": "id of the socket",

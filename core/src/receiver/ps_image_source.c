@@ -8,9 +8,9 @@
  * The receiver leaves a confirmed source that was silent for the connection time-out. It also
  * leaves it when a SETUP of a new daemon on the same directory arrives: from another port of the
  * same IP address, with the same daemon id and a later epoch. A directory is on one host, so such a
- * SETUP from another IP address is a stranger's. A source that sent a SETUP only, or that an adopted
- * image knows from its journal, is left when it was silent for SETUP_ONLY_NS. Frames of other
- * sources are counted and dropped.
+ * SETUP from another IP address is a stranger's. A source that sent a SETUP only, or that an
+ * adopted image knows from its journal, is left when it was silent for SETUP_ONLY_NS. Frames of
+ * other sources are counted and dropped.
  *
  * Capabilities of the sender change what the receiver sends, so one SETUP does not change them
  * while its source is followed: the receiver requests SETUPs until two in a row agree.

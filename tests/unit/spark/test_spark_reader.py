@@ -150,9 +150,8 @@ def test_a_fetch_ends_with_its_reader_and_without_a_garbage_collection() -> None
     gc.collect()
     gc.disable()
     try:
-        source = _fetch._Fetched(
-            whole(stream), HOLDER, lambda _: Watched(stream, [3])   # type: ignore[arg-type,return-value]
-        )
+        watched: Any = Watched(stream, [3])
+        source = _fetch._Fetched(whole(stream), HOLDER, lambda _: watched)
         source.frames(stream.start)
         assert ended == []
         del source
