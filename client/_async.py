@@ -8,12 +8,13 @@ daemon run in worker threads.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 import anyio
 
@@ -30,7 +31,7 @@ from penstock.client._defaults import DEFAULT_REATTACH_S, DEFAULT_TIMEOUT_S
 from penstock.client._publication import Publication, SessionCallback
 from penstock.client._registration import Registration
 from penstock.client._requester import AsyncRequester
-from penstock.client._restart import LostSession
+from penstock.client._restart import DaemonCallback
 from penstock.client._schemas import optional_codec
 from penstock.client._service import Answering
 from penstock.client._subscription import GapCallback, ImageCallback, Subscription
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from penstock.client._typed_groups import AsyncTypedConsumerGroup
 
 T = TypeVar("T")
+_A = TypeVar("_A")
+_LOG: Final = logging.getLogger("penstock.client")
 
 
 class AsyncClient:
@@ -281,15 +284,19 @@ class AsyncClient:
     async def __aexit__(self, *_exc: object) -> None:
         await self.close()
 
-    def _in_loop(self, callback: SessionCallback | None) -> SessionCallback | None:
+    def _in_loop(self, callback: Callable[[_A], object] | None) -> Callable[[_A], object] | None:
+        """Return a function that calls ``callback`` in the loop. The loop survives an exception."""
         if callback is None:
             return None
         called = callback
 
-        def on_lost(lost: LostSession) -> None:
-            self._parking.call_soon(partial(called, lost))
+        def now(argument: _A) -> None:
+            try:
+                called(argument)
+            except Exception:
+                _LOG.exception("%r raised an exception", called)
 
-        return on_lost
+        return lambda argument: self._parking.call_soon(partial(now, argument))
 
     def _repr_html_(self) -> str:
         return self._sync._repr_html_()
@@ -336,9 +343,11 @@ async def open_client(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     reattach_timeout_s: float = DEFAULT_REATTACH_S,
     credits: CreditsGiven = None,
+    on_daemon: DaemonCallback | None = None,
 ) -> AsyncIterator[AsyncClient]:
     """``async with open_client() as client``: like :func:`penstock.connect`, for asyncio and trio.
 
+    ``on_daemon`` is called in the loop's thread, and may use the client.
     If the task is cancelled while it waits for a daemon, the wait ends at once.
     """
     attempt = Attempt(
@@ -351,6 +360,7 @@ async def open_client(
     except BaseException:
         sync.close()
         raise
+    sync._bell.on_daemon = client._in_loop(on_daemon)
     try:
         yield client
     finally:

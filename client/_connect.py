@@ -16,6 +16,7 @@ from penstock.client._defaults import (
     LEAST_ANSWER_S,
 )
 from penstock.client._directory import daemon_directory, no_daemon, up_command
+from penstock.client._restart import DaemonCallback
 from penstock.client._zmq_port import ZmqPort
 from penstock.core import client as core
 from penstock.core.errors import DaemonGone, DaemonNotRunning, InvalidArgument
@@ -37,6 +38,7 @@ class Attempt:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         reattach_timeout_s: float = DEFAULT_REATTACH_S,
         credits: CreditsGiven = None,
+        on_daemon: DaemonCallback | None = None,
         on_waiting: Callable[[str], object] | None = None,
         watch: bool = False,
     ) -> None:
@@ -56,6 +58,7 @@ class Attempt:
         self._directory = daemon_directory(directory)
         self._name = name
         self._credits = pool_of_client(credits)
+        self._on_daemon = on_daemon
         self._timeout_s = timeout_s
         self._reattach_s = reattach_timeout_s
         self._on_waiting = on_waiting
@@ -88,10 +91,12 @@ class Attempt:
             raise DaemonNotRunning(
                 no_daemon(self._directory, waited_s=self._timeout_s)
             ) from None
-        return Client(
+        client = Client(
             port, timeout_s=max(self._timeout_s, LEAST_ANSWER_S), name=self._name,
             credits=self._credits,
         )
+        client._bell.on_daemon = self._on_daemon
+        return client
 
     def _mention(self, waited_s: float) -> None:
         if self._on_waiting is not None and waited_s >= _MENTION_S:
@@ -109,6 +114,7 @@ def connect(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     reattach_timeout_s: float = DEFAULT_REATTACH_S,
     credits: CreditsGiven = None,
+    on_daemon: DaemonCallback | None = None,
 ) -> Client:
     """Connect to this host's daemon, and wait if the daemon is still starting.
 
@@ -124,6 +130,9 @@ def connect(
     :param credits: a pool for the publishers of all subscriptions of this client: a number of
         messages, ``auto``, or a :class:`Credits`. A subscription with credits of its own is not
         part of it.
+    :param on_daemon: called with False when the client notices that the daemon has died, and with
+        True when the client is attached to a new one. The call comes from a thread of the client:
+        it must return soon, and must not call the client.
     :raises DaemonNotRunning: no daemon appeared in the directory within ``timeout_s``.
     :raises ChannelRefused: with the code ``permission``: this user may not access the daemon.
     :raises VersionMismatch: the daemon has another protocol version.
@@ -131,7 +140,7 @@ def connect(
     """
     attempt = Attempt(
         directory, name=name, timeout_s=timeout_s, reattach_timeout_s=reattach_timeout_s,
-        credits=credits,
+        credits=credits, on_daemon=on_daemon,
     )
     return wait_for(attempt)
 

@@ -4,10 +4,12 @@ attach the client to the next daemon."""
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
@@ -16,6 +18,11 @@ from penstock.core import client as core
 
 if TYPE_CHECKING:
     from penstock.client._client import Client
+
+#: Called with False when the client notices its daemon's death, and with True when the client is
+#: attached to the next daemon.
+DaemonCallback: TypeAlias = Callable[[bool], object]
+_LOG: Final = logging.getLogger("penstock.client")
 
 
 @attrs.frozen(kw_only=True)
@@ -50,7 +57,9 @@ class Bell:
     listener has only a weak reference to the client, so that a client without references is
     collected."""
 
-    __slots__ = ("__weakref__", "_client", "_handle", "_params", "away_ns", "is_away")
+    __slots__ = (
+        "__weakref__", "_client", "_handle", "_params", "away_ns", "is_away", "on_daemon",
+    )
 
     def __init__(
         self, client: Client, handle: core.ClientHandle, params: core.ClientParams
@@ -58,6 +67,8 @@ class Bell:
         self._client = weakref.ref(client)
         self._handle = handle
         self._params = params
+        #: ``on_daemon=`` of :func:`penstock.connect`.
+        self.on_daemon: DaemonCallback | None = None
         #: Whether offers already return DAEMON_AWAY.
         self.is_away = False
         #: CLOCK_MONOTONIC time at which the daemon's death was noticed.
@@ -76,8 +87,13 @@ class Bell:
         self.away_ns = time.monotonic_ns()
         self.is_away = True
         core.client_wake(self._handle)
+        self._tell(False)
 
     def on_back(self, lease: Lease, lost: frozenset[int], same: bool) -> None:
+        self._attach(lease, lost, same=same)
+        self._tell(True)
+
+    def _attach(self, lease: Lease, lost: frozenset[int], *, same: bool) -> None:
         self.is_away = False
         client = self._client()
         if not same:
@@ -98,6 +114,16 @@ class Bell:
     def on_gone(self) -> None:
         core.client_set_daemon_away(self._handle, True)
         core.client_wake(self._handle)
+        if not self.is_away:
+            self._tell(False)
+
+    def _tell(self, alive: bool) -> None:
+        if self.on_daemon is None:
+            return
+        try:
+            self.on_daemon(alive)
+        except Exception:
+            _LOG.exception("on_daemon(%s) raised an exception", alive)
 
 
 def _in_background(client: Client, lost: frozenset[int] | None, lease: Lease | None) -> None:

@@ -13,6 +13,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import anyio
+import anyio.to_thread
 import pytest
 from support.hosts import PenstockHost
 
@@ -202,6 +204,55 @@ def test_without_waiting_a_death_is_the_end(new_host: NewHost) -> None:
         host.kill()
         with pytest.raises(penstock.DaemonGone):
             subscription.wait(FIRST_S)
+
+
+def test_an_application_learns_of_death_and_return(new_host: NewHost) -> None:
+    host = new_host()
+    told: list[bool] = []
+
+    def on_daemon(alive: bool) -> None:
+        told.append(alive)
+        raise ValueError("the client goes on")
+
+    with (
+        penstock.connect(host.directory, on_daemon=on_daemon) as client,
+        penstock.connect(host.directory, reattach_timeout_s=0, on_daemon=on_daemon),
+    ):
+        assert told == []
+        host.kill()
+        eventually(lambda: told == [False, False], "both learn of the death")
+        host.start()
+        eventually(lambda: told[2:] == [True], "the one that waits learns of the return")
+        assert client.is_daemon_alive
+    assert len(told) == 3
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_task_learns_of_death_and_return(new_host: NewHost, backend: str) -> None:
+    host = new_host()
+
+    async def test() -> None:
+        told: list[tuple[bool, int]] = []
+        changed = anyio.Event()
+
+        def on_daemon(alive: bool) -> None:
+            nonlocal changed
+            told.append((alive, threading.get_ident()))
+            changed.set()
+            changed = anyio.Event()
+            raise ValueError("the loop goes on")
+
+        async with penstock.open_client(host.directory, on_daemon=on_daemon):
+            with anyio.fail_after(FIRST_S):
+                here = changed
+                await anyio.to_thread.run_sync(host.kill)
+                await here.wait()
+                here = changed
+                await anyio.to_thread.run_sync(host.start)
+                await here.wait()
+        assert told == [(False, threading.get_ident()), (True, threading.get_ident())]
+
+    anyio.run(test, backend=backend)
 
 
 def test_what_is_closed_meanwhile_is_gone_after_it(new_host: NewHost) -> None:
