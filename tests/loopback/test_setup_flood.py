@@ -9,6 +9,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 import pytest
@@ -74,9 +75,12 @@ def allocated(host: PenstockHost, name: str = "*.logbuffer") -> int:
 # The counters of 64 or 1 024 images stay in cnc.dat, and the heap keeps its largest size.
 @pytest.mark.parametrize(("addresses", "kept_mib"), [(1, 3), (500, 10)])
 def test_a_flood_of_setups_shuts_out_no_stream(
-    new_host: Callable[..., PenstockHost], port: Port, addresses: int, kept_mib: int
+    new_host: Callable[..., PenstockHost], port: Port, tmp_path: Path, addresses: int,
+    kept_mib: int,
 ) -> None:
-    host, there = new_host(), port()
+    config = tmp_path / "penstock.toml"     # ended images go after 5 s instead of 20 s
+    config.write_text('[timeouts]\nimage_liveness_timeout_ns = "4s"\nimage_linger_ns = "1s"\n')
+    host, there = new_host("--config", str(config)), port()
     channel = f"aeron:udp?endpoint=127.0.0.1:{there}"
     with penstock.connect(host.directory, name="flooded") as client:
         subscription = client.add_subscription(channel, STREAM)
