@@ -40,7 +40,6 @@ def restart(host: PenstockHost, *args: str) -> None:
 # ---- the same session ----------------------------------------------------------------------------
 
 
-@pytest.mark.alone
 @pytest.mark.timeout(900)
 def test_streams_survive_fifty_deaths_under_load(
     new_host: NewHost, port: Callable[[], int], tmp_path: Path
