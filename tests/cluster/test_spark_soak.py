@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.patience import STRETCH_S
 from support.processes import Peer, PeerError
 
 from cluster.spark_cluster import Driver, Drivers, SparkCluster
@@ -98,14 +99,18 @@ class Chain:
             self.start(name)
 
     def hear(self, seconds: float) -> bool:
-        """What the driver says within that time; False: no rows came."""
+        """What the driver says within that time; False: no rows came. A wait of STRETCH_S is never
+        prolonged: on a busy machine one longer wait for a query that has ended took a quarter of an
+        hour, and the publisher gave up."""
         deadline = time.monotonic() + seconds
         before = sum(self.rows.values())
         while (left := deadline - time.monotonic()) > 0:
             try:
-                line = self.driver.peer.next(left)
+                line = self.driver.peer.next(min(left, STRETCH_S))
             except PeerError:
-                break
+                if self.driver.peer.process.poll() is not None:
+                    break
+                continue
             self._note(line)
         return sum(self.rows.values()) > before
 
