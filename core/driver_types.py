@@ -426,6 +426,7 @@ class ImageParams:
     reliable: bool = True
     rejoin: bool = True
     adopted: bool = False               # continues at the contiguous end of a dead daemon's log
+    half_open: bool = False             # adopted: the dead daemon had accepted no frame
     consumption: int = -1               # adopted: slowest subscriber, -1: none
 
 

@@ -141,8 +141,8 @@ static int prepare_positions(ps_image_t *image)
     image->ordinal = params->reliable ? ps_believed_ordinal(params->join_ordinal) : -1;
     image->ordinal_position = join;
     image->reserved_position = params->reserved_position;
-    image->established = params->adopted;
-    image->established_taken = params->adopted;
+    image->established = params->adopted && !params->half_open;
+    image->established_taken = image->established;
     image->end_position = INT64_MAX;
     image->next_due_ns = INT64_MAX;
     image->timer.at = -1;

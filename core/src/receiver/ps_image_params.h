@@ -78,6 +78,7 @@ typedef struct ps_image_params {
      * receiver drops data above this end and requests it again. PS_E_CORRUPT if log and counters
      * contradict each other */
     uint8_t adopted;
+    uint8_t half_open;   /* adopted: report the first frame, because no frame was accepted yet */
     int64_t consumption; /* adopted: slowest subscriber, -1: none */
 } ps_image_params_t;
 

@@ -42,6 +42,8 @@ from penstock.daemon.conductor.sagas import congestion, credit_pools, custom, pu
 from penstock.daemon.conductor.sagas.clients import lose_client
 from penstock.daemon.conductor.sagas.credits import is_frozen, set_credits
 from penstock.daemon.conductor.sagas.groups import adopt_group
+from penstock.daemon.conductor.sagas.image_params import granting
+from penstock.daemon.conductor.sagas.images import leave_half_open, show, wants
 from penstock.daemon.conductor.sagas.isolating import isolation_of
 from penstock.daemon.conductor.sagas.linking import link_image, link_publication, report_refusal
 from penstock.daemon.conductor.sagas.recv_buffers import follow_window
@@ -105,6 +107,9 @@ def adopt(state: State, records: Registrations, dead: frozenset[int]) -> Saga[No
             except Refused as refused:
                 erase(state, kind, *key)
                 report_refusal(state, f"{kind} {key[0]} of the dead daemon", refused)
+    for image in list(state.images.values()):
+        if image.established and not image.shown:       # the daemon died while it linked readers
+            yield from show(state, image)
     for subscription in list(state.subscriptions.values()):
         if subscription.endpoint is not None:
             yield from add_interest(
@@ -130,7 +135,8 @@ def _let_go(state: State) -> None:
         if not publication.links:
             publications.orphan(state, publication)
     for image in list(state.images.values()):
-        if not image.subscribers:           # its log is deleted after the receiver has released it
+        # The log is deleted after the receiver has released it.
+        if image.established and not image.subscribers:
             image.state = ImageState.DONE
             image.endpoint.images.pop((image.stream_id, image.session_id), None)
             state.emit(RemoveObject(kind=ObjectKind.IMAGE, object_id=image.id))
@@ -138,6 +144,7 @@ def _let_go(state: State) -> None:
     for send_endpoint in list(state.send_endpoints.values()):
         release_send(state, send_endpoint)
     for recv_endpoint in list(state.recv_endpoints.values()):
+        leave_half_open(state, recv_endpoint)
         release_recv(state, recv_endpoint)
 
 
@@ -367,9 +374,7 @@ def _image(
     endpoint = state.recv_endpoints.get(values.pop("endpoint_id"))
     if endpoint is None:
         raise Refused("no_interface", "the channel of the object could not be opened")
-    image = Image(
-        id=key[0], endpoint=endpoint, established=True, established_ns=state.now_ns, **values
-    )
+    image = Image(id=key[0], endpoint=endpoint, established_ns=state.now_ns, **values)
     _settle_log(state, image.log)
     slowest = -1
     for (kind, link_key), link in records.items():
@@ -377,21 +382,27 @@ def _image(
                 and not link["resting"]:
             position: int = yield ReadCounter(counter_id=link["counter_id"])
             slowest = position if slowest < 0 else min(slowest, position)
-    plain = len(endpoint.destinations) == 1
-    yield from follow_window(state, endpoint, image.params.window_bytes)
-    yield AddImageObject(
-        params=attrs.evolve(
-            image.params, adopted=True, consumption=slowest,
-            reserved_position=image.log.notified_position,
-            destination=0 if plain else -1,
-        )
+    received: int = yield ReadCounter(counter_id=image.params.position_counter_id)
+    image.established = image.shown or received > image.join_position
+    params = attrs.evolve(
+        image.params, adopted=True, half_open=not image.established,
+        consumption=slowest if image.shown else image.join_position,
+        reserved_position=image.log.notified_position,
+        destination=0 if len(endpoint.destinations) == 1 else -1,
     )
+    if not image.shown:
+        params = granting(params, [s for s in endpoint.subscriptions.values() if wants(s, image)])
+    yield from follow_window(state, endpoint, image.params.window_bytes)
+    yield AddImageObject(params=params)
     state.images[image.id] = image
     endpoint.images[(image.stream_id, image.session_id)] = image
     endpoint.held_by += 1
     state.storage.adopt(image.log.reserved_bytes)
     watch(state, image)
-    congestion.start(state, image)
+    if image.established:
+        congestion.start(state, image)
+    else:
+        state.half_open_bytes += image.log.reserved_bytes
     note_image(state, image)
 
 

@@ -13,11 +13,7 @@ import attrs
 from penstock.core.credits import CAP_CREDITS
 from penstock.core.driver_events import ImageDrained, ImageInactive, SecondSource, Setup
 from penstock.core.driver_types import (
-    NO_COUNTER,
-    CongestionControl,
     ImageEnd,
-    ImageParams,
-    LogParams,
     ObjectKind,
     SlotKind,
     compute_position,
@@ -36,12 +32,17 @@ from penstock.daemon.conductor.actions import (
     RemoveObject,
 )
 from penstock.daemon.conductor.channel.counters import CounterType, stream_counter
-from penstock.daemon.conductor.channel.credits import room_for
-from penstock.daemon.conductor.channel.plans import CONGESTION_CONTROL, SubscriptionPlan
+from penstock.daemon.conductor.channel.plans import SubscriptionPlan
 from penstock.daemon.conductor.saga import EXCLUSIVE, EXCLUSIVE_LAST, Refused, Saga, Undo
 from penstock.daemon.conductor.sagas import congestion
 from penstock.daemon.conductor.sagas.credit_pools import check_room, publishers
 from penstock.daemon.conductor.sagas.freeing import free_counters, free_slot_later
+from penstock.daemon.conductor.sagas.image_params import (
+    granting,
+    image_params,
+    log_params,
+    receiver_window_of,
+)
 from penstock.daemon.conductor.sagas.isolating import willing
 from penstock.daemon.conductor.sagas.joins import report_no_image
 from penstock.daemon.conductor.sagas.linking import link_image, report_refusal, unlink, withdraw
@@ -53,7 +54,6 @@ from penstock.daemon.conductor.settings import KIB, MIB, SECOND_NS
 from penstock.daemon.conductor.state.machines import IMAGE, EndpointState, ImageState, ImageTrigger
 from penstock.daemon.conductor.state.model import (
     Image,
-    LogFile,
     RecvEndpoint,
     SubscriberLink,
     Subscription,
@@ -142,11 +142,19 @@ def on_established(state: State, image_id: int) -> Saga[None]:
     image.established = True
     image.established_ns = state.now_ns
     state.half_open_bytes -= image.log.reserved_bytes
-    note_image(state, image)
     congestion.start(state, image)
+    yield from show(state, image)
+
+
+def show(state: State, image: Image) -> Saga[None]:
+    """Link all subscriptions that want a new image, from its join position on. The journal states
+    when they all have their links. If the daemon dies before, the next daemon links the rest."""
     for subscription in list(image.endpoint.subscriptions.values()):
-        if not _wants(subscription, image) or subscription.id in image.subscribers:
+        if not wants(subscription, image) or subscription.id in image.subscribers:
             continue
+        group = state.groups.get(subscription.client.group_id)
+        if group is not None and image.id in group.retained:
+            continue                    # the image ended before the daemon died
         try:
             yield from link_image(
                 state, subscription, image, join_position=image.join_position
@@ -157,9 +165,12 @@ def on_established(state: State, image_id: int) -> Saga[None]:
             )
     if not image.subscribers:
         _move(state, image, ImageTrigger.NO_SUBSCRIBER)
+        return
+    image.shown = True
+    note_image(state, image)
 
 
-def _wants(subscription: Subscription, image: Image) -> bool:
+def wants(subscription: Subscription, image: Image) -> bool:
     return subscription.stream_id == image.stream_id \
         and subscription.wants_session(image.session_id)
 
@@ -168,7 +179,7 @@ def leave_half_open(state: State, endpoint: RecvEndpoint) -> None:
     """End images that have not received a frame yet and that no subscription requests any more."""
     for image in list(endpoint.images.values()):
         if not image.established \
-                and not any(_wants(s, image) for s in endpoint.subscriptions.values()):
+                and not any(wants(s, image) for s in endpoint.subscriptions.values()):
             image.end_reason = "closed"
             _move(state, image, ImageTrigger.NEVER_ESTABLISHED)
 
@@ -216,7 +227,7 @@ def _check_credits(
                 "or choose another flow control",
             )
         images = [image for image in endpoint.images.values()
-                  if image.stream_id == event.stream_id and _wants(subscription, image)]
+                  if image.stream_id == event.stream_id and wants(subscription, image)]
         check_room(subscription, max(len(images), publishers(subscription)))
 
 
@@ -224,7 +235,7 @@ def _check_mtu(
     endpoint: RecvEndpoint, event: Setup, subscriptions: list[Subscription]
 ) -> None:
     """Refuse an MTU above the window or the socket's buffer: such a datagram would never arrive."""
-    window = _receiver_window(subscriptions, event.term_length, event.mtu)
+    window = receiver_window_of(subscriptions, event.term_length, event.mtu)
     if event.mtu > window:
         raise Refused(
             _MALFORMED,
@@ -241,7 +252,7 @@ def _check_mtu(
 
 
 def _counters_of(plan: SubscriptionPlan) -> list[tuple[CounterType, str]]:
-    """Return the kinds of an image's counters, in the order of _params."""
+    """Return the kinds of an image's counters, in the order of image_params."""
     kinds = [(kind, "") for kind in (*_POSITIONS, CounterType.NAKS_SENT)]
     chosen = plan.congestion_control
     if chosen.control != "static":
@@ -272,7 +283,7 @@ def _image_plan(
         term_length=event.term_length,
     )
     return attrs.evolve(
-        first, receiver_window=_receiver_window(subscriptions, event.term_length, event.mtu),
+        first, receiver_window=receiver_window_of(subscriptions, event.term_length, event.mtu),
         congestion_control=chosen,
     )
 
@@ -309,142 +320,45 @@ def _create(
             undo.on_failure(FreeCounter(counter_id=counter_id))
             counters.append(counter_id)
         yield CreateLog(
-            params=_log_params(state, endpoint, event, plan, log, image_id, group=group)
+            params=log_params(state, endpoint, event, plan, log, image_id, group=group)
         )
         undo.on_failure(DeleteFile(path=path))
-        params = _params(endpoint, event, plan, image_id, path, slot, counters,
-                         reserved=log.notified_position, group=group)
-        yield AddImageObject(params=_granting(params, subscriptions))
+        params = image_params(endpoint, event, plan, image_id, path, slot, counters,
+                              reserved=log.notified_position, group=group)
+        assert event.source is not None
+        image = Image(
+            id=image_id,
+            params=params,
+            endpoint=endpoint,
+            stream_id=event.stream_id,
+            session_id=event.session_id,
+            source=event.source,
+            slot=slot,
+            counters=counters,
+            log=log,
+            rejoin=plan.rejoin,
+            join_position=start,
+            join_ordinal=event.peer_ordinal if plan.reliable else -1,
+            initial_term_id=event.initial_term_id,
+            mtu=event.mtu,
+            sender_flow_control=event.peer_flow_control,
+            sender_group_tag=event.peer_group_tag,
+            sender_policy=event.peer_policy,
+            sender_depth_bytes=event.peer_depth_bytes,
+            relay_path=event.relay_path,
+        )
+        note_image(state, image)        # the image's first status message lets the sender send
+        yield AddImageObject(params=granting(params, subscriptions))
     except Refused:
+        erase(state, "image", image_id)
         undo.roll_back()
         state.storage.release(amount)
         raise
-    assert event.source is not None
-    image = Image(
-        id=image_id,
-        params=params,
-        endpoint=endpoint,
-        stream_id=event.stream_id,
-        session_id=event.session_id,
-        source=event.source,
-        slot=slot,
-        counters=counters,
-        log=log,
-        rejoin=plan.rejoin,
-        join_position=start,
-        join_ordinal=event.peer_ordinal if plan.reliable else -1,
-        initial_term_id=event.initial_term_id,
-        mtu=event.mtu,
-        sender_flow_control=event.peer_flow_control,
-        sender_group_tag=event.peer_group_tag,
-        sender_policy=event.peer_policy,
-        sender_depth_bytes=event.peer_depth_bytes,
-        relay_path=event.relay_path,
-    )
     state.half_open_bytes += amount
     state.images[image_id] = image
     endpoint.images[(event.stream_id, event.session_id)] = image
     endpoint.held_by += 1
     watch(state, image)
-
-
-def _granting(params: ImageParams, subscriptions: list[Subscription]) -> ImageParams:
-    """Add what an image grants before its first reader joins: the least of its subscriptions."""
-    granting = [s for s in subscriptions if s.plan.credits > 0]
-    if not granting:
-        return params
-    least = min((s.plan for s in granting), key=lambda p: max(p.credits, p.credit_burst))
-    return attrs.evolve(
-        params, credits=least.credits, credit_burst=least.credit_burst,
-        # A pool has no credit for an image before its reader joins.
-        frozen=any(s.withheld or s.plan.credit_policy for s in granting),
-    )
-
-
-def _receiver_window(subscriptions: list[Subscription], term_length: int, mtu: int) -> int:
-    """Return the receiver window of a new image, at most half a term. The first subscription
-    decides; a consumer group requests the largest, and one with credits the room for its grant."""
-    plans = [s.plan for s in subscriptions if s.client.group_id] or [subscriptions[0].plan]
-    plans += [s.plan for s in subscriptions if s.plan.credits and not s.plan.window_stated]
-    windows = [
-        max(plan.receiver_window, room_for(plan, mtu))
-        if plan.credits and not plan.window_stated else plan.receiver_window for plan in plans
-    ]
-    return min(max(windows), term_length // 2)
-
-
-def _log_params(
-    state: State, endpoint: RecvEndpoint, event: Setup, plan: SubscriptionPlan, log: LogFile,
-    image_id: int, *, group: bool,
-) -> LogParams:
-    return LogParams(
-        path=log.path,
-        correlation_id=image_id,
-        session_id=event.session_id,
-        stream_id=event.stream_id,
-        initial_term_id=event.initial_term_id,
-        term_id=event.active_term_id,
-        term_offset=event.term_offset,
-        term_length=event.term_length,
-        mtu=event.mtu,
-        page_size=state.settings.page_size,
-        receiver_window_bytes=plan.receiver_window,
-        sndbuf_bytes=endpoint.buffers[0],
-        rcvbuf_bytes=endpoint.buffer_bytes,
-        untethered_window_limit_timeout_ns=plan.tethering.window_limit_timeout_ns,
-        untethered_linger_timeout_ns=plan.tethering.linger_timeout_ns,
-        untethered_resting_timeout_ns=plan.tethering.resting_timeout_ns,
-        group=group,
-        rejoin=plan.rejoin,
-        reliable=plan.reliable,
-        sparse=plan.sparse,
-        tether=plan.tether,
-        type=2,
-        file_mode=state.settings.file_mode,
-        reserve_terms=0,
-        reserve_from=log.last_end - log.reserved_terms * log.term_length + log.low_missing,
-        reserve_to=log.reserved_position,
-    )
-
-
-def _params(
-    endpoint: RecvEndpoint, event: Setup, plan: SubscriptionPlan, image_id: int, path: str,
-    slot: int, counters: list[int], *, reserved: int, group: bool,
-) -> ImageParams:
-    assert event.source is not None
-    chosen = plan.congestion_control
-    return ImageParams(
-        id=image_id,
-        log_path=path,
-        endpoint_id=endpoint.id,
-        slot=slot,
-        high_water_counter_id=counters[0],
-        position_counter_id=counters[1],
-        naks_counter_id=counters[2],
-        congestion_rtt_counter_id=counters[3] if len(counters) > 3 else NO_COUNTER,
-        congestion_window_counter_id=counters[4] if len(counters) > 4 else NO_COUNTER,
-        congestion_control=CONGESTION_CONTROL.get(chosen.control, CongestionControl.CUSTOM),
-        congestion_name=str(chosen),
-        cubic_only=chosen.reno is False,
-        session_id=event.session_id,
-        stream_id=event.stream_id,
-        initial_term_id=event.initial_term_id,
-        active_term_id=event.active_term_id,
-        term_offset=event.term_offset,
-        window_bytes=plan.receiver_window,
-        destination=event.destination,
-        source=event.source,
-        nak_delay_ns=plan.nak_delay_ns,
-        reserved_position=reserved,
-        join_ordinal=event.peer_ordinal,
-        peer_capabilities=event.peer_capabilities,
-        untethered_window_limit_timeout_ns=plan.tethering.window_limit_timeout_ns,
-        untethered_linger_timeout_ns=plan.tethering.linger_timeout_ns,
-        untethered_resting_timeout_ns=plan.tethering.resting_timeout_ns,
-        group=group,
-        reliable=plan.reliable,
-        rejoin=plan.rejoin,
-    )
 
 
 def on_second_source(state: State, event: SecondSource) -> None:

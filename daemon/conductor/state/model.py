@@ -286,6 +286,7 @@ class Image:
     end_ordinal: int = -1               # messages below end_position
     established: bool = False           # the receiver accepted a frame of the stream
     established_ns: int = 0             # when, or when this daemon adopted the image
+    shown: bool = False                 # each subscription that wanted it then has its link
     late_limits: int = 0                # number of late answers of a Python congestion control
     unanswered_ns: int | None = None    # when an unanswered call of it began
     silence_told: bool = False

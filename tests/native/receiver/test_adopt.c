@@ -247,6 +247,31 @@ static void test_an_index_that_lies_is_not_believed(void)
     }
 }
 
+/* The dead driver had accepted no frame, so its conductor does not know whether there is a stream. */
+static void test_an_image_without_a_frame_reports_its_first(void)
+{
+    for (int32_t half_open = 0; half_open < 2; half_open++) {
+        world_t world;
+        ps_event_t event;
+        ps_image_params_t params;
+        open_image(&world);
+        succeed(&world);
+        params = adopted_image(&world);
+        params.half_open = (uint8_t)half_open;
+        params.consumption = 0;
+        CHECK_EQ(ps_image_add(world.driver, &params, &world.image), PS_OK);
+        CHECK_EQ(ps_recv_endpoint_add_interest(world.driver, world.endpoint, GOLDEN_STREAM, 0, 1),
+                 PS_OK);
+        world_pass(&world, MS);
+        CHECK_EQ(world_event(&world, PS_EV_IMAGE_ESTABLISHED, &event), 0);
+        world_data(&world, 0, 2 * FRAME, FRAME);
+        world_pass(&world, MS);
+        CHECK_EQ(world_event(&world, PS_EV_IMAGE_ESTABLISHED, &event), half_open);
+        CHECK_EQ(world_status(&world).position, 2 * FRAME);
+        world_close(&world);
+    }
+}
+
 int main(void)
 {
     RUN(test_an_image_survives_deaths_at_any_moment);
@@ -255,5 +280,6 @@ int main(void)
     RUN(test_messages_are_counted_on);
     RUN(test_what_is_no_frame_ends_the_walk);
     RUN(test_an_index_that_lies_is_not_believed);
+    RUN(test_an_image_without_a_frame_reports_its_first);
     return 0;
 }

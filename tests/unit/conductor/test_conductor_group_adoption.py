@@ -162,6 +162,7 @@ class ShortLived(GroupRig):
         moment = self.moments[cut]
         made.counters, made.slots = dict(moment.counters), dict(moment.slots)
         made.files, made.released = set(moment.files), dict(moment.released)
+        made._numbers = self._numbers
         made.ends = dict(self.ends)
         made.conductor._state.next_id = itertools.count(1000).__next__
         records = journal.decode(journal._HEAD + b"".join(
@@ -208,3 +209,61 @@ def test_after_a_death_at_any_moment_each_log_is_held_once_and_let_go_once() -> 
         heir.advance(31)                # frees each slot and counter: the rig has each once
         assert not heir.state.groups
         assert not heir.state.holdings
+
+
+def test_a_death_between_the_first_status_message_and_the_last_link_loses_no_first_data() -> None:
+    """The sender may have sent a window, and would send none of it again to an image that joins
+    later."""
+    rig = ShortLived()
+    rig.open()
+    rig.open(name="other")
+    rig.setup(rig.endpoint(), established=False)
+    image = rig.image()
+    params = rig.last(a.AddImageObject).params
+    before = len(rig.all(a.Record))
+    position = params.position_counter_id
+    rig.counters[position] = attrs.evolve(rig.counters[position], value=4096)
+    rig.ends[image] = 4096
+    rig.event(EventType.IMAGE_ESTABLISHED, kind=ObjectKind.IMAGE, id=image)
+    rig.advance(1)
+    rig.acknowledge(1024)
+    for cut in range(before, len(rig.moments)):
+        heir = rig.heir(cut)
+        for name in ("query", "other"):
+            [log] = heir.logs(name=name)
+            assert log["log_id"] == image, f"before record {cut}"
+            assert log["committed"] in (0, 1024)
+            assert log["end_position"] == 4096
+        assert heir.last(a.AddImageObject).params.consumption in (0, 1024)
+        assert not heir.last(a.AddImageObject).params.half_open
+
+
+def test_an_image_without_a_frame_is_adopted_and_shown_with_its_first_frame() -> None:
+    rig = GroupRig(journal=True)
+    rig.open()
+    rig.setup(rig.endpoint(), established=False, term_offset=4096)
+    image = rig.image()
+    heir = new_daemon(rig)
+    heir.ends[image] = 8192
+    params = heir.last(a.AddImageObject).params
+    assert (params.adopted, params.half_open, params.consumption) == (True, True, 4096)
+    assert heir.logs() == []
+    assert heir.state.half_open_bytes == rig.state.half_open_bytes > 0
+    heir.event(EventType.IMAGE_ESTABLISHED, kind=ObjectKind.IMAGE, id=image)
+    [log] = heir.logs()
+    assert (log["log_id"], log["committed"], log["end_position"]) == (image, 4096, 8192)
+    assert heir.state.half_open_bytes == 0
+
+
+def test_an_adopted_image_that_never_gets_a_frame_leaves_nothing() -> None:
+    rig = GroupRig(journal=True)
+    rig.open()
+    rig.setup(rig.endpoint(), established=False)
+    heir = new_daemon(rig)
+    heir.event(
+        EventType.IMAGE_INACTIVE, kind=ObjectKind.IMAGE, id=rig.image(), reason=ImageEnd.TIMEOUT
+    )
+    heir.release_all()
+    assert not heir.files
+    assert heir.state.half_open_bytes == heir.state.storage.used_bytes == 0
+    assert not records_of(heir).get(("image", (rig.image(),)))
