@@ -10,7 +10,16 @@ from typing import Final
 import attrs
 import pytest
 
-from penstock.sim.scenario import MS_NS, SECOND_NS, Link, Scenario, SubscriberScript, two_hosts
+from penstock.sim.scenario import (
+    MS_NS,
+    SECOND_NS,
+    HostScript,
+    Link,
+    PublisherScript,
+    Scenario,
+    SubscriberScript,
+    two_hosts,
+)
 from penstock.sim.world import World
 
 _BIN_NS: Final = 100 * MS_NS
@@ -121,3 +130,34 @@ def test_under_an_independent_fanout_no_local_reader_holds_the_stream() -> None:
         assert stopped.missed > 0
         assert stopped.messages + stopped.missed == 4000
         assert all(other.messages == 4000 for other in others)
+
+
+@pytest.mark.parametrize("stopped_ms", [300, 700])
+@pytest.mark.parametrize("policy", ["independent", "drop_oldest|ps-sub-depth=8k"])
+def test_a_new_daemon_counts_no_gap_wrong(policy: str, stopped_ms: int) -> None:
+    """The daemon dies and is adopted while a reader on IPC is behind. The new daemon's count began
+    elsewhere, so the first gap may have no number; a wrong one is a violation."""
+    channel = _CHANNELS["ipc"]
+    crash_ns = SECOND_NS + 200 * MS_NS
+    scenario = Scenario(
+        name="adoption of an isolated reader", hosts=1, link=Link(),
+        machines=(HostScript(host=0, adopt=True, crash_ns=crash_ns,
+                             restart_ns=crash_ns + 10 * MS_NS),),
+        publishers=(PublisherScript(
+            host=0, channel=channel, count=3000, size_low=100, size_high=100,
+            start_ns=SECOND_NS, interval_ns=MS_NS // 4,
+        ),),
+        subscribers=(
+            SubscriberScript(host=0, channel=channel),
+            SubscriberScript(
+                host=0, channel=f"{channel}|ps-sub-policy={policy}", may_miss=True,
+                pauses=((SECOND_NS + 100 * MS_NS, SECOND_NS + stopped_ms * MS_NS),),
+            ),
+        ),
+    )
+    with World(scenario, 1) as world:
+        assert world.run().violations == ()
+        (ledger,) = world.publishers[0].ledgers
+        got = world.subscribers[1].reader(ledger)
+        assert got.missed > 0
+        assert got.messages + got.missed == 3000

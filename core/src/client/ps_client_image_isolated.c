@@ -250,7 +250,9 @@ int32_t ps_img_skip(ps_img_t *image, int64_t from)
     image->gap_from = from;
     image->gap_to = to.position;
     image->gap_messages = -1;
-    if (have_one_base(isolated->ordinal, to.ordinal) && to.ordinal >= isolated->ordinal) {
+    /* More messages than fit: the counts began at different times. */
+    if (have_one_base(isolated->ordinal, to.ordinal) && to.ordinal >= isolated->ordinal &&
+        to.ordinal - isolated->ordinal <= (to.position - from) / PS_HEADER_BYTES) {
         image->gap_messages = to.ordinal - isolated->ordinal;
     }
     count_skip(image);

@@ -319,7 +319,9 @@ typedef struct ps_group_slot {
  * are then not among the latest PS_INDEX_ENTRIES - 1 may have been overwritten. */
 #define PS_ORDINAL_UNKNOWN INT64_C(-1)
 /* On IPC the number of messages before the first isolated reader is unknown. The sender counts from
- * here then: such ordinals are negative, and only their differences have a meaning. */
+ * PS_ORDINAL_FIRST + 8 x the time in ns then: such ordinals are negative, and only their
+ * differences have a meaning. Counts that began at two times differ by more than the messages that
+ * a log holds. */
 #define PS_ORDINAL_BASE  (INT64_MIN / 4)
 #define PS_ORDINAL_FIRST (INT64_MIN / 8)
 typedef struct ps_index_entry {

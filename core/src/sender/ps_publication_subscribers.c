@@ -244,6 +244,14 @@ static int64_t position_of_joined(const ps_publication_t *pub, _Atomic int64_t *
     return leader;
 }
 
+/* Returns the ordinal from which an IPC stream counts. A count that a dead daemon began, or one for
+ * readers that have left, cannot be taken for this one. */
+static int64_t first_ordinal(int64_t now_ns)
+{
+    return PS_ORDINAL_FIRST +
+           (int64_t)(((uint64_t)now_ns << 3) & (uint64_t)(-PS_ORDINAL_FIRST / 2 - 1));
+}
+
 bool ps_publication_add_reader(ps_publication_t *pub, const ps_subscriber_params_t *params,
                                int64_t now_ns)
 {
@@ -266,7 +274,7 @@ bool ps_publication_add_reader(ps_publication_t *pub, const ps_subscriber_params
                           params->depth_bytes, pub->window_bytes);
         if (pub->isolated++ == 0) {
             pub->committed_position = pub->consumer_position;
-            pub->committed_ordinal = PS_ORDINAL_FIRST;
+            pub->committed_ordinal = first_ordinal(now_ns);
         }
         atomic_store_explicit(&subscriber->isolation.slot->join_ordinal,
                               subscriber->position == params->join_position
