@@ -14,6 +14,7 @@ from penstock.core.credits import CAP_CREDITS
 from penstock.core.driver_events import ImageDrained, ImageInactive, SecondSource, Setup
 from penstock.core.driver_types import (
     ImageEnd,
+    ImageParams,
     ObjectKind,
     SlotKind,
     compute_position,
@@ -54,6 +55,7 @@ from penstock.daemon.conductor.settings import KIB, MIB, SECOND_NS
 from penstock.daemon.conductor.state.machines import IMAGE, EndpointState, ImageState, ImageTrigger
 from penstock.daemon.conductor.state.model import (
     Image,
+    LogFile,
     RecvEndpoint,
     SubscriberLink,
     Subscription,
@@ -325,28 +327,7 @@ def _create(
         undo.on_failure(DeleteFile(path=path))
         params = image_params(endpoint, event, plan, image_id, path, slot, counters,
                               reserved=log.notified_position, group=group)
-        assert event.source is not None
-        image = Image(
-            id=image_id,
-            params=params,
-            endpoint=endpoint,
-            stream_id=event.stream_id,
-            session_id=event.session_id,
-            source=event.source,
-            slot=slot,
-            counters=counters,
-            log=log,
-            rejoin=plan.rejoin,
-            join_position=start,
-            join_ordinal=event.peer_ordinal if plan.reliable else -1,
-            initial_term_id=event.initial_term_id,
-            mtu=event.mtu,
-            sender_flow_control=event.peer_flow_control,
-            sender_group_tag=event.peer_group_tag,
-            sender_policy=event.peer_policy,
-            sender_depth_bytes=event.peer_depth_bytes,
-            relay_path=event.relay_path,
-        )
+        image = _image_of(endpoint, event, plan, params, counters, log, start)
         note_image(state, image)        # the image's first status message lets the sender send
         yield AddImageObject(params=granting(params, subscriptions))
     except Refused:
@@ -359,6 +340,33 @@ def _create(
     endpoint.images[(event.stream_id, event.session_id)] = image
     endpoint.held_by += 1
     watch(state, image)
+
+
+def _image_of(
+    endpoint: RecvEndpoint, event: Setup, plan: SubscriptionPlan, params: ImageParams,
+    counters: list[int], log: LogFile, start: int,
+) -> Image:
+    return Image(
+        id=params.id,
+        params=params,
+        endpoint=endpoint,
+        stream_id=event.stream_id,
+        session_id=event.session_id,
+        source=params.source,
+        slot=params.slot,
+        counters=counters,
+        log=log,
+        rejoin=plan.rejoin,
+        join_position=start,
+        join_ordinal=event.peer_ordinal if plan.reliable else -1,
+        initial_term_id=event.initial_term_id,
+        mtu=event.mtu,
+        sender_flow_control=event.peer_flow_control,
+        sender_group_tag=event.peer_group_tag,
+        sender_policy=event.peer_policy,
+        sender_depth_bytes=event.peer_depth_bytes,
+        relay_path=event.relay_path,
+    )
 
 
 def on_second_source(state: State, event: SecondSource) -> None:

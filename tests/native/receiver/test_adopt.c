@@ -247,7 +247,7 @@ static void test_an_index_that_lies_is_not_believed(void)
     }
 }
 
-/* The dead driver had accepted no frame, so its conductor does not know whether there is a stream. */
+/* The dead driver had accepted no frame: its conductor does not know whether there is a stream. */
 static void test_an_image_without_a_frame_reports_its_first(void)
 {
     for (int32_t half_open = 0; half_open < 2; half_open++) {

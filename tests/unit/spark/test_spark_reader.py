@@ -150,8 +150,8 @@ def test_a_fetch_ends_with_its_reader_and_without_a_garbage_collection() -> None
     gc.collect()
     gc.disable()
     try:
-        watched: Any = Watched(stream, [3])
-        source = _fetch._Fetched(whole(stream), HOLDER, lambda _: watched)
+        far: Any = Watched(stream, [3])
+        source = _fetch._Fetched(whole(stream), HOLDER, lambda _: far)
         source.frames(stream.start)
         assert ended == []
         del source
