@@ -24,6 +24,14 @@ static int64_t earliest(const object_t *objects)
     return due_ns;
 }
 
+/* An entry that is out of order somewhere below becomes the first one only much later. */
+static void check_order(const ps_timers_t *timers)
+{
+    for (int32_t at = 1; at < timers->count; at++) {
+        CHECK(timers->entries[(at - 1) / 2].due_ns <= timers->entries[at].due_ns);
+    }
+}
+
 static void change(ps_timers_t *timers, object_t *object, ps_random_t *random)
 {
     const int64_t due_ns =
@@ -57,6 +65,7 @@ static void test_the_first_timer_is_the_earliest(void)
         object_t *object = &objects[ps_random_below(&random, MANY)];
 
         change(&timers, object, &random);
+        check_order(&timers);
         CHECK_EQ(ps_timers_first_ns(&timers), earliest(objects));
         if (object->timer.at >= 0) {
             CHECK_EQ(ps_timers_due_ns(&timers, &object->timer), object->due_ns);
