@@ -99,7 +99,9 @@ class Library:
             if field.name in skip:
                 continue
             item = getattr(value, field.name)
-            if isinstance(item, Address):
+            if isinstance(item, int):           # most fields
+                setattr(target, field.name, int(item))
+            elif isinstance(item, Address):
                 self.fill_address(getattr(target, field.name), item)
             elif isinstance(item, str):
                 text = self.ffi.new("char[]", item.encode("utf-8"))

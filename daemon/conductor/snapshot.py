@@ -9,7 +9,7 @@ and windows are in bytes, times in nanoseconds of the conductor's clock.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -306,7 +306,7 @@ def in_slices(state: State, objects: int) -> Generator[None, None, Snapshot]:
 
 
 def _sliced(
-    table: dict[int, _Object], copy: Callable[[_Object], _Copy], objects: int
+    table: Mapping[int, _Object], copy: Callable[[_Object], _Copy], objects: int
 ) -> Generator[None, None, tuple[_Copy, ...]]:
     found = []
     for done, number in enumerate(list(table), 1):

@@ -409,26 +409,41 @@ static void ps_history_release(ps_shared_t *shared, int32_t kind, int32_t index)
     }
 }
 
+/* Returns the lowest free index, or -1. All slots below `free_from` are taken, so that the search
+ * does not pass them each time. Another process may have written the slots, so the search does not
+ * rely on this: it goes round all slots. */
+static int32_t ps_slot_lowest_free(ps_shared_t *shared, int32_t kind, const ps_slots_t *slots)
+{
+    int32_t *free_from = &shared->free_from[kind];
+    int32_t index = *free_from;
+    for (int32_t left = slots->count; left > 0; left--) {
+        if (atomic_load_explicit(ps_slot_id_cell(slots, index), memory_order_relaxed) == 0) {
+            *free_from = index;
+            return index;
+        }
+        index = index + 1 < slots->count ? index + 1 : 0;
+    }
+    return -1;
+}
+
 int32_t ps_slot_allocate(ps_shared_t *shared, int32_t kind, int64_t id)
 {
     const ps_slots_t slots = ps_slots_of(shared, kind);
     if (slots.base == NULL || id == 0 || shared->read_only) {
         return ps_fail(PS_E_INVALID, "slot kind %d, id %lld", kind, (long long)id);
     }
-    for (int32_t index = 0; index < slots.count; index++) {
-        _Atomic int64_t *cell = ps_slot_id_cell(&slots, index);
-        if (atomic_load_explicit(cell, memory_order_relaxed) == 0) {
-            const int code = ps_history_take(shared, kind, index);
-            if (code != PS_OK) {
-                return code;
-            }
-            ps_slot_reset(shared, kind, &slots, index);
-            /* Release: a process that sees the id sees the zeroed slot. */
-            atomic_store_explicit(cell, id, memory_order_release);
-            return index;
-        }
+    const int32_t index = ps_slot_lowest_free(shared, kind, &slots);
+    if (index < 0) {
+        return ps_fail(PS_E_NO_SPACE, "all %d slots of kind %d are taken", slots.count, kind);
     }
-    return ps_fail(PS_E_NO_SPACE, "all %d slots of kind %d are taken", slots.count, kind);
+    const int code = ps_history_take(shared, kind, index);
+    if (code != PS_OK) {
+        return code;
+    }
+    ps_slot_reset(shared, kind, &slots, index);
+    /* Release: a process that sees the id sees the zeroed slot. */
+    atomic_store_explicit(ps_slot_id_cell(&slots, index), id, memory_order_release);
+    return index;
 }
 
 void ps_slot_free(ps_shared_t *shared, int32_t kind, int32_t index)
@@ -437,6 +452,9 @@ void ps_slot_free(ps_shared_t *shared, int32_t kind, int32_t index)
     if (index >= 0 && index < slots.count && !shared->read_only) {
         ps_history_release(shared, kind, index);
         atomic_store_explicit(ps_slot_id_cell(&slots, index), 0, memory_order_release);
+        if (index < shared->free_from[kind]) {
+            shared->free_from[kind] = index;
+        }
     }
 }
 

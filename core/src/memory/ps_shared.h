@@ -360,6 +360,8 @@ static inline void ps_index_append(ps_index_ring_t *ring, int64_t position, int6
     atomic_store_explicit(&ring->count, count + 1, memory_order_release);
 }
 
+enum { PS_SLOT_KINDS = PS_SLOT_GROUP + 1 }; /* length of a table with the kind as index */
+
 struct ps_shared {
     uint8_t *base;
     uint64_t length;
@@ -377,10 +379,11 @@ struct ps_shared {
                        * memory (ps_shared.c). The publications come first, then the images. */
     int32_t n_clients, n_publications, n_images, n_subscribers, n_groups; /* trusted copies */
     int32_t read_only;
-    _Atomic int32_t *watch_fds; /* Array by client slot: the eventfd that wakes the client if
+    int32_t free_from[PS_SLOT_KINDS]; /* By kind: no lower slot is free. Owner: the conductor. */
+    _Atomic int32_t *watch_fds;       /* Array by client slot: the eventfd that wakes the client if
                                  * PS_WATCHED is set; -1: none. The conductor owns the
                                  * descriptors. */
-    char path[4096];            /* of the file */
+    char path[4096];                  /* of the file */
 };
 
 #endif

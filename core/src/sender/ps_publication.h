@@ -187,7 +187,7 @@ struct ps_publication {
     uint32_t pending; /* ps_publication_pending */
     bool connected, has_initial_connection, has_receivers, setup_elicited, end_of_stream, revoked,
         corrupt, eos_acked, back_pressured, short_send, window_shut, cleaning_behind,
-        storage_clamped, quarantine_clamped, limit_raised, removed;
+        storage_clamped, quarantine_clamped, limit_raised, removed, greets; /* new receiver */
     /* sender: policy (ps_publication_policy.c) */
     bool drops;            /* constant: ps_policy_drops */
     bool paused;           /* 1: publishers reached the limit, which does not rise until the log

@@ -90,6 +90,9 @@ static void refresh_receiver(ps_publication_t *pub, const ps_sm_t *sm, int64_t p
         receiver->credit_frozen = false;
         receiver->credit_answer = false;
         (void)ps_map_put(&pub->receiver_index, (uint64_t)receiver->id, pub->receiver_count);
+        pub->greets = true;
+        *pub->due_ns = now_ns;
+        ps_sender_due(ps_publication_sender(pub), now_ns);
     }
     receiver->heard_ns = now_ns;
     note_consumed(pub, receiver, position, now_ns);
@@ -234,8 +237,6 @@ void ps_publication_on_sm(ps_publication_t *pub, const ps_sm_t *sm, int64_t posi
         refresh_receiver(pub, sm, position, from, now_ns);
         if (first) { /* timers of a connected publication begin */
             pub->heartbeat_sent_ns = now_ns;
-            *pub->due_ns = now_ns;
-            ps_sender_due(sender, now_ns);
         }
     }
     set_limit(pub, pub->fc.ops->on_sm(&pub->fc, sm, position, pub->sender_limit, from, now_ns));

@@ -490,5 +490,6 @@ bool ps_publication_send_heartbeat(ps_publication_t *pub, int64_t now_ns)
     }
     ps_send_endpoint_queue(pub->endpoint, pub, out, now_ns);
     pub->heartbeat_sent_ns = now_ns;
+    pub->greets = false;
     return true;
 }

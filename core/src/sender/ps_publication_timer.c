@@ -97,7 +97,8 @@ static int64_t heartbeat_timer(ps_publication_t *pub, int64_t now_ns)
     if (!pub->has_initial_connection) {
         return INT64_MAX;
     }
-    const bool quiet = now_ns - pub->data_sent_ns >= params->idle_after_ns && !pub->end_of_stream;
+    const bool quiet =
+        now_ns - pub->data_sent_ns >= params->idle_after_ns && !pub->end_of_stream && !pub->greets;
     const int64_t interval_ns =
         quiet ? params->idle_heartbeat_interval_ns : params->heartbeat_interval_ns;
     if (now_ns >= next_beat_ns(pub, quiet, interval_ns) &&

@@ -4,6 +4,7 @@ refuse contradictions. The URI itself was parsed by :mod:`penstock.config.uri`."
 
 from __future__ import annotations
 
+import functools
 from typing import Final
 
 import attrs
@@ -137,11 +138,15 @@ class SubscriptionPlan:
         return self.address.channel
 
 
+#: A client usually adds many streams on one channel. A ChannelUri does not change.
+_parsed: Final = functools.lru_cache(maxsize=256)(uri.parse)
+
+
 def parse(channel: str) -> uri.ChannelUri:
     """Parse a channel URI. If the URI is invalid, raise Refused with a text that names the
     mistake."""
     try:
-        return uri.parse(channel)
+        return _parsed(channel)
     except uri.ChannelError as error:
         raise Refused("invalid_channel", str(error)) from error
 

@@ -10,7 +10,7 @@ receiver knows their sessions when the first datagram arrives.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -43,7 +43,7 @@ from penstock.daemon.conductor.sagas.clients import lose_client
 from penstock.daemon.conductor.sagas.credits import is_frozen, set_credits
 from penstock.daemon.conductor.sagas.groups import adopt_group
 from penstock.daemon.conductor.sagas.image_params import granting
-from penstock.daemon.conductor.sagas.images import leave_half_open, show, wants
+from penstock.daemon.conductor.sagas.images import leave_half_open, show
 from penstock.daemon.conductor.sagas.isolating import isolation_of
 from penstock.daemon.conductor.sagas.linking import link_image, link_publication, report_refusal
 from penstock.daemon.conductor.sagas.recv_buffers import follow_window
@@ -87,14 +87,14 @@ def adopt(state: State, records: Registrations, dead: frozenset[int]) -> Saga[No
     """Create all recorded objects, each after the objects that it refers to; then release resources
     that no object uses."""
     yield EXCLUSIVE
-    makers = {
+    makers: dict[str, Callable[..., Saga[None]]] = {
         "client": _client,
         "group": _group,
         "send_endpoint": _send_endpoint,
         "recv_endpoint": _recv_endpoint,
         "publication": _publication,
         "subscription": _subscription,
-        "image": _image,
+        "image": partial(_image, links=_links_by_source(records)),
         "retained": _retained,
         "link": _link,
     }
@@ -144,7 +144,8 @@ def _let_go(state: State) -> None:
     for send_endpoint in list(state.send_endpoints.values()):
         release_send(state, send_endpoint)
     for recv_endpoint in list(state.recv_endpoints.values()):
-        leave_half_open(state, recv_endpoint)
+        for stream_id in {image.stream_id for image in recv_endpoint.images.values()}:
+            leave_half_open(state, recv_endpoint, stream_id)
         release_recv(state, recv_endpoint)
 
 
@@ -362,13 +363,24 @@ def _subscription(
     state.subscriptions[subscription.id] = subscription
     client.subscriptions[subscription.id] = subscription
     if endpoint is not None:
-        endpoint.subscriptions[subscription.id] = subscription
+        endpoint.subscribe(subscription)
     note_subscription(state, subscription)
     yield from ()
 
 
+def _links_by_source(records: Registrations) -> dict[int, list[tuple[int, Mapping[str, Any]]]]:
+    """Return the recorded links of each image and publication, each link with the id of its
+    subscription."""
+    found: dict[int, list[tuple[int, Mapping[str, Any]]]] = {}
+    for (kind, key), link in records.items():
+        if kind == "link":
+            found.setdefault(key[1], []).append((key[0], link))
+    return found
+
+
 def _image(
-    state: State, key: tuple[int, ...], fields: Mapping[str, Any], records: Registrations
+    state: State, key: tuple[int, ...], fields: Mapping[str, Any], records: Registrations, *,
+    links: Mapping[int, list[tuple[int, Mapping[str, Any]]]],
 ) -> Saga[None]:
     values = dict(fields)
     endpoint = state.recv_endpoints.get(values.pop("endpoint_id"))
@@ -377,9 +389,8 @@ def _image(
     image = Image(id=key[0], endpoint=endpoint, established_ns=state.now_ns, **values)
     _settle_log(state, image.log)
     slowest = -1
-    for (kind, link_key), link in records.items():
-        if kind == "link" and link_key[1] == image.id and link_key[0] in state.subscriptions \
-                and not link["resting"]:
+    for subscription_id, link in links.get(image.id, ()):
+        if subscription_id in state.subscriptions and not link["resting"]:
             position: int = yield ReadCounter(counter_id=link["counter_id"])
             slowest = position if slowest < 0 else min(slowest, position)
     received: int = yield ReadCounter(counter_id=image.params.position_counter_id)
@@ -391,7 +402,10 @@ def _image(
         destination=0 if len(endpoint.destinations) == 1 else -1,
     )
     if not image.shown:
-        params = granting(params, [s for s in endpoint.subscriptions.values() if wants(s, image)])
+        params = granting(params, [
+            each for each in endpoint.subscriptions.of_stream(image.stream_id)
+            if each.wants_session(image.session_id)
+        ])
     yield from follow_window(state, endpoint, image.params.window_bytes)
     yield AddImageObject(params=params)
     state.images[image.id] = image

@@ -392,7 +392,7 @@ def _reject_local(state: State, publication: Publication, reason: str) -> None:
 
 def _link_again(state: State, publication: Publication) -> Saga[None]:
     yield EXCLUSIVE
-    for subscription in list(state.subscriptions.values()):
+    for subscription in state.subscriptions.of_stream(publication.stream_id):
         new = publication.id not in subscription.links
         if new and wants_publication(subscription, publication):
             yield from publications.link_quietly(state, subscription, publication)

@@ -52,11 +52,11 @@ def set_withheld(state: State, subscription: Subscription, *, withheld: bool) ->
 
 def _without_reader(subscription: Subscription) -> list[Image]:
     """Return the images that the subscription will read, and that have no reader yet."""
-    images = subscription.endpoint.images.values() if subscription.endpoint is not None else ()
+    if subscription.endpoint is None:
+        return []
     return [
-        image for image in images
-        if not image.established and image.stream_id == subscription.stream_id
-        and subscription.wants_session(image.session_id)
+        image for image in subscription.endpoint.images.of_stream(subscription.stream_id)
+        if not image.established and subscription.wants_session(image.session_id)
     ]
 
 
@@ -87,9 +87,8 @@ def serve(state: State, message: WithholdStream) -> Saga[CreditReport]:
     state of the stream's readers."""
     yield EXCLUSIVE
     found = [
-        s for s in state.subscriptions.values()
-        if s.stream_id == message.stream_id and s.plan.credits
-        and message.channel in ("", s.plan.channel)
+        s for s in state.subscriptions.of_stream(message.stream_id)
+        if s.plan.credits and message.channel in ("", s.plan.channel)
     ]
     if not found:
         where = f" on {message.channel}" if message.channel else ""

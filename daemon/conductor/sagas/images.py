@@ -95,8 +95,8 @@ def on_setup(state: State, event: Setup) -> Saga[None]:
     if endpoint is None or endpoint.state is not EndpointState.OPEN:
         return
     subscriptions = [
-        s for s in endpoint.subscriptions.values()
-        if s.stream_id == event.stream_id and s.wants_session(event.session_id)
+        s for s in endpoint.subscriptions.of_stream(event.stream_id)
+        if s.wants_session(event.session_id)
     ]
     if (event.stream_id, event.session_id) in endpoint.images:
         _forget(state, endpoint, event)     # this daemon is about to end: the next SETUP counts
@@ -151,8 +151,9 @@ def on_established(state: State, image_id: int) -> Saga[None]:
 def show(state: State, image: Image) -> Saga[None]:
     """Link all subscriptions that want a new image, from its join position on. The journal states
     when they all have their links. If the daemon dies before, the next daemon links the rest."""
-    for subscription in list(image.endpoint.subscriptions.values()):
-        if not wants(subscription, image) or subscription.id in image.subscribers:
+    for subscription in image.endpoint.subscriptions.of_stream(image.stream_id):
+        if not subscription.wants_session(image.session_id) \
+                or subscription.id in image.subscribers:
             continue
         group = state.groups.get(subscription.client.group_id)
         if group is not None and image.id in group.retained:
@@ -172,16 +173,12 @@ def show(state: State, image: Image) -> Saga[None]:
     note_image(state, image)
 
 
-def wants(subscription: Subscription, image: Image) -> bool:
-    return subscription.stream_id == image.stream_id \
-        and subscription.wants_session(image.session_id)
-
-
-def leave_half_open(state: State, endpoint: RecvEndpoint) -> None:
-    """End images that have not received a frame yet and that no subscription requests any more."""
-    for image in list(endpoint.images.values()):
-        if not image.established \
-                and not any(wants(s, image) for s in endpoint.subscriptions.values()):
+def leave_half_open(state: State, endpoint: RecvEndpoint, stream_id: int) -> None:
+    """End images of a stream that have not received a frame yet and that no subscription requests
+    any more."""
+    wanting = endpoint.subscriptions.of_stream(stream_id)
+    for image in endpoint.images.of_stream(stream_id):
+        if not image.established and not any(s.wants_session(image.session_id) for s in wanting):
             image.end_reason = "closed"
             _move(state, image, ImageTrigger.NEVER_ESTABLISHED)
 
@@ -207,7 +204,7 @@ def _check_setup(
     if event.source is None:
         raise Refused(_MALFORMED, "SETUP without a source address")
     _check_credits(endpoint, event, subscriptions)
-    sessions = sum(1 for stream, _ in endpoint.images if stream == event.stream_id)
+    sessions = len(endpoint.images.of_stream(event.stream_id))
     if sessions >= state.settings.stream_session_limit:
         raise Refused("limit", f"stream {event.stream_id} has {sessions} sessions already")
 
@@ -228,8 +225,8 @@ def _check_credits(
                 f"refuses a sender without credits ({peer}): leave ps-credits-required out, "
                 "or choose another flow control",
             )
-        images = [image for image in endpoint.images.values()
-                  if image.stream_id == event.stream_id and wants(subscription, image)]
+        images = [image for image in endpoint.images.of_stream(event.stream_id)
+                  if subscription.wants_session(image.session_id)]
         check_room(subscription, max(len(images), publishers(subscription)))
 
 

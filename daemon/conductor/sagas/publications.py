@@ -189,10 +189,9 @@ def _with_session_of_tag(state: State, plan: PublicationPlan) -> PublicationPlan
 def _find_shared(
     state: State, endpoint: SendEndpoint | None, stream_id: int
 ) -> Publication | None:
-    for publication in state.publications.values():
+    for publication in state.publications.of_stream(stream_id):
         if (
             publication.endpoint is endpoint
-            and publication.stream_id == stream_id
             and not publication.exclusive
             and publication.state is PublicationState.ACTIVE
         ):
@@ -220,9 +219,8 @@ def _new_session(
 ) -> int:
     used = {
         p.session_id
-        for p in state.publications.values()
-        if p.endpoint is endpoint and p.stream_id == stream_id
-        and p.state is not PublicationState.DONE
+        for p in state.publications.of_stream(stream_id)
+        if p.endpoint is endpoint and p.state is not PublicationState.DONE
     }
     if plan.session_id is not None:
         if plan.session_id in used:
@@ -451,7 +449,7 @@ def _attach(
             "publication_added", publication_id=publication.id, stream_id=publication.stream_id,
             session_id=publication.session_id, channel=publication.plan.channel,
         )
-        for subscription in list(state.subscriptions.values()):
+        for subscription in state.subscriptions.of_stream(publication.stream_id):
             if wants_publication(subscription, publication):
                 yield from link_quietly(state, subscription, publication)
 

@@ -38,7 +38,7 @@ def is_short(buffer: int, window: int) -> bool:
 def is_given(endpoint: RecvEndpoint) -> bool:
     """Return whether a channel of the endpoint states ``so-rcvbuf``. The daemon then does not adapt
     the buffer to the window."""
-    return any(s.plan.address.rcvbuf_bytes is not None for s in endpoint.subscriptions.values())
+    return bool(endpoint.stating_buffer)
 
 
 def follow_window(state: State, endpoint: RecvEndpoint, window: int) -> Saga[None]:

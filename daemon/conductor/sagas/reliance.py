@@ -33,10 +33,9 @@ def strategy_of(state: State, source: Image | Publication) -> Strategy:
         return _strategy(source.sender_flow_control, source.sender_group_tag)
     if not source.params.group:
         return Strategy(FlowControl.UNICAST)
-    for publication in state.publications.values():         # a local stream
+    for publication in state.publications.of_stream(source.stream_id):      # a local stream
         same = (
-            publication.stream_id == source.stream_id
-            and publication.session_id == source.session_id
+            publication.session_id == source.session_id
             and publication.initial_term_id == source.initial_term_id
         )
         if same and publication.endpoint is not None:

@@ -100,7 +100,7 @@ def _add_network(
         id=state.next_id(), client=client, plan=plan, stream_id=message.stream_id,
         endpoint=endpoint, joins=joins,
     )
-    endpoint.subscriptions[subscription.id] = subscription
+    endpoint.subscribe(subscription)
     _register(state, subscription)
     answer(
         SubscriptionReady(
@@ -110,9 +110,8 @@ def _add_network(
             local_addresses=[str(d.address) for d in endpoint.destinations.values()],
         )
     )
-    for image in list(endpoint.images.values()):
-        wanted = image.stream_id == subscription.stream_id
-        if wanted and image.established and image.state is ImageState.ACTIVE \
+    for image in endpoint.images.of_stream(subscription.stream_id):
+        if image.established and image.state is ImageState.ACTIVE \
                 and subscription.wants_session(image.session_id):
             try:
                 yield from link_image(state, subscription, image)
@@ -122,17 +121,15 @@ def _add_network(
 
 def _images_for(endpoint: RecvEndpoint, plan: SubscriptionPlan, stream_id: int) -> list[Image]:
     return [
-        image for image in endpoint.images.values()
-        if image.stream_id == stream_id and plan.session_id in (None, image.session_id)
+        image for image in endpoint.images.of_stream(stream_id)
+        if plan.session_id in (None, image.session_id)
     ]
 
 
 def _check_alike(endpoint: RecvEndpoint, plan: SubscriptionPlan, stream_id: int) -> None:
     """Refuse a subscription whose parameters differ from others of the stream, which share its
     images."""
-    for other in endpoint.subscriptions.values():
-        if other.stream_id != stream_id:
-            continue
+    for other in endpoint.subscriptions.of_stream(stream_id):
         for key, old, new in (
             ("reliable", _word(other.plan.reliable), _word(plan.reliable)),
             ("rejoin", _word(other.plan.rejoin), _word(plan.rejoin)),
@@ -166,9 +163,8 @@ def _add_local(
     yield EXCLUSIVE
     if not client.alive:
         raise Refused("not_leased", "the client has gone")
-    check_sources(
-        plan, [p for p in state.publications.values() if wants_publication(subscription, p)]
-    )
+    same_stream = state.publications.of_stream(subscription.stream_id)
+    check_sources(plan, [p for p in same_stream if wants_publication(subscription, p)])
     _register(state, subscription)
     answer(
         SubscriptionReady(
@@ -177,7 +173,7 @@ def _add_local(
             channel_status_id=NO_COUNTER,
         )
     )
-    for publication in list(state.publications.values()):
+    for publication in state.publications.of_stream(subscription.stream_id):
         if wants_publication(subscription, publication):
             yield from link_quietly(state, subscription, publication)
 
@@ -204,8 +200,8 @@ def remove_subscription(state: State, subscription: Subscription) -> None:
             unlink(state, link)
     endpoint = subscription.endpoint
     if endpoint is not None:
-        endpoint.subscriptions.pop(subscription.id, None)
-        leave_half_open(state, endpoint)
+        endpoint.unsubscribe(subscription)
+        leave_half_open(state, endpoint, subscription.stream_id)
         remove_interest(state, endpoint, subscription.stream_id, subscription.plan.session_id)
         release_if_unused(state, endpoint)
     state.event(

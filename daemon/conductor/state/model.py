@@ -24,6 +24,7 @@ from penstock.core.driver_types import (
     log_file_length,
 )
 from penstock.daemon.conductor.channel.plans import PublicationPlan, SubscriptionPlan
+from penstock.daemon.conductor.state.by_stream import ByStream
 from penstock.daemon.conductor.state.machines import EndpointState, ImageState, PublicationState
 
 _FRAME_ALIGNMENT: Final = 32
@@ -236,9 +237,11 @@ class RecvEndpoint:
     stamps: tuple[int | None, int | None] = (None, None)
     destinations: dict[int, Destination] = attrs.field(factory=dict)
     leaving: set[int] = attrs.field(factory=set)    # removed, not yet released by the receiver
-    subscriptions: dict[int, Subscription] = attrs.field(factory=dict)
+    subscriptions: ByStream[int, Subscription] = attrs.field(factory=lambda: ByStream())
+    stating_buffer: set[int] = attrs.field(factory=set)     # of them, those that state so-rcvbuf
     interest: dict[tuple[int, int | None], int] = attrs.field(factory=dict)
-    images: dict[tuple[int, int], Image] = attrs.field(factory=dict)    # (stream, session), live
+    images: ByStream[tuple[int, int], Image] = attrs.field(factory=lambda: ByStream())
+    """The live images, by (stream, session)."""
     held_by: int = 0                    # images that the receiver has not released
     outrun: dict[tuple[int, int], int] = attrs.field(factory=dict)      # when last, by session
     # when the lack of an image was last logged
@@ -255,6 +258,15 @@ class RecvEndpoint:
         counts them."""
         sizes = [self.buffer_sizes.get(id_, self.buffers[1]) for id_ in self.destinations]
         return min(sizes, default=self.buffers[1])
+
+    def subscribe(self, subscription: Subscription) -> None:
+        self.subscriptions[subscription.id] = subscription
+        if subscription.plan.address.rcvbuf_bytes is not None:
+            self.stating_buffer.add(subscription.id)
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        self.subscriptions.pop(subscription.id, None)
+        self.stating_buffer.discard(subscription.id)
 
 
 @attrs.define(eq=False, kw_only=True)

@@ -13,6 +13,7 @@ from penstock.core.driver_types import Address
 from penstock.daemon.conductor.actions import Action, LogError, Notify, PublishEvent, SetStorage
 from penstock.daemon.conductor.saga import Refused, SagaRunner
 from penstock.daemon.conductor.settings import ConductorSettings
+from penstock.daemon.conductor.state.by_stream import ByStream
 from penstock.daemon.conductor.state.error_book import ErrorBook
 from penstock.daemon.conductor.state.model import (
     Client,
@@ -90,9 +91,9 @@ class State:
         self.clients: dict[int, Client] = {}
         self.send_endpoints: dict[int, SendEndpoint] = {}
         self.recv_endpoints: dict[int, RecvEndpoint] = {}
-        self.publications: dict[int, Publication] = {}
+        self.publications: ByStream[int, Publication] = ByStream()
         self.images: dict[int, Image] = {}
-        self.subscriptions: dict[int, Subscription] = {}
+        self.subscriptions: ByStream[int, Subscription] = ByStream()
         self.groups: dict[int, Group] = {}
         self.groups_expired = 0
         self.half_open_bytes = 0    # storage of images without an accepted frame

@@ -150,6 +150,7 @@ void ps_probe_setup_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_setu
                          int64_t now_ns);
 void ps_probe_data_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_data_t *data,
                         const ps_sim_packet_t *packet, enum ps_sim_kind kind, int64_t now_ns);
+void ps_probe_greet(ps_probe_pub_t *model, const ps_probe_receiver_t *receiver, int64_t now_ns);
 void ps_probe_heartbeat_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_data_t *data,
                              int64_t now_ns);
 

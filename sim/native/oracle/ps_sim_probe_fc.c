@@ -250,6 +250,7 @@ void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
     if ((sm->flags & PS_SM_EOS) != 0) {
         receiver->live = false;
     } else {
+        ps_probe_greet(model, receiver, now_ns);
         receiver->live = true;
         receiver->heard_ns = now_ns;
         receiver->reason = sm->trailer.capabilities != 0 ? sm->trailer.reason : 0;

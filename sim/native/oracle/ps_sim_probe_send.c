@@ -2,8 +2,8 @@
  * ps_sim_probe_send.c: what leaves a sender, and when.
  *
  *   SETUP       every 100 ms until a receiver is heard, then only when one requests it
- *   heartbeat   100 ms after the last datagram, 1 s once the stream is quiet; both ways: neither
- *               later nor sooner
+ *   heartbeat   100 ms after the last datagram, 1 s once the stream is quiet and no receiver is
+ *               new; both ways: neither later nor sooner
  *   data        as soon as there is a frame and room for it; nothing beyond the limit
  *   again       only what was requested, all of it, at once, and not twice within the linger
  */
@@ -104,6 +104,17 @@ static void check_setup(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
 
 /* ---- heartbeats ------------------------------------------------------------------------------ */
 
+/* A new receiver gets a heartbeat within the shorter interval. The sender's timers remove silent
+ * receivers a moment later than the model, so a receiver that returns is not certainly new. */
+void ps_probe_greet(ps_probe_pub_t *model, const ps_probe_receiver_t *receiver, int64_t now_ns)
+{
+    const ps_publication_t *pub = model->pub;
+    const int64_t silent_ns = pub->context->params.connection_timeout_ns;
+    model->greets = model->greets || !receiver->live || now_ns - receiver->heard_ns >= silent_ns;
+    model->must_greet = model->must_greet || (receiver->heard_ns == 0 && !model->pub->revoked &&
+                                              pub->receiver_count < pub->receiver_capacity);
+}
+
 static bool is_quiet(const ps_probe_pub_t *model, int64_t now_ns)
 {
     return now_ns - model->data_ns >= model->pub->context->params.idle_after_ns &&
@@ -133,8 +144,8 @@ void ps_probe_heartbeat_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_
     }
     /* Quiet streams beat on a common grid, up to a quarter of the interval before their time. */
     const int64_t quiet_ns = params->idle_heartbeat_interval_ns;
-    const int64_t least_ns =
-        is_quiet(model, now_ns) ? quiet_ns - quiet_ns / BEATS : params->heartbeat_interval_ns;
+    const bool quiet = is_quiet(model, now_ns) && !model->greets;
+    const int64_t least_ns = quiet ? quiet_ns - quiet_ns / BEATS : params->heartbeat_interval_ns;
     /* A heartbeat that the socket did not accept is repeated sooner; the last refusal may belong to
      * another frame. */
     const bool again = probe->refused_ns[model->host] >= model->beat_ns &&
@@ -149,20 +160,22 @@ void ps_probe_heartbeat_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_
     }
     /* The heartbeats of quiet streams leave together. */
     const int64_t grid_ns = quiet_ns / BEATS;
-    if (is_quiet(model, now_ns) && now_ns - model->beat_ns < quiet_ns && model->beat_ns > 0 &&
-        !again && grid_ns > MS && now_ns % grid_ns > ps_probe_slack_ns(probe, model->host)) {
+    if (quiet && now_ns - model->beat_ns < quiet_ns && model->beat_ns > 0 && !again &&
+        grid_ns > MS && now_ns % grid_ns > ps_probe_slack_ns(probe, model->host)) {
         complain(probe, model, "a heartbeat of a quiet stream is off the grid", now_ns % grid_ns,
                  grid_ns);
     }
     model->beat_ns = now_ns;
+    model->greets = model->must_greet = false;
 }
 
 static void check_heartbeat(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
     const ps_driver_params_t *params = &pub->context->params;
-    const int64_t most_ns = is_quiet(model, now_ns) ? params->idle_heartbeat_interval_ns
-                                                    : params->heartbeat_interval_ns;
+    const int64_t most_ns = is_quiet(model, now_ns) && !model->must_greet
+                                ? params->idle_heartbeat_interval_ns
+                                : params->heartbeat_interval_ns;
     const bool wanted = model->ever_heard && ps_send_endpoint_reachable(pub->endpoint);
     ps_probe_promise(probe, &model->promises[P_PUB_BEAT],
                      !wanted || now_ns - model->beat_ns < most_ns ||

@@ -174,6 +174,8 @@ typedef struct ps_probe_pub {
     int64_t idle_ns; /* Time at which the publication last had no destination to which it could send
                       * heartbeats. */
     bool requested_setup, ever_heard, ever_connected;
+    bool greets;     /* A receiver may be new since the last heartbeat. */
+    bool must_greet; /* A receiver is certainly new. */
     uint64_t naks;
     int32_t request_count, requested_now;
     int64_t full_ns; /* Time at which the pool of retransmits was last full; 0: never. */

@@ -82,8 +82,10 @@ static void test_setup_on_request_and_round_trip(void)
     rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST });
     uint8_t frame[256];
     rig_connect(rig);
+    rig_step(rig, 100 * MS); /* the heartbeat for the new receiver */
+    memnet_discard(rig->net);
     rig_inject(rig, &rig->peer, frame, golden("sm_setup", frame));
-    rig_step(rig, 100 * MS);
+    rig_step(rig, 0);
     rig_expect_golden(rig, "setup");
     memnet_discard(rig->net);
     rig_step(rig, 50 * MS);
@@ -354,6 +356,31 @@ static void test_idle_heartbeats_back_off(void)
     rig_close(rig);
 }
 
+/* Time from a status message of this receiver to the next heartbeat of the quiet stream. */
+static int64_t time_to_heartbeat(rig_t *rig, int64_t receiver_id)
+{
+    const int64_t from_ns = rig->now_ns;
+    rig_sm(rig, receiver_id, &rig->peer, 0, RIG_TERM / 2, 0);
+    for (rig_step(rig, 0); !memnet_take(rig->net, &rig->got); rig_step(rig, 10 * MS)) {
+    }
+    CHECK_EQ(rig->got.length, PS_HEARTBEAT_BYTES);
+    return rig->now_ns - from_ns;
+}
+
+/* A receiver shows an idle stream to its readers when the first heartbeat has arrived. */
+static void test_a_new_receiver_of_a_quiet_stream_soon_gets_a_heartbeat(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST });
+    rig_step(rig, 5 * S); /* quiet before anybody listens */
+    memnet_discard(rig->net);
+    CHECK(time_to_heartbeat(rig, 5) <= 110 * MS);
+    rig_step(rig, 30 * MS);
+    CHECK(time_to_heartbeat(rig, 6) <= 110 * MS);
+    rig_step(rig, 30 * MS);
+    CHECK(time_to_heartbeat(rig, 6) >= 700 * MS); /* known: the interval of idle streams */
+    rig_close(rig);
+}
+
 static void test_manual_destinations(void)
 {
     rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_MANUAL });
@@ -544,6 +571,7 @@ int main(void)
     test_receivers_time_out();
     test_a_required_receiver_that_goes_is_reported();
     test_idle_heartbeats_back_off();
+    test_a_new_receiver_of_a_quiet_stream_soon_gets_a_heartbeat();
     test_manual_destinations();
     test_multicast_listens_to_the_control_group();
     test_short_sends_are_repeated();
