@@ -288,13 +288,14 @@ class _Priorities(_Features):
     def __init__(self, scenario: Scenario, seed: int) -> None:
         super().__init__(scenario, seed)
         self.rng = random.Random(f"priorities {seed}")
+        self.weight = 0.2
 
     def add(self) -> Scenario:
         """Return the scenario with a priority for some streams."""
         for stream in self._streams(lambda p: "ps-priority" not in p.channel):
             if not self.chance("priority"):
                 continue
-            stated = self.rng.choice([-1000, -1, 0, 249, 500, 750, 1000, None])
+            stated = self.rng.choice([-1000, -1, -1, 0, 249, 500, 750, 1000, None, None])
             self.classes.add("priority: none" if stated is None else
                              f"priority: {'low' if stated < 0 else 'stated'}")
             option = "ps-auto-priority=false" if stated is None else f"ps-priority={stated}"
@@ -308,6 +309,24 @@ class _Credits(_Features):
     def __init__(self, scenario: Scenario, seed: int) -> None:
         super().__init__(scenario, seed)
         self.rng = random.Random(f"credits {seed}")
+        self.weight = 0.2
+        # Withholds have a generator of their own: they do not change what a stream grants.
+        self.freezes = random.Random(f"withholds {seed}")
+
+    def _withhold(self, stream: int) -> None:
+        """Let one reader of the stream withhold its credits for a while, once or twice."""
+        rng = self.freezes
+        chosen = rng.choice([s for s in self.scenario.subscribers if s.stream_id == stream])
+        spans = []
+        start = rng.randrange(SECOND_NS // 2, 2 * SECOND_NS)
+        for _ in range(rng.choice([1, 1, 2])):
+            end = start + rng.choice([20, 300, 1500]) * MS_NS
+            spans.append((start, end))
+            start = end + rng.choice([10, 400]) * MS_NS
+        self.scenario = attrs.evolve(self.scenario, subscribers=tuple(
+            attrs.evolve(s, withholds=tuple(spans)) if s is chosen else s
+            for s in self.scenario.subscribers
+        ))
 
     def _suits(self, subscriber: SubscriberScript) -> bool:
         unfit = ("reliable=false", "tether=false", "aeron-spy", "rcv-wnd")
@@ -322,9 +341,13 @@ class _Credits(_Features):
             messages = sum(p.count for p in self.scenario.publishers if p.stream_id == stream)
             number = self.rng.choice([1, 2, 5, 20] if messages <= 300 else [20, 64, 500])
             inward = [f"ps-credits={number}"]
-            if self.rng.random() < 0.3:
+            if self.rng.random() < 0.45:
+                self.classes.add("credits: burst")
                 inward.append(f"ps-credit-burst={number * self.rng.choice([2, 10])}")
             self._extend(stream, (), inward)
+            if self.freezes.random() < 0.55:
+                self.classes.add("credits: withheld")
+                self._withhold(stream)
         return attrs.evolve(self.scenario, classes=tuple(sorted(self.classes)))
 
 

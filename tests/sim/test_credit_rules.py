@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A core that breaks one rule of credits is found by a generated scenario, among the first 2000
+seeds.  Only seeds whose subscriptions use the rule are run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support.old_core import OldCore, Patch
+
+from penstock.sim.generate.fuzz import generate
+
+SEEDS = 2000
+#: Seeds with the feature that are run at most.
+TRIED = 40
+
+
+def seeds_with(feature: str) -> Iterator[int]:
+    found = (n for n in range(1, SEEDS + 1) if f"credits: {feature}" in generate(n).classes)
+    for _, seed in zip(range(TRIED), found, strict=False):
+        yield seed
+
+
+@pytest.fixture(scope="module")
+def wrong_core(tmp_path_factory: pytest.TempPathFactory) -> OldCore:
+    return OldCore(tmp_path_factory.mktemp("wrong-credits"))
+
+
+#: The rule that is broken, the feature of the stream that meets it, and how.
+WRONG = (
+    ("admits messages while credits are withheld", "withheld", Patch(
+        file="ps_publication_credit.c",
+        now="ps_spend_begin(&pub->slot->spend, frozen, &done);",
+        old="ps_spend_begin(&pub->slot->spend, frozen && limit < 0, &done);",
+    )),
+    ("grants one message more than the burst", "burst", Patch(
+        file="ps_credit.c",
+        now="(nothing ? reader->burst : reader->credits);",
+        old="(nothing ? reader->burst + 1 : reader->credits);",
+    )),
+)
+
+
+@pytest.mark.parametrize(
+    ("feature", "patch"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG]
+)
+def test_a_generated_scenario_finds_a_core_that(
+    feature: str, patch: Patch, wrong_core: OldCore
+) -> None:
+    assert wrong_core.first_seed(seeds_with(feature), (patch,)) is not None
+
+
+@pytest.mark.parametrize(
+    "feature", ["credits: withheld", "credits: burst", "priority: low", "priority: none",
+                "isolated: ipc", "isolated: spy"]
+)
+def test_a_twentieth_of_the_seeds_has(feature: str) -> None:
+    found = [feature in generate(seed).classes for seed in range(1, SEEDS + 1)]
+    assert sum(found) >= SEEDS // 20
