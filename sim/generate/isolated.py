@@ -2,8 +2,10 @@
 """A further stream whose readers state what the stream does when they are behind
 (``ps-sub-policy``).
 
-Isolated readers stop for a while; one reader of the same stream must get every message. The stream
-has its own random generator, so that the rest of a seed's scenario does not change.
+Isolated readers stop for a while; one reader of the same stream must get every message, except on
+MDC, where it may join late, and under NAK-strength. In some seeds a daemon dies meanwhile and is
+adopted, or a receiver as Aeron's joins the group. The stream has its own random generator, so that
+the rest of a seed's scenario changes only if a daemon dies.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from penstock.sim.scenario import (
     MS_NS,
     SECOND_NS,
     HostScript,
+    MisfitScript,
     PublisherScript,
     Scenario,
     SubscriberScript,
@@ -36,11 +39,42 @@ class _Isolated(Draw):
         super().__init__(random.Random(f"isolated {seed}"), 0.3, set(scenario.classes))
         self.scenario = scenario
 
-    def _is_steady(self, host: int) -> bool:
-        """Return whether the daemon of the host never dies. A reader that must miss nothing needs
-        the daemon's log."""
+    def _machine(self, host: int) -> HostScript:
         machines = {machine.host: machine for machine in self.scenario.machines}
-        return machines.get(host, HostScript(host=host)).crash_ns is None
+        return machines.get(host, HostScript(host=host))
+
+    def _is_steady(self, host: int) -> bool:
+        """Return whether the log of the host's daemon survives: the daemon never dies, or it is
+        adopted. A reader that must miss nothing needs the log."""
+        machine = self._machine(host)
+        return machine.crash_ns is None or machine.adopt
+
+    def _kill(self, host: int) -> None:
+        """Let the daemon of the host die and be adopted while readers are behind, unless it dies
+        already or applications of the host have times that a death prolongs."""
+        timed = {p.host for p in self.scenario.publishers if p.blocked_ns is not None}
+        timed |= {s.host for s in self.scenario.subscribers if s.latency_ns is not None}
+        if host in timed or self._machine(host).crash_ns is not None:
+            return
+        self.classes.add("isolated: adoption")
+        crash = SECOND_NS + self.rng.randrange(2 * SECOND_NS)
+        dying = attrs.evolve(
+            self._machine(host), adopt=True, crash_ns=crash,
+            restart_ns=crash + self.rng.choice([10, 300]) * MS_NS,
+        )
+        others = [machine for machine in self.scenario.machines if machine.host != host]
+        machines = tuple(sorted([*others, dying], key=lambda machine: machine.host))
+        self.scenario = attrs.evolve(self.scenario, machines=machines)
+
+    def _plain(self, host: int) -> None:
+        """Let a receiver without penstock's extensions join the group for a while."""
+        self.classes.add("isolated: plain receiver")
+        start = SECOND_NS + self.rng.randrange(SECOND_NS // 10)
+        plain = MisfitScript(
+            host=host, stream_id=STREAM, kind="plain", from_ns=start,
+            until_ns=start + self.rng.choice([300, 1500]) * MS_NS, interval_ns=20 * MS_NS,
+        )
+        self.scenario = attrs.evolve(self.scenario, misfits=(*self.scenario.misfits, plain))
 
     def add(self) -> Scenario:
         """Return the scenario, with the further stream if the seed draws one."""
@@ -49,9 +83,18 @@ class _Isolated(Draw):
             return self.scenario
         rng = self.rng
         host = rng.choice(steady)
-        medium = rng.choice(["ipc", "network", "network", "spy"])
+        medium = rng.choice(["ipc", "network", "network", "spy", "mdc", "nak"])
         endpoint = f"aeron:udp?endpoint={host_ip(host)}:{_PORT}"
+        control = f"control={host_ip(0)}:{_PORT}|control-mode=dynamic"
         out = inward = "aeron:ipc" if medium == "ipc" else endpoint
+        if medium == "mdc":
+            out, inward = f"aeron:udp?{control}|fc=min", f"{endpoint}|{control}"
+            if rng.random() < 0.5:
+                self._plain(host)
+        elif medium == "nak":
+            out = f"{endpoint}|fc=nak"
+        if rng.random() < 0.6:
+            self._kill(rng.choice([0, host]))
         outward = [f"term-length={rng.choice(['64k', '64k', '128k'])}"]
         policy = rng.choice(["", "", "block", "error"])
         if policy:
@@ -70,6 +113,7 @@ class _Isolated(Draw):
         waited_for = SubscriberScript(
             host=at, channel=inward, stream_id=STREAM,
             poll_limit=rng.choice([1, 64]), interval_ns=rng.choice([0, 0, MS_NS]),
+            may_join_late=medium in ("mdc", "nak"), may_miss=medium in ("mdc", "nak"),
         )
         where = (0, f"aeron-spy:{endpoint}") if medium == "spy" else (at, inward)
         isolated = [self._isolated(*where) for _ in range(rng.choice([1, 1, 2]))]

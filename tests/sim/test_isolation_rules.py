@@ -34,7 +34,7 @@ WRONG = (
         now="(subscriber->isolation.slot != NULL && is_lagged(pub, subscriber))",
         old="(subscriber->isolation.slot != NULL && is_lagged(pub, subscriber) && 0)",
     )),
-    ("does not watch a reader that keeps up again", "spy", 251, Patch(
+    ("does not watch a reader that keeps up again", "spy", 1601, Patch(
         file="ps_publication_subscribers.c",
         now="!reader->isolation.lagged) { /* a leader",
         old="0) { /* a leader",
