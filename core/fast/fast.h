@@ -3,13 +3,13 @@
  * fast.h: declarations that the files of `penstock._fast` share.
  *
  * This extension contains the part of the Python client that runs for each message: base classes of
- * Publication, Subscription, Image and Header. Their methods call the core without a Python frame
- * and without a release of the interpreter's lock. An offer takes about 50 ns, a poll about 10 ns a
- * message. A release of the lock would be slower: if a second Python thread is busy, each release
- * costs a switch interval (5 ms).
+ * Publication, Subscription, Image and Header. The methods of these classes call the core without a
+ * Python frame and without a release of the interpreter's lock. An offer takes about 50 ns, a poll
+ * about 10 ns a message. A release of the lock would be slower: if a second Python thread is busy,
+ * each release costs a switch interval (5 ms).
  *
- * Rare cases (refusals, closed handles, lists of buffers, changes of images) call methods of the
- * Python classes by name.
+ * In rare cases (refusals, closed handles, lists of buffers, changes of images) the C code calls
+ * methods of the Python classes by name.
  *
  * The files use only the limited API of Python 3.11. Unless a comment states otherwise, the caller
  * of a function holds the interpreter's lock. If a function that returns a pointer fails, it sets
@@ -29,7 +29,8 @@
 /* Table of the core's functions; never NULL after the module was imported. */
 extern const ps_fast_table_t *fast_core;
 
-/* Types that other files need for type checks; each is set once, by its fast_add_ function. */
+/* Python types that other files need for type checks; the fast_add_ function of a type sets its
+ * variable once. */
 extern PyTypeObject *fast_header_type;
 extern PyTypeObject *fast_log_type;
 extern PyTypeObject *fast_park_type;
@@ -41,11 +42,11 @@ int fast_add_log(PyObject *module);
 int fast_add_header(PyObject *module);
 int fast_add_offerer(PyObject *module);
 int fast_add_poller(PyObject *module);
-/* After fast_add_poller: a waiter is derived from a poller. */
+/* Call fast_add_waiter after fast_add_poller, because a waiter is derived from a poller. */
 int fast_add_waiter(PyObject *module);
 int fast_add_guard(PyObject *module);
-/* Creates a type from its spec and adds it to the module as `name`. The type is derived from
- * `base`, unless this is NULL. Returns a reference borrowed from the module, or NULL. */
+/* Creates a type from its spec and adds the type to the module as `name`. The type is derived from
+ * `base`, unless `base` is NULL. Returns a reference borrowed from the module, or NULL. */
 PyTypeObject *fast_add_type(PyObject *module, const char *name, PyType_Spec *spec,
                             PyTypeObject *base);
 
@@ -59,8 +60,8 @@ typedef struct fast_handle {
     void *native;
 } fast_handle_t;
 
-/* Standard functions for a type without further members, and getter and setter of `_handle`. The
- * setter calls the object's `_address_of` to get the native address. */
+/* Standard functions of a type that has no member except the handle, and getter and setter of the
+ * attribute `_handle`. The setter calls the object's `_address_of` to get the native address. */
 void fast_handle_dealloc(PyObject *self);
 int fast_handle_traverse(PyObject *self, visitproc visit, void *arg);
 int fast_handle_clear(PyObject *self);
@@ -69,17 +70,17 @@ int fast_handle_set(PyObject *self, PyObject *value, void *unused);
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-/* Parses the arguments of a METH_FASTCALL | METH_KEYWORDS call. `names` lists the parameters
- * (NULL-terminated); their values go to `out`, and missing ones stay NULL. The caller may pass the
- * first `positional` parameters by position. Returns 0 or -1. */
+/* Parses the arguments of a METH_FASTCALL | METH_KEYWORDS call. `names` is the NULL-terminated list
+ * of parameters. `out` gets the values of the parameters; the entry of a missing parameter stays
+ * NULL. The caller may pass the first `positional` parameters by position. Returns 0 or -1. */
 int fast_arguments(const char *function, const char *const *names, Py_ssize_t positional,
                    PyObject *const *args, Py_ssize_t count, PyObject *kwnames, PyObject **out);
 
 /* ---- logs and headers ------------------------------------------------------------------------ */
 
 /* A mapped log as a Python buffer. The buffer has the whole log, or only the range at `at` if `at`
- * is not NULL. Every view keeps the log mapped. `exports` counts the live views, including slices
- * and arrays that refer to them. */
+ * is not NULL. Every view keeps the log mapped. `exports` counts the live views of the log,
+ * including slices and arrays that refer to a view. */
 typedef struct fast_log {
     PyObject_HEAD PyObject *owner;
     const uint8_t *base;
@@ -89,7 +90,7 @@ typedef struct fast_log {
     Py_ssize_t exports;
 } fast_log_t;
 
-/* Copied fields of one message, which stay valid after the end of the stream. */
+/* Copies of the fields of one message; the copies stay valid after the end of the stream. */
 typedef struct fast_header {
     PyObject_HEAD ps_message_t message;
 } fast_header_t;

@@ -9,7 +9,8 @@
 
 typedef struct poller {
     fast_handle_t handle;
-    PyObject *header;       /* one fast_header_t, which is passed to the handler for all messages */
+    PyObject *header;       /* one fast_header_t, which is reused: the handler gets this object for
+                             * every message */
     PyObject *logs;         /* list with the fast_log_t of each image, in the order of the images */
     PyObject *notices;      /* deque of notices from the daemon that were not yet applied */
     PyObject *park;         /* the client object on which a waiting thread sleeps; NULL: none */
@@ -18,7 +19,8 @@ typedef struct poller {
     ps_message_t *messages; /* array of `capacity` entries; not reallocated while `polling` is
                              * set */
     int32_t capacity;
-    unsigned long polling; /* id of the thread in which the application's handler runs; 0: none */
+    unsigned long
+        polling; /* id of the thread in which the application's handler runs; 0: no handler runs */
     char is_image;
 } poller_t;
 
@@ -33,8 +35,8 @@ int fast_poller_room(poller_t *poller, int32_t limit);
 int fast_poller_limit(PyObject *self, PyObject *value, int32_t *limit);
 /* Applies the daemon's waiting notices. Called before each poll. Returns 0 or -1. */
 int fast_poller_prepare(poller_t *poller);
-/* Rewinds messages[done..count), so that the next poll delivers these messages again. Releases the
- * messages before. */
+/* Rewinds messages[done..count), so that the next poll delivers these messages again. Releases
+ * messages[0..done). */
 void fast_poller_finish(poller_t *poller, int32_t count, int32_t done);
 /* Drops the references of the object; derived types call this function too. */
 void fast_poller_dealloc(PyObject *self);

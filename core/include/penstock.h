@@ -111,9 +111,10 @@ void ps_client_set_daemon_away(ps_client_t *client, int32_t away);
 
 /* How a thread waits: it takes a ticket, checks its condition, and sleeps if the condition is
  * false. Any event after the ticket was taken ends the sleep. A wake-up is a change of the client's
- * futex word. The daemon changes the word when an image of the client gets data, and when the
- * control plane has a notice. While the client waits for room, the daemon also changes the word
- * when the publisher limit rises. ps_client_wake() changes the word from inside the process. */
+ * futex word. The daemon changes the futex word when an image of the client gets data, and when the
+ * control plane has a notice for the client. If the client waits for room in a stream, the daemon
+ * also changes the futex word when the publisher limit rises. The client's process can change the
+ * futex word with ps_client_wake(). */
 uint32_t ps_client_ticket(ps_client_t *client);
 /* Sleeps until the futex word differs from the ticket, or for timeout_ns (< 0: without a limit).
  * Returns 0 if the thread was woken, else PS_E_TIMEOUT, PS_E_INTERRUPTED or PS_E_FORKED. */
@@ -162,8 +163,8 @@ typedef struct ps_claim {
     size_t length;    /* payload bytes */
     int64_t position; /* stream position after the message */
     void *frame;      /* owned by the library */
-    uint32_t epoch;   /* Owned by the library: epoch in which the message of this claim was
-                       * counted. */
+    uint32_t epoch;   /* Owned by the library: how the message of this claim was admitted (by a rate
+                       * or by credits), so that ps_pub_abort can undo it. */
 } ps_claim_t;
 
 typedef struct ps_pub_constants {
@@ -203,7 +204,7 @@ int64_t ps_pub_offer_strided(ps_pub_t *pub, const uint8_t *base, int64_t stride,
                              int32_t *accepted);
 
 /* Claims space for one message of at most max_payload_bytes, which fits into one frame. Returns the
- * position or a code. */
+ * position after the message, or a negative ps_offer_code or ps_error_code. */
 int64_t ps_pub_try_claim(ps_pub_t *pub, size_t length, ps_claim_t *claim);
 /* Commits a claim. Returns PS_E_UNBLOCKED if the daemon has replaced the claim with padding. */
 int ps_pub_commit(ps_pub_t *pub, ps_claim_t *claim, int64_t reserved_value);
@@ -211,43 +212,45 @@ int ps_pub_abort(ps_pub_t *pub, ps_claim_t *claim);
 
 int64_t ps_pub_position(const ps_pub_t *pub); /* or PS_CLOSED */
 int64_t ps_pub_limit(const ps_pub_t *pub);    /* publisher limit, or PS_CLOSED */
-/* Returns the number of messages that the stream's message rate has admitted since the stream
- * began; INT64_MAX: the stream has no message rate. */
+/* Returns the number of messages that the stream's rate limit has allowed since the stream began;
+ * INT64_MAX: the stream has no limit in messages per second. */
 int64_t ps_pub_ordinal_limit(const ps_pub_t *pub);
 /* Returns the time after which a publisher that got PS_THROTTLED may try again; 0: the governor
  * throttles no publisher. Any thread. */
 int64_t ps_pub_retry_after_ns(const ps_pub_t *pub);
 /* For a message that must not be throttled: after PS_THROTTLED, returns the code of the limit that
- * would refuse the message without the throttle. Counts the refusal under the cause of this limit.
- * Any thread. */
+ * would refuse the message without the throttle. If that limit refuses the message, adds one to the
+ * number of offers refused for this cause (ps_pressure_view_t.refused). Any thread. */
 int64_t ps_pub_unthrottle(ps_pub_t *pub);
 /* Returns the number of messages that the credits of the stream allow now; INT64_MAX: no receiver
  * grants credits. PS_E_FORKED. Any thread. */
 int64_t ps_pub_credits(const ps_pub_t *pub);
-/* Copies the ordinal up to which receivers have granted credits, and the ordinal up to which
- * publishers have used them. PS_OK, PS_E_INVALID (no receiver grants credits), PS_E_FORKED. Any
+/* Copies two message numbers: receivers have granted credits up to *granted, and publishers have
+ * used credits up to *spent. PS_OK, PS_E_INVALID (no receiver grants credits), PS_E_FORKED. Any
  * thread. */
 int ps_pub_credit_counts(const ps_pub_t *pub, int64_t *granted, int64_t *spent);
-/* With ps-policy=error: lets publishers continue after the publication has failed. The publication
- * keeps session, positions and open claims. Returns 1 if the publication had failed, 0 if the
- * publication had not failed, PS_E_INVALID if its policy is not `error`. */
+/* With ps-policy=error: lets publishers continue after the publication has failed. After the reset,
+ * the publication has the same session, positions and open claims as before. Returns 1 if the
+ * publication had failed, 0 if the publication had not failed, PS_E_INVALID if its policy is not
+ * `error`. */
 int ps_pub_reset(ps_pub_t *pub);
 /* Returns 1 from the failure of the publication until its reset, else 0. */
 int32_t ps_pub_is_failed(const ps_pub_t *pub);
 /* Continues an exclusive publication whose owner, another process, has died. Replaces the space
  * that the owner had reserved and not published with padding, and counts the publication's messages
  * from position `from` on. The position `from` must lie between two messages, at most two terms
- * below the tail; `ordinal` is the number of messages below it. Returns the number of messages from
- * `from` to the tail. PS_E_INVALID: `from` is no such position, or the publication is shared.
- * PS_E_CORRUPT: the log has no frame at a position where a frame must begin. Call it after
- * ps_pub_open, before the first offer. Bound: two terms. */
+ * below the tail; `ordinal` is the number of messages of the stream below `from`. Returns the
+ * number of messages from `from` to the tail. PS_E_INVALID: `from` does not lie between two
+ * messages or is too low, or the publication is shared. PS_E_CORRUPT: the log has no frame at a
+ * position where a frame must begin. Call this function after ps_pub_open, before the first offer.
+ * Cost: visits the frames of at most two terms. */
 int64_t ps_pub_take_over(ps_pub_t *pub, int64_t from, int64_t ordinal);
 int64_t ps_pub_available_window(const ps_pub_t *pub); /* bytes >= 0, or PS_CLOSED */
 int32_t ps_pub_is_connected(const ps_pub_t *pub);
 /* Copies the publication's accounts from shared memory: the causes and culprits of refused offers.
- * Returns PS_OK. PS_E_AGAIN: the sender wrote during each attempt; only out->stale is set, to 1.
- * PS_E_INVALID: the daemon no longer has the publication. PS_E_FORKED. Any thread. Bound: eight
- * copies of 3 KiB. */
+ * Returns PS_OK. PS_E_AGAIN: the sender changed the accounts during each attempt to copy them, so
+ * the function only sets out->stale to 1. PS_E_INVALID: the daemon no longer has the publication.
+ * PS_E_FORKED. Any thread. Cost: at most eight attempts, each of which copies 3 KiB. */
 int ps_pub_pressure(const ps_pub_t *pub, ps_pressure_view_t *out);
 /* Requests that the daemon wakes this client when the publisher limit moves. */
 void ps_pub_want_room(ps_pub_t *pub);
@@ -279,10 +282,10 @@ typedef struct ps_img_params {
 /* How a stream treats a reader that is too slow (docs/back-pressure.md). */
 enum ps_reader_isolation {
     PS_READER_GATES = 0,       /* the stream waits for the reader */
-    PS_READER_INDEPENDENT = 1, /* the stream does not wait; a reader that lost data continues with
-                                * the oldest data there */
-    PS_READER_DROP_OLDEST = 2  /* the stream does not wait; a reader that lost data continues with
-                                * the newest depth_bytes */
+    PS_READER_INDEPENDENT = 1, /* the stream does not wait for the reader; a reader that lost data
+                                * continues with the oldest data in the log */
+    PS_READER_DROP_OLDEST = 2  /* the stream does not wait for the reader; a reader that lost data
+                                * continues with the newest depth_bytes */
 };
 
 /* How the credits of an image's messages are returned to the publisher. */
@@ -294,7 +297,7 @@ enum ps_credit_mode {
 
 /* One received message. `data` is valid until the next poll, release or close of the image. If
  * `assembled` is 1, `data` points to a copy in the image's own buffer. Only the last message of a
- * poll can be such a copy, but with an isolated reader every message is one.
+ * poll can be such a copy. For an isolated reader, every message is a copy.
  */
 typedef struct ps_message {
     const uint8_t *data;
@@ -333,8 +336,9 @@ int32_t ps_img_has_data(const ps_img_t *image);
 /* Delivers up to `limit` messages of one image; `flags` are ps_poll_flags. Returns the number of
  * messages, or a negative ps_error_code (PS_E_CORRUPT: the log is damaged and the image stays at
  * this position). Returns 0 only if no message was available at any time during the call. A caller
- * that took its ticket before such a call may sleep. First releases the messages of the previous
- * poll. Bound: limit messages, or the end of the term, or three terms of padding and fragments. */
+ * that took its ticket before a poll that returned 0 may sleep. Before a poll delivers messages, it
+ * releases those of the previous poll. A poll ends after `limit` messages, at the end of a term, or
+ * after three terms of padding and fragments. */
 int32_t ps_img_poll(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t flags);
 /* Makes polls report ranges that are lost permanently (with reliable=false, or because publishers
  * dropped messages). A poll that reaches such a gap ends before the gap. The next poll moves past
@@ -350,7 +354,7 @@ void ps_img_relay_to(ps_img_t *image, int32_t publication_slot);
 int32_t ps_img_take_gap(ps_img_t *image, int64_t *from, int64_t *to, int64_t *messages);
 /* Returns the number of received messages between two positions, each between two frames. Returns
  * -1 if a gap lies between the positions, or if the log does not contain these frames any more.
- * Bound: three terms. */
+ * Cost: visits the frames of at most three terms. */
 int64_t ps_img_count(const ps_img_t *image, int64_t from, int64_t to);
 /* Moves the delivered position back to `position`, which must lie between two frames, at or above
  * the released position. The next poll delivers the messages after this position again. */

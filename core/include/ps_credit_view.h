@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-/* Counts are messages since the reader joined. */
+/* Each count is a number of messages since the reader joined. */
 typedef struct ps_credit_view {
     int64_t credits; /* N; 0: the reader grants no credits */
     int64_t burst;

@@ -2,7 +2,7 @@
  *
  * ps_pressure_view.h: a copy of the two accounts of a publication (docs/spec/rules.md section 6).
  * The first account has the time for which publishers were blocked, by cause and by culprit. The
- * second has the number of refused offers. Also a cffi declaration. */
+ * second account has the number of refused offers. Also a cffi declaration. */
 #ifndef PS_PRESSURE_VIEW_H
 #define PS_PRESSURE_VIEW_H
 
@@ -11,9 +11,11 @@
 /* A culprit that blocks a publication: a receiver with an address, or a client of this host with a
  * name and a pid. */
 typedef struct ps_pressure_party {
-    int64_t id; /* Id of the receiver or client; 0: unknown, or the sum of all unknown culprits. */
+    int64_t id; /* Id of the receiver or client; 0: the culprit is unknown, or the entry sums up all
+                 * unknown culprits. */
     int64_t blocked_ns;
-    int64_t error_ns; /* the true blocked time is at most this value smaller than blocked_ns */
+    int64_t error_ns; /* error bound of blocked_ns: the true time lies between blocked_ns - error_ns
+                       * and blocked_ns */
     int64_t pid;      /* process id of the client, if it is on this host; 0: unknown */
     uint8_t ip[16];
     uint32_t scope_id;
@@ -25,18 +27,18 @@ typedef struct ps_pressure_party {
 
 typedef struct ps_pressure_view {
     int32_t cause;    /* the cause (ps_cause) that blocks the publication now; 0: none */
-    int32_t stale;    /* 1: the sender wrote during each attempt to copy, so this is an older,
-                       * consistent copy. */
+    int32_t stale;    /* 1: the sender changed the accounts during each attempt to copy them, so
+                       * this view is an older, consistent copy. */
     int64_t since_ns; /* CLOCK_MONOTONIC */
     ps_pressure_party_t culprit;
-    uint32_t reason;       /* ps_cause that limits the culprit, if it is a receiver, as it states;
-                            * 0: none */
+    uint32_t reason;       /* if the culprit is a receiver: the cause (ps_cause) that limits it, as
+                            * its status messages state; 0: none */
     int32_t counter_id;    /* If the culprit is a client of this host: id of its slowest reader's
                             * position counter; else -1. */
     int64_t reason_client; /* if the culprit is a receiver: id of its slowest client; 0: not
                             * stated */
-    int64_t backlog_bytes; /* Number of bytes that the client reason_client has not read, as the
-                            * receiver states. */
+    int64_t backlog_bytes; /* number of bytes that the client with the id reason_client has not
+                            * read, as the receiver states */
     char reason_name[33];
     char reason_host[33];
     int64_t blocked_ns[32];          /* closed intervals, by ps_cause */
@@ -46,7 +48,7 @@ typedef struct ps_pressure_view {
                                       * blocked the stream. */
     int64_t refused_ns;              /* total time from a publisher's first refusal to its next
                                       * success */
-    int64_t refused_episodes;        /* number of times that are summed up in refused_ns */
+    int64_t refused_episodes;        /* number of intervals whose durations add up to refused_ns */
     int64_t rate_bytes_per_s;        /* rate that limits the stream; 0: none */
     int64_t published_ordinal;
     int64_t sent_ordinal;
@@ -56,15 +58,16 @@ typedef struct ps_pressure_view {
                                * that the slowest reader has not read). */
     int64_t peak_bytes;       /* largest value of depth_bytes */
     int64_t pressed_since_ns; /* CLOCK_MONOTONIC time at which depth_bytes reached the configured
-                               * depth; 0: the log has drained since then. */
+                               * depth; 0: the log has since drained to the low watermark. */
     int64_t pressed_ns;       /* total duration of the episodes of pressure that have ended */
-    int64_t pressed_episodes; /* number of episodes, including the present one */
-    int64_t drained_messages; /* Number of messages sent (on IPC: read) in these episodes; on IPC
-                               * only for streams with a policy. */
+    int64_t pressed_episodes; /* number of episodes of pressure, including the present one */
+    int64_t drained_messages; /* Number of messages sent (on IPC: read) during episodes of pressure.
+                               * On IPC, they are counted only for streams with a policy
+                               * (ps-policy). */
     int64_t watermark;        /* ps_watermark */
     int64_t throttled;        /* Number of offers that returned PS_THROTTLED. */
     int64_t retry_after_ns;   /* Time for which a publisher must wait after PS_THROTTLED; 0: the
-                             * governor does not throttle this stream now. */
+                               * governor does not throttle this stream now. */
     int64_t deferrals;        /* Number of times that the governor delayed data that could have been
                              * sent. */
     int64_t waits;     /* Number of times that this stream had to wait for other streams before
@@ -83,17 +86,18 @@ typedef struct ps_pressure_view {
 
 enum { PS_SCHEDULER_LISTS = 7 };
 
-/* The latest sample of the governor. The pressure and its three parts are in parts per million. */
+/* The latest sample of the governor. The fields pressure, depth, latency and busy are in parts per
+ * million; the pressure is computed from the other three. */
 typedef struct ps_scheduler_view {
     int64_t sampled_ns; /* time of the sample, on CLOCK_MONOTONIC; 0: there was no sample */
     int64_t pressure, depth, latency, busy;
-    int64_t coalesce_ns;        /* longest time for which the sender delays a datagram that is not
-                                 * full */
-    int64_t status_interval_ns; /* least time between two status messages of an image */
-    int64_t retry_after_ns;     /* wait after PS_THROTTLED; 0: no publisher is throttled */
-    int64_t defers;             /* 1: the governor delays streams with a priority below 0 */
+    int64_t coalesce_ns;               /* longest time for which the sender delays a datagram that
+                                        * is not full */
+    int64_t status_interval_ns;        /* least time between two status messages of an image */
+    int64_t retry_after_ns;            /* wait after PS_THROTTLED; 0: no publisher is throttled */
+    int64_t defers;                    /* 1: the governor delays streams with a priority below 0 */
     int64_t ready[PS_SCHEDULER_LISTS]; /* Number of waiting streams in each ps_band; the last entry:
-                                    * streams with due retransmits. */
+                                        * streams with due retransmits. */
     int64_t waits;                     /* number of times that a stream waited for its turn */
     int64_t waited_ns;                 /* total time of these waits */
     int64_t deferrals;                 /* number of times that the governor delayed data */

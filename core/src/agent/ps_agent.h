@@ -25,8 +25,9 @@ typedef struct ps_agent {
                                     * the conductor. */
     _Atomic int64_t *max_cycle_ns; /* counter cells */
     _Atomic int64_t *slow_cycles;
-    _Atomic uint32_t *parked; /* Word in penstock.dat that is 1 while the agent sleeps. Each thread
-                               * that adds work for the agent reads the word and wakes the agent. */
+    _Atomic uint32_t *parked; /* Word in penstock.dat that is 1 while the agent sleeps. A thread
+                               * that adds work for the agent reads the word. If the word is 1, the
+                               * thread wakes the agent. */
     const ps_context_t *context;
     int32_t id;      /* ps_agent_id */
     int epoll_fd;    /* epoll instance in which the agent's thread sleeps; -1 in INVOKER mode */
@@ -34,8 +35,8 @@ typedef struct ps_agent {
     bool has_thread; /* True while a thread runs this agent; the conductor writes the field. */
 } ps_agent_t;
 
-/* Creates the rings and finds the counters. `parked` is the word that the agent sets to 1 while its
- * thread sleeps. PS_E_NO_MEMORY, PS_E_INVALID. */
+/* Creates the agent's rings and finds its counters in cnc.dat. `parked` is the word that the agent
+ * sets to 1 while its thread sleeps. PS_E_NO_MEMORY, PS_E_INVALID. */
 int ps_agent_init(ps_agent_t *agent, int32_t id, const ps_context_t *context,
                   _Atomic uint32_t *parked);
 void ps_agent_fini(ps_agent_t *agent);

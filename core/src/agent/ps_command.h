@@ -9,16 +9,16 @@
 #include "ps_driver_params.h"
 #include "ps_types.h"
 
-/* Types of commands to the sender. The comment at a command names the member of the second union of
- * ps_command_t that carries its arguments, if any. */
+/* Types of commands to the sender. The comment at a type names the arguments of the command: a
+ * member of the second union of ps_command_t. */
 enum ps_sender_command {
     PS_SC_ADD_ENDPOINT = 1,
     PS_SC_REMOVE_ENDPOINT,
     PS_SC_ADD_DESTINATION,    /* destination */
     PS_SC_REMOVE_DESTINATION, /* destination */
-    PS_SC_SET_ADDRESS,        /* Uses the member `destination`; destination id -1 means the unicast
-                               * peer. */
-    PS_SC_ADD_PUBLICATION,    /* This command and those below concern a publication. */
+    PS_SC_SET_ADDRESS,        /* Argument: `destination`. The destination id -1 means the peer of a
+                               * unicast endpoint. */
+    PS_SC_ADD_PUBLICATION,    /* This command and all commands below it concern a publication. */
     PS_SC_REMOVE_PUBLICATION,
     PS_SC_ADD_SUBSCRIBER,    /* subscriber */
     PS_SC_REMOVE_SUBSCRIBER, /* position_counter_id */
@@ -26,16 +26,16 @@ enum ps_sender_command {
     PS_SC_REMOVE_CLIENT,     /* client_slot */
     PS_SC_DRAIN,
     PS_SC_REVOKE,
-    PS_SC_UNBLOCK,       /* Uses the member client_slot: the client whose claims to remove; -1: any
-                          * claim that blocks. */
+    PS_SC_UNBLOCK,       /* Argument: client_slot. The sender removes the claims of the client in
+                          * this slot; -1: any claim that blocks the publication. */
     PS_SC_RESERVED,      /* reserved_position */
     PS_SC_SET_LIMIT,     /* limit */
     PS_SC_RELEASE_TERMS, /* least_terms */
     PS_SC_SET_CREDITS    /* credits */
 };
 
-/* Types of commands to the receiver. The comments name the member of the second union that carries
- * the arguments. */
+/* Types of commands to the receiver. The comment at a type names the arguments of the command: a
+ * member of the second union of ps_command_t. */
 enum ps_receiver_command {
     PS_RCMD_ADD_ENDPOINT = 1,
     PS_RCMD_REMOVE_ENDPOINT,
@@ -46,7 +46,7 @@ enum ps_receiver_command {
     PS_RCMD_REMOVE_INTEREST,    /* interest */
     PS_RCMD_FORGET_SESSION,     /* forget */
     PS_RCMD_REFUSE_SESSION,     /* refuse */
-    PS_RCMD_ADD_IMAGE,          /* This command and those below concern an image. */
+    PS_RCMD_ADD_IMAGE,          /* This command and all commands below it concern an image. */
     PS_RCMD_REMOVE_IMAGE,       /* keep_session */
     PS_RCMD_ADD_SUBSCRIBER,     /* subscriber */
     PS_RCMD_REMOVE_SUBSCRIBER,  /* position_counter_id */

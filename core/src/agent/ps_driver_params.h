@@ -31,8 +31,8 @@ typedef struct ps_driver_params {
                                     * NULL: none. Copied. */
     int64_t setup_interval_ns;     /* 100 ms */
     int64_t heartbeat_interval_ns; /* 100 ms */
-    /* Interval of heartbeats after idle_after_ns without data; default 1 s. A value of 100 ms turns
-     * the longer interval off. */
+    /* Interval of heartbeats after idle_after_ns without data; default 1 s. With the value 100 ms,
+     * idle streams send heartbeats as often as busy streams. */
     int64_t idle_heartbeat_interval_ns;
     int64_t idle_after_ns;                /* 1 s */
     int64_t status_message_timeout_ns;    /* 200 ms */
@@ -48,9 +48,9 @@ typedef struct ps_driver_params {
     int32_t nak_multicast_group_size;     /* 10 */
     int32_t max_gaps;                     /* Largest number of gaps that an image tracks, 1 to
                                            * 16384; default 1024. */
-    int32_t loss_recovery;                /* A value of ps_loss_recovery. PS_LOSS_SINGLE_GAP
-                                           * requests one gap at a time, as Aeron does, for
-                                           * comparisons. */
+    int32_t loss_recovery;                /* A value of ps_loss_recovery. With PS_LOSS_SINGLE_GAP, a
+                                           * receiver requests one gap at a time, as Aeron does; it
+                                           * serves comparisons. */
     int32_t retransmit_percent;           /* Number of bytes that the sender may retransmit for each
                                            * 100 bytes of new data; default 100. */
     int64_t retransmit_bytes_per_s;       /* Bytes per second that the sender may retransmit even if
@@ -81,7 +81,8 @@ typedef struct ps_subscriber_params {
     /* 1: the stream does not wait for this reader once it is depth_bytes behind (ps_isolation.h).
      */
     uint8_t isolated;
-    int64_t depth_bytes; /* see `isolated`; 0: a quarter of the window */
+    int64_t depth_bytes; /* for an isolated reader: number of bytes behind the leader from which the
+                          * stream no longer waits for the reader; 0: a quarter of the window */
 } ps_subscriber_params_t;
 
 /* A change of the credits that a reader grants. */

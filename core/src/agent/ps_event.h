@@ -9,55 +9,55 @@
 
 #include "ps_types.h"
 
-/* Types of events. The comment at an event names the member of the union of ps_event_t that carries
- * its values. */
+/* Types of events. A name in parentheses is the member of the union in ps_event_t that has the
+ * values of the event. */
 enum ps_event_type {
     PS_EV_NONE = 0,
-    PS_EV_SETUP = 1,          /* Member setup: a SETUP of an unknown session arrived on a subscribed
-                               * stream; the conductor then creates an image. */
+    PS_EV_SETUP = 1,          /* A SETUP of an unknown session arrived on a subscribed stream; the
+                               * conductor then creates an image (`setup`). */
     PS_EV_IMAGE_INACTIVE = 2, /* ended */
-    /* Member ended: all subscribers have read to the end of the image, and five status message
-     * time-outs have passed. */
+    /* All subscribers have read to the end of the image, and five status message time-outs have
+     * passed since then (`ended`). */
     PS_EV_IMAGE_DRAINED = 3,
     PS_EV_PUB_CONNECTED = 4,   /* connection */
-    PS_EV_PUB_DRAINED = 5,     /* Member drained: a closing publication has sent all its data, and
-                                * its spies have read the data. */
+    PS_EV_PUB_DRAINED = 5,     /* A closing publication has sent all its data, and its spies have
+                                * read the data (`drained`). */
     PS_EV_PUB_EOS_ACK = 6,     /* The receiver of a unicast publication has stated that it received
                                 * the whole stream. */
-    PS_EV_PUB_BLOCKED = 7,     /* Member blocked: a publisher has claimed space and not committed
-                                * it, so the publication is blocked. */
-    PS_EV_PUB_UNBLOCKED = 8,   /* Member unblocked: the sender has replaced the uncommitted claim
-                                * with padding. */
-    PS_EV_TERM_NEEDED = 9,     /* Member term: a publication or an image needs more reserved
-                                * storage. */
-    PS_EV_RELEASED = 10,       /* Member released: the agent no longer uses the object, so the
-                                * conductor may destroy it. */
-    PS_EV_ENDPOINT_ERROR = 11, /* Member error: an endpoint failed, or the log of a publication is
-                                * damaged. */
+    PS_EV_PUB_BLOCKED = 7,     /* A publisher has claimed space and not committed it, so the
+                                * publication is blocked (`blocked`). */
+    PS_EV_PUB_UNBLOCKED = 8,   /* The sender has replaced an uncommitted claim with padding
+                                * (`unblocked`). */
+    PS_EV_TERM_NEEDED = 9,     /* A publication or an image needs more reserved storage (`term`). */
+    PS_EV_RELEASED = 10,       /* The agent no longer uses the object, so the conductor may destroy
+                                * the object (`released`). */
+    PS_EV_ENDPOINT_ERROR = 11, /* An endpoint failed, or the log of a publication is damaged
+                                * (`error`). */
     PS_EV_DESTINATION = 12,    /* destination; of a send endpoint */
-    PS_EV_REMOTE_ERROR = 13,   /* Member remote_error: a receiver sent an ERR frame for a
-                                * publication. */
-    PS_EV_SILENT = 14,         /* Member silent: an endpoint receives no frames, so the conductor
-                                * resolves the host name again. */
+    PS_EV_REMOTE_ERROR = 13,   /* A receiver sent an ERR frame for a publication
+                                * (`remote_error`). */
+    PS_EV_SILENT = 14,         /* An endpoint receives no frames from a peer, so the conductor
+                                * resolves the peer's host name again (`silent`). */
     PS_EV_LOSS = 15,           /* loss; of an image */
-    PS_EV_SUBSCRIBER = 16,     /* Member subscriber: the tether state of a reader of an image or
-                                * publication changed. */
+    PS_EV_SUBSCRIBER = 16,     /* The tether state of a reader of an image or publication changed
+                                * (`subscriber`). */
     PS_EV_SESSION_LEFT = 17,   /* The receiver no longer ignores a session, and will report the
                                 * session's next SETUP. */
-    /* Member terms: the answer to the conductor's command RELEASE_TERMS for a publication or an
-     * image. */
+    /* The answer to the conductor's command RELEASE_TERMS for a publication or an image
+     * (`terms`). */
     PS_EV_TERMS_RELEASED = 18,
-    PS_EV_SECOND_SOURCE = 19,     /* Member second_source: a second address sends frames of an
-                                   * image's session. The receiver emits the event once for each
-                                   * source that it follows. */
+    PS_EV_SECOND_SOURCE = 19,     /* A second address sends frames of an image's session
+                                   * (`second_source`). The receiver emits at most one such event
+                                   * for each address that is the accepted source of the session. */
     PS_EV_IMAGE_ESTABLISHED = 20, /* The receiver has accepted the first data frame or heartbeat of
                                    * an image's stream. */
     PS_EV_JOIN = 21,              /* join; of a publication */
-    /* Member pressure: the unsent data of a publication has reached its configured depth. The
-     * sender emits at most one such event a second, and one PS_EV_PRESSURE_RELIEVED after each. */
+    /* The unsent data of a publication has reached its configured depth (`pressure`). The sender
+     * emits at most one such event a second, and one PS_EV_PRESSURE_RELIEVED after each of these
+     * events. */
     PS_EV_PRESSURE_TRIGGERED = 22,
-    PS_EV_PRESSURE_RELIEVED = 23 /* Member pressure: the unsent data has fallen to the low
-                                  * watermark. */
+    PS_EV_PRESSURE_RELIEVED = 23 /* The unsent data of a publication has fallen to the low watermark
+                                  * (`pressure`). */
 };
 
 enum ps_object_kind {
@@ -90,11 +90,12 @@ typedef struct ps_event {
             ps_addr_t source;
             int64_t peer_ordinal;     /* -1 unknown */
             int64_t peer_group_tag;   /* tag of the receivers that the sender follows, for
-                                     * PS_FC_TAGGED */
-            int64_t peer_depth_bytes; /* of peer_policy; 0: this host's choice */
+                                       * PS_FC_TAGGED */
+            int64_t peer_depth_bytes; /* depth of peer_policy in bytes; 0: this host chooses the
+                                       * depth */
             int32_t peer_policy;      /* ps_policy that the sender requests of its receivers */
             int32_t destination;      /* index of the receive destination through which the SETUP
-                                     * arrived */
+                                       * arrived */
             int32_t initial_term_id;
             int32_t active_term_id;
             int32_t term_offset;
@@ -135,8 +136,9 @@ typedef struct ps_event {
                                * 0: to the end of the next term. */
         } term;
         struct {
-            int64_t destination_id; /* If the object is a PS_KIND_RECV_DESTINATION: its id. The id
-                                     * of its endpoint is in `id`. */
+            int64_t destination_id; /* If the released object is a receive destination
+                                     * (PS_KIND_RECV_DESTINATION): its id. The id of the
+                                     * destination's endpoint is in `id`. */
         } released;
         struct {
             int32_t code;        /* ps_error_code */
@@ -171,20 +173,21 @@ typedef struct ps_event {
             int32_t state; /* ps_tether_state */
         } subscriber;
         struct {
-            int64_t kept_to; /* The agent uses only the positions [kept_from, kept_to), so other
-                              * memory is released; -1: the agent needs all terms. */
+            int64_t kept_to; /* The agent uses only the positions [kept_from, kept_to) of the log,
+                              * so the memory of other positions may be released. -1: the agent
+                              * needs all terms. */
             int64_t kept_from;
         } terms;
         struct {
             ps_addr_t source;  /* Address of the second sender, whose frames the receiver drops. */
-            int64_t datagrams; /* from that address so far */
+            int64_t datagrams; /* number of datagrams from that address so far */
             int32_t destination;
         } second_source;
         struct {
             ps_addr_t source;
             int64_t receiver_id;
-            int64_t refused; /* Number of requests that the sender has refused since it last emitted
-                              * this event. */
+            int64_t refused; /* Number of requests for a SETUP that the sender has refused since it
+                              * last emitted a PS_EV_JOIN. */
             int32_t verdict; /* ps_join_verdict */
         } join;
         struct {
@@ -197,8 +200,8 @@ typedef struct ps_event {
             int64_t duration_ns; /* since the depth was reached */
             int64_t drained;     /* Number of messages sent (on IPC: read) since the unsent data
                                   * reached the depth; -1: unknown. */
-            int32_t episodes;    /* Number of times that the depth was reached since the last such
-                                  * event, including this time. */
+            int32_t episodes;    /* Number of times that the unsent data reached the depth since the
+                                  * last event of this type, including this time. */
             int32_t cause;       /* ps_cause that bound last */
             int32_t client_slot; /* If a client of this host blocks the publication: the client's
                                   * slot in penstock.dat. Otherwise -1. */

@@ -13,13 +13,13 @@ int ps_file_join(char *out, const char *directory, const char *name);
 /* Creates a sparse file of `length` bytes with exactly the permission bits `mode`. Returns the
  * descriptor, PS_E_SYSTEM. */
 int ps_file_create(const char *path, int64_t length, int32_t mode);
-/* Allocates the blocks of a range. With PS_E_NO_SPACE, the error text states the number of bytes
- * needed and the number available. */
+/* Allocates the disk blocks of `length` bytes of a file, beginning at `offset`. With PS_E_NO_SPACE,
+ * the error text states the number of bytes needed and the number available. */
 int ps_file_reserve(int fd, const char *path, int64_t offset, int64_t length);
 /* Writes zeroes over a range.  PS_E_SYSTEM. */
 int ps_file_zero(int fd, const char *path, int64_t offset, int64_t length);
-/* Releases a range's blocks to the file system, so that the range reads as zeroes. Writes zeroes if
- * the file system cannot release blocks. PS_E_SYSTEM. */
+/* Releases the disk blocks of a range of a file, so that the range reads as zeroes. Writes zeroes
+ * if the file system cannot release blocks. PS_E_SYSTEM. */
 int ps_file_release(int fd, const char *path, int64_t offset, int64_t length);
 /* Opens and maps the whole file, which must have at least `least` bytes. PS_E_SYSTEM, PS_E_CORRUPT.
  */
@@ -33,8 +33,9 @@ typedef struct ps_file_range {
     int64_t to;
 } ps_file_range_t;
 /* Creates the file, allocates the blocks of all ranges except `holes` (ascending, not adjacent),
- * and maps the file; removes the file on failure. A hole takes no memory until it is reserved. Do
- * not access a hole before it is reserved: on a full file system the access raises SIGBUS. */
+ * and maps the file; removes the file on failure. A hole takes no memory until ps_file_reserve
+ * allocates its blocks. Do not access a hole before that: on a full file system the access raises
+ * SIGBUS. */
 int ps_file_make(const char *path, int64_t length, int32_t mode, const ps_file_range_t *holes,
                  int32_t hole_count, uint8_t **map);
 void ps_file_unmap(uint8_t *map, uint64_t length);

@@ -23,8 +23,8 @@ enum ps_idle_step {
     PS_IDLE_AGAIN = 0, /* run another duty cycle */
     PS_IDLE_SLEEP = 1, /* PARK: the caller must announce its sleep, check for work again, then wait
                         * for a wake-up or a timer. */
-    PS_IDLE_PAUSE = 2  /* BACKOFF: the caller must sleep for pause_ns; no wake-up ends this sleep.
-                        * */
+    PS_IDLE_PAUSE = 2  /* BACKOFF: the caller must sleep for pause_ns; no wake-up ends this
+                        * sleep. */
 };
 
 /* Owner: the thread that idles. */
@@ -45,8 +45,9 @@ typedef struct ps_idle_state {
 void ps_idle_init(ps_idle_state_t *idle, int32_t strategy, int32_t cpus);
 /* Call this function after a duty cycle that found work. Set `light` if there was little work, and
  * more work is unlikely to follow at once. With PARK and at most PS_IDLE_FEW_CPUS processors, the
- * thread yields if it was idle before and the work was light. A client probably needs the processor
- * next. Returns true if the thread yielded; the caller must then read the clock again. */
+ * thread yields if it was idle before and the work was light. The client that waits for this work
+ * can then use the processor. Returns true if the thread yielded; the caller must then read the
+ * clock again. */
 bool ps_idle_on_work(ps_idle_state_t *idle, int64_t now_ns, bool light);
 /* Call after a duty cycle without work. The call may pause the CPU or yield. Returns the next step,
  * PS_IDLE_... */

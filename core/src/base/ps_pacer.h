@@ -4,8 +4,8 @@
  * chooses the unit (bytes, messages, datagrams). Pure: no clock, no allocation; the caller passes
  * the time. Owner: the thread that sends.
  *
- * The count is in nano-units: one nanosecond at `rate` units a second adds `rate` nano-units. The
- * count is therefore exact, and no rounding error accumulates.
+ * The level of the bucket is in nano-units: one nanosecond at `rate` units a second adds `rate`
+ * nano-units. The level is therefore exact, and no rounding error accumulates.
  *
  *     pacer, ps_pacer_set(&p, 1000000, 2816, now)      1 MB/s, at most two datagrams at once
  *     if (ps_pacer_room(&p, now) > 0) { send; ps_pacer_spend(&p, bytes); }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_timers.h: the timers of many objects, one for each object, in a binary heap by due time. An
- * agent with thousands of objects looks only at those whose timer is due. The heap's size is fixed
- * at init. One owner thread. Adding, setting and removing take O(log n) steps, reading the earliest
- * time one. */
+ * agent with thousands of objects visits only those whose timer is due. The heap's size is fixed at
+ * init. One owner thread. With n timers, adding, moving or removing a timer takes O(log n) steps.
+ * Reading the earliest due time takes one step. */
 #ifndef PS_TIMERS_H
 #define PS_TIMERS_H
 
@@ -11,7 +11,7 @@
 
 /* The timer of one object; part of the object. */
 typedef struct ps_timer {
-    int32_t at; /* index of its entry; -1: not in a heap */
+    int32_t at; /* index of this timer's entry in the heap; -1: the timer is in no heap */
 } ps_timer_t;
 
 typedef struct ps_timers_entry {

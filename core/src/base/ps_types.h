@@ -6,7 +6,8 @@
 
 #include <stdint.h>
 
-/* An IP address and port.  family 0 = unset.  ip: network order, IPv4 in the first 4 bytes. */
+/* An IP address and port. The family 0 means: not set. The field `ip` is in network byte order; an
+ * IPv4 address occupies its first 4 bytes. */
 typedef struct ps_addr {
     uint16_t family;   /* 0, 4 or 6 */
     uint16_t port;     /* host order */
@@ -14,8 +15,8 @@ typedef struct ps_addr {
     uint8_t ip[16];
 } ps_addr_t;
 
-/* Relays that a stream has passed, in this order; the first is next to the publisher. Their ids are
- * random. */
+/* The ids of the relays that a stream has passed, beginning with the relay next to the publisher.
+ * The ids are random. */
 enum { PS_RELAYS_MAX = 8 };
 typedef struct ps_relay_path {
     uint64_t ids[PS_RELAYS_MAX]; /* 0 after the last */
@@ -26,8 +27,8 @@ typedef struct ps_relay_path {
 enum ps_socket_role { PS_SOCKET_ANY = 0, PS_SOCKET_SENDER = 1, PS_SOCKET_RECEIVER = 2 };
 
 typedef struct ps_socket_params {
-    ps_addr_t bind;           /* Local address to bind. Port 0: a port from port_low..port_high, or
-                               * one that the kernel chooses. */
+    ps_addr_t bind;           /* Local address to bind. If its port is 0, the transport takes a port
+                               * from port_low to port_high, or the kernel chooses one. */
     ps_addr_t connect;        /* family 0: unconnected */
     ps_addr_t group;          /* Multicast group that the socket joins; family 0: none. */
     ps_addr_t interface_addr; /* Address of the interface for IPv4 multicast; family 0: the system's
@@ -37,8 +38,8 @@ typedef struct ps_socket_params {
     int32_t multicast_ttl;    /* 0: OS default */
     int32_t sndbuf_bytes;     /* 0: OS default */
     int32_t rcvbuf_bytes;     /* 0: OS default */
-    uint16_t port_low;        /* Range of ports for a bind to port 0; port_low 0: the kernel
-                               * chooses. */
+    uint16_t port_low;        /* Lowest port for a bind to port 0, up to port_high; if port_low is
+                               * 0, the kernel chooses the port. */
     uint16_t port_high;
     uint8_t reuse;      /* 1: set SO_REUSEADDR, so that several sockets of this host can bind a
                          * multicast group's port. */

@@ -19,8 +19,9 @@
 #define PS_LIKELY(x)   __builtin_expect(!!(x), 1)
 #define PS_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-/* Number of forks from the first process to this one: the child of each fork increases it. A client
- * handle stores the number at its opening, so a handle from before the fork is recognised. */
+/* Number of forks from the first process to this process: after each fork, the child increases the
+ * number. A client handle stores the number when it is opened, so a function can detect that a
+ * handle is older than the last fork. */
 extern _Atomic uint32_t ps_fork_generation;
 
 struct ps_client {
@@ -32,8 +33,8 @@ struct ps_client {
     int32_t receiver_wake_fd;
     uint32_t generation;
     int32_t counters;
-    bool barriers; /* True if the sender's process-wide barriers reach this process, so that
-                    * publishing on a hot stream needs no fence. */
+    bool barriers; /* True if the sender's process-wide barriers (ps_barrier.h) reach this process,
+                    * so that a publisher on a hot stream needs no fence. */
     _Atomic int32_t daemon_away;
     _Atomic int64_t learned_ns; /* average time of recent sleeps */
     _Atomic uint64_t awaited;   /* 1 + the ticket of the last call of ps_client_await that ended
@@ -51,11 +52,11 @@ int ps_client_fail_forked(void);
 /* Writes 1 to an eventfd; does nothing if the eventfd is full or missing. */
 void ps_client_kick(int32_t fd);
 /* Puts a publication into the sender's ready set and wakes the sender if it sleeps. The client sets
- * `dirty`, then the bit in the bitmap. The sender clears the bit, then `dirty`, then checks the
- * log. */
+ * the word `dirty` of the publication, then its bit in the dirty bitmap. The sender clears the bit,
+ * then `dirty`, then checks the log. */
 void ps_client_mark_dirty(const ps_client_t *client, int32_t publication_slot);
-/* Requests the sender to check the positions of a publication, although no message was published.
- * The sender then wakes no reader. */
+/* Requests the sender to check the positions of a publication although no message was published.
+ * For such a request, the sender wakes no reader. */
 void ps_client_request_to_check(const ps_client_t *client, int32_t publication_slot);
 
 typedef struct ps_isolated ps_isolated_t;
@@ -88,7 +89,8 @@ struct ps_img {
     int64_t gap_from, gap_to; /* Range of the gap that the application has not yet fetched; both
                                * equal: no gap. */
     int64_t gap_messages;     /* -1 not known */
-    /* Credits (ps_client_image_credit.c); counts are messages since the join. */
+    /* Credits of the reader (ps_client_image_credit.c); each count is a number of messages since
+     * the reader joined. */
     int32_t credit_mode;  /* ps_credit_mode */
     int64_t passed;       /* up to the delivered position */
     _Atomic int64_t held; /* Of the messages in `passed`: number whose credits the application holds
@@ -98,32 +100,35 @@ struct ps_img {
     ps_message_t assembled;  /* position 0: none */
 };
 
-/* Adds a fragment to `assembled`. Returns 1 when the message is complete. Returns 0 when fragments
- * are missing or the fragment is skipped. Returns PS_E_CORRUPT (message longer than
- * max_message_bytes) or PS_E_NO_MEMORY if the image must stop. */
+/* Adds a fragment to the message that is being assembled (`assembled`). Returns 1 when the message
+ * is complete. Returns 0 when fragments are missing or the fragment is skipped. Returns
+ * PS_E_CORRUPT (message longer than max_message_bytes) or PS_E_NO_MEMORY if the image must stop. */
 int ps_img_assemble(ps_img_t *image, const ps_message_t *fragment);
 
 /* ---- ps_client_image_isolated.c: images whose memory may be written over --------------------- */
 
-/* Makes the image isolated if the parameters state this: the stream will not wait for this
- * reader. */
+/* If the parameters ask for an isolated reader, makes the image isolated: the stream will not wait
+ * for this reader. */
 int ps_img_open_isolated(ps_img_t *image, const ps_img_params_t *params);
 /* Returns true if the writer may have overwritten the memory at `position`, before or after the
  * client read it. */
 bool ps_img_is_outrun(const ps_img_t *image, int64_t position);
-/* State before a scan: the delivered position, and the end of the last complete message. */
+/* State of an image before a poll scans the log: the delivered position, and the end of the last
+ * complete message. */
 typedef struct ps_img_before {
     int64_t delivered;
     int64_t whole;
 } ps_img_before_t;
-/* Call ps_img_isolated_begin before a scan, and ps_img_isolated_end after it. ps_img_isolated_end
- * replaces the collected messages with copies, and drops messages whose memory was overwritten.
- * Returns the number of messages, or an error code. */
+/* For isolated images: call ps_img_isolated_begin before a poll scans the log, and
+ * ps_img_isolated_end after the scan. The function ps_img_isolated_end replaces the messages in
+ * `out` with copies, and drops messages whose memory was overwritten. Returns the number of
+ * messages, or an error code. */
 ps_img_before_t ps_img_isolated_begin(ps_img_t *image);
 int32_t ps_img_isolated_end(ps_img_t *image, const ps_img_before_t *before, ps_message_t *out,
                             int32_t count);
-/* Moves the reader beyond the memory that was overwritten. `from` is the end of the last complete
- * message before this memory. Returns PS_E_GAP, 0 if gaps are not reported, or PS_E_CORRUPT. */
+/* Moves an isolated reader beyond the memory that was overwritten. `from` is the end of the last
+ * complete message before this memory. Returns PS_E_GAP; 0 if the application did not request
+ * reports of gaps; or PS_E_CORRUPT. */
 int32_t ps_img_skip(ps_img_t *image, int64_t from);
 /* Records that the messages between `to` and the delivered position will be delivered again. */
 void ps_img_isolated_rewound(ps_img_t *image, int64_t to);
@@ -131,21 +136,21 @@ void ps_img_isolated_rewound(ps_img_t *image, int64_t to);
 /* ---- ps_client_image_credit.c: images whose reader grants credits ---------------------------- */
 
 /* Returns the number of messages that end in [from, to), including dropped messages that padding
- * frames state. Bound: that range. */
+ * frames state. Cost: visits all frames of the range. */
 int64_t ps_img_messages(const ps_img_t *image, int64_t from, int64_t to);
 /* Records that a poll moved from `from` to the delivered position and delivered `count`
  * messages. */
 void ps_img_credit_polled(ps_img_t *image, int64_t from, const ps_message_t *out, int32_t count);
 /* Records that the messages between `to` and the delivered position will be delivered again. */
 void ps_img_credit_rewound(ps_img_t *image, int64_t to);
-/* Records that the last message, which was assembled from fragments, will be delivered again
- * (messages = 1), or was delivered again (-1). */
+/* For the last message of a poll, assembled from fragments: records that it will be delivered again
+ * (`messages` is 1), or that it was delivered again (`messages` is -1). */
 void ps_img_credit_redelivered(ps_img_t *image, int64_t messages);
-/* Returns to the agent the credits of all messages that polls have passed. Call this function
- * before the client stores its position. */
+/* Returns the credits of all messages that polls have passed to the agent of the image. Call this
+ * function before the client stores its released position. */
 void ps_img_credit_released(ps_img_t *image);
-/* Returns true if the agent waits for as many credits as the client has returned, so that it must
- * be woken. */
+/* Returns true if the client has returned as many credits as the agent waits for, so that the
+ * client must wake the agent. */
 bool ps_img_credit_awaited(const ps_img_t *image);
 /* Wakes the agent of the image. */
 void ps_img_wake_agent(const ps_img_t *image);

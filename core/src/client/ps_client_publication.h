@@ -10,8 +10,8 @@
 struct ps_pub {
     ps_client_t *client;
     ps_log_t log;
-    /* Cell with the publisher limit: the counter pub-lmt, or, if the stream has credits,
-     * credited_limit in the slot. */
+    /* Address of the publisher limit: the counter pub-lmt, or, if the stream has credits,
+     * credited_limit in the publication's slot. */
     _Atomic(_Atomic int64_t *) limit;
     _Atomic int64_t *plain_limit; /* pub-lmt */
     ps_publication_slot_t *slot;
@@ -21,24 +21,26 @@ struct ps_pub {
     int32_t max_payload;
     int32_t max_message;
     int32_t exclusive;
-    /* Copy of the slot's `metered` flags. If `metered` is not 0, the publisher takes an ordinal for
-     * each message (ps_client_publication_admit.c). The client compares the copy with the slot
-     * after a refusal, and in each call on a metered stream. */
+    /* Copy of the slot's `metered` flags. If a flag is set, the stream is metered: the publisher
+     * takes an ordinal for each message (ps_client_publication_admit.c). The client updates the
+     * copy after a refusal, and in each call on a metered stream. */
     _Atomic int32_t metered;
     int32_t policy;               /* ps_policy (ps_client_publication_policy.c) */
-    _Atomic int32_t single_max;   /* longest message that takes the short path: max_payload; -1 for
-                                 * streams that are metered or have a policy */
-    _Atomic int32_t credited_end; /* shorter messages take the short path of streams with credits;
-                                   * 0: none does */
+    _Atomic int32_t single_max;   /* Longest message that takes the short path of plain streams:
+                                   * max_payload; -1 if the stream is metered or has a policy. */
+    _Atomic int32_t credited_end; /* Messages shorter than this value take the short path of streams
+                                   * with credits; 0: no message takes this path. */
     _Atomic int32_t closed;
-    /* For the account of refusals: time of the first refusal since the last success (0: none), and
-     * the number of refusals before the sender stated a cause. */
+    /* For the account of refusals: time of the first refused offer since the last accepted offer;
+     * 0: no offer was refused since then. */
     _Atomic int64_t refused_since_ns;
-    _Atomic int32_t refused_cause; /* the last that the sender stated at one of these refusals */
-    _Atomic int64_t refused_early;
-    const int64_t *clock_ns; /* the simulator's; NULL: CLOCK_MONOTONIC */
-    /* For exclusive publications: the place of the next frame. Only the one publishing thread uses
-     * these fields. */
+    _Atomic int32_t refused_cause; /* cause that the sender stated at the latest refused offer; 0:
+                                    * it stated no cause */
+    _Atomic int64_t refused_early; /* number of refused offers for which the sender has not stated a
+                                    * cause yet */
+    const int64_t *clock_ns;       /* the simulator's; NULL: CLOCK_MONOTONIC */
+    /* For exclusive publications: term and offset of the next frame. Only the publishing thread
+     * uses these fields. */
     int32_t term_count;
     int32_t term_id;
     int32_t term_offset;
@@ -63,7 +65,8 @@ typedef struct ps_cursor {
 
 enum { PS_COPY_BLOCK = 32, PS_COPY_BLOCKS_MAX = 256 };
 
-/* Copies a payload. If it consists of a few whole blocks, the copy needs no function call. */
+/* Copies a payload. If the payload consists of a few whole blocks, the copy needs no function
+ * call. */
 static inline void ps_pub_copy(uint8_t *to, const uint8_t *from, size_t length)
 {
     if (length % PS_COPY_BLOCK == 0 && length <= PS_COPY_BLOCKS_MAX) {
@@ -91,16 +94,17 @@ static inline int32_t ps_pub_single_max(const ps_pub_t *pub)
     return atomic_load_explicit(&pub->single_max, memory_order_relaxed);
 }
 
-/* Updates `limit` and `metered` if receivers have begun or ended to grant credits. True: something
- * changed. */
+/* Updates `limit` and `metered` if receivers have begun or stopped granting credits. Returns true
+ * if one of the two fields changed. */
 bool ps_pub_follow_metering(ps_pub_t *pub);
 
-/* Sets the clock for the times of refusals, in place of CLOCK_MONOTONIC. Call it before the first
- * offer. */
+/* Sets the clock for the times of refused offers, in place of CLOCK_MONOTONIC. Call this function
+ * before the first offer. */
 void ps_pub_set_clock(ps_pub_t *pub, const int64_t *now_ns);
 /* Counts a refusal; returns code. */
 int64_t ps_pub_refused(ps_pub_t *pub, int32_t cause, int64_t code);
-/* Returns the cause of the refusals since the last success; PS_CAUSE_NONE: not stated yet. */
+/* Returns the cause of the offers refused since the last accepted offer; PS_CAUSE_NONE: the sender
+ * has not stated a cause yet. */
 int32_t ps_pub_refused_cause(const ps_pub_t *pub);
 /* Ends an episode of refusals. Call this function at the first accepted message after a refusal. */
 void ps_pub_accepted(ps_pub_t *pub);
@@ -111,8 +115,8 @@ bool ps_pub_has_failed(const ps_pub_t *pub);
 /* Counts the refusal; returns PS_FAILED. */
 int64_t ps_pub_refuse_failed(ps_pub_t *pub);
 
-/* Returns 0 if the publication is open and its daemon is alive, otherwise the code for the
- * caller. */
+/* Returns 0 if the publication is open and its daemon is alive; otherwise the ps_offer_code that
+ * the offer must return. */
 static inline int64_t ps_pub_gate(ps_pub_t *pub)
 {
     if (ps_client_forked(pub->client)) {
@@ -132,8 +136,8 @@ static inline int64_t ps_pub_gate(ps_pub_t *pub)
 
 /* Notifies the sender after a commit, unless the stream is hot. The load of `dirty` must not move
  * before the store of the commit. For hot streams the sender's process-wide barrier provides this
- * order (docs/decisions/0020), and a compiler barrier is enough here; for other streams this
- * function executes a fence. */
+ * order (docs/decisions/0020), so a compiler barrier is enough in this function. For other streams
+ * the function executes a fence. */
 static inline void ps_pub_dirty(const ps_pub_t *pub)
 {
     atomic_signal_fence(memory_order_seq_cst);
@@ -162,8 +166,8 @@ static inline void ps_pub_count(ps_pub_t *pub, int64_t messages)
     }
 }
 
-/* Counts committed messages of a metered stream. On a stream with credits, the spent word already
- * counts them. */
+/* Counts committed messages of a metered stream. On a stream with credits, the word `spend` already
+ * counts these messages. */
 static inline void ps_pub_count_metered(ps_pub_t *pub, int64_t messages)
 {
     if ((ps_pub_metered(pub) & PS_METERED_CREDITS) == 0) {
@@ -177,47 +181,51 @@ static inline void ps_pub_count_metered(ps_pub_t *pub, int64_t messages)
 /* Returns the code for an offer that was refused at `position`, by the order in docs/spec/rules.md
  * section 5. */
 int64_t ps_pub_refuse(ps_pub_t *pub, int64_t position);
-/* Computes the number of bytes that can be reserved in one piece: *room gets the number of bytes
- * that are left in the term, *budget the distance from *position to the publisher limit. Returns 0
- * or an error code. */
+/* Computes the two limits of a reservation: *room gets the number of bytes that are left in the
+ * term, *budget the number of bytes from *position to the publisher limit. Returns 0 or an error
+ * code. */
 int64_t ps_pub_check_offer(ps_pub_t *pub, int64_t *position, int32_t *room, int64_t *budget);
-/* Reserves `required` (aligned) bytes below the limit. Returns 0 or a code; PS_ADMIN_ACTION: the
- * log was rotated to the next term. */
+/* Reserves `required` (aligned) bytes of the log below the publisher limit. Returns 0 or a
+ * ps_offer_code; PS_ADMIN_ACTION: the log was rotated to the next term. */
 int64_t ps_pub_reserve(ps_pub_t *pub, int32_t required, ps_space_t *space);
 /* Publishes one message; the caller must then notify the sender with ps_pub_dirty. Returns the
  * position after the message, or a code. */
 int64_t ps_pub_publish(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
                        int64_t reserved_value);
-/* Both functions publish one message. ps_pub_publish_open ignores the stream's policy;
- * ps_pub_publish_policed applies it. */
+/* Both functions publish one message. ps_pub_publish_open ignores the stream's policy (ps-policy);
+ * ps_pub_publish_policed applies the policy. */
 int64_t ps_pub_publish_open(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
                             int64_t reserved_value);
 int64_t ps_pub_publish_policed(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
                                int64_t reserved_value);
-/* Returns 0 if the policy of the stream admits publishers now; otherwise the code for the
- * caller. */
+/* Returns 0 if the policy of the stream admits publishers now; otherwise the ps_offer_code that the
+ * offer must return. */
 int64_t ps_pub_policy_gate(ps_pub_t *pub);
 /* Requests the sender to serve the stream, unless the stream is above its low watermark and
  * therefore paused. */
 void ps_pub_request_unless_paused(const ps_pub_t *pub);
-/* Applies the stream's policy to `messages` refused messages. Returns the code for the caller. */
+/* Applies the stream's policy to `messages` refused messages. Returns the ps_offer_code that the
+ * offer must return. */
 int64_t ps_pub_policy_refused(ps_pub_t *pub, int64_t code, int64_t messages, int64_t bytes);
-/* Both publish as ps_pub_publish_open does. On a metered stream, the caller of
- * ps_pub_publish_admitted must have taken an ordinal for the message. ps_pub_publish_metered takes
- * the ordinal itself. */
+/* Both functions publish one message, as ps_pub_publish_open does. On a metered stream, the caller
+ * of ps_pub_publish_admitted must have taken an ordinal for the message. The function
+ * ps_pub_publish_metered takes the ordinal itself. */
 int64_t ps_pub_publish_admitted(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
                                 int64_t reserved_value);
 int64_t ps_pub_publish_metered(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
                                int64_t reserved_value);
-/* Returns the calling thread's place in the client's slot for the mark of a spend. */
+/* Returns the calling thread's entry of `spends` in the client's slot, where the thread states the
+ * credits that it is about to take. */
 _Atomic uint64_t *ps_pub_spend_place(const ps_pub_t *pub);
-/* Returns the mark of a spend of this stream. */
+/* Returns the value of an entry of `spends` (ps_client_slot_t) for `credits` credits of this
+ * stream. */
 static inline uint64_t ps_pub_spend_mark(const ps_pub_t *pub, int64_t credits)
 {
     return (uint64_t)credits << 32 | (uint32_t)(pub->slot_index + 1);
 }
-/* Metered streams: takes up to `wanted` (> 0) ordinals. Returns their number or a code. Call
- * ps_pub_taken when their frames are claimed or the ordinals were returned. */
+/* For metered streams: takes up to `wanted` (> 0) ordinals. Returns the number of ordinals taken,
+ * or a ps_offer_code. The caller must call ps_pub_taken when it has claimed the frames of these
+ * messages or returned the ordinals. */
 int64_t ps_pub_take(ps_pub_t *pub, int64_t wanted, uint32_t *epoch);
 void ps_pub_taken(ps_pub_t *pub, uint32_t epoch);
 /* Returns `count` ordinals whose messages were not published. */
@@ -228,7 +236,7 @@ int64_t ps_pub_fail_length(const ps_pub_t *pub, int64_t length, int32_t limit);
 int64_t ps_pub_fail_unblocked(const ps_pub_t *pub, int64_t position);
 
 /* In a sealed log: zeroes the word at `offset` in this publisher's term, or the first word of the
- * next term if offset is the term's end. Call this function before the frame that ends at this word
+ * next term if offset is the term's end. Call this function before the frame that ends at `offset`
  * becomes visible. */
 static inline void ps_pub_seal(const ps_pub_t *pub, int32_t offset)
 {
@@ -260,7 +268,7 @@ static inline bool ps_pub_claim(const ps_pub_t *pub, uint8_t *at, int32_t frame_
                                                    memory_order_relaxed);
 }
 
-/* Commits a claim of `claimed` bytes: it becomes a complete frame. */
+/* Commits a claim of `claimed` bytes, so that the claim becomes a complete frame. */
 static inline bool ps_pub_settle(const ps_pub_t *pub, uint8_t *at, int32_t claimed,
                                  int32_t frame_length, uint8_t flags, uint16_t type)
 {

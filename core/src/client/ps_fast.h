@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_fast.h: the functions of the core that other extensions call: the Python fast path
- * (core/fast, `penstock._fast`) and the load loops (`penstock._core_bench`). The core's symbols are
- * hidden in `penstock._core`, so each extension gets this table when it is loaded, and checks its
- * version and size. */
+ * ps_fast.h: the functions of the core that other extensions call: the Python fast path (core/fast,
+ * `penstock._fast`) and the load loops (`penstock._core_bench`). The core's symbols are hidden in
+ * `penstock._core`. Each extension therefore gets this table of functions when it is loaded, and
+ * checks the table's version and size. */
 #ifndef PS_FAST_H
 #define PS_FAST_H
 
@@ -12,7 +12,7 @@
 
 #include "penstock.h"
 
-/* New entries go to the end; version changes if a signature changes. */
+/* New functions are added at the end of the table; the version changes if a signature changes. */
 typedef struct ps_fast_table {
     uint32_t version;
     uint32_t size; /* sizeof(ps_fast_table_t) */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_driver.h: the calls by which the conductor controls the data plane, and the events that the
- * conductor gets.
+ * ps_driver.h: the functions by which the conductor controls the data plane and gets events from
+ * it.
  *
- * Two agents, sender and receiver, own publications and images. The conductor creates objects,
- * hands them over with a command (single-producer ring), and gets events (one single-consumer ring
- * per agent, read by ps_driver_poll_event). The agent owns an object from the call of _add_ until
- * it emits PS_EV_RELEASED for the object. After PS_EV_RELEASED, the conductor may call the object's
- * _destroy_ function. Only the conductor thread may call these functions, unless a comment states
- * otherwise.
+ * Two agents, the sender and the receiver, own publications and images. The conductor creates an
+ * object and hands it over to its agent with a command. The agent reports events to the conductor,
+ * which reads them with ps_driver_poll_event. The agent owns an object from the call of the _add_
+ * function until the agent emits PS_EV_RELEASED for the object. After PS_EV_RELEASED, the conductor
+ * may call the object's _destroy_ function. Only the conductor thread may call these functions,
+ * unless a comment states otherwise.
  *
  * The simulator runs the same objects without threads (threading PS_INVOKER, ps_driver_step, a
  * simulated ps_net). This header is also the cffi declaration (plain types and enums only).
@@ -33,8 +33,8 @@ typedef struct ps_driver ps_driver_t;
  * zero. */
 void ps_driver_params_default(ps_driver_params_t *params);
 int ps_driver_create(const ps_driver_params_t *params, ps_driver_t **out);
-/* Starts the threads of the agents: one with threading SHARED, two with DEDICATED. INVOKER: nothing
- * to start. */
+/* Starts the threads of the agents: one with threading SHARED, two with DEDICATED. With INVOKER,
+ * the driver has no threads, so the function does nothing. */
 int ps_driver_start(ps_driver_t *driver);
 /* Stops and joins threads; objects stay valid.  Idempotent. */
 void ps_driver_stop(ps_driver_t *driver);
@@ -56,9 +56,8 @@ void ps_driver_wake(ps_driver_t *driver);
 /* Returns the number of duty cycles that an agent has run, so that a watchdog can detect a stopped
  * agent. Any thread. */
 uint64_t ps_driver_duty_cycles(const ps_driver_t *driver, int32_t agent);
-/* Numbers of datagrams that the receiver dropped as malformed. The index is a ps_wire_fault, 1 to
- * 8: short, negative length, version, alignment, truncated, unknown type, bad field, bad chain.
- * Other entries are 0. Any thread. */
+/* Numbers of datagrams that the receiver dropped as malformed. The index of `out` is a
+ * ps_wire_fault; entries that belong to no fault are 0. Any thread. */
 void ps_driver_faults(const ps_driver_t *driver, uint64_t out[16]);
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -79,8 +78,8 @@ int ps_send_endpoint_add_destination(ps_driver_t *driver, ps_send_endpoint_t *en
                                      int64_t destination_id, const ps_addr_t *address);
 int ps_send_endpoint_remove_destination(ps_driver_t *driver, ps_send_endpoint_t *endpoint,
                                         int64_t destination_id);
-/* Replaces the address of a destination after its host name was resolved again. destination_id -1
- * means the unicast peer. */
+/* Replaces the address of a destination after its host name was resolved again. The destination_id
+ * -1 means the peer of a unicast endpoint. */
 int ps_send_endpoint_set_address(ps_driver_t *driver, ps_send_endpoint_t *endpoint,
                                  int64_t destination_id, const ps_addr_t *address);
 /* Requests the sender to release the endpoint; PS_EV_RELEASED follows. The caller must have removed
@@ -96,7 +95,7 @@ int ps_publication_add(ps_driver_t *driver, const ps_publication_params_t *param
                        ps_publication_t **out);
 /* Changes the credits that a local reader grants. A lower number, a freeze and the end of a freeze
  * each begin a new credit epoch (see ps_slot_read_credit). The reader must have granted credits
- * when it joined. PS_E_AGAIN. */
+ * from its join on. PS_E_AGAIN. */
 int ps_publication_set_credits(ps_driver_t *driver, ps_publication_t *publication,
                                int32_t position_counter_id, int64_t credits, int64_t burst,
                                int32_t frozen);
@@ -114,22 +113,22 @@ int ps_publication_remove_client(ps_driver_t *driver, ps_publication_t *publicat
  * PS_EV_PUB_DRAINED. */
 int ps_publication_drain(ps_driver_t *driver, ps_publication_t *publication);
 int ps_publication_revoke(ps_driver_t *driver, ps_publication_t *publication);
-/* Replaces the uncommitted claims of the dead client in client_slot with padding. -1: replaces any
- * claim that blocks the log. */
+/* Replaces the uncommitted claims of the dead client in client_slot with padding. If client_slot is
+ * -1, replaces any claim that blocks the log. */
 int ps_publication_unblock(ps_driver_t *driver, ps_publication_t *publication, int32_t client_slot);
-/* Notifies the sender that the log has storage below `position` (INT64_MAX: all three terms are
- * reserved). */
+/* Notifies the sender that storage of the log is reserved up to `position` (INT64_MAX: of all three
+ * terms). */
 int ps_publication_reserved(ps_driver_t *driver, ps_publication_t *publication, int64_t position);
-/* Requests the sender to release the terms that are not in use; PS_EV_TERMS_RELEASED follows. The
- * memory stays reserved until the event PS_EV_TERMS_RELEASED. If the sender had requested storage
- * before, the event may cancel that request; the sender then repeats it. least_terms is the number
- * of terms to keep, beginning with the term in use: 1 or 2. */
+/* Requests the sender to release the terms that are not in use. The sender answers with the event
+ * PS_EV_TERMS_RELEASED; until then the memory stays reserved. If the sender had requested storage
+ * before, the event may cancel that request; the sender then repeats the request. least_terms is
+ * the number of terms to keep, beginning with the term in use: 1 or 2. */
 int ps_publication_release_terms(ps_driver_t *driver, ps_publication_t *publication,
                                  int32_t least_terms);
 void ps_publication_get_status(const ps_publication_t *publication, ps_publication_status_t *out);
 
 /* Copies the publication's live receivers to `out`, at most `capacity`; returns their number. Any
- * one thread. */
+ * thread, but only one at a time. */
 int32_t ps_publication_receivers(const ps_publication_t *publication, ps_receiver_view_t *out,
                                  int32_t capacity);
 /* Copies the id and the address of the receiver that caused the last join hold (ps_join.h). Returns
@@ -158,17 +157,17 @@ int ps_recv_endpoint_add_destination(ps_driver_t *driver, ps_recv_endpoint_t *en
 int ps_recv_endpoint_remove_destination(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                         int64_t destination_id);
 /* Closes and frees a destination that the receiver released. PS_E_INVALID: the receiver has not
- * released it. */
+ * released the destination. */
 int ps_recv_endpoint_destroy_destination(ps_recv_endpoint_t *endpoint, int64_t destination_id);
 /* Enlarges the socket's receive buffer to `bytes` (1..PS_RECV_BUFFER_MAX) as far as the kernel
  * allows; *got: the new size of the buffer, in the unit of SO_RCVBUF. PS_E_INVALID, PS_E_SYSTEM. */
 int ps_recv_endpoint_fit_buffer(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                 int64_t destination_id, int32_t bytes, int32_t *got);
-/* New control address after re-resolution. */
+/* Replaces the control address of a destination, after its host name was resolved again. */
 int ps_recv_endpoint_set_control(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                  int64_t destination_id, const ps_addr_t *control);
-/* Makes the receiver accept DATA and SETUP frames of a session of a stream. any_session = 1: of
- * every session of this stream. */
+/* Makes the receiver accept DATA and SETUP frames of a session of a stream. If any_session is 1,
+ * the receiver accepts every session of the stream. */
 int ps_recv_endpoint_add_interest(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                   int32_t stream_id, int32_t session_id, int32_t any_session);
 int ps_recv_endpoint_remove_interest(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
@@ -200,7 +199,7 @@ int ps_image_remove_subscriber(ps_driver_t *driver, ps_image_t *image, int32_t p
 /* Returns the position at which a further subscriber joins: the lowest of the receiver position and
  * all subscriber positions. */
 int64_t ps_image_join_position(const ps_image_t *image);
-/* Starts draining. From now on, the image's status messages carry the EOS flag. When all
+/* Starts to drain an image. From now on, the image's status messages have the EOS flag. When all
  * subscribers have read to the end, the receiver emits PS_EV_IMAGE_DRAINED. */
 int ps_image_drain(ps_driver_t *driver, ps_image_t *image);
 /* Rejects the image at an application's request. The receiver sends ERR frames instead of status
@@ -211,14 +210,14 @@ int ps_image_reserved(ps_driver_t *driver, ps_image_t *image, int64_t position);
 int ps_image_release_terms(ps_driver_t *driver, ps_image_t *image, int32_t least_terms);
 void ps_image_get_status(const ps_image_t *image, ps_image_status_t *out);
 /* For PS_CC_CUSTOM: sets the congestion window that the Python class returned, in bytes. The window
- * is clipped to the range from two datagrams to the receiver window. It is valid until the next
- * call, at most for PS_CC_SILENT_NS. */
+ * is clipped to the range from two datagrams to the receiver window. The window is valid until the
+ * next call of this function, at most for PS_CC_SILENT_NS. */
 int ps_image_set_congestion_window(ps_driver_t *driver, ps_image_t *image, int64_t window);
-/* For PS_CC_CUSTOM: copies the input of the Python class. All values are 0 before the receiver
- * first processed the image. */
+/* For PS_CC_CUSTOM: copies the input of the Python class. All values are 0 until the receiver has
+ * processed the image for the first time. */
 void ps_image_get_congestion(const ps_image_t *image, ps_congestion_view_t *out);
-/* Removes the image. keep_session = 1 (rejoin=false): the receiver ignores the session as long as a
- * subscription reads the stream. */
+/* Removes the image. With keep_session = 1 (for rejoin=false), the receiver then ignores the
+ * session as long as a subscription reads the stream. */
 int ps_image_remove(ps_driver_t *driver, ps_image_t *image, int32_t keep_session);
 void ps_image_destroy(ps_driver_t *driver, ps_image_t *image);
 

@@ -46,11 +46,12 @@ struct ps_driver {
     ps_agent_t agents[PS_AGENTS];
     ps_loop_t loops[PS_AGENTS];
     int32_t loop_count;
-    int32_t poll_turn; /* Index of the agent whose events the conductor reads first; it
-                        * alternates. */
+    int32_t poll_turn; /* Index of the agent whose events the conductor reads first; the index
+                        * alternates between the two agents. */
     int event_fd;
     _Atomic bool stop;
-    /* The agents' words that show that they sleep, if there is no penstock.dat. */
+    /* For each agent, the word that is 1 while the agent sleeps; used only if there is no
+     * penstock.dat. */
     alignas(PS_LINE) _Atomic uint32_t own_parked[PS_AGENTS];
 };
 

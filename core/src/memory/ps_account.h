@@ -2,8 +2,8 @@
  *
  * ps_account.h: the account of a publication: which cause blocks it, since when, and which receiver
  * or client is the culprit (docs/spec/rules.md section 6). Each change of the cause or of the
- * culprit closes an interval. The times by cause therefore add up to the time blocked, and so do
- * the times by culprit. */
+ * culprit ends an interval, whose duration the account adds to the times of both. The times of all
+ * causes therefore add up to the total blocked time, and so do the times of all culprits. */
 #ifndef PS_ACCOUNT_H
 #define PS_ACCOUNT_H
 
@@ -18,8 +18,8 @@ typedef struct ps_holder {
     ps_addr_t address;     /* Address of the receiver; family 0: the culprit is a client of this
                             * host, or unknown. */
     int32_t client_slot;   /* of that client; -1 none */
-    int32_t counter_id;    /* Id of the position counter of the receiver's slowest reader; -1:
-                            * none. */
+    int32_t counter_id;    /* Id of the slowest reader's position counter, if the culprit is a
+                            * client of this host; -1: none. */
     int64_t reason_client; /* Id of the slowest client of that receiver; 0: the receiver does not
                             * state it. */
     int64_t backlog_bytes; /* of that client */
@@ -33,9 +33,9 @@ _Static_assert(sizeof(ps_holder_t) <= PS_HOLDER_WORDS * sizeof(uint64_t),
                "a holder fits its words");
 
 /* Records the cause (ps_cause) and the culprit (receiver or client id, 0 unknown) that block the
- * publication from now_ns on. If cause or culprit changed, adds the running interval to
- * blocked_ns[old cause] and to the sketch. holder: NULL if unknown. Sender thread. Bound:
- * PS_CULPRITS entries. */
+ * publication from now_ns on. If the cause or the culprit changed, adds the time since the last
+ * change to the old cause and to the old culprit. `holder` is NULL if the culprit is unknown.
+ * Sender thread. Cost: visits at most PS_CULPRITS entries. */
 void ps_account_bind(ps_publication_slot_t *slot, int32_t cause, int64_t culprit,
                      const ps_holder_t *holder, int64_t now_ns);
 /* Returns true if the account already shows this cause and culprit, so that ps_account_bind would
@@ -43,12 +43,14 @@ void ps_account_bind(ps_publication_slot_t *slot, int32_t cause, int64_t culprit
 bool ps_account_binds(const ps_publication_slot_t *slot, int32_t cause, int64_t culprit);
 /* Updates the description of the present culprit. Sender thread. */
 void ps_account_describe(ps_publication_slot_t *slot, const ps_holder_t *holder);
-/* Stores the state of the watermarks (ps_watermark). HIGH begins an episode. LOW and NORMAL end the
- * episode and add `drained`, the messages consumed during it, to the slot. Sender thread. */
+/* Stores the state of a publication's fill level (ps_watermark). HIGH begins an episode of
+ * pressure. LOW and NORMAL end the episode and add `drained`, the number of messages consumed
+ * during the episode, to the slot. Sender thread. */
 void ps_account_press(ps_publication_slot_t *slot, int32_t state, int64_t drained, int64_t now_ns);
 /* Called when a new daemon adopts the slot. Completes an update that the old daemon left
- * unfinished. Charges the time since `alive_until_ns`, the last sign of the old daemon, to
- * PS_CAUSE_DAEMON_AWAY; 0: the old daemon did so itself. No agent runs. */
+ * unfinished. Adds the time since `alive_until_ns`, the last heartbeat of the old daemon, to the
+ * time of PS_CAUSE_DAEMON_AWAY. The value 0 means that the old daemon stopped in order and did this
+ * itself. Call this function while no agent runs. */
 void ps_account_adopt(ps_publication_slot_t *slot, int64_t alive_until_ns);
 
 #endif

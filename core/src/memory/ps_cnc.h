@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_cnc.h: The file DIR/cnc.dat in Aeron's layout, which has the counters, the error log and the
- * heartbeat; also the loss report file. Only the control plane uses these functions (the conductor
- * thread; tools map the files read-only). Also the cffi declaration.
+ * heartbeat; also the loss report file. Only the conductor thread uses these functions; tools map
+ * the files read-only. Also the cffi declaration.
  */
 #ifndef PS_CNC_H
 #define PS_CNC_H
@@ -26,46 +26,49 @@ typedef struct ps_cnc_params {
 /* Creates cnc.dat (which must not exist) with the system counters, and creates loss-report.dat.
  * Stores the version field last, with release order. PS_E_SYSTEM, PS_E_NO_SPACE. */
 int ps_cnc_create(const ps_cnc_params_t *params, ps_cnc_t **out);
-/* Maps an existing cnc.dat. PS_E_VERSION: the file is not ready, or its version is not 0.2.x. */
+/* Maps an existing cnc.dat. PS_E_VERSION: cnc.dat is not ready, or its layout does not have version
+ * 0.2.x. */
 int ps_cnc_open(const char *directory, int32_t read_only, ps_cnc_t **out);
-/* Adopts the opened cnc.dat of a dead daemon; the counters keep their ids and values. No agent
- * runs. */
+/* Adopts the opened cnc.dat of a dead daemon; the counters keep their ids and values. Call this
+ * function while no agent runs. */
 void ps_cnc_adopt(ps_cnc_t *cnc, int64_t pid, int64_t start_ms);
 void ps_cnc_close(ps_cnc_t *cnc);
 void ps_cnc_heartbeat(ps_cnc_t *cnc, int64_t epoch_ms); /* -1: clean shutdown */
 int64_t ps_cnc_get_heartbeat(const ps_cnc_t *cnc);
-/* Returns the last heartbeat of the daemon whose directory ps_cnc_adopt adopted; 0: no such daemon;
- * -1: the daemon stopped in order. */
+/* Returns the last heartbeat of the old daemon whose directory ps_cnc_adopt adopted; 0: no
+ * directory was adopted; -1: the old daemon stopped in order. */
 int64_t ps_cnc_alive_until(const ps_cnc_t *cnc);
 int64_t ps_cnc_pid(const ps_cnc_t *cnc);
 int64_t ps_cnc_start_ms(const ps_cnc_t *cnc);
 int64_t ps_cnc_next_id(ps_cnc_t *cnc); /* correlation ids, > 0 */
-/* Answers every waiting CnC command with ERROR 8 (not supported).  Returns how many. At most 64. */
+/* Answers the waiting commands in the ring of cnc.dat, at most 64, with ERROR 8 (not supported).
+ * Returns the number of answered commands. */
 int32_t ps_cnc_answer_commands(ps_cnc_t *cnc, const char *reason);
 /* Adds an error to the distinct error log; if the text is already there, increases its count. Set
- * `stranger` if a datagram caused the error: its entry may then use only the first half of the log.
- * PS_E_INVALID, PS_E_NO_SPACE. */
+ * `stranger` if a datagram caused the error: the entry may then use only the first half of the
+ * error log. PS_E_INVALID, PS_E_NO_SPACE. */
 int ps_cnc_log_error(ps_cnc_t *cnc, int64_t epoch_ms, int32_t stranger, const char *text);
 /* Reads record `index` of the error log. Returns 1, or 0 if there is no such record. The text is
  * cut to `capacity`. */
 int32_t ps_cnc_read_error(const ps_cnc_t *cnc, int32_t index, int64_t *count, int64_t *first_ms,
                           int64_t *last_ms, char *text, int32_t capacity);
-/* Loss report (docs/spec/shared-memory.md section 2): adds to the entry of this (session, stream,
- * channel, source). The loss report has a bounded size, even if forged datagrams invent streams. A
- * host has at most PS_LOSS_SESSIONS entries for a channel and stream. New entries of young streams
- * (`settled` is 0) use only the first eighth of the file; those of settled streams use three
- * quarters. Other losses are added to a shared entry with session 0: one for the host, for "other
- * sources" of the channel, or for "other channels". PS_E_INVALID; PS_E_NO_SPACE: even a shared
- * entry does not fit. */
+/* Adds a loss to the loss report (docs/spec/shared-memory.md section 2): to the entry with the same
+ * session, stream, channel and source. The loss report has a bounded size, even if forged datagrams
+ * invent streams. A host has at most PS_LOSS_SESSIONS entries for a channel and stream. New entries
+ * of young streams (`settled` is 0) use only the first eighth of the file; new entries of settled
+ * streams use the first three quarters. A loss for which no new entry is allowed is added to a
+ * shared entry with session 0. Such an entry exists for a source host, for "other sources" of a
+ * channel, and for "other channels". PS_E_INVALID. PS_E_NO_SPACE: the file has no room even for a
+ * shared entry. */
 enum ps_loss_bounds { PS_LOSS_SESSIONS = 16 };
 
 typedef struct ps_loss {
     int64_t epoch_ms;
     int64_t bytes;
-    int32_t
-        gaps; /* Number of new gaps (>= 0); each gap is one observation, as in Aeron. 0: only gaps
-               * that were already reported grew. A new entry has at least one observation, because
-               * 0 marks the end of the report. */
+    int32_t gaps; /* Number of new gaps (>= 0); each gap is one observation, as in Aeron. 0: only
+                   * gaps that were already reported grew. A new entry counts at least one
+                   * observation, because an entry without observations marks the end of the
+                   * report. */
     int32_t session_id;
     int32_t stream_id;
     int32_t settled; /* 1: the stream is old enough that it cannot belong to a flood of forged

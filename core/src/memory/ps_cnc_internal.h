@@ -4,8 +4,8 @@
  *   0    128            +                +                 +                +
  *   | header | to-driver ring | to-clients broadcast | counter metadata | values | error log |
  *
- * ps_cnc_open has checked all lengths in this structure, so no function reads the lengths in the
- * file again. */
+ * ps_cnc_open checks all lengths of the file and stores them in ps_cnc, so no function reads the
+ * lengths in the file again. */
 #ifndef PS_CNC_INTERNAL_H
 #define PS_CNC_INTERNAL_H
 
@@ -85,10 +85,10 @@ struct ps_cnc {
     int32_t freed_head;
     int32_t freed_count;
     int32_t high_water;
-    int32_t backed;          /* Number of counters whose memory is reserved, as far as this process
-                              * knows. */
+    int32_t backed;          /* Number of counters, from id 0 on, for which this process has
+                              * reserved memory. */
     char path[4096];         /* of cnc.dat */
-    _Atomic int64_t nowhere; /* Cell that a caller gets in place of a counter whose id is out of
+    _Atomic int64_t nowhere; /* Cell that ps_counter_cell returns if the counter id is out of
                               * range. */
 };
 

@@ -28,8 +28,8 @@ typedef struct ps_credit_reader {
     int64_t credits;            /* 0: grants none */
     int64_t burst;
     int64_t base; /* -1: not known yet */
-    int64_t at;   /* Until the base is known: position up to which the agent has counted the
-                   * messages since the join. */
+    int64_t at;   /* While `base` is unknown: position up to which the agent has counted the
+                   * messages since the reader joined. */
     int64_t counted;
     int64_t returned;
     int64_t limit;
@@ -49,36 +49,37 @@ void ps_credit_join(ps_credit_reader_t *reader, ps_subscriber_slot_t *slot, int6
 /* Sets the credits that the reader grants. Returns true if the reader's limit may decrease; the
  * caller must then begin a new epoch. */
 bool ps_credit_set(ps_credit_reader_t *reader, int64_t credits, int64_t burst, bool frozen);
-/* Reads the number of returned credits, and computes the limit. exist_ordinal: messages of the
- * stream, at least those counted. Returns false while the base is unknown. Bound: PS_CREDIT_SCAN
- * frames. */
+/* Reads the number of returned credits, and computes the reader's limit. exist_ordinal is a number
+ * of messages that the stream has at least. Returns false while the ordinal at which the reader
+ * joined is unknown. Cost: visits at most PS_CREDIT_SCAN frames. */
 bool ps_credit_step(ps_credit_reader_t *reader, const ps_log_t *log, const ps_counted_t *counted,
                     int64_t exist_ordinal);
-/* Reads how many messages of the stream lie below the position that the reader's client released
- * last. Returns false if the client stores the words at this moment. Only for a client that counts
- * them (credit_in_order). */
+/* Reads the position that the reader's client released last, and the number of messages below it.
+ * Returns false if the client changes these two words during the call. Call it only for a client
+ * that counts released messages (credit_in_order). */
 bool ps_credit_read_counted(const ps_credit_reader_t *reader, const _Atomic int64_t *position,
                             ps_counted_t *out);
-/* Begins a new epoch, in which the limit may be lower than before. */
+/* Begins a new epoch of credits, in which the reader's limit may be lower than before. */
 void ps_credit_restart(ps_credit_reader_t *reader);
-/* Stores the state in the reader's slot, where the client reads it. `final` is the ordinal after
- * which no message arrives; -1: unknown. */
+/* Stores the state of a reader's credits in its slot, where the reader's client finds the state.
+ * `final` is the ordinal after which no message arrives; -1: unknown. */
 void ps_credit_show(const ps_credit_reader_t *reader, uint32_t epoch, int32_t state, int64_t final);
 /* Sets the number of returned credits at which the client wakes the agent. */
 void ps_credit_wake_at(const ps_credit_reader_t *reader, int64_t returned);
 /* Returns true if the client has returned as many credits as ps_credit_wake_at specified. */
 bool ps_credit_is_due(const ps_credit_reader_t *reader);
 /* Counts the messages from *position up to `to`, in at most `frames` frames, and advances
- * *position. If `dropped` is not NULL, *dropped gets the number of messages that padding replaces.
- * Returns -1 if a frame is not valid. */
+ * *position. If `dropped` is not NULL, *dropped gets the number of dropped messages that padding
+ * frames in this range replace. Returns -1 if a frame is not valid. */
 int64_t ps_credit_count(const ps_log_t *log, int64_t *position, int64_t to, int32_t frames,
                         int64_t *dropped);
 
 /* Returns the number of credits that an exclusive publisher has taken ahead and not used (its
  * lease, ps_spend.h). */
 int64_t ps_spend_leased(const ps_publication_slot_t *slot);
-/* Reads the ordinal up to which a stream's receivers have granted messages, and the ordinal up to
- * which its publishers have taken them. False: none grants. */
+/* Reads the message number up to which a stream's receivers have granted credits, and the message
+ * number up to which its publishers have taken credits. Returns false if no receiver grants
+ * credits. */
 bool ps_spend_counts(const ps_publication_slot_t *slot, int64_t *granted, int64_t *spent);
 
 enum { PS_CREDIT_SCAN = 32768 };

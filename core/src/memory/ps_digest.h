@@ -2,11 +2,11 @@
  *
  * ps_digest.h: digests of rows, which show whether two sets have the same rows in any order.
  *
- * The digest of a set is the sum of the digests of its rows, modulo 2^64. It detects mistakes, not
- * attacks. A caller that compares two sets must compare their numbers of rows, too.
+ * The digest of a set is the sum of the digests of its rows, modulo 2^64. The digest detects
+ * mistakes, not attacks. A caller that compares two sets must compare their numbers of rows, too.
  *
- * Threads: any; the arrays belong to the caller. The digest is not a standard one: penstock defines
- * it.
+ * Any thread may call the function; the arrays belong to the caller. The digest follows no
+ * standard: penstock defines it.
  */
 #ifndef PS_DIGEST_H
 #define PS_DIGEST_H

@@ -8,8 +8,8 @@
  * once into the caller's arrays. The walk changes no subscriber position, so it can be repeated.
  *
  * A range begins and ends between messages (ps_gather_scan finds such positions). If the first
- * fragment of a message is missing, or padding replaces its end, the walk counts and skips its
- * fragments, as a subscription does.
+ * fragment of a message is missing, or padding replaces the message's last fragments, the walk
+ * counts and skips the other fragments. A subscription skips them in the same way.
  *
  * Threads: a ps_gather_log_t is read-only and may be shared; everything else belongs to the
  * caller. */
@@ -21,8 +21,8 @@
 /* Why a walk stopped. */
 enum ps_gather_stop {
     PS_GATHER_END = 0,       /* at end */
-    PS_GATHER_FULL = 1,      /* The arrays have no room for the next message: continue at `position`
-                              * with new arrays. */
+    PS_GATHER_FULL = 1,      /* The output arrays have no room for the next message; the caller may
+                              * continue at `position` with new arrays. */
     PS_GATHER_TOO_LONG = 2,  /* The first message is longer than the whole value array; `needed` has
                               * its length. */
     PS_GATHER_INCOMPLETE = 3 /* The last message continues beyond the end of the range; `position`
@@ -40,8 +40,8 @@ typedef struct ps_gather_frames {
     int32_t term_length; /* Term length of the log: a power of two, 64 KiB to 1 GiB. */
 } ps_gather_frames_t;
 
-/* The output arrays, and the number of entries in use. The caller sets the arrays and their sizes
- * and zeroes the other fields; further calls append. */
+/* The output arrays, and the number of entries in use. The caller sets the arrays and their sizes,
+ * and sets the other fields to zero. Each further call of ps_gather_copy appends to the arrays. */
 typedef struct ps_gather_rows {
     uint8_t *values;          /* payloads, back to back */
     int32_t *offsets;         /* row_limit + 1 entries */
@@ -56,7 +56,8 @@ typedef struct ps_gather_rows {
     int64_t position;     /* the next call continues here */
     int64_t needed;       /* After PS_GATHER_TOO_LONG: number of bytes in the part of the message
                            * that the walk has read. */
-    int64_t gaps;         /* Number of padding frames in the range that replace dropped messages. */
+    int64_t gaps;         /* Number of padding frames, in the positions that the walk has read, that
+                           * replace dropped messages. */
     int64_t gap_messages; /* Number of messages that the padding frames in `gaps` replace; a frame
                            * that states no number counts as 0. */
     int64_t orphans;      /* Number of frames that the walk skipped because the rest of their
@@ -68,9 +69,10 @@ typedef struct ps_gather_rows {
  * at most length / 32 steps and copies at most value_limit bytes. */
 int ps_gather_copy(const ps_gather_frames_t *frames, ps_gather_rows_t *rows);
 
-/* Limits and result of a walk that copies no payload. The walk covers at least one message. */
+/* Limits and result of ps_gather_scan, a walk that copies no payload. The walk passes at least one
+ * message. */
 typedef struct ps_gather_scan {
-    int64_t byte_limit;    /* most bytes from start */
+    int64_t byte_limit;    /* largest number of bytes of the walk */
     int64_t message_limit; /* limit of `messages`; 0: none */
     int64_t messages;      /* The caller sets the number of complete messages before `start`; the
                             * walk adds those that it passes. */
@@ -78,14 +80,14 @@ typedef struct ps_gather_scan {
     int32_t stop;          /* a ps_gather_stop */
 } ps_gather_scan_t;
 
-/* Finds a position between messages. Returns 0, PS_E_INVALID or PS_E_CORRUPT. Bound: length / 32
- * steps. */
+/* Finds a position between messages. Returns 0, PS_E_INVALID or PS_E_CORRUPT. Cost: at most length
+ * / 32 steps. */
 int ps_gather_scan(const ps_gather_frames_t *frames, ps_gather_scan_t *scan);
 
 /* Input and result of a search for the first complete message with a given reserved value. */
 typedef struct ps_gather_find {
-    int64_t reserved_value; /* Set by the caller: the reserved value to find. Messages carry it in
-                             * their first frame. */
+    int64_t reserved_value; /* Set by the caller: the reserved value to find. The first frame of
+                             * each message has the message's reserved value. */
     int64_t byte_limit;     /* Set by the caller: number of bytes to search. The search ignores
                              * messages that begin after this range. */
     int64_t begin;          /* found: position of the message */
@@ -96,8 +98,8 @@ typedef struct ps_gather_find {
                              * the search reached the limit. */
 } ps_gather_find_t;
 
-/* Finds a message by its reserved value. Returns 0, PS_E_INVALID or PS_E_CORRUPT. At most length /
- * 32 steps. */
+/* Finds a message by its reserved value. Returns 0, PS_E_INVALID or PS_E_CORRUPT. Cost: at most
+ * length / 32 steps. */
 int ps_gather_find(const ps_gather_frames_t *frames, ps_gather_find_t *find);
 
 /* ---- a log file, mapped read-only ------------------------------------------------------------ */
@@ -121,9 +123,10 @@ void ps_gather_close(ps_gather_log_t *log); /* NULL is allowed */
  * PS_E_INVALID: position or end is no multiple of 32, or end is before position. */
 int ps_gather_locate(const ps_gather_log_t *log, int64_t position, int64_t end,
                      ps_gather_frames_t *out);
-/* Returns 1 if no writer has overwritten the frame at `position`. Returns 0 if a writer has; bytes
- * that the caller copied from this position on are then not valid. This check is quick but not
- * certain; to be certain, ask the daemon after the copy whether it retains the position. */
+/* Returns 1 if no writer has overwritten the frame at `position`. Returns 0 if a writer has
+ * overwritten the frame; the bytes that the caller copied from there are then not valid. This check
+ * is quick but not certain; to be certain, ask the daemon after the copy whether it retains the
+ * position. */
 int ps_gather_intact(const ps_gather_log_t *log, int64_t position);
 
 #endif

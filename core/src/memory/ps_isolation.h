@@ -10,10 +10,10 @@
  *
  * A reader becomes lagged when it is too far behind. The position of a lagged reader limits neither
  * the window nor the publisher limit, and the stream stays connected. The writer may overwrite data
- * that the reader has not read, up to the mark in the reader's slot of penstock.dat. The agent
- * stores the mark before it releases the memory below it. The client copies data, then reads the
- * mark, and drops the copy if its data lies below the mark. Publications (for spies and IPC
- * readers) and images use the same rules. */
+ * that a lagged reader has not read, up to the mark: a position in the reader's slot of
+ * penstock.dat. The agent stores the mark before it releases the memory below the mark. The client
+ * of the reader copies data and then reads the mark. If the data lies below the mark, the client
+ * drops the copy. Publications (for spies and IPC readers) and images use the same rules. */
 #ifndef PS_ISOLATION_H
 #define PS_ISOLATION_H
 
@@ -29,16 +29,19 @@ typedef struct ps_isolation {
 } ps_isolation_t;
 
 /* Makes a reader isolated; `slot` is its slot in penstock.dat. The reader becomes lagged when it is
- * depth_bytes behind (0: a quarter of window_bytes, the stream's largest window; at most half). */
+ * depth_bytes behind the leading reader. depth_bytes is at most half of window_bytes, the stream's
+ * largest window; 0 means a quarter of window_bytes. */
 void ps_isolation_init(ps_isolation_t *isolation, ps_subscriber_slot_t *slot, int64_t depth_bytes,
                        int64_t window_bytes);
-/* Looks at one reader. Returns true if the reader has just become lagged, or keeps up again. */
+/* Decides whether a reader is lagged, from its position and the position of the leading reader.
+ * Returns true if the decision changed. */
 bool ps_isolation_step(ps_isolation_t *isolation, int64_t position, int64_t leader);
-/* Stores that memory below `mark` may be overwritten from now on. `boundary` is a position between
- * two messages at or above the mark, where the reader can continue. */
+/* Stores in the reader's slot that memory below the position `mark` may be overwritten from now on.
+ * `boundary` is a position between two messages, at or above the mark, at which the reader can
+ * continue. */
 void ps_isolation_mark(const ps_isolation_t *isolation, int64_t mark, int64_t boundary);
-/* Makes the stored marks visible to the clients. Call it before any store that overwrites memory
- * below them. */
+/* Makes the stored marks visible to the clients. Call this function before any store that
+ * overwrites memory below a new mark. */
 void ps_isolation_publish(void);
 
 #endif

@@ -16,9 +16,8 @@
  * -(n), upper half = its client slot}. The publisher commits with a compare-and-swap of that word
  * to {+n, version, flags, type}. The daemon can therefore find the client that claimed a blocked
  * frame. If the daemon has replaced a claim with padding, the late commit fails, so the message is
- * never delivered. An exclusive publisher is the only writer of its log. An exclusive publisher
- * uses release stores. An exclusive publisher zeroes the word behind a frame before the frame
- * becomes visible. */
+ * never delivered. An exclusive publisher is the only writer of its log, so it uses release stores.
+ * It zeroes the word behind a frame before the frame becomes visible. */
 #ifndef PS_LOG_H
 #define PS_LOG_H
 
@@ -30,9 +29,9 @@
 #include "ps_logfile.h"
 
 enum { PS_LOG_META_BYTES = 4096 };
-/* In an EXCLUSIVE log, the sender zeroes the memory ahead of the writer, as in a CONCURRENT log. A
- * SEALED log is also exclusive. The writer of a sealed log zeroes only the word behind its data, so
- * the memory beyond may contain any bytes (docs/decisions/0029). */
+/* Types of logs. In an EXCLUSIVE and in a CONCURRENT log, the sender zeroes the memory ahead of the
+ * writer. A SEALED log also has only one writer. Its writer zeroes only the word behind its data,
+ * so the memory behind this word may contain any bytes (docs/decisions/0029). */
 enum { PS_LOG_CONCURRENT = 0, PS_LOG_EXCLUSIVE = 1, PS_LOG_IMAGE = 2, PS_LOG_SEALED = 3 };
 
 /* Metadata page; offsets are Aeron's. */
@@ -76,8 +75,8 @@ _Static_assert(offsetof(ps_log_meta_t, is_revoked) == 496, "layout");
 _Static_assert(offsetof(ps_log_meta_t, untethered_linger_timeout_ns) == 500, "layout");
 _Static_assert(sizeof(ps_log_meta_t) == PS_LOG_META_BYTES, "layout");
 
-/* A mapped log. A mapped log. The constants of the log's metadata were checked and copied into this
- * structure; never read them from the file again. */
+/* A mapped log. ps_log_map has checked the constants of the log's metadata and copied them into
+ * this structure; never read them from the file again. */
 typedef struct ps_log {
     uint8_t *map;
     uint64_t map_length;
@@ -122,18 +121,19 @@ void ps_log_clean(const ps_log_t *log, int64_t from, int64_t to);
 int ps_log_pad(const ps_log_t *log, int64_t position, int32_t length, uint64_t expected);
 
 /* Writes a padding frame like ps_log_pad, with a reserved value. No publisher may have claimed
- * space in the range. */
+ * space in the range of the padding frame. */
 int ps_log_pad_marked(const ps_log_t *log, int64_t position, int32_t length, int64_t mark);
-/* Unblocks the log at position (docs/spec/log-buffer.md, section 6). Negative length: PAD of that
- * length. Zero: Replaces an unclaimed range with padding, up to the next frame or, below the tail,
- * to the end of the term. If the previous term is still active, rotates the log. Returns the number
- * of bytes replaced with padding; 0: the log was not blocked. *claimer gets the slot of the client
- * that made the claim, or -1. If only_claimer >= 0, the function replaces only claims of the client
- * with this slot. Sender thread. */
+/* Unblocks the log at `position` (docs/spec/log-buffer.md, section 6). If the frame length there is
+ * negative (a claim), replaces the claim with padding. If the frame length is zero, replaces the
+ * range up to the next frame with padding. If no frame follows below the tail, this range ends at
+ * the end of the term. If the previous term is still active, rotates the log. Returns the number of
+ * bytes replaced with padding; 0: the log was not blocked. *claimer gets the slot of the client
+ * that made the claim; -1: unknown. If only_claimer >= 0, the function replaces only claims of the
+ * client with this slot. Sender thread. */
 int32_t ps_log_unblock(const ps_log_t *log, int64_t position, int32_t only_claimer,
                        int32_t *claimer);
-/* Rotates to term_count + 1. Returns 1 if this call rotated the log. Threads: any publisher, and
- * the unblocking sender. */
+/* Rotates the log from the term term_count to the term after it. Returns 1 if this call rotated the
+ * log. Threads: any publisher, and the unblocking sender. */
 int ps_log_rotate(const ps_log_t *log, int32_t term_count, int32_t term_id);
 
 #endif

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ps_policy.h: what a publication does when its log is full (docs/spec/rules.md section 12), and
- * the word in which its publishers and its sender agree on that (docs/decisions/0190).
+ * ps_policy.h: the policies for a publication whose log is full (docs/spec/rules.md section 12),
+ * and the policy word, by which its publishers and the sender coordinate (docs/decisions/0190).
  *
  *   63     62       61 .. 48   47 .. 0
  *   shut | failed | 0        | messages dropped in all, modulo 2^48
  *
- * A publisher that drops a message counts it, then sets `shut`. While `shut` is set, every offer is
- * refused. Only the sender clears `shut`. Before the sender clears `shut`, it writes a padding
- * frame into the log. The padding frame states the number of messages that publishers have dropped
- * since the last such frame.
+ * A publisher that drops a message counts it, then sets the flag `shut`. While the flag `shut` is
+ * set, every offer is refused. Only the sender clears `shut`. Before the sender clears `shut`, it
+ * writes a padding frame into the log. The padding frame states the number of messages that
+ * publishers have dropped since the last such frame.
  */
 #ifndef PS_POLICY_H
 #define PS_POLICY_H
@@ -17,22 +17,24 @@
 #include <stdint.h>
 
 /* With the policy NONE, a full publication refuses offers and accepts again as soon as there is
- * room, as Aeron does. With every other policy, it accepts again only after its log has drained to
- * the low watermark. */
+ * room, as Aeron does. With every other policy, a full publication accepts offers again only after
+ * its log has drained to the low watermark. */
 enum ps_policy {
     PS_POLICY_NONE = 0,
     PS_POLICY_BLOCK = 1,
     PS_POLICY_DROP_NEWEST = 2,
     PS_POLICY_ERROR = 3,
     PS_POLICY_RATE_LIMIT = 4,
-    PS_POLICY_DROP_OLDEST = 5, /* readers skip (ps_isolation.h); a full log drops the newest */
+    PS_POLICY_DROP_OLDEST = 5, /* the stream does not wait for slow readers (ps_isolation.h); if the
+                                * log is full nevertheless, publishers drop their new messages */
     PS_POLICY_COUNT
 };
 
 /* State of a publication by the fill level of its log. HIGH: the unsent data has reached the
- * configured depth, and the sender has reported it. PAUSED: publishers are still refused. LOW: the
- * log has drained to the low watermark, and no publisher has continued yet. Every stream passes
- * through these states, but only a stream with a policy refuses publishers between HIGH and LOW. */
+ * configured depth, and the sender has reported it. PAUSED: the policy still refuses publishers.
+ * LOW: the log has drained to the low watermark, and no publisher has continued yet. Every stream
+ * passes through these four states, but only a stream with a policy refuses publishers between HIGH
+ * and LOW. */
 enum ps_watermark {
     PS_WATERMARK_NORMAL = 0,
     PS_WATERMARK_HIGH = 1,
@@ -41,8 +43,9 @@ enum ps_watermark {
     PS_WATERMARK_COUNT
 };
 
-/* Returns true if publishers drop what finds the log full. The sender then also appends to the log:
- * an exclusive publication reserves space as a shared one does. */
+/* Returns true if publishers drop a message when the log is full. With such a policy the sender
+ * also appends frames to the log. An exclusive publisher therefore reserves space with an atomic
+ * operation, as shared publishers do. */
 static inline bool ps_policy_drops(int32_t policy)
 {
     return policy == PS_POLICY_DROP_NEWEST || policy == PS_POLICY_DROP_OLDEST;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_relay.h: finds the application that blocks a relay of this host. A relay names, in the slot of
- * its subscriber, the publication on which it publishes. If this publication is blocked, its
- * culprit also blocks the relay's source (docs/relay.md). */
+ * its subscriber, the publication on which it publishes. If that publication is blocked, its
+ * culprit also blocks the stream that the relay reads (docs/relay.md). */
 #ifndef PS_RELAY_H
 #define PS_RELAY_H
 
@@ -18,10 +18,10 @@ typedef struct ps_beyond {
     char host[33]; /* "": this host */
 } ps_beyond_t;
 
-/* Returns true and sets *out if subscriber_slot belongs to a relay, and an application blocks the
- * relay's publication. The relay writes the publication number in its slot, so this function checks
- * the number. The sender may change the culprit's description during the copy; the function makes
- * at most 8 attempts. */
+/* Returns true and sets *out if subscriber_slot belongs to a relay and an application blocks the
+ * relay's publication. The relay's process wrote the number of the publication into the slot, so
+ * this function checks that number. The sender may change the culprit's description during the
+ * copy; the function makes at most 8 attempts. */
 bool ps_relay_beyond(const ps_shared_t *shared, int32_t subscriber_slot, ps_beyond_t *out);
 
 #endif

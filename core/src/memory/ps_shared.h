@@ -17,9 +17,9 @@
  *   | histories        |          one per publication slot, then one per image slot; whole pages
  *   +------------------+
  *
- * Each cache line has one writer, named by its comment. A daemon or client checks each value that
- * another process wrote before it uses the value. A slot is free if its id is 0. The conductor
- * stores the id last, with release order. */
+ * Each cache line has one writer, which the comment at the line's first field names. A daemon or
+ * client checks each value that another process wrote before it uses the value. A slot is free if
+ * its id is 0. The conductor stores the id last, with release order. */
 #ifndef PS_SHARED_H
 #define PS_SHARED_H
 
@@ -62,21 +62,21 @@ typedef struct ps_driver_slot {
     _Atomic int32_t state; /* ps_driver_state */
     _Atomic int64_t storage_budget_bytes;
     _Atomic int64_t storage_used_bytes;
-    /* line: sender. 1: the sender sleeps in epoll_wait, so a thread that adds work must write the
-     * sender's eventfd. The sender and the other thread access this word in sequentially consistent
-     * order. */
+    /* Cache line of the sender. 1: the sender sleeps in epoll_wait, so a thread that adds work must
+     * write the sender's eventfd. The sender and the threads that add work access this word in
+     * sequentially consistent order. */
     alignas(PS_LINE) _Atomic uint32_t sender_parked;
     /* line: receiver */
     alignas(PS_LINE) _Atomic uint32_t receiver_parked;
-    /* line: sender. The latest sample of the governor: the pressure on this host, the time of the
-     * sample, and the resulting delays. Readers treat a sample older than PS_PRESSURE_STALE_NS as
-     * no pressure. */
+    /* Cache line of the sender. The latest sample of the governor: the pressure on this host, the
+     * time of the sample, and the resulting delays. Readers treat a sample older than
+     * PS_PRESSURE_STALE_NS as no pressure. */
     alignas(PS_LINE) _Atomic uint32_t pressure_ppm;
     _Atomic int64_t pressure_ns;
     _Atomic int64_t retry_after_ns;
     _Atomic int64_t coalesce_ns;
     _Atomic int64_t status_interval_ns;
-    /* line group: sender. Further values of the governor's latest sample, described at
+    /* Cache lines of the sender. Further values of the governor's latest sample, described at
      * ps_scheduler_view_t. */
     alignas(PS_LINE) _Atomic int32_t depth_ppm;
     _Atomic int32_t latency_ppm;
@@ -88,7 +88,8 @@ typedef struct ps_driver_slot {
     _Atomic int64_t deferrals;
 } ps_driver_slot_t;
 
-/* Flag in the upper half of ps_client_slot_t.waiting; older clients never write this half. */
+/* Flag in the upper half of the word ps_client_slot_t.waiting; older clients never write this half
+ * of the word. */
 #define PS_WATCHED (UINT64_C(1) << 32)
 
 /* Size of the array `spends`: the number of threads of one client that can take credits without
@@ -104,17 +105,19 @@ typedef struct ps_client_slot {
     char name[96];
     /* line: every waker (fetch_add) */
     alignas(PS_LINE) _Atomic uint32_t futex_word;
-    /* line: client. Low half: number of threads that sleep on futex_word or are about to. Flag
-     * PS_WATCHED: the next thread that wakes the client clears the flag and writes the client's
-     * eventfd. Number and flag share one word, so that this thread needs only one load
-     * (sequentially consistent, paired with futex_word). */
+    /* Cache line of the client. The low half of `waiting` is the number of threads that sleep on
+     * futex_word or are about to sleep. If the flag PS_WATCHED is set, the next thread that wakes
+     * the client clears the flag and writes the client's eventfd. The number and the flag are in
+     * one word, so a thread that wakes the client reads both with one load. The load is
+     * sequentially consistent and comes after the change of futex_word. */
     alignas(PS_LINE) _Atomic uint64_t waiting;
     _Atomic uint64_t claims_lost; /* Number of commits of this client that failed, because the
                                    * daemon had replaced the claim with padding. */
-    /* line: client. Credits that a thread of the client is about to take: publication slot + 1 in
-     * the low half, the number of credits in the high half; 0: none. The thread stores the word
-     * before it takes the credits, and clears it when its frames are claimed. As long as an entry
-     * is not 0, the sender does not count its credits as lost. */
+    /* Cache line of the client. Each entry of `spends` states the credits that a thread of the
+     * client is about to take. The low half is the publication slot + 1, the high half the number
+     * of credits; 0: none. The thread stores the entry before it takes the credits, and clears the
+     * entry when it has claimed its frames. As long as an entry is not 0, the sender does not count
+     * the entry's credits as lost. */
     alignas(PS_LINE) _Atomic uint64_t spends[PS_CLIENT_SPENDS];
 } ps_client_slot_t;
 
@@ -123,25 +126,24 @@ typedef struct ps_client_slot {
  * (ps_spend.h). */
 enum ps_metered { PS_METERED_RATE = 1, PS_METERED_CREDITS = 2, PS_METERED_LEASES = 4 };
 
-/* The words of a ps_holder_t (ps_account.h). */
+/* Number of 64-bit words in which a publication slot has a ps_holder_t (ps_account.h). */
 #define PS_HOLDER_WORDS 16
 
 /* An entry of the list of culprits: a receiver or client, and the time for which it blocked the
- * publication. The list is an estimate: blocked_ns exceeds the true time by at most error_ns. `who`
- * has the first words of the culprit's ps_holder_t. */
+ * publication. The list of culprits is an estimate: blocked_ns exceeds the true time by at most
+ * error_ns. `who` has the first words of the culprit's ps_holder_t. */
 typedef struct ps_culprit {
-    _Atomic int64_t
-        id; /* Receiver id or client id. 0: the entry is free; in the last entry: the sum of all
-             * unknown culprits. */
+    _Atomic int64_t id; /* Receiver id or client id. 0: the entry is free; in the last entry: the
+                         * sum of all unknown culprits. */
     _Atomic int64_t blocked_ns;
     _Atomic int64_t error_ns;
     _Atomic uint64_t who[4];
 } ps_culprit_t;
 
-/* Reasons for which a publication is in the ready set. PS_DIRTY_DATA: there are new frames, so the
- * sender also wakes readers. PS_DIRTY_CHECK: a publisher waits for room, or a reader has released
- * memory. PS_DIRTY_HOT: the sender checks this stream in every duty cycle, so publishers need not
- * notify the sender (docs/decisions/0020). */
+/* Reasons for which a publication is in the sender's ready set. PS_DIRTY_DATA: the log has new
+ * frames, so the sender also wakes readers. PS_DIRTY_CHECK: a publisher waits for room, or a reader
+ * has released memory. PS_DIRTY_HOT: the sender checks this stream in every duty cycle, so
+ * publishers need not notify the sender (docs/decisions/0020). */
 enum ps_dirty_flag { PS_DIRTY_NOT = 0, PS_DIRTY_DATA = 1, PS_DIRTY_CHECK = 2, PS_DIRTY_HOT = 3 };
 
 typedef struct ps_publication_slot {
@@ -152,39 +154,40 @@ typedef struct ps_publication_slot {
     int32_t stream_id;
     char strategy[PS_STRATEGY_BYTES]; /* Name of the stream's flow control strategy, as written in
                                        * the channel URI. */
-    /* line: publishers (any client) and sender. The field `dirty` is a ps_dirty_flag. With
-     * PS_DIRTY_DATA and PS_DIRTY_CHECK, the publication is in the ready set (the sender must serve
-     * it). After a commit, a publisher sets the flag with a sequentially consistent exchange, then
-     * the publication's bit in the dirty bitmap. The sender clears the flag before it checks the
-     * log, so that no commit is missed. */
+    /* Cache line of the publishers (any client) and the sender. The field `dirty` is a
+     * ps_dirty_flag. With PS_DIRTY_DATA and PS_DIRTY_CHECK, the publication is in the ready set:
+     * the sender must serve it. After a commit, a publisher stores PS_DIRTY_DATA in `dirty` with a
+     * sequentially consistent exchange. Then the publisher sets the publication's bit in the dirty
+     * bitmap. The sender clears `dirty` before it checks the log, so that it misses no commit. */
     alignas(PS_LINE) _Atomic uint32_t dirty;
     _Atomic uint32_t want_room; /* 1: a client sleeps until the publisher limit rises. */
-    /* Sender. Flags of ps_metered. If a flag is set, publishers must take an ordinal below
-     * ordinal_limit for each message. The sender sets PS_METERED_CREDITS when the first receiver
-     * grants credits, and clears it when no receiver grants credits any more. */
+    /* Written by the sender: flags of ps_metered. If a flag is set, publishers must take a message
+     * number below ordinal_limit for each message. The sender sets PS_METERED_CREDITS when the
+     * first receiver grants credits, and clears it when no receiver grants credits any more. */
     _Atomic uint32_t metered;
-    _Atomic uint32_t never_throttle; /* 1: the governor never throttles this stream; constant for
-                                      * its life. */
+    _Atomic uint32_t never_throttle; /* 1: the governor never throttles this stream; constant while
+                                      * the publication exists. */
     _Atomic int64_t ordinal_limit;   /* in counts of `spend` */
-    /* Sender. The publisher limit while the stream has credits. The counter pub-lmt then does not
-     * move, so every publisher soon reaches its old value, reads the flags above, and uses
-     * credited_limit from then on. */
+    /* Written by the sender: the publisher limit of a stream with credits. The counter pub-lmt of
+     * such a stream does not move. Every publisher therefore soon reaches the old value of pub-lmt,
+     * reads the flags in `metered`, and uses credited_limit from then on. */
     _Atomic int64_t credited_limit;
     /* line: publishers */
     alignas(PS_LINE) _Atomic int64_t published_ordinal;
     _Atomic uint64_t spend; /* ps_spend.h; used by metered streams */
-    /* Used by the exclusive publisher of a stream with credits: `lease` has the credits that it
-     * took ahead (ps_spend.h); `spending` is 1 while it publishes a message with one of them. */
+    /* Used by the exclusive publisher of a stream with credits. `lease` has the credits that the
+     * publisher took before it needs them (ps_spend.h). `spending` is 1 while the publisher uses
+     * one of these credits for a message. */
     _Atomic uint64_t lease;
     _Atomic uint32_t spending;
     /* lines: sender */
     alignas(PS_LINE) _Atomic int64_t sent_ordinal;
     _Atomic int64_t credit_limit;   /* Message ordinal up to which the receivers have granted
                                      * credits; INT64_MAX: no receiver grants credits. */
-    _Atomic int64_t credit_refused; /* Number of credit statements from receivers that the sender
-                                     * ignored, because they were out of range or too old. */
-    _Atomic int64_t credit_base;    /* Value of the count in `spend` that corresponds to message
-                                     * ordinal 0 of the stream. */
+    _Atomic int64_t credit_refused; /* Number of status messages whose credits the sender ignored,
+                                     * because they were out of range or too old. */
+    _Atomic int64_t credit_base;    /* Value of the message count in `spend` before the first
+                                     * message of the stream (ordinal 0). */
     _Atomic int64_t rate_bytes_per_s;
     _Atomic int64_t tokens_bytes;
     _Atomic int64_t enqueued_ns;
@@ -194,11 +197,12 @@ typedef struct ps_publication_slot {
     /* On IPC with credits: position up to which the sender has counted the messages. */
     alignas(PS_LINE) _Atomic int64_t counted_position;
     _Atomic int64_t counted_ordinal;
-    /* When a spy or an IPC reader releases data up to this position or beyond, its client wakes the
-     * sender. INT64_MAX: never. */
+    /* A client of a spy or of an IPC reader wakes the sender when it releases data up to this
+     * position or beyond. INT64_MAX: never. */
     alignas(PS_LINE) _Atomic int64_t wake_position;
-    /* The account of time blocked (ps_account.c). To copy the account, read account_sequence before
-     * and after. The copy is consistent if both values are equal and even. */
+    /* The account of the time for which the publication was blocked (ps_account.c). To copy the
+     * account, read account_sequence before and after the copy. The copy is consistent if both
+     * values are equal and even. */
     alignas(PS_LINE) _Atomic uint32_t account_sequence;
     _Atomic int32_t cause; /* ps_cause binding now */
     _Atomic int64_t cause_since_ns;
@@ -208,16 +212,17 @@ typedef struct ps_publication_slot {
     _Atomic int64_t last_cause_ns;            /* 0 never */
     _Atomic int64_t blocked_ns[PS_CAUSE_COUNT];
     ps_culprit_t culprits[PS_CULPRITS + 1];
-    /* lines: publishers (any client, fetch_add). The account of refusals. `refused` has the number
-     * of refused offers for each cause that blocked the stream. `refused_ns` is the total time from
-     * a publisher's first refusal to its next success. */
+    /* Cache lines of the publishers (any client, fetch_add). The account of refusals. `refused` has
+     * the number of refused offers for each cause that blocked the stream. `refused_ns` is the
+     * total time from a publisher's first refusal to its next success. */
     alignas(PS_LINE) _Atomic int64_t refused[PS_CAUSE_COUNT];
     _Atomic int64_t refused_ns;
     _Atomic int64_t refused_episodes;
     _Atomic int64_t throttled; /* Number of offers that returned PS_THROTTLED. */
-    /* line: publishers and sender (read-modify-write): ps_policy.h */
+    /* Cache line of the publishers and the sender (both with read-modify-write): the policy word
+     * (ps_policy.h) */
     alignas(PS_LINE) _Atomic uint64_t policy_word;
-    /* line: publishers (any client, fetch_add) */
+    /* Cache line of the publishers (any client, fetch_add) */
     alignas(PS_LINE) _Atomic int64_t dropped_bytes;
     _Atomic int64_t failures;        /* under ps-policy=error */
     _Atomic int64_t dropped_storage; /* Number of dropped messages for which memory was missing. */
@@ -234,20 +239,20 @@ typedef struct ps_publication_slot {
     _Atomic int64_t waits;                   /* Number of times that the stream had to wait for
                                               * other streams before the sender served it. */
     _Atomic int64_t waited_ns;               /* total time of these waits */
-    /* line: sender. The sender changes the state, the times and the episodes between two increments
-     * of account_sequence. */
-    alignas(PS_LINE) _Atomic int64_t depth_bytes; /* Number of unsent bytes (on IPC: unread bytes)
-                                                   * when the sender last served the stream. */
-    _Atomic int64_t peak_bytes;                   /* largest value of depth_bytes */
-    _Atomic int32_t watermark_state;              /* ps_watermark */
-    _Atomic int64_t episodes;                     /* Number of times that the unsent data reached
-                                                   * the configured depth. */
-    _Atomic int64_t drained;                      /* Number of messages sent (on IPC: read) in these
-                                                   * episodes. */
-    _Atomic int64_t pressed_since_ns;             /* Time at which the unsent data reached the
-                                                   * configured depth; 0: it has since fallen to the
-                                                   * low watermark. */
-    _Atomic int64_t pressed_ns;                   /* sum of the ended episodes */
+    /* Cache line of the sender: the fill level of the log. The sender changes watermark_state, the
+     * times and the number of episodes between two increments of account_sequence. */
+    /* Number of unsent bytes (on IPC: unread bytes) when the sender last served the stream. */
+    alignas(PS_LINE) _Atomic int64_t depth_bytes;
+    _Atomic int64_t peak_bytes;       /* largest value of depth_bytes */
+    _Atomic int32_t watermark_state;  /* ps_watermark */
+    _Atomic int64_t episodes;         /* Number of times that the unsent data reached the configured
+                                       * depth. */
+    _Atomic int64_t drained;          /* Number of messages sent (on IPC: read) while the unsent
+                                       * data was above the low watermark, after it had reached the
+                                       * configured depth. */
+    _Atomic int64_t pressed_since_ns; /* Time at which the unsent data reached the configured depth;
+                                       * 0: it has since fallen to the low watermark. */
+    _Atomic int64_t pressed_ns;       /* sum of the ended episodes */
 } ps_publication_slot_t;
 
 typedef struct ps_image_slot {
@@ -256,8 +261,8 @@ typedef struct ps_image_slot {
     int64_t join_ordinal; /* -1 unknown */
     int32_t session_id;
     int32_t stream_id;
-    /* line: receiver. Number of messages from the stream's start up to the receiver position; -1:
-     * unknown. */
+    /* Cache line of the receiver. `ordinal` is the number of messages from the stream's start up to
+     * the receiver position; -1: unknown. */
     alignas(PS_LINE) _Atomic int64_t ordinal;
     _Atomic int32_t fill_ppm;
     _Atomic int32_t gaps;
@@ -266,8 +271,8 @@ typedef struct ps_image_slot {
     _Atomic int64_t limiting_client;
     _Atomic int64_t congestion_window; /* bytes; 0: no such bound */
     _Atomic int64_t lost_bytes;        /* Number of bytes lost in all gaps since the image began. */
-    /* line: receiver. When a subscriber releases data up to this position or beyond, its client
-     * wakes the receiver if it sleeps. */
+    /* Cache line of the receiver. When a subscriber releases data up to wake_position or beyond,
+     * the subscriber's client wakes the receiver if the receiver sleeps. */
     alignas(PS_LINE) _Atomic int64_t wake_position;
 } ps_image_slot_t;
 
@@ -287,12 +292,18 @@ typedef struct ps_subscriber_slot {
     _Atomic int32_t relayed_to; /* for a relay: slot of the publication on which it publishes, + 1;
                                  * 0 none */
     _Atomic int32_t credit_in_order; /* 1: credit_returned counts the messages below `released` */
-    /* line: the agent that the reader belongs to (ps_isolation.h) */
+    /* Cache line of the agent that serves this reader (ps_isolation.h): the receiver for a reader
+     * of an image, the sender for other readers */
     alignas(PS_LINE) _Atomic uint32_t lagged; /* 1: the stream does not wait for this reader now */
-    _Atomic int64_t skip_to;      /* a position between two messages, not below `overwritten` */
-    _Atomic int64_t join_ordinal; /* of the join position, as in the index ring; 0: unknown */
-    _Atomic int64_t overwritten;  /* memory below may be written over; 0 for other readers */
-    /* line: the agent that the reader belongs to (ps_credit.h) */
+    _Atomic int64_t skip_to;                  /* for an isolated reader: position between two
+                                               * messages, not below `overwritten`, at which it can
+                                               * continue */
+    _Atomic int64_t join_ordinal;             /* message number at the reader's join position,
+                                               * counted as in the index ring; 0: unknown */
+    _Atomic int64_t overwritten;              /* for an isolated reader: the log may be overwritten
+                                               * below this position; 0 for other readers */
+    /* Cache line of the agent that serves this reader (ps_credit.h): the receiver for a reader of
+     * an image, the sender for other readers */
     alignas(PS_LINE) _Atomic int64_t credits; /* N, 0: grants none */
     _Atomic int64_t credit_burst;
     _Atomic int64_t credit_base;    /* Ordinal of the first message after the reader's join; valid
@@ -301,8 +312,8 @@ typedef struct ps_subscriber_slot {
                                      * granted credits. */
     _Atomic int64_t credit_final;   /* While the reader is frozen: number of messages since its join
                                      * that can still arrive before it resumes; -1: unknown. */
-    _Atomic int64_t credit_wake;    /* When the client has returned this number of credits in all,
-                                     * it wakes the agent. */
+    _Atomic int64_t credit_wake;    /* Number of returned credits at which the client wakes the
+                                     * agent. */
     _Atomic uint32_t credit_epoch;  /* 0: none yet */
     _Atomic int32_t credit_state;   /* ps_credit_state */
 } ps_subscriber_slot_t;
@@ -314,9 +325,10 @@ typedef struct ps_group_slot {
     _Atomic int64_t expiry_ms;
 } ps_group_slot_t;
 
-/* Index ring: written by the sender (publication) or receiver (image), newest at count - 1.
- * A reader copies entries, executes an acquire fence, and reads count again. Copied entries that
- * are then not among the latest PS_INDEX_ENTRIES - 1 may have been overwritten. */
+/* Index ring of a stream. The sender writes the ring of a publication, the receiver that of an
+ * image. The newest entry has number count - 1. A reader of the ring copies entries, executes an
+ * acquire fence, and reads `count` again. Of the copied entries, only those among the latest
+ * PS_INDEX_ENTRIES - 1 are valid; the writer may have overwritten the others. */
 #define PS_ORDINAL_UNKNOWN INT64_C(-1)
 /* On IPC the number of messages before the first isolated reader is unknown. The sender counts from
  * PS_ORDINAL_FIRST + 8 x the time in ns then: such ordinals are negative, and only their
@@ -334,8 +346,9 @@ typedef struct ps_index_ring {
     alignas(PS_LINE) ps_index_entry_t entries[PS_INDEX_ENTRIES];
 } ps_index_ring_t;
 
-/* The history of a stream: its index ring and its time table, which its agent writes. A history
- * occupies whole pages, so that its memory can be released without that of its neighbours. */
+/* The history of a stream: its index ring and its time table, which the agent of the stream writes.
+ * A history occupies whole pages, so that its memory can be released without the memory of other
+ * histories. */
 enum { PS_HISTORY_PAGE = 4096 };
 #define PS_HISTORY_USED ((sizeof(ps_index_ring_t)) + (sizeof(ps_time_table_t)))
 typedef struct ps_history {
@@ -345,7 +358,8 @@ typedef struct ps_history {
 } ps_history_t;
 _Static_assert(sizeof(ps_history_t) % PS_HISTORY_PAGE == 0, "whole pages");
 
-/* Appends an entry. Only the ring's writer calls this function, which takes constant time. */
+/* Appends an entry to an index ring. Only the ring's writer may call this function, which takes
+ * constant time. */
 static inline void ps_index_append(ps_index_ring_t *ring, int64_t position, int64_t ordinal,
                                    int64_t time_ns)
 {
@@ -375,8 +389,10 @@ struct ps_shared {
     ps_group_slot_t *groups;
     ps_history_t *publication_histories;
     ps_history_t *image_histories;
-    uint8_t *backing; /* One byte for each history: 1 if this process has reserved or found its
-                       * memory (ps_shared.c). The publications come first, then the images. */
+    /* One byte for each history: 1 if this process has reserved the memory of the history or
+     * found it reserved (ps_shared.c). The bytes of the publications come first, then those of
+     * the images. */
+    uint8_t *backing;
     int32_t n_clients, n_publications, n_images, n_subscribers, n_groups; /* trusted copies */
     int32_t read_only;
     int32_t free_from[PS_SLOT_KINDS]; /* By kind: no lower slot is free. Owner: the conductor. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_slots.h: access of the control plane to the file DIR/penstock.dat: the file, its slots, and
- * copies of their content (layout: ps_shared.h). Conductor thread; tools map read-only. Also the
- * cffi declaration.
+ * ps_slots.h: the control plane's functions for the file DIR/penstock.dat and its slots (layout:
+ * ps_shared.h). Only the conductor thread calls them, unless a comment states otherwise; tools map
+ * the file read-only. Also the cffi declaration.
  */
 #ifndef PS_SLOTS_H
 #define PS_SLOTS_H
@@ -31,8 +31,9 @@ typedef struct ps_shared_params {
 
 int ps_shared_create(const ps_shared_params_t *params, ps_shared_t **out);
 int ps_shared_open(const char *directory, int32_t read_only, ps_shared_t **out);
-/* Adopts the opened penstock.dat of a dead daemon: keeps the slots, takes the identity from params,
- * marks no agent as parked, and sets the state STARTING. No agent runs. */
+/* Adopts the opened penstock.dat of a dead daemon: keeps the slots, sets ids and pid to those in
+ * params, marks both agents as awake, and sets the state STARTING. Call this function while no
+ * agent runs. */
 void ps_shared_adopt(ps_shared_t *shared, const ps_shared_params_t *params);
 void ps_shared_close(ps_shared_t *shared);
 /* Version of the layout of penstock.dat. The version rises when the layout changes. A daemon
@@ -63,22 +64,23 @@ void ps_slot_describe_client(ps_shared_t *shared, int32_t index, int64_t pid, in
                              const char *name);
 /* Advances a client's futex word and wakes the client. Any thread. */
 void ps_slot_wake_client(ps_shared_t *shared, int32_t index);
-/* Sets the eventfd that wakes a client which waits in an event loop; -1: none. It must be
- * non-blocking. The agents may write to fd until they end. The caller therefore keeps fd open, and
- * replaces the eventfd behind it with dup2. Any thread. */
+/* Sets the eventfd that wakes a client which waits in an event loop; -1: none. The eventfd must be
+ * non-blocking. The agents may write to fd until they end. The caller therefore keeps fd open; to
+ * replace the eventfd, it calls dup2. Any thread. */
 void ps_slot_watch_client(ps_shared_t *shared, int32_t index, int32_t fd);
 
-/* Copies both accounts of a publication slot. Returns PS_OK. Returns PS_E_AGAIN if the sender
- * changed the accounts during each of eight attempts; then only out->stale is set, to 1.
- * PS_E_INVALID. Any thread. */
 /* Copies the governor's latest sample. If the sample is older than PS_PRESSURE_STALE_NS at now_ns,
  * *out states no pressure and no delays. Any thread. */
 void ps_slot_read_scheduler(const ps_shared_t *shared, int64_t now_ns, ps_scheduler_view_t *out);
+/* Copies both accounts of a publication slot (ps_pressure_view.h). Returns PS_OK. PS_E_AGAIN: the
+ * sender changed the accounts during each of eight attempts to copy them, so the function only sets
+ * out->stale to 1. PS_E_INVALID. Any thread. */
 int ps_slot_read_pressure(const ps_shared_t *shared, int32_t publication_slot,
                           ps_pressure_view_t *out);
 enum ps_strategy_bytes { PS_STRATEGY_BYTES = 64 };
 
-/* States of a reader that grants credits, as its agent shows them to the client. */
+/* States of a reader that grants credits; its agent stores the state in the reader's slot, where
+ * the client reads it. */
 enum ps_credit_state {
     PS_CREDIT_NONE = 0,
     PS_CREDIT_GRANTING = 1,
@@ -90,13 +92,14 @@ enum ps_credit_state {
     PS_CREDIT_UNSUPPORTED = 5 /* The sender does not support credits, or the number of messages in
                                * the stream is unknown. */
 };
-/* Returns 1 and the ordinals that receivers granted and publishers took; returns 0 if no receiver
- * grants credits. */
+/* Reads the message number up to which receivers have granted credits, and the message number up to
+ * which publishers have taken credits. Returns 1; 0 if no receiver grants credits. */
 int ps_slot_read_spent(const ps_shared_t *shared, int32_t publication_slot, int64_t *granted,
                        int64_t *spent);
 int ps_slot_read_credit(const ps_shared_t *shared, int32_t subscriber_slot, ps_credit_view_t *out);
 
-/* Copy of an image's state from its slot; the receiver may write meanwhile. */
+/* Copy of an image's state from its slot. The receiver may write during the copy, so the fields may
+ * belong to different moments. */
 typedef struct ps_image_view {
     int64_t id; /* 0: the slot is free */
     int32_t session_id;

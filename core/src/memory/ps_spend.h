@@ -8,16 +8,16 @@
  *
  * A publisher takes an ordinal for each message before it reserves space, and returns the ordinals
  * of messages that it did not commit. The sender states the ordinal up to which it admits messages.
- * Publishers and sender compare ordinals modulo 2^48, so the count may wrap. Credits use the epoch
- * and `revoked` (docs/decisions/0240): the sender begins a new epoch when it lowers the limit.
- * While `revoked` is set, no publisher can take an ordinal.
+ * Publishers and sender compare ordinals modulo 2^48, so the count may wrap. Only credits use the
+ * epoch and the flag `revoked` (docs/decisions/0240): the sender begins a new epoch when it lowers
+ * the limit. While `revoked` is set, no publisher can take an ordinal.
  *
- * An exclusive publisher takes up to PS_LEASE_MOST credits at once. The credits that it has not
- * used yet are its lease. The lease word has their epoch in the high half and their number in the
- * low half. When the epoch ends, the lease ends, and its credits cannot be used any more. The
- * publisher sets `spending` before it reads the epoch. The sender begins an epoch, makes all
- * publishers execute a memory barrier, then reads `spending`. A publisher whose flag is then 0 can
- * no longer use an ended lease. */
+ * An exclusive publisher takes up to PS_LEASE_MOST credits at once. The credits that the publisher
+ * has not used yet are its lease. The lease word has the epoch of these credits in the high half
+ * and their number in the low half. When the epoch ends, the lease ends, and its credits cannot be
+ * used any more. The publisher sets the flag `spending` before it reads the epoch. The sender
+ * begins an epoch, makes all publishers execute a memory barrier, then reads `spending`. A
+ * publisher whose flag `spending` is 0 at that time can no longer use a lease of an older epoch. */
 #ifndef PS_SPEND_H
 #define PS_SPEND_H
 
@@ -37,8 +37,8 @@ static inline int64_t ps_spent_near(uint64_t word, int64_t near)
     return near + ((int64_t)ahead >> (64 - PS_SPENT_BITS));
 }
 
-/* Returns the number of messages that publishers may still take below `limit`; 0: none, or
- * `revoked` is set. */
+/* Returns the number of messages for which publishers may still take ordinals below `limit`; 0:
+ * none, or the flag `revoked` is set. */
 static inline int64_t ps_spend_room(uint64_t word, int64_t limit)
 {
     const int64_t room = limit - ps_spent_near(word, limit);
@@ -70,7 +70,8 @@ static inline uint64_t ps_spend_moved(uint64_t word, int64_t by)
 
 /* Takes up to `wanted` (> 0) ordinals below limit. Returns the number of ordinals taken; 0: none is
  * left. -1: other publishers changed the word at every attempt, so the caller must try again.
- * *epoch gets the epoch of these ordinals. Set `alone` if this thread is the only writer. */
+ * *epoch gets the epoch of the taken ordinals. Set `alone` if this thread is the only writer of the
+ * word. */
 static inline int64_t ps_spend(_Atomic uint64_t *cell, int64_t limit, int64_t wanted, bool alone,
                                uint32_t *epoch)
 {
@@ -96,7 +97,7 @@ static inline int64_t ps_spend(_Atomic uint64_t *cell, int64_t limit, int64_t wa
 
 /* Takes ordinals like ps_spend, below a limit that the sender may lower meanwhile. The sender first
  * stores the lower limit, then changes the word. If a publisher's compare-and-swap succeeds after
- * that, the publisher has therefore read the lower limit. */
+ * the sender changed the word, the publisher has therefore read the lower limit. */
 static inline int64_t ps_spend_credits(_Atomic uint64_t *cell, const _Atomic int64_t *limit,
                                        int64_t wanted, uint32_t *epoch)
 {
@@ -128,9 +129,9 @@ static inline void ps_spend_return_credits(_Atomic uint64_t *cell, int64_t count
     }
 }
 
-/* Begins a new epoch of credits, and sets `revoked` as given. Returns the word before the change;
- * its count is the number of ordinals that publishers have taken. If *done is false, publishers
- * changed the word at every attempt, so call the function again. */
+/* Begins a new epoch of credits, and sets the flag `revoked` to the given value. Returns the word
+ * before the change; its count is the number of ordinals that publishers have taken. If *done is
+ * false, publishers changed the word at every attempt, so call the function again. */
 static inline uint64_t ps_spend_begin(_Atomic uint64_t *cell, bool revoked, bool *done)
 {
     uint64_t word = atomic_load_explicit(cell, memory_order_relaxed);
@@ -144,8 +145,8 @@ static inline uint64_t ps_spend_begin(_Atomic uint64_t *cell, bool revoked, bool
     return word;
 }
 
-/* Returns ordinals that a publisher took and did not use. If the epoch has changed, does nothing,
- * because the new epoch began with a new count. */
+/* Returns ordinals that a publisher took and did not use. If the epoch has changed since then, the
+ * function does nothing, because the new epoch began with a new count. */
 static inline void ps_spend_return(_Atomic uint64_t *cell, int64_t count, bool alone,
                                    uint32_t epoch)
 {

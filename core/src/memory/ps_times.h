@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_times.h: the times at which a stream reached its positions, for all data that its log retains.
- * Each publication has one table, written by the sender, and each image one, written by the
- * receiver.
+ * Each publication has one table, which the sender writes. Each image has one table, which the
+ * receiver writes.
  *
  * A table has levels. Level 0 of the table has an entry for each millisecond in which data arrived.
- * Each further level is four times coarser, and joins completed entries of the level before. The
- * last level has an entry for each 256th of a term, so the level covers two terms even after a long
- * idle time. An entry (position, time) states that the stream had reached the position at that
- * time. While data arrives within the time that an entry covers, the writer extends the entry. An
- * idle time therefore always lies between two entries.
+ * The entries of each further level cover a time four times as long; the writer joins completed
+ * entries of the level before to fill them. The last level has an entry for each 256th of a term,
+ * so its entries cover two terms even after a long idle time. An entry (position, time) states that
+ * the stream had reached the position at that time. While data arrives within the time that an
+ * entry covers, the writer extends the entry. A time without data therefore always lies between two
+ * entries.
  *
  * The table states the arrival time of data with an error of at most 1 ms or 1.1 % of its age,
  * whichever is larger. An entry of a level covers a time of PS_TIMES_SPAN_NS << (2 * level), its
@@ -52,15 +53,15 @@ typedef struct ps_time_point {
 } ps_time_point_t;
 
 /* Removes all entries, so that another stream can use the table. Only the table's writer may call
- * it. */
+ * this function. */
 void ps_times_reset(ps_time_table_t *table);
 /* Records that the stream has reached `position`, which must be beyond all recorded positions. Only
- * the table's writer may call it; bounded time. */
+ * the table's writer may call this function, which takes bounded time. */
 void ps_times_note(ps_time_table_t *table, int64_t position, int64_t time_ns, int64_t term_length);
-/* Copies the points for [start, end) in ascending order. The first copied point lies beyond
- * `start`. The last copied point lies at `end` or beyond, if the table has such a point. Returns
- * the number of points, at most capacity (>= 2). If the table has more points than `capacity`, the
- * function joins points that are close in time. Any thread. */
+/* Copies the points of a time table for the positions [start, end), in ascending order. The first
+ * copied point lies beyond `start`. The last copied point lies at `end` or beyond, if the table has
+ * such a point. Returns the number of points, at most capacity (>= 2). If the table has more points
+ * than `capacity`, the function joins points that are close in time. Any thread. */
 int32_t ps_times_read(const ps_time_table_t *table, int64_t start, int64_t end,
                       ps_time_point_t points[PS_TIMES_MOST], int32_t capacity);
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_bands.h: the ready set of the sender (docs/scheduling.md). Six lists in priority order share
- * the sender by deficit weighted round robin in bytes: B4 to B0 with the weights 8:4:2:1:1, and the
- * background class with 3/8. Each list is served first in, first out. Streams with due retransmits
- * wait in a separate list. While other streams wait, this list may send one byte for each byte of
- * theirs.
+ * ps_bands.h: the ready set of the sender (docs/scheduling.md). Ready streams wait in six lists,
+ * the bands. The bands share the sender by deficit weighted round robin in bytes: bands B4 to B0
+ * have the weights 8:4:2:1:1, the background band 3/8. The sender serves each list first in, first
+ * out. Streams with due retransmits wait in a separate list, the repair list. While streams with
+ * new data also wait, the sender may retransmit only as many bytes as it sends of new data.
  *
  *   add --> list of its band --> pick --> (one turn) --> charge --> add again if more is there
  *
- * No clock, no allocation, no I/O. Owner: one thread. All operations take constant time, except
- * ps_bands_age: PS_BANDS_AGE_SLICE entries a call. */
+ * No clock, no allocation, no I/O. Owner: one thread. All operations take constant time;
+ * ps_bands_age visits at most PS_BANDS_AGE_SLICE entries in a call. */
 #ifndef PS_BANDS_H
 #define PS_BANDS_H
 
@@ -30,12 +30,12 @@ enum ps_band {
 };
 
 enum {
-    PS_BANDS_WEIGHT_UNIT = 8,      /* Weights are in units of 1/8: a band of weight 8 may send one
-                                    * quantum in each round. */
-    PS_BANDS_WEIGHT_SUM = 131,     /* Sum of the weights of all bands, in the unit of the array of
-                                    * weights. */
-    PS_BANDS_TURN_COST = 256,      /* Number of bytes charged for a turn at least, even if the
-                                    * stream sent fewer. */
+    PS_BANDS_WEIGHT_UNIT = 8,      /* Unit of the weights: a band of weight PS_BANDS_WEIGHT_UNIT may
+                                    * send one quantum in each round. */
+    PS_BANDS_WEIGHT_SUM = 131,     /* Sum of the weights of all bands, in units of 1 /
+                                    * PS_BANDS_WEIGHT_UNIT. */
+    PS_BANDS_TURN_COST = 256,      /* Least number of bytes that a stream's turn counts, even if the
+                                    * stream sent fewer bytes. */
     PS_BANDS_QUANTUM_MIN = 16384,  /* bytes */
     PS_BANDS_QUANTUM_MAX = 131072, /* bytes */
     PS_BANDS_AGE_SLICE = 256
@@ -46,7 +46,7 @@ typedef struct ps_band_entry {
     int64_t since_ns; /* when the wait began */
     int32_t base;     /* Priority of the stream when the entry was added, without the bonus for its
                        * waiting time (aging). */
-    int8_t list;      /* ps_band of the list that contains the entry. */
+    int8_t list;      /* Index of the list that contains the entry: a ps_band. */
     bool queued;
 } ps_band_entry_t;
 
@@ -66,15 +66,16 @@ typedef struct ps_bands {
                             * measured rate. */
     int64_t repair_credit; /* Number of bytes that may be retransmitted now while streams with new
                             * data wait. */
-    int32_t waiting;       /* entries, retransmits included */
+    int32_t waiting;       /* number of waiting entries in all lists, the repair list included */
     int32_t at;            /* Band from which the sender picks the next stream. */
-    uint32_t lowered;      /* retransmits earn half as much */
+    uint32_t lowered;      /* Not 0: retransmits may take only half as many bytes as usual, because
+                            * the governor delays streams. */
     uint64_t rounds;       /* completed */
-    bool alone;            /* True if no other entry waited when the last entry was picked; its turn
-                            * is then not charged. */
+    bool alone;            /* True if no other entry waited when the sender picked the last entry;
+                            * the bytes of this turn are then not charged to its band. */
     ps_band_entry_t *only; /* If only one entry waits: this entry, which is in no list yet. */
-    int32_t age_list;      /* List that ps_bands_age examines at present, as it goes through all
-                            * lists; 0: none. */
+    int32_t age_list;      /* List that ps_bands_age examines at present, as it visits all lists in
+                            * turn; 0: none. */
     int32_t age_index;
     ps_band_entry_t *age_next;
     int64_t swept_ns; /* when the last sweep began */
@@ -83,16 +84,18 @@ typedef struct ps_bands {
 void ps_bands_init(ps_bands_t *bands);
 /* Removes an entry from the list that contains it, if any. */
 void ps_bands_remove(ps_bands_t *bands, ps_band_entry_t *entry);
-/* The inline functions below call these functions if several entries wait. */
+/* Only the inline functions of this header call the next four functions, if several entries
+ * wait. */
 void ps_bands_append(ps_bands_t *bands, ps_band_entry_t *entry);
 ps_band_entry_t *ps_bands_choose(ps_bands_t *bands);
 void ps_bands_spend(ps_bands_t *bands, int32_t list, int64_t bytes);
 void ps_bands_sweep(ps_bands_t *bands, int64_t now_ns);
 /* Returns the number of entries in the bands that began to wait before before_ns, at most `most`.
- * Bound: Bound: `most` entries, and one more of each list. */
+ * Cost: visits at most `most` entries, and one more of each list. */
 int32_t ps_bands_late(const ps_bands_t *bands, int64_t before_ns, int32_t most);
-/* Sets the quantum for a measured rate: the bytes of 50 us at this rate, at least the largest
- * datagram, in the range of PS_BANDS_QUANTUM_*. rate 0: unknown. */
+/* Sets the quantum for a measured rate: the number of bytes sent in 50 us at this rate. The quantum
+ * is at least the largest datagram, and lies between PS_BANDS_QUANTUM_MIN and PS_BANDS_QUANTUM_MAX.
+ * The rate 0 means that the rate is unknown. */
 void ps_bands_set_quantum(ps_bands_t *bands, int64_t bytes_per_s, int64_t largest_datagram);
 /* Returns the largest number of bytes that other entries can send while an entry waits, if `ahead`
  * entries are before it in its band. A turn sends at most quantum + largest_datagram - 1 bytes.
@@ -100,7 +103,8 @@ void ps_bands_set_quantum(ps_bands_t *bands, int64_t bytes_per_s, int64_t larges
 int64_t ps_bands_bound(const ps_bands_t *bands, int32_t list, int64_t ahead,
                        int64_t largest_datagram);
 
-/* The next three functions are inline, because a single busy stream calls them once a turn. */
+/* ps_bands_add, ps_bands_pick and ps_bands_charge are inline, because the sender calls them once in
+ * each turn of a single busy stream. */
 
 /* Appends an entry, which must not be in a list. since_ns is the time at which the stream began to
  * wait. */
@@ -131,8 +135,8 @@ static inline ps_band_entry_t *ps_bands_pick(ps_bands_t *bands)
     return only;
 }
 
-/* Charges the bytes that the last picked entry sent to its band. If the caller adds the entry
- * again, it must do so before this call. */
+/* Charges the bytes that the last picked entry sent to the entry's band. A caller that adds the
+ * entry again must do so before this call. */
 static inline void ps_bands_charge(ps_bands_t *bands, int32_t list, int64_t bytes)
 {
     if (!bands->alone) {
@@ -141,8 +145,8 @@ static inline void ps_bands_charge(ps_bands_t *bands, int32_t list, int64_t byte
 }
 
 /* Moves entries to a higher band if their waiting time has raised their priority enough, and if the
- * higher band serves them earlier. Call it in each cycle. Each call examines a part of the set, so
- * that the whole set is examined once in 50 ms. */
+ * higher band serves them earlier. Call this function in each duty cycle. Each call examines a part
+ * of the entries, so that all entries are examined once in 50 ms. */
 static inline void ps_bands_age(ps_bands_t *bands, int64_t now_ns)
 {
     if (bands->waiting > 1) {

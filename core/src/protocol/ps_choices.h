@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_choices.h: strategies that a channel may choose, and states of its subscribers.  Also the cffi
- * declaration.
+ * ps_choices.h: strategies that a channel may choose, and states of the channel's subscribers. Also
+ * the cffi declaration.
  */
 #ifndef PS_CHOICES_H
 #define PS_CHOICES_H

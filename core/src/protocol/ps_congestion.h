@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_congestion.h: congestion control at the receiver: computes the window that status messages
- * advertise (docs/congestion-control.md). A table of functions and a small inline state, so that a
- * strategy needs no allocation. */
+ * advertise (docs/congestion-control.md). A strategy consists of a table of functions and a small
+ * state in ps_congestion_t, so it needs no allocation. */
 #ifndef PS_CONGESTION_H
 #define PS_CONGESTION_H
 
@@ -14,16 +14,16 @@
 
 typedef struct ps_congestion ps_congestion_t;
 
-/* Input of a strategy each time the receiver processes the image (a pass). Positions and sizes are
- * in bytes. */
+/* Input of a congestion strategy in each pass: each time that the receiver processes the image.
+ * Positions and sizes are in bytes. */
 typedef struct ps_congestion_input {
     int64_t now_ns;
     int64_t consumption; /* slowest gating subscriber */
     int64_t granted;     /* Position + window that the last status message advertised. */
-    int64_t received;    /* Number of bytes of the stream received: the high-water mark minus the
-                          * open gaps. */
-    bool new_loss;       /* True if a gap opened since the last pass; loss_position is the start of
-                          * the newest gap. */
+    int64_t received;    /* Number of received bytes of the stream: the high-water mark minus the
+                          * bytes in open gaps. */
+    bool new_loss;       /* True if a gap opened since the receiver last processed the image;
+                          * loss_position is then the start of the newest gap. */
     int64_t loss_position;
 } ps_congestion_input_t;
 
@@ -31,19 +31,19 @@ typedef struct ps_congestion_ops {
     const char *name;
     /* Returns the window of the first status message, in bytes. */
     int32_t (*initial_window)(ps_congestion_t *congestion);
-    /* Returns the new window beyond the consumed position, 0 to window_max bytes. Sets *force if
-     * the receiver must send a status message now. Receiver thread; constant time, integers
-     * only. */
+    /* Returns the new window, which begins at the consumed position: 0 to window_max bytes. Sets
+     * *force if the receiver must send a status message now. Receiver thread; constant time,
+     * integers only. */
     int32_t (*on_rebuild)(ps_congestion_t *congestion, const ps_congestion_input_t *input,
                           bool *force);
-    /* Called with each sample of the round-trip time and the smoothed value. NULL if the strategy
-     * does not use them. */
+    /* Called with each sample of the round-trip time and with the smoothed round-trip time. NULL if
+     * the strategy does not use round-trip times. */
     void (*on_rtt)(ps_congestion_t *congestion, int64_t sample_ns, int64_t smoothed_ns);
-    /* Returns the number of bytes that may be in flight; 0: no bound at present. NULL if the
-     * strategy never has a bound. */
+    /* Returns the number of bytes that may be in flight; 0: the strategy does not limit them at
+     * present. NULL if the strategy never limits the bytes in flight. */
     int64_t (*in_flight)(const ps_congestion_t *congestion);
     /* Returns the pacing rate for the sender in bytes a second; 0: none. NULL if the strategy never
-     * has a pacing rate. */
+     * computes a pacing rate. */
     int64_t (*rate)(const ps_congestion_t *congestion);
 } ps_congestion_ops_t;
 
@@ -56,13 +56,14 @@ struct ps_congestion {
     bool binds;       /* True if the congestion window is smaller than the receiver window. */
     ps_cubic_t cubic; /* state of PS_CC_CUBIC */
     /* PS_CC_CUSTOM */
-    int64_t custom_silent_ns; /* Time from which the Python class counts as silent if it does not
-                               * answer; 0: it has not started. */
+    int64_t custom_silent_ns; /* Time from which the Python class counts as silent if the class does
+                               * not answer; 0: the class has not started. */
     int64_t smoothed_ns;      /* round trip, 0 unknown */
     int64_t losses;           /* passes that found new loss */
     int32_t custom_window;    /* Number of bytes that the Python class allows to be in flight. */
     bool custom_silent;       /* the receiver window alone applies */
-    bool custom_cut;          /* True if the class reduced its window since the last pass. */
+    bool custom_cut;          /* True if the Python class reduced its window since the receiver last
+                               * processed the image. */
 };
 
 /* Time-out of a Python class (PS_CC_CUSTOM): after this time without an answer, only the receiver
@@ -77,17 +78,17 @@ static inline int64_t ps_congestion_least(const ps_congestion_t *congestion)
     const int64_t two = 2 * (int64_t)congestion->mtu;
     return two < congestion->window_max ? two : congestion->window_max;
 }
-/* Returns the window beyond the consumed position that lets the sender have in_flight bytes in
- * flight. Sets binds. Sets *force if the new window allows at least in_flight / 8 more bytes than
- * the last status message. */
+/* Returns the receiver window, from the consumed position on, with which the sender may have
+ * in_flight bytes in flight. Sets `binds`. Sets *force if the new window allows at least in_flight
+ * / 8 more bytes than the last status message. */
 int32_t ps_congestion_grant(ps_congestion_t *congestion, const ps_congestion_input_t *input,
                             int64_t in_flight, bool *force);
 /* Sets the window that a PS_CC_CUSTOM class returned, in bytes, clipped to the range from the least
  * window to window_max. Does nothing for other kinds. */
 void ps_congestion_set(ps_congestion_t *congestion, int64_t window, int64_t now_ns);
 
-/* kind: ps_congestion_control.  friendly: CUBIC's Reno-friendly region.  PS_E_INVALID for an
- * unknown kind. */
+/* `kind` is a ps_congestion_control; `friendly` turns CUBIC's Reno-friendly region on.
+ * PS_E_INVALID: `kind` is unknown. */
 int ps_congestion_init(ps_congestion_t *congestion, int32_t kind, int32_t window_max, int32_t mtu,
                        bool friendly);
 /* Returns the number of bytes that may be in flight; 0: the strategy does not bound them. */

@@ -4,16 +4,17 @@
  *
  * The receiver controls the sender through the window of its status messages. The received bytes
  * correspond to TCP's "acknowledged" bytes. The bytes that the window allows and that have not
- * arrived correspond to TCP's bytes "in flight". Three differences follow. A gap does not stop the
- * window: bytes received above the gap have left the network, so the receiver allows the same
- * number of new bytes, as TCP does with selective acknowledgement. A congestion event is a new gap.
- * Gaps below the position up to which the sender could already send at the last event belong to
- * that event. A round of HyStart++ lasts one measured round trip on the clock; sequence numbers do
- * not delimit it.
+ * arrived correspond to TCP's bytes "in flight". Penstock differs from TCP in three points. A gap
+ * does not stop the growth of the window: bytes received above the gap have left the network, so
+ * the receiver allows the same number of new bytes, as TCP does with selective acknowledgement. A
+ * congestion event is a new gap. At a congestion event, the sender may already have sent data up to
+ * the advertised limit. A later gap below this limit therefore belongs to the same event. A round
+ * of HyStart++ lasts one measured round-trip time on the clock, whereas RFC 9406 delimits a round
+ * by sequence numbers.
  *
  * The functions are pure and use only integers, so the same input gives the same window on every
- * machine. Windows are in bytes; a window to which small amounts are added has 16 bits of fraction.
- * Owner: the receiver thread. */
+ * machine. Windows are in bytes. A field whose name ends with _q has 16 bits of fraction, because
+ * small amounts are added to it. Owner: the receiver thread. */
 #ifndef PS_CUBIC_H
 #define PS_CUBIC_H
 
@@ -37,7 +38,7 @@ typedef struct ps_cubic {
     int64_t reno_q;    /* W_est, bytes << 16 */
     int64_t k_ticks;   /* K, in units of 100 us */
     int64_t epoch_ns;  /* Time at which the cubic curve has t = 0; each round in which the stream is
-                        * idle moves this time forward. */
+                        * idle moves epoch_ns forward. */
     int64_t grown_ns;  /* Time at which the window was last set from the cubic curve. */
     int64_t credit;    /* Number of bytes that arrived since epoch_ns and have not yet increased the
                         * window. */
@@ -60,16 +61,16 @@ typedef struct ps_cubic {
 } ps_cubic_t;
 
 /* `segment` is the size of a datagram (>= 32 bytes), `window_max` the largest window in bytes;
- * `friendly`: RFC 9438's Reno-friendly region. */
+ * `friendly` turns RFC 9438's Reno-friendly region on. */
 void ps_cubic_init(ps_cubic_t *cubic, int64_t segment, int64_t window_max, bool friendly);
 /* Processes a sample of the round-trip time (ns > 0) and the smoothed round-trip time. */
 void ps_cubic_on_rtt(ps_cubic_t *cubic, int64_t sample_ns, int64_t smoothed_ns);
 /* Records the number of bytes that arrived since the last call, including retransmitted bytes. Call
- * it even if no bytes arrived, because it also ends rounds. */
+ * this function even if no bytes arrived, because it also ends rounds of HyStart++. */
 void ps_cubic_on_received(ps_cubic_t *cubic, int64_t bytes, int64_t now_ns);
 /* Processes a new gap that begins at `from`. Before the next status message, the sender may send up
- * to the position `granted_to`. Returns true if the gap is a congestion event, which has reduced
- * the window. */
+ * to the position `granted_to`. If the gap is a congestion event, the function reduces the window
+ * and returns true. */
 bool ps_cubic_on_loss(ps_cubic_t *cubic, int64_t from, int64_t granted_to, int64_t now_ns);
 /* The window in bytes, least..most. */
 static inline int64_t ps_cubic_window(const ps_cubic_t *cubic)

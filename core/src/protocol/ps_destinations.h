@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_destinations.h: the addresses to which a multi-destination endpoint sends
- * (docs/spec/wire-format.md section 7). Dynamic destinations are learned from status messages and
- * removed after silence. The conductor adds manual destinations. The first status message from a
- * manual destination binds the id of its receiver to the destination.
+ * (docs/spec/wire-format.md section 7). The sender learns dynamic destinations from status
+ * messages, and removes a dynamic destination that is silent. The conductor adds manual
+ * destinations. When the first status message from a manual destination arrives, the list stores
+ * the id of its receiver with the destination.
  *
- * A dynamic list has two kinds of places (docs/decisions/0075). If a status message names a
- * publication of the channel, the receiver that sent it gets a confirmed place. The sender sends
- * the stream to a confirmed place, and keeps the place while status messages arrive from its
- * receiver. A join message (session 0, stream 0, S flag) names no publication, and its 36 bytes are
- * easily forged. The receiver that sent a join message therefore gets only a provisional place. The
- * sender sends only SETUPs to a provisional place, and removes it after a short time. There are few
- * provisional places, and a new one replaces the oldest. */
+ * A list of dynamic destinations has two kinds of entries (docs/decisions/0075). A receiver whose
+ * status message names a publication of the channel gets a confirmed entry. The sender sends the
+ * stream to a confirmed entry, and keeps the entry while the receiver sends status messages. A join
+ * message (session 0, stream 0, S flag) names no publication, and its 36 bytes are easily forged. A
+ * receiver that sends a join message therefore gets only a provisional entry. The sender sends only
+ * SETUPs to a provisional entry, and removes the entry after a short time. The number of
+ * provisional entries is small; a new provisional entry replaces the oldest one. */
 #ifndef PS_DESTINATIONS_H
 #define PS_DESTINATIONS_H
 
@@ -35,10 +36,11 @@ typedef struct ps_destination {
     ps_addr_t address;
     int64_t receiver_id; /* valid when bound */
     bool bound;
-    int64_t heard_ns;     /* Time of the last status message from this destination, or of its
-                           * addition. */
+    int64_t heard_ns;     /* Time of the last status message from this destination; before the first
+                           * one, the time at which the destination was added. */
     int64_t reported_ns;  /* last report of silence */
-    int32_t older, newer; /* Indexes of the neighbours in the list ordered by heard_ns; -1: none. */
+    int32_t older, newer; /* Indexes of the next older and the next newer destination, by heard_ns;
+                           * -1: none. */
 } ps_destination_t;
 
 typedef struct ps_provisional {
@@ -51,21 +53,21 @@ typedef struct ps_destinations {
     bool dynamic;
     int32_t count; /* confirmed, or manual */
     int32_t limit;
-    int32_t start;          /* Index of the destination to which the next send goes first; it
-                             * rotates, so that no destination is always first. */
+    int32_t start;          /* Index of the destination to which the sender sends first. The index
+                             * rotates, so that no destination is always the first. */
     int32_t oldest, newest; /* by heard_ns, -1 none */
     int32_t provisional_count;
     uint64_t salt;
-    uint64_t refused;        /* Number of status messages whose receiver got no place in the
-                              * list. */
-    ps_destination_t *items; /* [limit], dense */
-    ps_map_t by_address;     /* -> index + 1 */
-    ps_map_t by_receiver;    /* (receiver id, port) -> index + 1 */
+    uint64_t refused;                                 /* Number of status messages whose receiver
+                                                       * got no entry, because the list was full. */
+    ps_destination_t *items;                          /* [limit], dense */
+    ps_map_t by_address;                              /* -> index + 1 */
+    ps_map_t by_receiver;                             /* (receiver id, port) -> index + 1 */
     ps_provisional_t provisional[PS_PROVISIONAL_MAX]; /* oldest first */
 } ps_destinations_t;
 
 enum ps_destination_verdict {
-    PS_DESTINATION_KNOWN = 0,  /* The address is already in the list, or needs no entry in it. */
+    PS_DESTINATION_KNOWN = 0,  /* The address already has an entry, or needs no entry. */
     PS_DESTINATION_ADDED = 1,  /* the address was added */
     PS_DESTINATION_ANSWER = 2, /* send SETUPs to the address */
     PS_DESTINATION_FULL = 3    /* The list was full, so the receiver was refused and counted in
@@ -84,7 +86,7 @@ void ps_destinations_fini(ps_destinations_t *list);
 int ps_destinations_on_sm(ps_destinations_t *list, int64_t receiver_id, const ps_addr_t *from,
                           bool names, int64_t now_ns);
 /* Records a join message from address `from`, in O(PS_PROVISIONAL_MAX). again_ns is the least time
- * between two answers to the same place. Returns ps_destination_verdict, never FULL. */
+ * between two answers to the same address. Returns ps_destination_verdict, never FULL. */
 int ps_destinations_on_join(ps_destinations_t *list, const ps_addr_t *from, int64_t again_ns,
                             int64_t now_ns);
 /* Returns true if a confirmed or manual destination has this address. */
@@ -95,9 +97,9 @@ bool ps_destinations_add(ps_destinations_t *list, int64_t id, const ps_addr_t *a
 bool ps_destinations_remove(ps_destinations_t *list, int64_t id);
 bool ps_destinations_set(ps_destinations_t *list, int64_t id, const ps_addr_t *address,
                          int64_t now_ns);
-/* Removes one dynamic destination that was silent for at least the time-out. Returns true if it
- * did, and sets *gone to the address. Also removes expired provisional places, which are not
- * reported. Constant time. */
+/* Removes one dynamic destination that was silent for at least the time-out. If a destination was
+ * removed, sets *gone to its address and returns true. Also removes expired provisional entries,
+ * but does not report them. Constant time. */
 bool ps_destinations_expire(ps_destinations_t *list, int64_t timeout_ns, int64_t now_ns,
                             ps_addr_t *gone);
 /* Returns the earliest time at which a destination must be removed or reported as silent;
@@ -105,7 +107,8 @@ bool ps_destinations_expire(ps_destinations_t *list, int64_t timeout_ns, int64_t
 int64_t ps_destinations_next_ns(const ps_destinations_t *list, int64_t timeout_ns);
 /* Sends the datagrams to every confirmed or manual destination. Returns the number of datagrams
  * that every destination accepted. If sending to one destination fails, the function counts the
- * error in *errors and continues with the others; loss recovery later retransmits the data. */
+ * error in *errors and continues with the next destination; loss recovery later retransmits the
+ * data. */
 int32_t ps_destinations_send(ps_destinations_t *list, const ps_net_ops_t *ops, ps_socket_t *socket,
                              const ps_dgram_t *dgrams, int32_t count, int64_t now_ns,
                              int32_t *errors);

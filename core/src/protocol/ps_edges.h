@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_edges.h: finds the least and the largest of many positions, of which one changes at a time.
- * The structure is a complete binary tree; each inner node holds the bounds of its subtree. One
- * owner thread. */
+ * ps_edges.h: finds the least and the largest of many positions; positions change one at a time.
+ * The structure is a complete binary tree. Each inner node has the least and the largest position
+ * of its subtree. One owner thread. */
 #ifndef PS_EDGES_H
 #define PS_EDGES_H
 
@@ -15,7 +15,7 @@ typedef struct ps_edges {
     int32_t capacity;
 } ps_edges_t;
 
-/* `capacity` must be a power of two from 1 to 2^20. All positions are absent. PS_E_NO_MEMORY. */
+/* `capacity` must be a power of two from 1 to 2^20. PS_E_NO_MEMORY. */
 int ps_edges_init(ps_edges_t *edges, int32_t capacity);
 void ps_edges_fini(ps_edges_t *edges);
 /* Sets the position at index. O(log capacity), no allocation. */

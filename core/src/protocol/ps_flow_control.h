@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_flow_control.h: the strategy that turns status messages into a sender limit
+ * ps_flow_control.h: flow control: a strategy computes the sender limit from status messages
  * (docs/flow-control.md). A strategy consists of a table of callbacks and a state; each publication
  * has its own state.
  *
@@ -28,8 +28,8 @@ typedef struct ps_fc ps_fc_t;
 typedef struct ps_fc_ops {
     const char *name;
     int32_t retransmit_window_multiple; /* default */
-    /* Called for a status message that passed all checks; `position` is its consumption position.
-     * Returns the new limit. */
+    /* Called for a status message that passed all checks; `position` is the consumption position
+     * that the message states. Returns the new limit. */
     int64_t (*on_sm)(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64_t limit,
                      const ps_addr_t *from, int64_t now_ns);
     /* Called when a status message with the S flag requested a SETUP. Returns ps_join_verdict. */
@@ -48,7 +48,8 @@ typedef struct ps_fc_ops {
 typedef struct ps_fc_receiver {
     int64_t id;
     int64_t position; /* highest stated */
-    int64_t edge;     /* Position + window of the receiver's last status message. May decrease. */
+    int64_t edge;     /* Position + window of the receiver's last status message; the value may
+                       * decrease. */
     int64_t heard_ns;
     int64_t open_ns; /* Time at which the receiver last advertised a window of at least one
                       * datagram. */
@@ -62,18 +63,18 @@ struct ps_fc {
     const ps_fc_ops_t *ops;
     int64_t limiting_receiver; /* Id of the receiver that determines the limit; 0: none yet. */
     int64_t due_ns;            /* Time at which the sender must call on_idle; INT64_MAX: never. */
-    bool group_binds;          /* True if another receiver would allow more than the limiting
-                                * receiver. */
-    bool join_binds;           /* True if a join hold limits the sender: it waits until a receiver
-                                * has joined (ps_join.h). */
+    bool group_binds;          /* True if another receiver allows the sender to send further than
+                                * the limiting receiver does. */
+    bool join_binds;           /* True if a join hold limits the sender: the sender waits until a
+                                * receiver has joined (ps_join.h). */
     bool counts_receivers;     /* True if the counter fc-receivers shows the value of `tracked`. */
     int32_t tracked;
     /* constants */
     int32_t kind; /* ps_flow_control */
     int32_t half_term;
     int32_t min_size;
-    int32_t mtu; /* Smallest window that counts as open, set by the owner to the size of a datagram;
-                  * 0: any window above 0 counts. */
+    int32_t mtu; /* Smallest window that counts as open: the publication sets it to the size of a
+                  * datagram; 0: any window above 0 counts as open. */
     int64_t timeout_ns;
     int64_t tag;
     /* min, tagged */
@@ -81,8 +82,9 @@ struct ps_fc {
     ps_map_t index;              /* receiver id -> index + 1 */
     ps_edges_t edges;            /* of receivers, by index */
     ps_join_t *join;             /* the hold for joining receivers */
-    /* Used by nak for receivers that cannot send PRESSURE frames: when the sender last heard one,
-     * the highest limit that one advertised, and its id. */
+    /* For fc=nak, about receivers that cannot send PRESSURE frames: the time at which the sender
+     * last heard such a receiver, the highest limit that such a receiver advertised, and the id of
+     * that receiver. */
     int64_t plain_heard_ns, plain_edge, plain_receiver;
     int64_t furthest_receiver; /* Id of the receiver that advertised the highest limit; 0: none
                                 * yet. */
@@ -90,22 +92,21 @@ struct ps_fc {
     /* custom */
     int64_t custom_limit;
     int64_t custom_until_ns;  /* Time until which custom_limit is valid. */
-    int64_t custom_silent_ns; /* Time from which the Python strategy counts as silent if it does not
-                               * answer. */
+    int64_t custom_silent_ns; /* Time from which the Python strategy counts as silent if the
+                               * strategy does not answer. */
     int32_t on_late;          /* ps_fc_late */
     bool custom_started;
     int64_t edge; /* Highest limit (position + window) that any receiver advertised; the strategy
                    * max uses it. */
     /* Used by unicast, max, nak and custom when all receivers advertise less than the present limit
      * (docs/decisions/0073). */
-    int64_t watch_edge; /* Highest limit that a receiver has advertised since then; watch_receiver
-                         * is its id. */
+    int64_t watch_edge; /* Highest limit that a receiver has advertised since all receivers began to
+                         * advertise less; watch_receiver is the id of this receiver. */
     int64_t watch_receiver;
     int64_t watch_until_ns; /* Time at which the sender's limit falls to watch_edge; INT64_MAX:
                              * never. */
 };
 
-/* The choice of a channel. */
 typedef struct ps_fc_params {
     int32_t kind;                /* ps_flow_control */
     int32_t group_min_size;      /* min, tagged */
@@ -136,14 +137,15 @@ extern const ps_fc_ops_t ps_fc_custom_ops;
 int32_t ps_fc_no_setup_requested(ps_fc_t *fc, const ps_sm_t *sm, const ps_addr_t *from,
                                  int64_t now_ns);
 void ps_fc_no_setup_sent(ps_fc_t *fc, int64_t limit, int64_t now_ns);
-/* The on_idle callback of strategies that use ps_fc_furthest. ps_fc_recede lowers the limit if, for
- * some time, all receivers have advertised less. */
+/* The on_idle callback of strategies that use ps_fc_furthest. If all receivers have advertised less
+ * than the sender limit for some time, ps_fc_recede lowers the limit. */
 int64_t ps_fc_recede(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64_t now_ns);
 int64_t ps_fc_no_idle(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64_t now_ns);
 void ps_fc_no_error(ps_fc_t *fc, int64_t receiver_id, int64_t now_ns);
 bool ps_fc_always(const ps_fc_t *fc);
 /* The rule of the strategy max: returns the higher of `edge` (a receiver's position + window) and
- * the present limit. If all receivers advertise less, prepares ps_fc_recede to lower the limit. */
+ * the present limit. If all receivers advertise less than the present limit, prepares ps_fc_recede
+ * to lower the limit. */
 int64_t ps_fc_furthest(ps_fc_t *fc, int64_t receiver_id, int64_t edge, int64_t limit,
                        int64_t now_ns);
 

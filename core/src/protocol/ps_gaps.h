@@ -18,11 +18,12 @@
 typedef struct ps_gap {
     int64_t from;      /* first missing position */
     int64_t to;        /* first position after the gap */
-    int64_t due_ns;    /* Time at which the receiver next requests the range. Before its first
-                        * request, the range counts as late, not as lost. */
+    int64_t due_ns;    /* Time at which the receiver next requests the missing range. Before the
+                        * first request, the range counts as late, not as lost. */
     int64_t opened_ns; /* when the gap was found */
     int32_t requested; /* number of requests, saturating */
-    bool lost;         /* True if due_ns has passed, and the range was counted as a loss. */
+    bool lost;         /* True if due_ns has passed and the receiver has counted the missing range
+                        * as a loss. */
 } ps_gap_t;
 
 typedef struct ps_gaps {
@@ -35,8 +36,8 @@ typedef struct ps_gaps {
 void ps_gaps_init(ps_gaps_t *gaps, ps_gap_t *storage, int32_t capacity);
 
 /* Appends the range [from, to), or extends the last gap if the range touches this gap. `from` must
- * be at or above the end of the last gap. Returns false if the list is full; the list is then
- * unchanged. The times are used only for a new gap. */
+ * not lie below the end of the last gap. Returns false if the list is full; the list is then
+ * unchanged. The function uses due_ns and now_ns only for a new gap. */
 bool ps_gaps_append(ps_gaps_t *gaps, int64_t from, int64_t to, int64_t due_ns, int64_t now_ns);
 
 /* Returns the index of the first gap that ends above `position`; gaps->count if there is none.
@@ -45,8 +46,8 @@ int32_t ps_gaps_find(const ps_gaps_t *gaps, int64_t position);
 
 /* Removes [from, to), which must be inside one gap, from the list: shrinks, splits or removes the
  * gap. Returns false if a split needs an entry and the list is full, or if the range is not inside
- * one gap; the list is then unchanged. If a gap is split, both parts keep the times and the number
- * of requests of the gap. */
+ * one gap; the list is then unchanged. If a gap is split, both parts keep its times and its number
+ * of requests. */
 bool ps_gaps_fill(ps_gaps_t *gaps, int64_t from, int64_t to);
 
 /* Counts the bytes that are missing in all gaps. The result always equals gaps->missing.

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_governor.h: the pressure on a sender, and the measures against it (docs/scheduling.md).
+ * ps_governor.h: the governor: it measures the pressure on the sender and limits the sender's work
+ * (docs/scheduling.md).
  *
  *   pressure = max(depth, latency, min(busy, 0.15 + latency))
  *
  * depth: number of streams that wait longer than a round, divided by 32 for each worker. latency:
- * mean time that a stream waits for its turn, divided by 5 ms. busy: share of the time in which a
- * stream is ready to send. All values are in parts per million. A wait counts only the time in
- * which the thread had a processor. No clock, no I/O. Owner: one thread. */
+ * mean time that a stream waits for its turn, divided by 5 ms. busy: share of the time in which at
+ * least one stream is ready to send. All values are in parts per million. The time of a wait counts
+ * only while the sender's thread had a processor. No clock, no I/O. Owner: one thread. */
 #ifndef PS_GOVERNOR_H
 #define PS_GOVERNOR_H
 
@@ -15,13 +16,12 @@
 #include <stdint.h>
 
 #define PS_GOVERNOR_SAMPLE_NS INT64_C(100000000)
-/* After this time without samples, the pressure begins at 0 again. The value equals
+/* If there was no sample for this time, the pressure begins at 0 again. The value equals
  * PS_PRESSURE_STALE_NS. */
 #define PS_GOVERNOR_STALE_NS    INT64_C(500000000)
 #define PS_GOVERNOR_COALESCE_NS INT64_C(20000000)
-#define PS_GOVERNOR_DEFERRED_NS                                                                    \
-    INT64_C(1000000000) /* Interval after which a stream whose data the governor delays may send
-                         * once. */
+/* Interval after which a stream whose data the governor delays may send once. */
+#define PS_GOVERNOR_DEFERRED_NS  INT64_C(1000000000)
 #define PS_GOVERNOR_LATENCY_NS   INT64_C(5000000)
 #define PS_GOVERNOR_SUSTAINED_NS INT64_C(500000000)
 enum {
@@ -31,7 +31,7 @@ enum {
     PS_GOVERNOR_DEFER = 800000,
     PS_GOVERNOR_RELEASE = 600000,
     PS_GOVERNOR_THROTTLE = 980000,
-    PS_GOVERNOR_DEPTH = 32 /* Number of waiting streams for each worker at which the pressure is 100
+    PS_GOVERNOR_DEPTH = 32 /* Number of waiting streams for each worker at which `depth` is 100
                             * %. */
 };
 
@@ -41,7 +41,7 @@ typedef struct ps_governor {
     int64_t coalesce_ns;                    /* Longest time for which a stream may delay a datagram
                                              * that is not full. */
     int64_t status_interval_ns;             /* Least time between two status messages of an image;
-                                             * 0: no bound. */
+                                             * 0: no least time. */
     int64_t retry_after_ns;                 /* Time for which publishers must wait after
                                              * PS_THROTTLED; 0: no publisher is throttled. */
     bool defers;                            /* True if the governor delays the data of streams with
@@ -49,12 +49,13 @@ typedef struct ps_governor {
     bool holds;                             /* coalesces or defers */
     int64_t sampled_ns;                     /* time of the last sample */
     int64_t high_since_ns;                  /* Time at which the pressure rose above
-                                             * PS_GOVERNOR_DEFER; -1: it is not above. */
+                                             * PS_GOVERNOR_DEFER; -1: the pressure is not above this
+                                             * value. */
     int64_t waited_ns;                      /* Total time for which streams waited for their turn
                                              * since the last sample. */
     int64_t waits;
     int32_t forced; /* Pressure in ppm that a test sets in place of the measured pressure; -1: use
-                     * the measured one. */
+                     * the measured pressure. */
 } ps_governor_t;
 
 typedef struct ps_governor_sample {
@@ -69,8 +70,9 @@ typedef struct ps_governor_sample {
 } ps_governor_sample_t;
 
 void ps_governor_init(ps_governor_t *governor);
-/* Computes the pressure from a sample. The sender calls it once in PS_GOVERNOR_SAMPLE_NS while it
- * has work. True: a step changed. After a longer time without samples, the pressure begins at 0. */
+/* Computes the pressure from a sample. The sender calls this function once in PS_GOVERNOR_SAMPLE_NS
+ * while it has work. Returns true if one of the delays or limits changed. If the last sample is
+ * older than PS_GOVERNOR_STALE_NS, the pressure begins at 0. */
 bool ps_governor_step(ps_governor_t *governor, const ps_governor_sample_t *sample);
 
 /* Records the time that a stream waited for its turn. */

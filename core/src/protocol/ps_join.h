@@ -5,11 +5,11 @@
  * limit. A receiver requests a SETUP before it joins. The sender then begins a join hold, which
  * lasts until the receiver has joined. The stream therefore does not advance beyond the window of
  * the new receiver. The sender cannot know whether a receiver will ever join, so it limits the
- * number and the duration of join holds. T is the receiver time-out. T is the time-out of
- * receivers. A join hold ends after T at the latest. The same receiver id causes at most one join
- * hold in a time T. If a receiver caused a join hold and did not join, its address causes no
- * further hold before a receiver at this address has joined. In any period of 4 T, all join holds
- * together last at most T.
+ * number and the duration of join holds. T is the receiver time-out. A join hold ends after T at
+ * the latest. The same receiver id causes at most one join hold in a time T. If a receiver caused a
+ * join hold and did not join, its address causes no further hold before a receiver at this address
+ * has joined. All join holds that a sender makes within four receiver time-outs together last at
+ * most one receiver time-out.
  *
  * Pure: no clock, no allocation. Owner: the sender thread. Times are in ns of the driver's clock.
  */
@@ -23,24 +23,25 @@
 
 enum {
     PS_JOIN_RECORDS = 64,     /* records of receivers */
-    PS_JOIN_SPAN = 4,         /* Number of time-outs T over which the durations of join holds are
-                               * added up: in 4 T, they may last T in all. */
-    PS_JOIN_TIMEOUT_PARTS = 8 /* Number of parts into which a time-out T is divided for this sum. */
+    PS_JOIN_SPAN = 4,         /* Number of receiver time-outs (T) over which the sender adds up the
+                               * durations of join holds: in 4 T, they may last T in all. */
+    PS_JOIN_TIMEOUT_PARTS = 8 /* Number of parts into which a receiver time-out is divided to add up
+                               * the durations of join holds. */
 };
 
-/* The sender's answer to a receiver that requests a SETUP: a join hold, or the reason for none.
- * PS_EV_JOIN reports it. */
+/* The sender's answer to a receiver that requests a SETUP: a join hold, or the reason for none. */
 enum ps_join_verdict {
-    PS_JOIN_GRANTED = 0,    /* A join hold begins when the SETUP leaves; if there already is one, it
-                             * continues. */
+    PS_JOIN_GRANTED = 0,    /* A join hold begins when the SETUP leaves; a join hold that is already
+                             * in force continues. */
     PS_JOIN_EXPIRED = 1,    /* Reported when a join hold has ended and its receiver has not
                              * joined. */
-    PS_JOIN_TOO_SOON = 2,   /* No join hold, because this receiver already caused one within the
-                             * last time-out. */
-    PS_JOIN_NOT_JOINED = 3, /* No join hold, because a receiver at this address caused one earlier
-                             * and has not joined since. */
-    PS_JOIN_SPENT = 4       /* No join hold, because those of the last four time-outs together
-                             * lasted one time-out, or because there are too many requests. */
+    PS_JOIN_TOO_SOON = 2,   /* No join hold, because this receiver already caused a join hold within
+                             * the last receiver time-out. */
+    PS_JOIN_NOT_JOINED = 3, /* No join hold, because a receiver at this address caused a join hold
+                             * earlier and has not joined since. */
+    PS_JOIN_SPENT = 4       /* No join hold, because the join holds of the last four receiver
+                             * time-outs together lasted one time-out, or because there are too many
+                             * requests. */
 };
 
 enum ps_join_state {
@@ -61,32 +62,35 @@ typedef struct ps_join_record {
 
 typedef struct ps_join {
     int64_t limit;    /* Position beyond which the sender does not send during the join hold;
-                    * INT64_MAX: no join hold. */
+                       * INT64_MAX: no join hold. */
     int64_t until_ns; /* end of the hold */
     int64_t since_ns; /* Time up to which spent_ns includes the duration of join holds. */
     int64_t joiner;   /* Id of the receiver that caused the latest join hold. */
     ps_addr_t joiner_address;
     int64_t timeout_ns; /* T >= 1 */
     int64_t spent_ns[PS_JOIN_SPAN * PS_JOIN_TIMEOUT_PARTS + 1];
-    int64_t part;   /* Number of the newest entry of spent_ns: the time divided by T / 8. */
+    int64_t part;   /* Number of the newest entry of spent_ns: the time divided by an eighth of
+                     * timeout_ns. */
     bool requested; /* some record is PS_JOIN_REQUESTED */
-    bool missing;   /* True if a record belongs to a receiver that has not joined. */
+    bool missing;   /* True if some record belongs to a receiver that has not joined. */
     ps_join_record_t records[PS_JOIN_RECORDS];
 } ps_join_t;
 
 /* timeout_ns > 0. */
 void ps_join_init(ps_join_t *join, int64_t timeout_ns);
-/* A receiver requested a SETUP.  Returns ps_join_verdict.  Bound: PS_JOIN_RECORDS. */
+/* Call this function when a receiver has requested a SETUP. Returns a ps_join_verdict. Cost: visits
+ * at most PS_JOIN_RECORDS records. */
 int32_t ps_join_request(ps_join_t *join, int64_t id, const ps_addr_t *from, int64_t now_ns);
-/* Call this function when the SETUP has left. Begins a join hold for the receivers that requested
- * the SETUP, if `waits` is true (the group already has members). */
+/* Call this function when a requested SETUP has left. Begins a join hold for the receivers that
+ * requested the SETUP, if `waits` is true (the group already has members). */
 void ps_join_start(ps_join_t *join, int64_t limit, bool waits, int64_t now_ns);
 /* Call this function when a status message of a tracked receiver has arrived. The receiver has then
  * joined, and all receivers at its address that requested a SETUP also count as joined. Ends the
  * join hold, unless a receiver at another address still needs it. Returns the time at which the
- * join hold for the receiver began; now_ns if there was none. Bound: PS_JOIN_RECORDS. */
+ * join hold for the receiver began; now_ns if it caused no join hold. Cost: visits at most
+ * PS_JOIN_RECORDS records. */
 int64_t ps_join_joined(ps_join_t *join, int64_t id, const ps_addr_t *from, int64_t now_ns);
-/* Ends the join hold if its time is over. Returns true if this call ended a join hold and its
+/* Ends the join hold if its time is over. Returns true if this call ended a join hold whose
  * receiver has not joined. */
 bool ps_join_expire(ps_join_t *join, int64_t now_ns);
 

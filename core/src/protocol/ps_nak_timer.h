@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_nak_timer.h: computes the time of the first request for a missing range, and the times of the
- * repeats (docs/spec/wire-format.md section 6). */
+ * ps_nak_timer.h: computes the time of the first NAK for a missing range, and the times at which
+ * the NAK is repeated (docs/spec/wire-format.md section 6). */
 #ifndef PS_NAK_TIMER_H
 #define PS_NAK_TIMER_H
 
@@ -24,13 +24,13 @@ int64_t ps_nak_first_ns(const ps_nak_policy_t *policy, ps_random_t *random);
 
 /* Returns the delay before the next NAK for the same gap, after `requested` >= 0 NAKs. The
  * parameter answer_ns is the longest time that a retransmit needs to arrive, computed from measured
- * round trips. A second NAK before this time would only cause duplicates. If answer_ns is 0
- * (unknown), the delay doubles each time, up to 100 ms, so that NAKs do not flood a long path. If
- * answer_ns is known, the first eight NAKs leave at intervals of answer_ns. After eight NAKs, the
- * interval doubles each time, up to 16 answer_ns and at most 1 s, because the range may be lost
- * permanently. The random back-off doubles too, up to 100 ms. If a gap is open for a time t, the
- * number of NAKs is therefore about 9 + log2(t / answer_ns). When the interval has reached its
- * maximum, the number of NAKs grows linearly with time. */
+ * round trips. A second NAK before answer_ns has passed would only cause duplicates. If answer_ns
+ * is 0 (unknown), the delay doubles each time, up to 100 ms, so that NAKs do not flood a long path.
+ * If answer_ns is known, the first eight NAKs leave at intervals of answer_ns. After eight NAKs,
+ * the interval doubles each time, up to 16 answer_ns and at most 1 s, because the range may be lost
+ * permanently. In groups, the random delay before a NAK doubles too, up to 100 ms. If a gap is open
+ * for a time t, the number of NAKs is therefore about 9 + log2(t / answer_ns). When the interval
+ * between NAKs has reached its maximum, the number of NAKs grows linearly with time. */
 int64_t ps_nak_retry_ns(const ps_nak_policy_t *policy, int64_t answer_ns, int32_t requested,
                         ps_random_t *random);
 

@@ -1,36 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_pressure_signal.h: the receiver's part of NAK-strength control (docs/nak-strength.md). It
- * measures how fast the readers of a receive queue consume data. From this rate, the receiver
- * decides when to signal the fill level of the queue to the sender. The functions are pure and use
- * only integers: no clock, no allocation; the caller passes random numbers.
+ * ps_pressure_signal.h: the receiver's part of NAK-strength control (fc=nak; docs/nak-strength.md).
+ * The receiver measures how fast the readers of a receive queue consume data. From this it decides
+ * when to signal the fill level of the queue to the sender. The functions are pure and use only
+ * integers: no clock, no allocation; the caller passes random numbers.
  *
- * Reader. At each check, the receiver reads the reader's position. A batch is the data that a
- * reader reads at once, before it pauses. A span is a time of measurement, from the start of one
- * batch to the start of a later batch. The cadence of a reader is its interval between batches: the
- * longest time within a span in which the reader left data unread. If the measured time is longer,
- * the cadence rises at once; if it is shorter, the cadence falls by a quarter of the difference in
- * each span. A span lasts at least a cadence and at least 25 ms. The bytes consumed in a span,
- * divided by its length, are therefore the exact rate for batches of any size. If the queue was
- * never empty in a span, this quotient is the rate that the reader can consume; if the reader
- * emptied the queue, the quotient is a lower bound. A reader is paused if it reads nothing for
- * longer than max(2 cadences, 250 ms), at most 2 s, although data is unread. A pause changes
- * neither cadence nor rate.
+ * Reader. At each check of a receive queue, the receiver loads the position of each reader. A batch
+ * is the data that a reader reads at once, before it pauses. A span is a time of measurement, from
+ * the start of one batch to the start of a later batch. The cadence of a reader is its interval
+ * between batches: the longest time within a span in which the reader left data unread. If the
+ * interval measured in a span is longer than the cadence, the cadence rises to this interval at
+ * once. If the interval is shorter, the cadence falls by a quarter of the difference. A span lasts
+ * at least a cadence and at least 25 ms. The rate of a reader is the bytes that it consumes in a
+ * span, divided by the length of the span; this is exact for batches of any size. If the queue was
+ * never empty in a span, this rate is the highest rate of the reader. If the reader emptied the
+ * queue, the rate is only a lower bound. A reader is paused if it reads nothing for longer than
+ * max(2 cadences, 250 ms), at most 2 s, although data is unread. A pause changes neither the
+ * cadence nor the rate of the reader.
  *
- * Signal. A signal has a level: levels 1 to 4 begin when the queue fills 50, 75, 87 and 100 % of
- * its capacity. In each window of max(50 ms, round trip, cadence), the receiver signals a level
- * when the queue first reaches the level. A receiver therefore sends at most four signals in a
- * window. While a queue stays above 50 %, the receiver repeats the signal in each window. In a
- * group the receiver delays the first signal of an episode at random, by at most half a window.
- * This random delay is also at most a quarter of the time in which the queue filled. */
+ * Signal. A signal states a level: levels 1 to 4 begin when the data in the queue reaches 50, 75,
+ * 87 and 100 % of the capacity. In each window of max(50 ms, round trip, cadence), the receiver
+ * signals a level when the queue first reaches the level. A receiver therefore sends at most four
+ * signals in a window. While a queue stays above 50 %, the receiver repeats the signal in each
+ * window. In a group the receiver delays the first signal of an episode by a random time. The
+ * random delay is at most half a window, and at most a quarter of the time in which the queue
+ * filled. */
 #ifndef PS_PRESSURE_SIGNAL_H
 #define PS_PRESSURE_SIGNAL_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A window lasts as long as the round trip, but within these two bounds. A rate is measured over
- * PS_NAK_SPAN_NS at least. */
+/* A window lasts as long as the round trip or the cadence, but at least PS_PRESSURE_WINDOW_NS and
+ * at most PS_PRESSURE_WINDOW_MAX_NS. The receiver measures a rate over PS_NAK_SPAN_NS at least. */
 #define PS_PRESSURE_WINDOW_NS     INT64_C(50000000)
 #define PS_PRESSURE_WINDOW_MAX_NS INT64_C(1000000000)
 #define PS_NAK_SPAN_NS            INT64_C(25000000)
@@ -50,28 +52,30 @@ typedef struct ps_pressure_reader {
     int64_t low;           /* Least number of unread bytes since the running batch began. */
     int64_t cadence_ns;    /* learned value; 0 none */
     int64_t rate;          /* Bytes per second that the reader can consume; 0: unknown. */
-    int64_t taken;         /* Number of bytes that the reader has read in its last batch so far. */
+    int64_t taken;         /* Number of bytes of the running batch that the reader has read so
+                            * far. */
     int64_t residue;       /* Number of bytes that the reader left unread after its last batch. */
-    int64_t term;          /* Term length of the log, needed because a poll ends at the end of a
-                            * term; 0: the queue has no terms. */
+    int64_t term;          /* Term length of the log; it matters because a poll ends at the end of a
+                            * term. 0: the queue has no terms. */
     bool started;
     bool empty;    /* True if no data was unread at the last check. */
     bool at_least; /* True if `rate` is only a lower bound, because the reader emptied the queue. */
     bool starved;  /* True if the reader emptied the queue in the running span. */
 } ps_pressure_reader_t;
 
-/* Measured values of a reader, which the endpoint keeps beyond the life of the reader's image. */
+/* Measured values of a reader; the endpoint keeps them when the reader's image ends. */
 typedef struct ps_pressure_learned {
     int64_t cadence_ns, rate;
     bool at_least; /* True if `rate` is only a lower bound: the reader emptied the queue, so it may
                     * consume faster. */
 } ps_pressure_learned_t;
 
-/* Records that the reader has consumed up to position, and that data is available up to end. */
+/* Records that the reader has consumed the data up to `position`, and that data is available up to
+ * `end`. */
 void ps_pressure_reader_check(ps_pressure_reader_t *reader, int64_t position, int64_t end,
                               int64_t now_ns);
-/* Returns the measured values of the reader. If it has read only one batch, the rate is the size of
- * this batch divided by the cadence. */
+/* Returns the measured values of the reader. If the reader has read only one batch, its rate is the
+ * size of this batch divided by the cadence. */
 ps_pressure_learned_t ps_pressure_reader_learned(const ps_pressure_reader_t *reader);
 /* Returns the number of bytes that the reader left unread after its last batch; 0 as long as the
  * rate is only a lower bound. */
@@ -102,8 +106,8 @@ typedef struct ps_pressure_signal {
                             * capacity. */
     int32_t level;         /* Highest level that the receiver has signalled in the running
                             * window. */
-    bool episode;          /* True if an episode runs: the queue has reached 50 % since it was last
-                            * below a quarter. */
+    bool episode;          /* True during an episode: since the queue was last below a quarter of
+                            * its capacity, it has reached 50 %. */
 } ps_pressure_signal_t;
 
 typedef struct ps_pressure_input {
@@ -128,8 +132,9 @@ static inline int64_t ps_pressure_window_ns(int64_t rtt_ns, int64_t cadence_ns)
 }
 /* Returns the level, 0 to 4, that corresponds to the fill level of a queue. */
 int32_t ps_pressure_level(int64_t fill, int64_t capacity);
-/* Checks the queue. Returns the level to signal now, 1 to 4, or 0 for no signal. *due_ns gets the
- * time of the next check; INT64_MAX: when data arrives. */
+/* Checks the fill level of the queue. Returns the level that the receiver must signal now, 1 to 4;
+ * 0: no signal. *due_ns gets the time of the next check; INT64_MAX: the next check is due when data
+ * arrives. */
 int32_t ps_pressure_signal_step(ps_pressure_signal_t *signal, const ps_pressure_input_t *input,
                                 int64_t *due_ns);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_priority.h: the priority of a stream (docs/scheduling.md): the value in the channel URI, or a
- * value that falls with the time since the stream was last read. Waiting time is added (aging).
- * Fixed point, from a table. Pure. */
+ * value that falls with the time since the stream was last read. While a stream waits for its turn,
+ * its priority rises (aging). The functions use fixed-point numbers from a table. Pure. */
 #ifndef PS_PRIORITY_H
 #define PS_PRIORITY_H
 
@@ -13,19 +13,21 @@ enum {
     PS_PRIORITY_MAX = 1000, /* Largest priority that a channel may state, and largest bonus for
                              * waiting time (aging). */
     PS_PRIORITY_MIN = -1000,
-    PS_PRIORITY_RECENT = 500,        /* Priority, without a stated one, of a stream whose data was
-                                      * read just now. */
-    PS_PRIORITY_AUTO = INT32_MAX,    /* As a parameter: the channel states no priority, so it
-                                      * depends on the time since the stream was last read. */
+    PS_PRIORITY_RECENT = 500,        /* Priority of a stream whose data was read just now, if the
+                                      * channel states no priority. */
+    PS_PRIORITY_AUTO = INT32_MAX,    /* As a parameter: the channel states no priority, so the
+                                      * priority depends on the time since the stream was last
+                                      * read. */
     PS_PRIORITY_NONE = INT32_MAX - 1 /* As a parameter: the channel states no priority, and the
-                                      * priority by reading time is off, so it is 0. */
+                                      * priority by reading time is off, so the priority is 0. */
 };
 
 /* Returns 500 * 2^(-t / 30 s), rounded down. t is the time since the stream was last read, rounded
  * up to the next tick; the largest result is therefore 499. Returns 0 for t >= 300 s and for a
  * negative t. */
 int32_t ps_priority_recency(int64_t since_consumed_ns);
-/* Returns the bonus for waiting: 5 for each tick (100 ticks a second), at most PS_PRIORITY_MAX. */
+/* Returns the bonus on the priority of a stream that has waited for waited_ns, at most
+ * PS_PRIORITY_MAX (aging). */
 int32_t ps_priority_aging(int64_t waited_ns);
 /* Returns the ps_band of an effective priority. The lowest priorities of the bands B4, B3, B2 and
  * B1 are 750, 500, 250 and 0. */

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_reordering.h: learns how late datagrams arrive on a path because other datagrams overtook
- * them. The receiver sends a NAK for a gap, and counts a loss, only when the gap is older than this
- * learned delay.
+ * them. The receiver sends a NAK for a gap, and counts the gap as a loss, only when the gap is
+ * older than the learned delay.
  *
  * If a gap fills before the receiver has requested it, a datagram was late. If a gap fills after
- * one request, the frame may be the retransmit or the late original. If the same bytes then arrive
- * a second time, the first frame was the late original (RFC 8985 draws the same conclusion from
- * duplicate acknowledgements).
+ * one NAK, the frame that filled it may be the retransmit or the late original. If the same bytes
+ * then arrive a second time, the first frame was the late original (RFC 8985 draws the same
+ * conclusion from duplicate acknowledgements).
  *
- * Pure: no clock. Only unicast uses this, because in a group other receivers' NAKs would confuse
- * the measurement. Owner: the receiver agent. */
+ * Pure: no clock. Only unicast streams use the learned delay, because in a group other receivers'
+ * NAKs would disturb the measurement. Owner: the receiver agent. */
 #ifndef PS_REORDERING_H
 #define PS_REORDERING_H
 
@@ -25,15 +25,15 @@ typedef struct ps_suspect {
 } ps_suspect_t;
 
 typedef struct ps_reordering {
-    int64_t window_ns; /* Learned delay: the receiver sends a NAK only for a gap that is older. 0:
-                        * no datagram was late so far. */
+    int64_t window_ns; /* Learned delay: the receiver sends a NAK only for a gap that is older than
+                        * this delay. 0: no datagram was late so far. */
     ps_suspect_t suspects[PS_REORDERING_SUSPECTS];
     uint32_t next;
 } ps_reordering_t;
 
-/* Records that [from, to) of a gap arrived. late_ns >= 0 is the time since the gap opened;
- * `requested` is the number of NAKs sent for it; least_ns is the least round trip of the path, 0:
- * unknown. */
+/* Records that the range [from, to) of a gap arrived. late_ns >= 0 is the time since the gap
+ * opened; `requested` is the number of NAKs sent for the gap; least_ns is the least round trip of
+ * the path, 0: unknown. */
 void ps_reordering_filled(ps_reordering_t *reordering, int64_t from, int64_t to, int64_t late_ns,
                           int32_t requested, int64_t least_ns);
 /* Records that the data of the positions [from, to) arrived a second time. */

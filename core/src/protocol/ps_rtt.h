@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_rtt.h: the round trip, measured by a receiver's RTTM requests. Several requests may be in
- * flight, because a single one would give only one sample in each round trip. The value is smoothed
- * as in RFC 6298, but with a smaller first variation. Pure. Owner: the receiver thread.
+ * ps_rtt.h: the round-trip time of a stream, measured by RTTM requests of the receiver. Several
+ * requests may be in flight, because a single request would give only one sample in each round
+ * trip. The round-trip time is smoothed as in RFC 6298, but with a smaller first variation. Pure.
+ * Owner: the receiver thread.
  *
  * The round trip can grow by a large factor while requests still leave at an interval computed from
- * the old round trip. The table holds sixteen requests. When the table of requests is full, the
- * receiver therefore drops every second request instead of the oldest. Further requests leave at
- * intervals of 1/16 of the oldest request's age. Each request then stays in the table for at least
- * half of this age. An answer therefore finds its request even if the round trip has grown. */
+ * the old round trip. The table of requests has sixteen entries. When the table is full, the
+ * receiver therefore drops every second request instead of the oldest. From then on, requests leave
+ * at intervals of 1/16 of the oldest request's age. Each request then stays in the table for at
+ * least half of that age. An answer therefore finds its request even if the round trip has
+ * grown. */
 #ifndef PS_RTT_H
 #define PS_RTT_H
 
@@ -28,13 +30,13 @@ typedef struct ps_rtt {
 /* Returns true if the receiver may send another request now; requests in flight may forbid it. */
 bool ps_rtt_ready(const ps_rtt_t *rtt, int64_t now_ns);
 /* Records that a request with this time stamp leaves now. The time stamp must be above 0 and later
- * than the last one. */
+ * than the time stamp of the last request. */
 void ps_rtt_requested(ps_rtt_t *rtt, int64_t stamp_ns);
-/* Notes an answer. Processes an answer. Returns the round trip in ns (> 0). Returns 0 if the answer
- * belongs to no request, repeats an answer, or states an impossible delay at the sender. */
+/* Processes an answer to an RTTM request. Returns the round trip in ns (> 0). Returns 0 if the
+ * answer belongs to no request, repeats an answer, or states an impossible delay at the sender. */
 int64_t ps_rtt_answered(ps_rtt_t *rtt, int64_t stamp_ns, int64_t delta_ns, int64_t now_ns);
 /* Returns the time after which an answer counts as lost: the smoothed round trip + 4 variations, at
- * least 9/8 of the smoothed round trip. 0: unknown. */
+ * least 9/8 of the smoothed round trip. Returns 0 if the round trip is unknown. */
 int64_t ps_rtt_timeout_ns(const ps_rtt_t *rtt);
 
 #endif

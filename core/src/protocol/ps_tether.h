@@ -6,9 +6,9 @@
  *   ACTIVE --behind for window_limit--> LINGER --linger--> RESTING --resting--> ACTIVE (rejoined)
  *                                          \--linger, rejoin off--> CLOSED
  *
- * A tethered subscriber stays ACTIVE. A subscriber in ACTIVE or LINGER gates the stream; a
- * subscriber in RESTING or CLOSED does not. Publications (for spies and IPC readers) and images use
- * the same state machine. */
+ * A tethered subscriber stays ACTIVE. The stream waits for a subscriber in the state ACTIVE or
+ * LINGER, but not for one in the state RESTING or CLOSED. Publications (for spies and IPC readers)
+ * and images use the same state machine. */
 #ifndef PS_TETHER_H
 #define PS_TETHER_H
 
@@ -32,7 +32,7 @@ typedef struct ps_tether {
 } ps_tether_t;
 
 void ps_tether_init(ps_tether_t *tether, bool tethered, bool rejoin, int64_t now_ns);
-/* Checks one subscriber, which is at `position`. leader_position is the position of the most
+/* Checks one subscriber, whose position is `position`. leader_position is the position of the most
  * advanced subscriber (for images) or of the sender (for publications); window_bytes is the present
  * window. Returns true if the state changed; the caller then reports it. When the state changes
  * from RESTING to ACTIVE, the caller moves the subscriber to the position at which it joins again.
@@ -40,8 +40,8 @@ void ps_tether_init(ps_tether_t *tether, bool tethered, bool rejoin, int64_t now
 bool ps_tether_step(ps_tether_t *tether, int64_t position, int64_t leader_position,
                     int64_t window_bytes, const ps_tether_timeouts_t *timeouts, int64_t now_ns);
 /* Returns the delay until the next check: a sixteenth of the window limit time-out, at most 100 ms.
- * With this interval, a subscriber that is behind only for a moment does not count as always
- * behind. */
+ * With such short intervals, a subscriber that is behind only for a moment is not mistaken for one
+ * that is always behind. */
 int64_t ps_tether_check_ns(const ps_tether_timeouts_t *timeouts);
 static inline bool ps_tether_gates(const ps_tether_t *tether)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_half_open.h: sessions of which a SETUP has arrived and no data yet (docs/decisions/0076). An
+ * ps_half_open.h: half-open sessions: a SETUP has arrived, but no data (docs/decisions/0076). An
  * attacker can send a SETUP of 40 bytes from a forged address, while an image needs files and
- * counters. The table of such sessions is therefore small, and a new session replaces the oldest.
- * Owner: the receiver agent. Nothing here allocates after init, and every call is bounded. */
+ * counters. The table of half-open sessions is therefore small, and a new session replaces the
+ * oldest. Owner: the receiver agent. After ps_half_open_init, the functions allocate no memory, and
+ * their cost is bounded. */
 #ifndef PS_HALF_OPEN_H
 #define PS_HALF_OPEN_H
 
@@ -17,25 +18,25 @@
 enum {
     PS_HALF_OPEN_MAX = 1024,       /* entries of all addresses */
     PS_HALF_OPEN_PER_ADDRESS = 64, /* entries of one IP address */
-    PS_HALF_OPEN_WAITING = 64,     /* Largest number of entries for which the conductor has not yet
-                                    * answered the report of a SETUP. */
+    PS_HALF_OPEN_WAITING = 64,     /* Largest number of reported SETUPs that the conductor has not
+                                    * yet answered. */
     PS_HALF_OPEN_LEAST = 16
 };
-/* A new session does not replace an entry that is younger than this, because the entry's data may
- * still need a round trip to arrive. */
+/* A new session does not replace an entry younger than PS_HALF_OPEN_NS, because the first data of
+ * that entry may still be on the path. */
 #define PS_HALF_OPEN_NS INT64_C(1000000000)
 
 /* Limits on the SETUPs that one endpoint reports to the conductor: first a burst, then one in each
- * interval. When data of a session arrives, its SETUP no longer counts. */
+ * interval. When data of a session arrives, the session's SETUP no longer counts. */
 enum { PS_SETUP_BURST = 1024 };
 #define PS_SETUP_INTERVAL_NS INT64_C(4000000)
 
 typedef struct ps_half_open_entry {
     int64_t since_ns;
     ps_image_t *image;              /* The session's image; NULL: the conductor has not yet created
-                                     * it. */
-    int32_t older, newer;           /* Indexes of the neighbours in the list of all entries, ordered
-                                     * by age; -1: none. */
+                                     * the image. */
+    int32_t older, newer;           /* Indexes of the next older and the next newer entry of all
+                                     * entries; -1: none. */
     int32_t same_older, same_newer; /* of the same address */
     int32_t address;                /* index */
     int32_t next_free;
@@ -58,8 +59,8 @@ typedef struct ps_half_open {
     int32_t count, waiting;
     int32_t oldest, newest;
     int32_t free_entry, free_address;
-    uint64_t refused; /* Number of SETUPs for which there was no free entry; their senders will
-                       * repeat them. */
+    uint64_t refused; /* Number of SETUPs that the receiver ignored because there was no free entry;
+                       * a sender repeats its SETUPs. */
     uint64_t evicted;
 } ps_half_open_t;
 
@@ -67,14 +68,15 @@ typedef struct ps_half_open {
  * PS_E_NO_MEMORY. */
 int ps_half_open_init(ps_half_open_t *half_open, int32_t images, uint64_t salt);
 void ps_half_open_fini(ps_half_open_t *half_open);
-/* Adds an unknown session whose SETUP came from address `from`. Returns a handle > 0, or 0 if there
- * is no room. *victim gets the image that must end because its entry was replaced, or NULL. */
+/* Adds an unknown session whose SETUP came from address `from`. Returns a handle > 0 of the new
+ * entry, or 0 if the table has no room. *victim gets the image that must end because the new entry
+ * replaced its entry, or NULL. */
 int32_t ps_half_open_enter(ps_half_open_t *half_open, const ps_addr_t *from, int64_t now_ns,
                            ps_image_t **victim);
 /* Records that the conductor has created the image of the session. */
 void ps_half_open_answered(ps_half_open_t *half_open, int32_t handle, ps_image_t *image);
-/* Removes the entry of a session: its data has arrived, or it was refused or has ended. Handle 0
- * has no effect. */
+/* Removes the entry of a session whose data has arrived, or that was refused or has ended. With the
+ * handle 0, the function does nothing. */
 void ps_half_open_leave(ps_half_open_t *half_open, int32_t handle);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_image.h: one session at the receiver: its log, its gaps, its readers, and the state of the
- * frames that it sends to the sender. Owner: the receiver agent, except the groups that name the
- * conductor.
+ * ps_image.h: an image, which is one session at the receiver: its log, its gaps, its readers, and
+ * the state of the frames that it sends to the sender. The receiver agent owns all fields, except
+ * those below a comment that names the conductor.
  *
  *   free_to           sm_position   min subscriber   rcv-pos      hwm      L + T/2
  *   -----|---------------|--------------|---------------|----gaps--|----------|
@@ -46,8 +46,8 @@ enum {
 #define PS_LOSS_EVENT_NS   INT64_C(100000000)
 #define PS_SM_IDLE_NS      INT64_C(1000000000)
 #define PS_SM_IDLE_GRID_NS INT64_C(250000000)
-/* Bytes of storage reserved when a stream begins; the conductor reserves less for a session that
- * has sent only a SETUP. */
+/* Number of bytes of storage that the conductor reserves when the data of a stream begins; for a
+ * session that has sent only a SETUP it reserves less. */
 #define PS_STORAGE_AHEAD  (INT64_C(1) << 20)
 #define PS_JOIN_HOLD_NONE INT64_MAX
 #define PS_JOIN_HOLD_NS   INT64_C(5000000000)
@@ -56,8 +56,8 @@ enum {
  *
  *   ACTIVE --reason found--> ENDED --ps_image_drain--> DRAINING --read out, 5 SMs--> DRAINED
  *
- * In the state ENDED the receiver repeats PS_EV_IMAGE_INACTIVE until the event fits into the ring;
- * in DRAINED it repeats PS_EV_IMAGE_DRAINED. */
+ * In the state ENDED, the receiver tries to emit PS_EV_IMAGE_INACTIVE until the event ring has
+ * room. In the state DRAINED, it does the same with PS_EV_IMAGE_DRAINED. */
 enum ps_image_state {
     PS_IMAGE_ACTIVE = 0,
     PS_IMAGE_ENDED = 1,
@@ -65,18 +65,19 @@ enum ps_image_state {
     PS_IMAGE_DRAINED = 3
 };
 
-/* State of the frames that reach the image through one destination. Only frames from the address in
+/* State of the connection from the sender through one destination. Only frames from the address in
  * `source` change this state (docs/trust.md). */
 typedef struct ps_connection {
     ps_addr_t control;    /* where SMs and NAKs go */
-    ps_addr_t source;     /* Address whose frames the receiver accepts. Family 0: none yet; the
-                           * receiver then adopts the source of the next frame within the window. */
+    ps_addr_t source;     /* Address whose frames the receiver accepts. If its family is 0, there is
+                           * no such address yet; the receiver then follows the source of the next
+                           * frame within the window. */
     int64_t activity_ns;  /* Time at which the receiver last accepted a frame or a SETUP from
                            * `source`. */
     int64_t furthest;     /* Highest position that a frame from `source` reached; -1: no frame
                            * yet. */
     int64_t low_position; /* If the last frame from `source` was a heartbeat below the high-water
-                           * mark: its position. Otherwise -1. */
+                           * mark: the position of this heartbeat. Otherwise -1. */
     int64_t eos_position; /* valid when eos */
     int64_t eos_since_ns; /* Time of the first of the consecutive heartbeats with the EOS flag. */
     uint8_t established;
@@ -85,35 +86,37 @@ typedef struct ps_connection {
     uint8_t eos_repeated; /* 1: `source` sent a second EOS heartbeat at least half a heartbeat
                            * interval after the first. */
     uint8_t eos_revoked;
-    uint8_t stranger_seen;     /* 1: while `source` was followed, a frame from another address
-                                * arrived. */
+    uint8_t stranger_seen;     /* 1: while the receiver accepted frames from `source`, a frame from
+                                * another address arrived. */
     uint8_t stranger_notified; /* 1: the receiver has emitted PS_EV_SECOND_SOURCE for the address in
                                 * `stranger`. */
-    ps_addr_t stranger;        /* First other address that sent frames of this session; valid if
-                                * stranger_seen is 1. */
+    ps_addr_t stranger;        /* Address other than `source` from which frames of this session
+                                * arrived first; valid if stranger_seen is 1. */
 } ps_connection_t;
 
-/* Identity of the followed source's daemon, from its SETUPs; all 0: the sender is not penstock. */
+/* Identity of the sender's daemon, from the SETUPs of the accepted source; all 0: the sender is not
+ * penstock. */
 typedef struct ps_peer {
     uint64_t daemon_id;
     uint64_t daemon_epoch;
-    uint32_t candidate; /* Capabilities in the latest SETUP that a further SETUP must confirm before
-                         * the receiver uses them. */
+    uint32_t candidate; /* Capabilities in the latest SETUP; a further SETUP must confirm them
+                         * before the receiver uses them. */
     int32_t checks;     /* Number of SETUPs that the receiver may still request to confirm
                          * `candidate`. */
-    int32_t index;      /* Index in `connections` of the source that gets these requests. */
-    int64_t due_ns;     /* Time at which the receiver may request the next SETUP; it requests at
-                         * most one a second. */
-    uint8_t changed;    /* 1: two SETUPs in a row stated new capabilities. The two SETUPs may be
+    int32_t index;      /* Index in `connections` of the source from which the receiver requests
+                         * these SETUPs. */
+    int64_t due_ns;     /* Time from which the receiver may request the next SETUP; it requests at
+                         * most one SETUP a second. */
+    uint8_t changed;    /* 1: two SETUPs in a row stated new capabilities. Both SETUPs may be
                          * forged, so the receiver continues to request SETUPs. */
     uint8_t unknown;    /* 1: the receiver has changed to a new source address, and no SETUP has
                          * arrived from this address. */
 } ps_peer_t;
 
 typedef struct ps_image_subscriber {
-    _Atomic int64_t *position; /* Cell from which the receiver reads this subscriber's position.
-                                * Usually `cell`; for a lagged reader (ps_isolation.h) the image's
-                                * `leader`. */
+    _Atomic int64_t *position; /* Cell from which the receiver reads this subscriber's position:
+                                * usually `cell`; for a lagged reader (ps_isolation.h) the image's
+                                * field `leader`. */
     _Atomic int64_t *cell;     /* Value of the subscriber's position counter. The client writes it,
                                 * so the receiver checks each value. */
     int32_t position_counter_id;
@@ -130,33 +133,34 @@ typedef struct ps_image_subscriber {
 /* Credits that the readers of this image grant to the publisher (ps_image_credit.c). */
 typedef struct ps_image_credits {
     int32_t readers;  /* Number of subscribers of the image that grant credits. */
-    bool joined;      /* A subscriber has joined the image, with or without credits. */
-    bool known;       /* `limit` is valid, so the next status message states it to the sender. */
+    bool joined;      /* True if a subscriber, with or without credits, has joined the image. */
+    bool known;       /* True if `limit` is valid; the next status message then states the limit to
+                       * the sender. */
     bool frozen;      /* a subscriber withholds its credits */
-    bool asks;        /* The receiver has begun a credit epoch, and the sender has not yet
-                       * acknowledged it. */
-    bool settled;     /* The sender has confirmed: until the subscriber resumes, no message beyond
-                       * `final` will arrive. */
-    bool outstanding; /* A subscriber has received messages whose credits it has not yet
+    bool asks;        /* True if the receiver has begun a credit epoch that the sender has not yet
+                       * acknowledged. */
+    bool settled;     /* True if the sender has confirmed that no message beyond `final` will arrive
+                       * before the subscriber resumes. */
+    bool outstanding; /* True if a subscriber has received messages whose credits it has not yet
                        * returned. */
     uint32_t epoch;
-    uint32_t messages; /* Number of messages that the subscriber with the lowest limit lets be
-                        * outstanding. */
+    uint32_t messages; /* Number of messages that may be outstanding (sent, and their credits not
+                        * returned) under the lowest limit of a subscriber. */
     int64_t limit;     /* ordinals */
     int64_t released;  /* ordinals returned by that reader */
     int64_t stated;    /* Credit limit that the last status message advertised. */
     int64_t final;     /* ordinal, -1 not known */
-    int64_t ask_ns;    /* Time at which the receiver repeats a credit epoch that the sender has not
-                        * acknowledged. */
+    int64_t ask_ns;    /* Time at which the receiver next repeats the status message for a credit
+                        * epoch that the sender has not acknowledged. */
     int64_t restate_ns;
     int64_t restate_ordinal;
-    int32_t restates; /* Remaining number of times to repeat the status message that ended a credit
-                       * limit of 0; it may have been lost. */
+    int32_t restates; /* Remaining number of times that the receiver repeats the status message that
+                       * ended a credit limit of 0, because that message may have been lost. */
 } ps_image_credits_t;
 
-/* Two threads write an image. Each group of fields begins a new cache line, so that a store of one
- * thread never invalidates a cache line of the other thread. The creating function allocates the
- * struct aligned. */
+/* The receiver and the conductor write to an image. Each group of fields begins a new cache line,
+ * so that a store of one thread never invalidates a cache line of the other thread. The function
+ * that creates an image aligns the struct to a cache line. */
 struct ps_image {
     /* line: constant after the hand-over */
     ps_image_params_t params; /* Parameters from the image's creation. log_path is no longer valid;
@@ -173,25 +177,27 @@ struct ps_image {
     _Atomic int64_t *congestion_rtt_cell, *congestion_window_cell; /* counters of type 10 */
     ps_gap_t *gap_storage;
 
-    /* line: receiver, read by no other thread */
+    /* Cache lines of the receiver, which no other thread reads */
     alignas(PS_LINE) ps_recv_endpoint_t *endpoint; /* NULL after the endpoint's release */
-    uint32_t peer_capabilities;                    /* wed source */
-    _Atomic int64_t dummy_cell;                    /* Memory that the receiver writes in place of a
-                                                    * counter that was not allocated. */
+    uint32_t peer_capabilities;                    /* Capabilities of the sender, as SETUPs of the
+                                                    * accepted source state. */
+    _Atomic int64_t dummy_cell;                    /* Memory to which the receiver writes in place
+                                                    * of a counter that was not allocated. */
 
     /* rebuild */
     ps_gaps_t gaps;
     int64_t join_position;
     int64_t hwm;
-    int64_t position; /* Value that the receiver last stored in the counter rcv-pos. */
+    int64_t position; /* Position that the receiver last stored in the counter rcv-pos: the end of
+                       * the contiguous data. */
     int64_t reserved_position;
-    int64_t kept_position; /* Result of PS_RCMD_RELEASE_TERMS: the image keeps the memory of
-                            * positions [kept_position, released_to). */
+    int64_t kept_position; /* Result of the last PS_RCMD_RELEASE_TERMS: the image keeps the memory
+                            * of the positions [kept_position, released_to). */
     int64_t released_to;   /* -1 nothing */
-    int64_t free_to;       /* No reader needs data below this position, so the receiver may write up
-                            * to three terms above it. */
+    int64_t free_to;       /* No reader needs data below free_to, so the receiver may write up to
+                            * three terms above free_to. */
     int64_t lost_bytes;    /* not yet reported by PS_EV_LOSS */
-    int32_t lost_gaps;     /* Number of lost gaps that PS_EV_LOSS has not yet reported; a gap that
+    int32_t lost_gaps;     /* Number of lost gaps that no PS_EV_LOSS has reported yet; a gap that
                             * grew counts once. */
     int64_t loss_due_ns;
     int64_t nak_due_ns;    /* earliest gap timer, INT64_MAX none */
@@ -211,12 +217,13 @@ struct ps_image {
 
     /* status */
     ps_congestion_t congestion;
-    int32_t window;      /* Receiver window in bytes, as the receiver computed it last. */
+    int32_t window;      /* Receiver window in bytes, as computed last; sent_window is the window
+                          * that was advertised last. */
     int32_t sent_window; /* the last advertised window */
     int64_t sm_position; /* The position that the last status message stated (L in the drawing
                           * above). */
-    int64_t consumption; /* Position of the slowest subscriber that limits the window. This position
-                          * never decreases, and is a multiple of the frame alignment. */
+    int64_t consumption; /* Position of the slowest subscriber that limits the receiver window. The
+                          * value never decreases, and is a multiple of the frame alignment. */
     int64_t fastest;     /* fastest subscriber */
     int64_t sm_due_ns;
     int64_t last_sm_ns;
@@ -228,22 +235,22 @@ struct ps_image {
     ps_timer_t timer;              /* entry of this time in the receiver's heap */
     ps_pressure_signal_t pressure; /* under NAK-strength control */
     uint32_t pressure_random;
-    int64_t sent_seen;    /* Highest position that the sender has sent; the receiver may have
-                           * dropped some of the data below. */
-    int64_t beyond_end;   /* End position of the last datagram that was too far ahead to be
-                           * accepted. */
-    int32_t beyond_count; /* Number of consecutive datagrams that were too far ahead, counted up to
-                           * 2. */
+    int64_t sent_seen;    /* Highest position up to which the sender has sent data; the receiver may
+                           * have dropped some of the data below this position. */
+    int64_t beyond_end;   /* End position of the last datagram that the receiver dropped because it
+                           * was too far ahead. */
+    int32_t beyond_count; /* Number of consecutive datagrams that the receiver dropped because they
+                           * were too far ahead, counted up to 2. */
     ps_rtt_t rtt;
     int64_t rtt_due_ns;    /* Time at which the receiver sends the next RTT request, if data
                             * arrives. */
     int64_t drain_ns;      /* when draining began */
-    int64_t end_position;  /* End position of the stream. INT64_MAX until the sender has stated an
-                            * end and all data up to it has arrived. */
-    int64_t error_due_ns;  /* Time at which the receiver sends the next ERR frame, if the
-                            * application rejected the image. */
-    int64_t hold_since_ns; /* Time at which the receiver first saw that join_hold is set; 0: it is
-                            * not set. */
+    int64_t end_position;  /* End position of the stream; INT64_MAX until the sender has stated the
+                            * end and all data up to the end has arrived. */
+    int64_t error_due_ns;  /* If the application rejected the image: time at which the receiver
+                            * sends the next ERR frame. */
+    int64_t hold_since_ns; /* Time at which the receiver first saw that join_hold is set; 0:
+                            * join_hold is not set. */
     ps_connection_t connections[PS_RECV_DESTINATIONS_MAX];
     ps_peer_t peer;
     int64_t born_ns;
@@ -251,15 +258,15 @@ struct ps_image {
     ps_image_credits_t credits;
     ps_image_subscriber_t subscribers[PS_IMAGE_SUBSCRIBERS_MAX];
     int32_t n_subscribers;
-    _Atomic int64_t leader; /* Position that the receiver uses for lagged readers in place of their
-                             * own (ps_isolation.h). */
-    int32_t n_isolated;     /* Number of those subscribers for which the stream does not wait
-                             * (ps_isolation.h). */
+    _Atomic int64_t leader; /* Position of the leading reader, which the receiver uses for lagged
+                             * readers in place of their own positions (ps_isolation.h). */
+    int32_t n_isolated;     /* Number of isolated readers: subscribers for which the stream does not
+                             * wait (ps_isolation.h). */
     int32_t index;          /* in the receiver's list */
     int32_t state;          /* ps_image_state */
     int32_t end_reason;     /* ps_image_end */
-    int32_t half_open;      /* Until the image is established: its handle in the list of
-                             * ps_half_open.h; 0: none. */
+    int32_t half_open;      /* Until the image is established: handle of its session in the table of
+                             * half-open sessions (ps_half_open.h); 0: none. */
     uint8_t hot;            /* in the hot list */
     uint8_t force_sm;
     uint8_t sm_postponed;      /* 1: the governor delays the status message that would report
@@ -268,7 +275,7 @@ struct ps_image {
                                 * stream. */
     uint8_t established_taken; /* 1: PS_EV_IMAGE_ESTABLISHED was emitted */
     uint8_t storage_binds;     /* 1: the reserved storage limits the window */
-    uint8_t sent_bound;        /* 1: the last status message advertised a smaller window, because
+    uint8_t sent_bound;        /* 1: the last status message advertised a reduced window, because
                                 * little storage was reserved. */
     uint8_t new_loss;
     uint8_t gating; /* 1: a subscriber limits the window */
@@ -276,8 +283,8 @@ struct ps_image {
      * and its own slot; -1: no subscriber. */
     int32_t limiting_slot;
     int32_t limiting_subscriber;
-    uint8_t ending; /* 1: a sender has stated the end of the stream, and has not withdrawn this
-                     * statement. */
+    uint8_t ending; /* 1: the sender has stated the end of the stream, and has sent no data beyond
+                     * that end. */
     uint8_t revoked;
     uint8_t rejected;
     uint8_t event_taken;      /* 1: the event that reports the present state (IMAGE_INACTIVE or
@@ -286,8 +293,8 @@ struct ps_image {
                                * not moved since. */
     uint8_t release_pending;  /* 1: the receiver must still emit TERMS_RELEASED, because the event
                                * ring was full. */
-    uint8_t started;          /* 1: the first duty cycle has set the times of this image's
-                               * timers. */
+    uint8_t started;          /* 1: the receiver has set the timers of this image, in the image's
+                               * first duty cycle. */
     uint8_t wake;             /* 1: the receiver wakes the clients of this image at the end of this
                                * duty cycle. */
     char reject_text[128];
@@ -303,10 +310,10 @@ struct ps_image {
         _Atomic int64_t window, received, consumed, granted, losses, missing, rtt_ns, least_rtt_ns;
     } shown_congestion;
     /* line: conductor; the receiver reads join_hold */
-    alignas(PS_LINE) _Atomic int64_t join_hold; /* While a subscriber joins: the receiver releases
-                                                 * no memory at or above this position.
-                                                 * PS_JOIN_HOLD_NONE: no subscriber joins. */
-    int32_t joined[PS_IMAGE_SUBSCRIBERS_MAX];   /* position counter ids */
+    /* While a subscriber joins, the receiver releases no memory at or above the position
+     * join_hold. PS_JOIN_HOLD_NONE: no subscriber joins. */
+    alignas(PS_LINE) _Atomic int64_t join_hold;
+    int32_t joined[PS_IMAGE_SUBSCRIBERS_MAX]; /* position counter ids */
     int32_t n_joined;
 };
 
@@ -316,24 +323,26 @@ static inline int64_t ps_image_contiguous(const ps_image_t *image)
 {
     return image->gaps.count > 0 ? image->gaps.items[0].from : image->hwm;
 }
-/* DATA, PAD or heartbeat (ps_wire_check passed).  Returns ps_wire_fault. */
+/* Processes a datagram with DATA or PAD frames, or a heartbeat, that has passed ps_wire_check.
+ * Returns a ps_wire_fault. */
 int ps_image_on_data(ps_image_t *image, const ps_recv_destination_t *destination,
                      const ps_data_t *first, const uint8_t *data, uint32_t length,
                      const ps_addr_t *from, int64_t rx_ns);
-/* Processes datagrams of one sender that the kernel joined into one buffer. If the leading
- * datagrams continue the stream, accepts them in one piece and returns their length in bytes.
- * Returns 0 if the caller must pass the first datagram to ps_image_on_data. */
+/* Processes datagrams of one sender that the kernel joined into one buffer. Accepts the datagrams
+ * from the first one on that continue the stream, and returns their total length in bytes. Returns
+ * 0 if the first datagram does not; the caller must then pass that datagram to ps_image_on_data. */
 uint32_t ps_image_on_run(ps_image_t *image, const ps_recv_destination_t *destination,
                          const uint8_t *data, uint32_t length, uint32_t segment,
                          const ps_addr_t *from, int64_t rx_ns);
 /* Sets *out to the log memory into which the transport may receive the next bytes of the stream.
- * Returns false if the stream does not allow this now. No reader reads these bytes early, because
- * the word at the high-water mark stays zero until the receiver has checked the datagrams. */
+ * Returns false if the transport may not receive into the log now. No reader reads these bytes
+ * early: the word at the high-water mark stays zero until the receiver has checked the
+ * datagrams. */
 bool ps_image_direct_range(const ps_image_t *image, ps_direct_range_t *out);
 /* Checks datagrams that the transport received directly into the log; their first 8 bytes are in
- * first_word. Accepts the leading whole datagrams and returns their length in bytes. The zero word
- * that stops readers overwrites the 8 bytes after these datagrams, so *next_word gets a copy of the
- * 8 bytes. */
+ * first_word. Accepts the valid datagrams from the first one on, and returns their total length in
+ * bytes. The function writes a zero word, which stops readers, behind the accepted datagrams.
+ * Before that, it copies the 8 bytes there to *next_word. */
 uint32_t ps_image_on_direct(ps_image_t *image, const ps_recv_destination_t *destination,
                             const ps_direct_range_t *range, uint64_t first_word, uint32_t length,
                             uint32_t segment, const ps_addr_t *from, uint64_t *next_word);
@@ -342,7 +351,7 @@ uint32_t ps_image_on_direct(ps_image_t *image, const ps_recv_destination_t *dest
 void ps_image_reveal(ps_image_t *image, uint64_t first_word, uint32_t length, int32_t messages);
 /* ps_image_source.c */
 
-/* Processes a SETUP of the session. Returns ps_wire_fault: PS_WIRE_BAD_FIELD when it
+/* Processes a SETUP of the session. Returns a ps_wire_fault: PS_WIRE_BAD_FIELD if the SETUP
  * contradicts the image. */
 int ps_image_on_setup(ps_image_t *image, const ps_recv_destination_t *destination,
                       const ps_setup_t *setup, const ps_addr_t *from);
@@ -352,7 +361,8 @@ void ps_image_on_rttm(ps_image_t *image, const ps_recv_destination_t *destinatio
  * source address that it follows. Another address is accepted if the followed address was silent
  * for the connection time-out, or has sent only a SETUP. */
 bool ps_image_admits(const ps_image_t *image, int32_t index, const ps_addr_t *from);
-/* Counts a datagram that was dropped because its source is not the followed one. */
+/* Counts a datagram that was dropped because its source is not the address that the receiver
+ * follows. */
 void ps_image_count_foreign(ps_image_t *image, int32_t index, const ps_addr_t *from);
 /* Records an accepted data frame or heartbeat, which shows that the stream reaches up to `end`.
  * From now on the receiver follows the source address of this frame. */
@@ -383,7 +393,7 @@ void ps_image_on_eos(ps_image_t *image, const ps_recv_destination_t *destination
  * the stated end. */
 void ps_image_withdraw_end(ps_image_t *image, ps_connection_t *connection);
 /* Processes a heartbeat below the high-water mark. If a false heartbeat had raised the high-water
- * mark, the second heartbeat below it in a row lowers the mark again. */
+ * mark, two heartbeats in a row below the mark lower it again. */
 void ps_image_on_low_heartbeat(ps_image_t *image, ps_connection_t *connection, int64_t position);
 /* Ends the image if all its sources have stated the end of the stream and repeated the statement,
  * and no data is missing. */
@@ -398,37 +408,38 @@ static inline int64_t ps_image_end_ordinal(const ps_image_t *image)
 /* Copies the missing bytes of a checked datagram into the log. Returns true if any byte was new. */
 bool ps_image_insert(ps_image_t *image, const uint8_t *data, uint32_t length, int64_t position,
                      int32_t span, int32_t messages, int64_t rx_ns);
-/* Lowers the high-water mark to position. The last gap must contain position and end at the old
- * mark. */
+/* Lowers the high-water mark to `position`. The last gap must contain `position` and end at the old
+ * high-water mark. */
 void ps_image_lower_hwm(ps_image_t *image, int64_t position);
-/* Raises the high-water mark to position and records the range in between as a gap. Returns false
- * if the gap list is full. */
+/* Raises the high-water mark to `position` and records the range from the old to the new mark as a
+ * gap. Returns false if the gap list is full. */
 bool ps_image_raise_hwm(ps_image_t *image, int64_t position);
 /* Counts the positions [from, to) as lost, for the loss report and for congestion control. */
 void ps_image_count_loss(ps_image_t *image, int64_t from, int64_t to);
 /* Counts the messages that were received up to rcv-pos; one call checks at most
  * PS_IMAGE_SCAN_FRAMES frames. */
 void ps_image_count_messages(ps_image_t *image);
-/* Processes a hot image once in each duty cycle: gaps, rcv-pos, consumption, status message.
- * Returns the amount of work done. Sets *stay to true if the image must be processed again in the
- * next cycle. */
+/* Processes a hot image in each duty cycle: updates its gaps, rcv-pos and consumption, and sends
+ * status messages. Returns the amount of work done. Sets *stay to true if the image must be
+ * processed again in the next cycle. */
 int32_t ps_image_cycle(ps_image_t *image, int64_t now_ns, bool *stay);
 /* Runs the timers. */
 void ps_image_tick(ps_image_t *image, int64_t now_ns);
 /* Records a datagram [position, end) that is too far ahead: the log has no room for it, or the
- * sender could no longer retransmit the data missing before it. A single such datagram may be
- * forged. After several in a row, the receiver assumes that the sender has sent everything up to
- * `end`. If the sender can no longer retransmit the first missing byte, the image ends
- * (PS_END_OUTRUN). */
+ * sender could no longer retransmit the data missing before it. A single datagram that is too far
+ * ahead may be forged. After several such datagrams in a row, the receiver assumes that the sender
+ * has sent all data up to `end`. If the sender can no longer retransmit the first missing byte, the
+ * image ends (PS_END_OUTRUN). */
 void ps_image_on_beyond(ps_image_t *image, int64_t position, int64_t end);
 /* Records a heartbeat of a sender under NAK-strength control: the sender has sent all data up to
  * position. */
 void ps_image_on_stated(ps_image_t *image, int64_t position);
-/* Requests data that the receiver dropped earlier for lack of room, as far as the log has room now.
+/* Requests the data that the receiver dropped earlier because the log had no room, as far as the
+ * log has room now.
  */
 void ps_image_catch_up(ps_image_t *image);
-/* Stores in the endpoint what the receiver learned about the readers' speed, so that the session's
- * next image begins with these values. */
+/* Stores the measured rate of the readers in the endpoint, so that the session's next image begins
+ * with this rate. */
 void ps_image_remember(const ps_image_t *image);
 ps_pressure_learned_t ps_image_recall(const ps_image_t *image);
 /* Returns the reader whose backlog the PRESSURE frames describe: the slowest reader that limits the
@@ -436,15 +447,16 @@ ps_pressure_learned_t ps_image_recall(const ps_image_t *image);
 const ps_pressure_reader_t *ps_image_signalled_reader(const ps_image_t *image, int64_t now_ns);
 /* Returns true if subscribers have released enough data for a new status message. */
 bool ps_image_release_due(const ps_image_t *image);
-/* Sends NAKs for the gaps that are due, or with reliable=false writes padding into these gaps. Sets
- * nak_due_ns. */
+/* Sends NAKs for the gaps whose time has come; with reliable=false, writes padding into these gaps
+ * instead. Sets nak_due_ns. */
 int32_t ps_image_request(ps_image_t *image, int64_t now_ns);
 void ps_image_consumption(ps_image_t *image);
 /* Returns the position that a subscriber has consumed. The client writes this value, so it is
  * clipped to the possible range. */
 int64_t ps_image_position_of(const ps_image_t *image, const ps_image_subscriber_t *subscriber);
 void ps_image_send_sm(ps_image_t *image, int64_t now_ns);
-/* Reduces image->window if less storage is reserved; sets storage_binds if it did. */
+/* If the reserved storage is smaller than image->window, reduces the window to it and sets
+ * storage_binds. */
 void ps_image_bound_window(ps_image_t *image);
 /* Computes the window with the congestion control; returns true if a status message must leave
  * now. */
@@ -463,15 +475,16 @@ static inline bool ps_image_under_nak(const ps_image_t *image)
     return (image->peer_capabilities & PS_CAP_PRESSURE) != 0;
 }
 /* Returns true if the receiver may send few status messages. A sender under NAK-strength control
- * needs only one for each eighth of a term, unless a congestion window needs more. */
+ * needs only one status message for each eighth of a term, unless a congestion window requires
+ * more. */
 static inline bool ps_image_is_silent(const ps_image_t *image)
 {
     return ps_image_under_nak(image) && image->state == PS_IMAGE_ACTIVE &&
            image->params.congestion_control == PS_CC_STATIC;
 }
 /* Returns the position up to which datagrams are accepted. Under NAK-strength control the sender
- * does not wait for windows. The receiver therefore accepts half a term more: the sender may send
- * as much before a PRESSURE frame slows it down. */
+ * does not wait for windows. The receiver therefore accepts half a term more, because the sender
+ * may send this amount before a PRESSURE frame slows it down. */
 static inline int64_t ps_image_edge(const ps_image_t *image)
 {
     return ps_image_under_nak(image) ? image->consumption + image->log.term_length
@@ -479,28 +492,28 @@ static inline int64_t ps_image_edge(const ps_image_t *image)
 }
 /* Releases memory that no reader needs. */
 void ps_image_reclaim(ps_image_t *image);
-/* Returns the position at which writing must end: the end of storage, or three terms above the
- * slowest reader. The receiver zeroes the word behind the written data, so it keeps room for this
- * word. */
+/* Returns the position at which the receiver must stop writing: the end of the reserved storage, or
+ * three terms above free_to. The result leaves room for the word behind the data, which the
+ * receiver zeroes. */
 static inline int64_t ps_image_room(const ps_image_t *image)
 {
     int64_t room = image->free_to + INT64_C(3) * image->log.term_length - PS_FRAME_ALIGNMENT;
 
     return room < image->reserved_position ? room : image->reserved_position;
 }
-/* Zeroes the first word at position, where data is missing, so that readers stop there. Call this
- * function after the update of the gap list or of the high-water mark. Call it before the data up
- * to position becomes visible. */
+/* Zeroes the first word at `position`, where data is missing, so that readers stop there. Call this
+ * function after the update of the gap list or of the high-water mark, and before the data up to
+ * `position` becomes visible. */
 void ps_image_seal(ps_image_t *image, int64_t position);
 /* Requests more storage from the conductor if little is reserved beyond the received data. Emits
  * one request for each value of reserved_position. */
 void ps_image_check_storage(ps_image_t *image);
 /* Marks the image as established, after its first data frame or heartbeat was accepted. */
 void ps_image_establish(ps_image_t *image);
-/* Emits PS_EV_IMAGE_ESTABLISHED; returns false if the ring is full. */
+/* Emits PS_EV_IMAGE_ESTABLISHED; returns false if the event ring is full. */
 bool ps_image_report_established(ps_image_t *image);
-/* Releases the memory of unused terms if the stream allows this. Reports the result to the
- * conductor in any case. */
+/* Releases the memory of terms that the image does not use, if the state of the stream allows a
+ * release. Reports the result to the conductor in any case. */
 void ps_image_on_release_terms(ps_image_t *image, int32_t least_terms);
 void ps_image_report_released(ps_image_t *image, int64_t now_ns);
 void ps_image_report_loss(ps_image_t *image, int64_t now_ns);
@@ -510,13 +523,13 @@ static inline ps_image_t *ps_image_of_timer(ps_timer_t *timer)
 {
     return (ps_image_t *)(void *)((uint8_t *)timer - offsetof(ps_image_t, timer));
 }
-/* Returns the position at which a reader joins again. */
+/* Returns the position at which a reader that the stream stopped waiting for joins again. */
 int64_t ps_image_rejoin_position(const ps_image_t *image);
 void ps_image_send_error(ps_image_t *image, int64_t now_ns);
 void ps_image_tether(ps_image_t *image, int64_t now_ns);
 /* ps_image_credit.c */
 
-/* Adds a reader. The reader grants credits if params->credits is above 0. */
+/* Adds a reader to the image. The reader grants credits if params->credits is above 0. */
 void ps_image_credit_join(ps_image_t *image, ps_image_subscriber_t *subscriber,
                           const ps_subscriber_params_t *params);
 void ps_image_credit_leave(ps_image_t *image);
@@ -534,14 +547,14 @@ static inline bool ps_image_has_credits(const ps_image_t *image)
  * has just joined. */
 bool ps_image_credit_step(ps_image_t *image, int64_t now_ns);
 void ps_image_credit_fill(const ps_image_t *image, ps_trailer_t *trailer);
-/* Timer: repeats statements of credits. */
+/* The timer of credits: repeats status messages whose credits the sender may not have received. */
 void ps_image_credit_tick(ps_image_t *image, int64_t now_ns);
 /* Returns true if readers have returned enough credits that the receiver must send a new status
  * message. */
 bool ps_image_credit_is_due(const ps_image_t *image);
 /* Returns true if the sender supports credits and the number of messages of the stream is known. */
 bool ps_image_obeys_credits(const ps_image_t *image);
-/* The sender answers an epoch. */
+/* Processes a CREDIT frame, with which the sender acknowledges a credit epoch. */
 void ps_image_on_credit(ps_image_t *image, const ps_recv_destination_t *destination,
                         const ps_credit_frame_t *frame, const ps_addr_t *from);
 

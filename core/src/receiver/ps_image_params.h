@@ -57,8 +57,8 @@ typedef struct ps_image_params {
     int32_t destination;                  /* as in the PS_EV_SETUP */
     ps_addr_t source;                     /* as in the PS_EV_SETUP */
     int64_t nak_delay_ns;                 /* -1: driver default */
-    int64_t reserved_position;            /* Position up to which storage is reserved, plus the 8
-                                           * bytes at this position. */
+    int64_t reserved_position;            /* Position up to which storage of the log is reserved;
+                                           * the 8 bytes at this position are also reserved. */
     int64_t join_ordinal;                 /* -1 unknown */
     uint32_t peer_capabilities;
     int64_t untethered_window_limit_timeout_ns;
@@ -72,11 +72,11 @@ typedef struct ps_image_params {
     uint8_t group;  /* 1: delay NAKs at random, as in a multicast group. */
     uint8_t reliable;
     uint8_t rejoin;
-    uint8_t cubic_only; /* With CUBIC: 1 disables the Reno-friendly region of RFC 9438, section
-                         * 4.3. */
+    uint8_t cubic_only; /* For CUBIC: 1 turns the Reno-friendly region (RFC 9438, section 4.3)
+                         * off. */
     /* 1: continue the image of a dead daemon at the end of the contiguous data in its log. The
-     * receiver drops data above this end and requests it again. PS_E_CORRUPT if log and counters
-     * contradict each other */
+     * receiver drops data above this end and requests the dropped data again. PS_E_CORRUPT: log and
+     * counters contradict each other */
     uint8_t adopted;
     uint8_t half_open;   /* adopted: report the first frame, because no frame was accepted yet */
     int64_t consumption; /* adopted: slowest subscriber, -1: none */
@@ -90,15 +90,15 @@ typedef struct ps_image_status {
     int32_t gaps;
     int32_t subscribers;
     int64_t pressure_signals;  /* PRESSURE frames sent */
-    int64_t foreign_datagrams; /* Number of datagrams that were dropped because they came from
-                                * another source address than the one followed. */
+    int64_t foreign_datagrams; /* Number of dropped datagrams whose source address is not the
+                                * accepted source of the session. */
 } ps_image_status_t;
 
-/* The input of a Python class for congestion control. Each value is the newest, so two values may
- * come from two successive duty cycles of the receiver. */
+/* The input of a Python class for congestion control. Each value is the newest one, so two values
+ * may come from two successive duty cycles of the receiver. */
 typedef struct ps_congestion_view {
     int64_t window;       /* Number of bytes that may be in flight; 0: no congestion window applies,
-                          * because the class has not answered in time. */
+                           * because the class has not answered in time. */
     int64_t least, most;  /* bounds of an answer, bytes */
     int64_t received;     /* Number of bytes of the stream that have arrived since the image
                            * began. */
@@ -106,8 +106,7 @@ typedef struct ps_congestion_view {
                            * image began. */
     int64_t granted;      /* Number of bytes that status messages have allowed the sender to send
                            * since the image began. */
-    int64_t losses;       /* Number of times that the receiver, when it processed the image, found
-                          * new loss. */
+    int64_t losses;       /* Number of duty cycles in which the receiver found new loss. */
     int64_t missing;      /* bytes of open gaps */
     int64_t rtt_ns;       /* smoothed, 0 unknown */
     int64_t least_rtt_ns; /* smallest sample, 0 unknown */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_receiver.h: the receiver agent's state. Owner: the receiver thread after creation; the
- * conductor thread owns the fields under "conductor". */
+ * ps_receiver.h: the receiver agent's state. After the creation, the receiver thread owns the
+ * state; the conductor thread owns the fields below the comment "conductor". */
 #ifndef PS_RECEIVER_H
 #define PS_RECEIVER_H
 
@@ -19,8 +19,8 @@
 enum { PS_RECEIVER_ENDPOINTS_MAX = 1024, PS_RECEIVER_RECV_LIMIT = 256, PS_OUTBOX_SLOTS = 32 };
 #define PS_TICK_NS INT64_C(1000000)
 
-/* Buffer of control frames to the same address through the same socket; one call sends all of
- * them. */
+/* Buffer for control frames that go to the same address through the same socket; the receiver sends
+ * all these frames with one call. */
 typedef struct ps_outbox {
     const ps_recv_destination_t *destination;
     ps_addr_t to;
@@ -47,7 +47,8 @@ struct ps_receiver {
     int64_t timer_due_ns; /* time of the earliest timer of any object, INT64_MAX none */
     ps_timers_t timers;   /* the timers of all images, except those of gaps */
     int64_t last_tick_ns;
-    int64_t nak_due_ns; /* Time at which the first gap of any image in `hot` must be requested. */
+    int64_t nak_due_ns; /* Earliest time at which the receiver must request a gap of an image in
+                         * `hot`. */
     uint64_t cycle;
     ps_recv_endpoint_t *endpoints[PS_RECEIVER_ENDPOINTS_MAX];
     int32_t n_endpoints;
@@ -74,7 +75,7 @@ struct ps_receiver {
     /* conductor */
     int32_t opened_endpoints;
     int32_t opened_images;
-    int32_t most_images; /* Largest number of images since the receiver last released unused
+    int32_t most_images; /* Largest number of images since the driver last released unused
                           * memory. */
 };
 
@@ -86,8 +87,8 @@ void ps_receiver_faults(const ps_receiver_t *receiver, uint64_t out[PS_WIRE_FAUL
 
 void ps_receiver_fault(ps_receiver_t *receiver, int32_t fault);
 /* Returns memory for one control frame to address `to`. The caller writes at most PS_CONTROL_MAX
- * bytes, then calls ps_receiver_outbox_commit. If the address changes or the outbox is full, first
- * sends the frames in the outbox. */
+ * bytes, then calls ps_receiver_outbox_commit. If `to` differs from the address of the frames in
+ * the outbox, or the outbox is full, the function first sends these frames. */
 uint8_t *ps_receiver_outbox(ps_receiver_t *receiver, const ps_recv_destination_t *destination,
                             const ps_addr_t *to);
 void ps_receiver_outbox_commit(ps_receiver_t *receiver, uint32_t length);
@@ -101,8 +102,8 @@ static inline void ps_receiver_timer(ps_receiver_t *receiver, int64_t due_ns)
 }
 void ps_receiver_make_hot(ps_receiver_t *receiver, ps_image_t *image);
 void ps_receiver_forget_image(ps_receiver_t *receiver, ps_image_t *image);
-/* Notifies the conductor that it may destroy an object; keeps the event until it fits into the
- * ring. `destination` is the id of a released destination, 0 for other objects. */
+/* Notifies the conductor that it may destroy an object. If the event ring is full, keeps the event
+ * and emits it later. `destination` is the id of a released destination, 0 for other objects. */
 void ps_receiver_release(ps_receiver_t *receiver, int32_t kind, int64_t id, int64_t destination);
 /* Emits the events PS_EV_RELEASED that did not fit into the event ring earlier. */
 void ps_receiver_retry_releases(ps_receiver_t *receiver);

@@ -19,7 +19,7 @@ void ps_receiver_set_now(ps_receiver_t *receiver, int64_t now_ns);
 void ps_receiver_on_command(ps_receiver_t *receiver, const ps_command_t *command);
 int32_t ps_receiver_do_work(ps_receiver_t *receiver, int64_t now_ns);
 int64_t ps_receiver_next_deadline_ns(ps_receiver_t *receiver, int64_t now_ns);
-/* Returns true if an image gets data or waits for missing data. */
+/* Returns true if some image is receiving data or waits for missing data. */
 bool ps_receiver_is_busy(const ps_receiver_t *receiver);
 bool ps_receiver_has_work(ps_receiver_t *receiver);
 

@@ -17,8 +17,10 @@
 
 enum {
     PS_RECV_DESTINATIONS_MAX = 16,
-    PS_RECV_PENDING_MAX = 1024, /* sessions without an image that wait for a SETUP or its answer */
-    PS_RECV_KEPT_MAX = 1024     /* ended sessions that must not return */
+    PS_RECV_PENDING_MAX = 1024, /* largest number of sessions that have no image and wait for a
+                                 * SETUP, or for the conductor's answer to it */
+    PS_RECV_KEPT_MAX = 1024     /* largest number of ended sessions that the receiver still
+                                 * ignores */
 };
 
 typedef struct ps_recv_destination {
@@ -50,8 +52,8 @@ enum ps_session_state {
     PS_SESSION_INIT = 2,          /* The receiver has reported the SETUP to the conductor and waits
                                    * for the answer. */
     PS_SESSION_ACTIVE = 3,        /* has an image */
-    /* A session stays in the next two states as long as a subscription reads the stream. Entries in
-     * these states take at most PS_RECV_KEPT_MAX places. If there are more, the oldest entry is
+    /* A session stays in the state COOL_DOWN or NO_INTEREST as long as a subscription reads the
+     * stream. If more than PS_RECV_KEPT_MAX sessions are in these two states, the oldest session is
      * removed. */
     PS_SESSION_COOL_DOWN = 4,   /* its image has ended; ignored */
     PS_SESSION_NO_INTEREST = 5, /* refused by the conductor; ignored */
@@ -63,7 +65,7 @@ typedef struct ps_session {
     int32_t stream_id;
     int32_t session_id;
     int32_t state;     /* ps_session_state */
-    int32_t next_free; /* 1 + the index of the next free entry; 0: none. */
+    int32_t next_free; /* For a free entry: 1 + the index of the next free entry; 0: none. */
     int64_t deadline_ns;
     int64_t kept_ns;   /* COOL_DOWN, NO_INTEREST: since when */
     ps_image_t *image; /* ACTIVE only */
@@ -83,8 +85,8 @@ enum ps_destination_use {
 
 enum { PS_RECV_LEARNED = 16, PS_RECV_LEFT_SOURCES = 64 };
 
-/* Measured rate of a session's readers, which the endpoint keeps after the image ended because they
- * were too slow. */
+/* Measured rate of a session's readers. The endpoint keeps the rate after the image ended because
+ * its readers were too slow. */
 typedef struct ps_recv_learned {
     int32_t stream_id, session_id;
     ps_pressure_learned_t learned;
@@ -104,14 +106,14 @@ struct ps_recv_endpoint {
     ps_receiver_t *receiver;
     ps_recv_endpoint_params_t params;
     ps_recv_destination_t *destinations[PS_RECV_DESTINATIONS_MAX];
-    int64_t destination_ids[PS_RECV_DESTINATIONS_MAX];  /* Ids of the destinations, used only by the
-                                                         * conductor; destination_used[] states
-                                                         * which entries are valid. */
+    /* Ids of the destinations; only the conductor uses this array. An entry is valid unless its
+     * destination_used[] is PS_DESTINATION_UNUSED. */
+    int64_t destination_ids[PS_RECV_DESTINATIONS_MAX];
     uint8_t destination_used[PS_RECV_DESTINATIONS_MAX]; /* conductor's: ps_destination_use */
     ps_socket_t *sockets[PS_RECV_DESTINATIONS_MAX];     /* Sockets of the destinations in use; only
                                                          * the conductor uses this array. */
-    /* Destinations that the receiver no longer reads. The conductor closes each one after it gets
-     * the event PS_EV_RELEASED. */
+    /* Destinations that the receiver no longer reads. The conductor closes such a destination after
+     * it gets the event PS_EV_RELEASED for it. */
     ps_recv_destination_t *left[PS_RECV_DESTINATIONS_MAX];
     ps_map_t any_interest;     /* Map from a stream id to the number of subscriptions that accept
                                 * all sessions. */
@@ -151,20 +153,20 @@ struct ps_recv_endpoint {
 
 ps_session_t *ps_recv_endpoint_find(ps_recv_endpoint_t *endpoint, int32_t stream_id,
                                     int32_t session_id);
-/* Returns true if the table has no free entry. */
+/* Returns true if the endpoint's table of sessions has no free entry. */
 static inline bool ps_recv_endpoint_is_full(const ps_recv_endpoint_t *endpoint)
 {
     return endpoint->free_session == 0 && endpoint->sessions_used == endpoint->sessions_limit;
 }
-/* Returns a new entry; NULL if the table is full, or if PS_RECV_PENDING_MAX sessions wait and the
- * new one would wait too. */
+/* Returns a new entry of the table of sessions. Returns NULL if the table is full, or if the new
+ * session would be pending and PS_RECV_PENDING_MAX sessions already are. */
 ps_session_t *ps_recv_endpoint_insert(ps_recv_endpoint_t *endpoint, int32_t stream_id,
                                       int32_t session_id, int32_t state);
 void ps_recv_endpoint_erase(ps_recv_endpoint_t *endpoint, ps_session_t *session);
 /* Changes the state of a session, and updates the number of pending sessions. */
 void ps_recv_endpoint_set_state(ps_recv_endpoint_t *endpoint, ps_session_t *session, int32_t state);
-/* Moves a session to COOL_DOWN or NO_INTEREST. If there are more than PS_RECV_KEPT_MAX of
- * them, removes the oldest, so that forged sessions never fill the table. */
+/* Moves a session to COOL_DOWN or NO_INTEREST. If more than PS_RECV_KEPT_MAX sessions are in these
+ * states, removes the oldest of them, so that forged sessions never fill the table. */
 void ps_recv_endpoint_keep(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint,
                            ps_session_t *session, int32_t state);
 bool ps_recv_endpoint_wants(const ps_recv_endpoint_t *endpoint, int32_t stream_id,
@@ -174,8 +176,8 @@ bool ps_recv_endpoint_has_interest(const ps_recv_endpoint_t *endpoint);
  * `destination` from address `from`. */
 const ps_addr_t *ps_recv_destination_reply_to(const ps_recv_destination_t *destination,
                                               const ps_addr_t *from);
-/* Runs the timers: requests for SETUPs, pending sessions, silence. Reduces *due_ns to the time of
- * the endpoint's next timer. */
+/* Runs the timers of the endpoint: for requests of SETUPs, pending sessions and silent sources. If
+ * the endpoint's next timer is due before *due_ns, sets *due_ns to that time. */
 void ps_recv_endpoint_tick(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint, int64_t now_ns,
                            int64_t *due_ns);
 /* Requests a SETUP from the sender, by a status message with the S flag. */
@@ -185,8 +187,8 @@ void ps_recv_endpoint_elicit(ps_receiver_t *receiver, const ps_recv_destination_
 /* Executes a command of the conductor that concerns endpoints. Returns false if the command is of
  * another type. */
 bool ps_recv_endpoint_on_command(ps_receiver_t *receiver, const ps_command_t *command);
-/* Close an open destination, and free an endpoint. Conductor thread, after the agent has stopped or
- * released the object. */
+/* Close an open destination, and free an endpoint. Only the conductor thread may call these
+ * functions, after the agent has stopped or has released the object. */
 void ps_recv_destination_close(ps_recv_endpoint_t *endpoint, ps_recv_destination_t *destination);
 void ps_recv_endpoint_free(ps_recv_endpoint_t *endpoint);
 

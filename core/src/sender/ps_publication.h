@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_publication.h: the sender's state of a publication: its log, its positions, its local readers
- * and its receivers. Network publication: endpoint is set. IPC: endpoint is NULL.
+ * and its receivers. The field `endpoint` is NULL if the publication is on IPC.
  *
  *   clean     snd-pos          pub-pos   pub-lmt
  *     |----------|----------------|---------|            (all positions; snd-lmt anywhere >=
  * snd-pos)      history    to be sent       room
  *
- * Owner: the sender thread, except the marked fields. */
+ * The sender thread owns all fields, except those below a comment that names another thread. */
 #ifndef PS_PUBLICATION_H
 #define PS_PUBLICATION_H
 
@@ -46,8 +46,8 @@ enum ps_publication_state {
     PS_PUBLICATION_DRAINED = 2
 };
 
-/* Events that the sender must still emit, because the event ring was full. The order of the bits is
- * the order of emission: released memory is reported before memory is requested. */
+/* Events that the sender must still emit, because the event ring was full. The sender emits the
+ * events in the order of their bits: it reports released memory before it requests memory. */
 enum ps_publication_pending {
     PS_PEND_CONNECTED = 1,
     PS_PEND_DRAINED = 2,
@@ -70,10 +70,11 @@ typedef struct ps_publication_receiver {
     int64_t heard_ns;
     int64_t edge;          /* Position + window of the receiver's last status message. */
     int64_t consumed;      /* Highest position that the receiver has stated in a status message. */
-    uint32_t capabilities; /* Capabilities in the receiver's last trailer; 0: it is Aeron. */
+    uint32_t capabilities; /* From the receiver's last trailer; 0: the receiver is Aeron's. */
     uint32_t reason;       /* ps_cause that limits the receiver, from its last status message. */
     int64_t reason_client;
-    int64_t credit_limit; /* Last ordinal that it grants; PS_CREDIT_OPEN: no limit. */
+    int64_t credit_limit; /* Message number up to which the receiver has granted credits;
+                           * PS_CREDIT_OPEN: no limit. */
     uint32_t credit_epoch;
     bool credit_frozen;
     bool credit_answer;      /* 1: the receiver waits for a CREDIT frame */
@@ -88,16 +89,19 @@ typedef struct ps_publication_subscriber {
     ps_tether_t tether;
     ps_isolation_t isolation;
     ps_credit_reader_t credit;
-    bool tether_pending; /* The sender must still report a change of this reader's tether. */
+    bool tether_pending; /* True if the sender must still report the reader's new tether state. */
 } ps_publication_subscriber_t;
 
 /* Credits of a stream (ps_publication_credit.c). An ordinal is the number of a message in the
  * stream; on IPC the count begins when the first reader grants credits. */
 typedef struct ps_publication_credits {
     bool on;      /* True if a receiver or a local reader of the stream grants credits. */
-    bool stale;   /* A receiver has changed its grant; the sender must compute the limit again. */
-    bool revoked; /* Publishers may take no credits, because a reader has frozen its grant. */
-    bool settled; /* Revoked, and publishers have used or returned all earlier credits. */
+    bool stale;   /* True if a receiver has changed its grant, so that `limit` must be computed
+                   * again. */
+    bool revoked; /* True if a reader has frozen its grant, so that publishers may take no
+                   * credits. */
+    bool settled; /* True if `revoked` is true and publishers have used or returned all credits that
+                   * they had taken. */
     bool answer;  /* True if a receiver waits for a CREDIT frame from the sender. */
     bool binds;   /* publishers have taken all */
     bool network_frozen;
@@ -105,14 +109,17 @@ typedef struct ps_publication_credits {
     int64_t network;       /* Lowest credit limit of a remote receiver; PS_CREDIT_OPEN: none. */
     int64_t network_who;   /* that receiver's id */
     int64_t limit;         /* ordinals that publishers may take */
-    int64_t send_limit;    /* Ordinal up to which the sender may send. Messages for which publishers
-                            * had taken credits when the epoch began are included. */
-    int64_t base;          /* Count in the spent word (ps_spend.h) that means message ordinal 0. */
-    int64_t spent;         /* Count that the sender last read from the spent word. */
-    int64_t leased;        /* Number of credits that the exclusive publisher has yet to use. */
-    int64_t spent_on;      /* Count in the spent word at the time when the stream got credits. */
-    int64_t epoch_ordinal; /* Number of credits taken before the present epoch began. */
-    int64_t culprit;       /* Receiver with the lowest limit; if culprit_slot >= 0: client. */
+    int64_t send_limit;    /* Ordinal up to which the sender may send. The limit includes messages
+                            * for which publishers had taken credits when the epoch began. */
+    int64_t base;          /* Value of the message count in the word `spend` (ps_spend.h) before the
+                            * first message of the stream (ordinal 0). */
+    int64_t spent;         /* Message count that the sender last read from the word `spend`. */
+    int64_t leased;        /* Number of credits that the exclusive publisher took and did not use
+                            * yet. */
+    int64_t spent_on;      /* Message count in the word `spend` when the stream got credits. */
+    int64_t epoch_ordinal; /* Number of credits that were taken before the present epoch began. */
+    int64_t culprit;       /* Id of the receiver with the lowest credit limit; if culprit_slot >= 0,
+                            * id of the client with the lowest limit. */
     int32_t culprit_slot;
     uint32_t local_epoch;
     ps_counted_t counted; /* IPC: messages of the log */
@@ -124,14 +131,15 @@ typedef struct ps_publication_credits {
 typedef struct ps_publication_quarantine {
     int32_t client_slot;
     int64_t client_id;
-    uint64_t claims_lost; /* At this count of the client, the sender may zero the memory. */
+    uint64_t claims_lost; /* When claims_lost in the client's slot has reached this value, the
+                           * sender may zero the memory. */
     int64_t from;
     int64_t to;
 } ps_publication_quarantine_t;
 
-/* Two threads write a publication. Each group of fields begins a new cache line, so that a store of
- * one thread never invalidates a cache line of the other thread. The creating function allocates
- * the struct aligned. */
+/* The sender and the conductor write to a publication. Each group of fields begins a new cache
+ * line, so that a store of one thread never invalidates a cache line of the other thread. The
+ * function that creates a publication aligns the struct to a cache line. */
 struct ps_publication {
     /* line: constant after the hand-over */
     int64_t id;
@@ -147,37 +155,37 @@ struct ps_publication {
     _Atomic int64_t *limit_cell, *position_cell, *sender_position_cell, *sender_limit_cell,
         *back_pressure_cell, *naks_cell, *receivers_cell;
     int32_t receiver_capacity;
-    bool rated; /* True if the channel has a rate, so that a token bucket may limit the stream. */
+    bool rated; /* True if a rate (ps-rate or NAK-strength control) may limit the stream. */
     bool nak;   /* NAK-strength control */
-    /* Array of receiver_capacity + 1 entries, which the conductor reads; the last is for
-     * ps_join.h. */
+    /* Array of receiver_capacity + 1 entries, which the conductor reads. The last entry describes
+     * the receiver that caused the last join hold (ps_join.h). */
     ps_snapshot_entry_t *snapshot;
     ps_publication_receiver_t *receivers;
     /* line: conductor */
     alignas(PS_LINE) int32_t subscribers_requested;
     int32_t clients_requested;
-    /* line: sender, read by the conductor (ps_publication_get_status) */
+    /* Cache line of the sender, which the conductor reads (ps_publication_get_status) */
     alignas(PS_LINE) _Atomic int64_t status_consumer;
     _Atomic int64_t status_signals; /* PRESSURE frames heard */
     _Atomic int32_t status_connected;
     _Atomic int32_t status_receivers;
-    /* line: sender; no other thread reads these fields */
+    /* Cache lines of the sender, which no other thread reads */
     alignas(PS_LINE) _Atomic int64_t unused_cell; /* used for absent counters */
     /* sender: positions */
     int64_t sender_position;
     int64_t sender_limit;
     int64_t publisher_limit;
     int64_t producer_position; /* at the last read */
-    int64_t clean_position;    /* The sender has zeroed the memory below this position, back to the
-                                * start of the data that the log retains. */
+    int64_t clean_position;    /* Position up to which the sender has zeroed old memory of the log,
+                                * so that publishers can use it for new terms. */
     int64_t consumer_position; /* On IPC: highest position that any reader has reached. */
     int64_t reserved_position; /* storage */
     int64_t kept_position;     /* The log has no memory below this position, because the stream
                                 * began here or the sender released the memory. */
     int64_t rests_at;          /* Producer position when unused terms were released; -1: none
-                                * were. */
-    int64_t released_to;       /* Position to state in the answer to PS_SC_RELEASE_TERMS; -1:
-                                * none. */
+                                * are. */
+    int64_t released_to;       /* Position that the sender states in its answer to
+                                * PS_SC_RELEASE_TERMS; -1: the sender released no memory. */
     int64_t end_position;      /* draining: final producer position */
     int64_t sent_ordinal;
     int64_t index_position, index_ns;
@@ -190,15 +198,16 @@ struct ps_publication {
         storage_clamped, quarantine_clamped, limit_raised, removed, greets; /* new receiver */
     /* sender: policy (ps_publication_policy.c) */
     bool drops;            /* constant: ps_policy_drops */
-    bool paused;           /* 1: publishers reached the limit, which does not rise until the log
-                            * drains to low_watermark */
-    int64_t low_watermark; /* constant: bytes; `paused` ends when `depth` has fallen to this
-                            * threshold */
+    bool paused;           /* 1: publishers have reached the publisher limit; the limit does not
+                            * rise until the log has drained to low_watermark */
+    int64_t low_watermark; /* constant, in bytes: the sender clears `paused` when `depth` has fallen
+                            * to low_watermark */
     int64_t dropped_sent;  /* number of dropped messages that sent_ordinal includes */
     /* sender: watermarks (ps_publication_watermark.c) */
-    int64_t depth;      /* Number of unsent bytes (on IPC: unread bytes) at the last check. */
-    int64_t peak_depth; /* largest value of depth */
-    int64_t walked, walked_messages; /* On IPC with a policy: counted up to here, and the count. */
+    int64_t depth;                   /* Unsent bytes (on IPC: unread bytes) at the last check. */
+    int64_t peak_depth;              /* largest value of depth */
+    int64_t walked, walked_messages; /* On IPC with a policy: position up to which the sender has
+                                      * counted the messages, and their number. */
     ps_publication_pressure_t pressure;
     bool adopted_connection; /* True if a new daemon adopted the publication in the connected state,
                               * and no receiver has been heard since. */
@@ -206,11 +215,10 @@ struct ps_publication {
     bool in_watch, hot;
     /* sender: how busy (ps_sender_hot.c) */
     int64_t hot_ns;          /* Time at which the sender last found new data in the hot stream. */
-    int64_t hot_tail;        /* Position up to which the sender has woken the hot stream's
-                              * readers. */
+    int64_t hot_tail;        /* Position up to which the sender has woken the stream's readers. */
     int64_t hot_tail_ns;     /* when that was checked */
-    int64_t counted_ordinal; /* Value of published_ordinal when the sender last found the
-                              * publication's bit in the dirty bitmap. */
+    int64_t counted_ordinal; /* Value of published_ordinal in the slot when the sender last found
+                              * the publication's bit in the dirty bitmap. */
     int64_t counted_ns;
     int32_t busy_checks; /* Number of consecutive checks that found many new messages. */
     ps_publication_credits_t credits;
@@ -230,7 +238,8 @@ struct ps_publication {
     bool timers_started;
     /* sender: receivers and flow control */
     ps_fc_t fc;
-    int32_t join_verdict; /* ps_join_verdict to report, about receiver join_id at join_from. */
+    int32_t join_verdict; /* The ps_join_verdict that the sender must report, about the receiver
+                           * join_id at address join_from. */
     int64_t join_id;
     ps_addr_t join_from;
     int64_t join_refused;     /* Number of join holds refused since the last report. */
@@ -243,22 +252,31 @@ struct ps_publication {
     ps_pressure_control_t pressure_control;
     ps_pressure_signal_t local_signal; /* On IPC with fc=nak: fill level of the readers' queue. */
     ps_pressure_reader_t local_reader; /* the slowest local reader */
-    int64_t pressure_binds_until_ns; /* Until this time, NAK-strength control counts as the cause of
-                                  * blocking; 0: it does not. */
-    int64_t rate_due_ns;   /* Time at which the first empty bucket (of the rates above) has
-                                  * tokens again; INT64_MAX: no bucket is empty. */
-    int64_t rate_position; /* On IPC: position up to which the buckets were charged. */
-    int32_t rate_cause;    /* ps_cause of the empty bucket, or PS_CAUSE_NONE. */
+    int64_t pressure_binds_until_ns;   /* Until this time, NAK-strength control counts as the cause
+                                        * that blocks the stream; 0: it is not the cause. */
+    int64_t rate_due_ns;               /* Earliest time at which an empty token bucket of a rate has
+                                        * tokens again; INT64_MAX: no bucket is empty. */
+    int64_t rate_position;             /* On IPC: position up to which the token buckets were
+                                        * charged. */
+    int32_t rate_cause;                /* ps_cause of the rate with an empty bucket, or
+                                        * PS_CAUSE_NONE. */
     /* sender: admission by ps-rate (ps_publication_admit.c) */
     ps_allowance_t byte_allowance, message_allowance;
-    int64_t padding_bytes;   /* Bytes of padding skipped: a PAD leaves as a header only. */
-    int64_t spent;           /* Number of messages admitted by ps-rate, as last read. */
-    int64_t spent_uncounted; /* Difference between the admitted messages and sent_ordinal when all
-                              * admitted messages had been sent. */
-    int64_t admit_due_ns;    /* Time at which the ps-rate limit rises; INT64_MAX: not reached. */
+    int64_t padding_bytes;                      /* Bytes of padding not sent: the sender sends only
+                                                 * a PAD's header. */
+    int64_t spent;                              /* Number of messages that ps-rate has admitted, as
+                                                 * last read. */
+    int64_t spent_uncounted;                    /* Number of admitted messages minus sent_ordinal,
+                                                 * at a time at which all admitted messages had been
+                                                 * sent. */
+    int64_t admit_due_ns;                       /* Time at which the limit of ps-rate next rises;
+                                                 * INT64_MAX: publishers have not reached the
+                                                 * limit. */
     bool bytes_bind, messages_bind;             /* the rate is exhausted */
-    bool bytes_lead_binds, messages_lead_binds; /* The unsent data equals 0.1 s of the rate. */
-    int64_t paced_until_ns;                     /* Pacing allows to send then; INT64_MAX: now. */
+    bool bytes_lead_binds, messages_lead_binds; /* True if the unsent data equals what the rate
+                                                 * allows in 0.1 s. */
+    int64_t paced_until_ns;                     /* Time from which pacing allows the sender to send;
+                                                 * INT64_MAX: pacing does not delay the stream. */
     bool paced;                                 /* Congestion pacing ended the last turn. */
     ps_map_t receiver_index;                    /* receiver id -> index + 1 */
     int32_t receiver_count;
@@ -266,10 +284,10 @@ struct ps_publication {
     ps_publication_subscriber_t subscribers[PS_PUBLICATION_SUBSCRIBERS];
     int32_t subscriber_count;
     int32_t gating_count; /* at the last check */
-    int32_t isolated;     /* number of readers for which the stream does not wait */
-    bool counting_behind; /* IPC with isolated readers: there are more frames to count */
-    /* IPC with isolated readers: all frames below are committed and counted; messages from
-     * PS_ORDINAL_FIRST on */
+    int32_t isolated;     /* number of isolated readers, for which the stream does not wait */
+    bool counting_behind; /* on IPC with isolated readers: true if frames remain to be counted */
+    /* On IPC with isolated readers: position up to which the sender has found committed frames and
+     * counted their messages, and the message number there, counted from PS_ORDINAL_FIRST. */
     int64_t committed_position, committed_ordinal;
     int64_t slowest_position, fastest_position;
     int32_t slowest_client_slot;
@@ -283,13 +301,14 @@ struct ps_publication {
     int8_t band;            /* Band of the publication's priority, valid until priority_until_ns. */
     int64_t priority_until_ns;
     /* sender: governor (ps_sender_governor.c) */
-    bool withheld;             /* new data waits until withheld_until_ns */
+    bool withheld;             /* true if the governor delays new data until withheld_until_ns */
     int64_t withheld_until_ns; /* while withheld */
-    int64_t partial_since_ns;  /* The governor delays a partial datagram since then; -1: none. */
+    int64_t partial_since_ns;  /* Time since which the governor delays a datagram that is not full;
+                                * -1: no datagram is delayed. */
     ps_publication_t *next_watch, *prev_watch, *next_bucket, *next_released;
     int32_t index;     /* in the sender's dense arrays */
     int64_t *due_ns;   /* the publication's entry in the sender's array of due times */
-    int64_t no_due_ns; /* memory that due_ns points to after the publication was removed */
+    int64_t no_due_ns; /* the memory to which due_ns points after the publication was removed */
 };
 
 static inline ps_sender_t *ps_publication_sender(const ps_publication_t *pub)
@@ -301,8 +320,7 @@ static inline int64_t ps_publication_term(const ps_publication_t *pub)
     return pub->log.term_length;
 }
 
-/* Returns false if the stream has no credits; the other ps_publication_credit_ functions then have
- * no effect. */
+/* Returns false if the stream has no credits, so that no ps_publication_credit_ function acts. */
 static inline bool ps_publication_has_credits(const ps_publication_t *pub)
 {
     return pub->credits.on || pub->credits.stale || pub->credits.readers > 0;
@@ -322,62 +340,53 @@ static inline int64_t ps_publication_sent_floor(const ps_publication_t *pub)
 }
 
 /* ---- ps_publication_send.c ------------------------------------------------------------------- */
-
 /* Executes one turn of the publication: sends a slice of new data (network only), then moves the
- * publisher limit. Sets *more if the publication can do more work now. Returns bytes sent. Bound:
- * PS_TURN_DATAGRAMS datagrams, and the number of bytes that one turn may send. */
+ * publisher limit. Sets *more to true if the publication has more work that can be done now.
+ * Returns the number of bytes sent, in at most PS_TURN_DATAGRAMS datagrams. */
 int32_t ps_publication_turn(ps_publication_t *pub, int64_t now_ns, bool *more);
 /* Executes one turn of retransmits, with the same bounds as ps_publication_turn. */
 int32_t ps_publication_repair_turn(ps_publication_t *pub, int64_t now_ns, bool *more);
 /* Writes the publication's SETUP into `out` (at most PS_CONTROL_MAX bytes); returns its length. */
 uint32_t ps_publication_build_setup(const ps_publication_t *pub, uint8_t *out);
-/* Send a SETUP or a heartbeat, if it is due. Return false if the socket did not accept the
- * frame. */
+/* Send a SETUP or a heartbeat, if it is due. Return false if the socket refused it. */
 bool ps_publication_send_setup(ps_publication_t *pub, int64_t now_ns);
 bool ps_publication_send_heartbeat(ps_publication_t *pub, int64_t now_ns);
 /* For a publication with spies and no receiver: moves the sender position to `to` and counts the
- * passed messages. Bound: 4096 frames; false: `to` is not reached yet. */
+ * passed messages. Passes at most 4096 frames; returns false if `to` is not reached. */
 bool ps_publication_skip_to(ps_publication_t *pub, int64_t to);
-/* Appends an entry to the index ring if position or time have advanced far enough since the last
- * entry. ordinal is -1 if unknown. */
+/* Appends an entry to the index ring, if position or time have advanced far enough since the last
+ * entry. The ordinal is -1 if it is unknown. */
 void ps_publication_add_index(ps_publication_t *pub, int64_t position, int64_t ordinal,
                               int64_t now_ns);
 void ps_publication_move_sender(ps_publication_t *pub, int64_t position, int64_t messages,
                                 int64_t now_ns);
-
 /* Returns the lowest position from which the sender retransmits data. */
 int64_t ps_publication_resend_floor(const ps_publication_t *pub);
 
 /* ---- ps_publication_pace.c ------------------------------------------------------------------- */
-
 void ps_publication_pace_init(ps_publication_t *pub);
-/* Applies the pacing rate of a status message (unicast). */
+/* For unicast streams: applies the pacing rate that a status message states. */
 void ps_publication_on_congestion(ps_publication_t *pub, const ps_sm_t *sm, int64_t now_ns);
-/* Return true if a pacing bucket is empty, so that the sender may send no new data (no retransmits)
- * now. The publication becomes ready again when the bucket has tokens. */
+/* Return true if a pacing bucket is empty, so that the sender may send no new data (first function)
+ * or no retransmits (second). The publication becomes ready again when the bucket has tokens. */
 bool ps_publication_pace_shut(ps_publication_t *pub, int64_t now_ns);
 bool ps_publication_repair_shut(ps_publication_t *pub, int64_t now_ns);
-/* Charges the pacing buckets with the bytes of new data and of retransmits that the sender has
- * sent. */
+/* Charges the pacing buckets with the sent bytes of new data and of retransmits. */
 void ps_publication_paced(ps_publication_t *pub, int64_t fresh_bytes, int64_t repair_bytes);
-/* The timer of pacing. Returns the time at which it must be called next. */
+/* The timer of pacing. Returns the time of the next call. */
 int64_t ps_publication_pace_timer(ps_publication_t *pub, int64_t now_ns);
 
 /* ---- ps_publication_cause.c ------------------------------------------------------------------ */
-
-/* Updates the account in the slot with the cause that blocks the publishers now, if there is one.
- * Bound: the receivers. */
+/* Stores the cause that blocks the publishers now in the account. Cost: visits all receivers. */
 void ps_publication_account(ps_publication_t *pub, int64_t now_ns);
-/* If this receiver is the culprit, copies what its newest status message states into the
- * account. */
+/* If this receiver is the culprit, copies its newest status message into the account. */
 void ps_publication_account_restated(ps_publication_t *pub,
                                      const ps_publication_receiver_t *receiver);
 
 /* ---- ps_publication_limit.c ------------------------------------------------------------------ */
-
 /* Reads the positions of producer and local readers, moves pub-lmt, updates the account and
- * wake_position, and wakes clients that wait for room. `sending` is true if a further turn follows
- * at once. Returns true if memory remains to be zeroed; the caller must then call it again soon. */
+ * wake_position, and wakes clients that wait for room. `sending`: a further turn of the publication
+ * follows at once. Returns true if memory remains to be zeroed by further calls. */
 bool ps_publication_update(ps_publication_t *pub, bool sending, int64_t now_ns);
 /* Recomputes whether the publication is connected, and reports a change to the conductor. */
 void ps_publication_update_connected(ps_publication_t *pub, int64_t now_ns);
@@ -386,39 +395,33 @@ void ps_publication_release_quarantine(ps_publication_t *pub);
 void ps_publication_clean_behind(ps_publication_t *pub);
 
 /* ---- ps_publication_idle.c ------------------------------------------------------------------- */
-
-/* Releases the memory of unused terms if the stream allows this. Reports the result to the
- * conductor in any case. */
+/* Releases the memory of terms that the publication does not use, if the state of the stream allows
+ * a release. Reports the result to the conductor in any case. */
 void ps_publication_on_release_terms(ps_publication_t *pub, int32_t least_terms);
 
 /* ---- ps_publication_subscribers.c ----------------------------------------------------------- */
-
-/* Wakes sleeping local readers, because there may be new data. Executes only one memory fence for
- * all readers. */
+/* Wakes sleeping local readers, which may have new data, with one memory fence for all readers. */
 void ps_publication_wake_subscribers(ps_publication_t *pub);
 void ps_publication_wake_clients(ps_publication_t *pub);
 /* Returns true if the publication's dirty flag is set and its bit in the bitmap is not. Either a
- * client was killed or stopped between these two stores, or it is about to execute the second
- * store. While the flag is set, no other publisher sets the bit. */
+ * client was killed or stopped between the stores of flag and bit, or the client is about to store
+ * the bit. While the flag is set, no other publisher sets the bit. */
 bool ps_publication_is_forgotten(const ps_publication_t *pub);
-/* Sets the dirty flag and the bit in the bitmap in place of a publisher that died before it set
- * them. */
+/* Sets the dirty flag and the bit in the bitmap in place of a publisher that died. */
 void ps_publication_check_again(ps_publication_t *pub);
-/* Reads the positions of the local readers, and updates slowest_position and fastest_position. True
- * if one moved. */
+/* Reads the positions of the local readers, and updates slowest_position and fastest_position.
+ * Returns true if a reader has moved. */
 bool ps_publication_read_subscribers(ps_publication_t *pub);
-/* Updates the tether states of the local readers (ps_tether.h). Returns the time at which it must
- * be called next. */
+/* Updates the tether states (ps_tether.h) of the local readers. Returns the time of the next
+ * call. */
 int64_t ps_publication_step_tethers(ps_publication_t *pub, int64_t now_ns);
 bool ps_publication_add_reader(ps_publication_t *pub, const ps_subscriber_params_t *params,
                                int64_t now_ns);
 void ps_publication_remove_reader(ps_publication_t *pub, int32_t counter_id);
-/* Returns true if the publication has a local reader, whose progress must wake a sleeping
- * sender. */
+/* Returns true if the publication has local readers, whose progress must wake the sender. */
 bool ps_publication_wants_sender(const ps_publication_t *pub);
 
 /* ---- ps_publication_timer.c ------------------------------------------------------------------ */
-
 /* Runs all due timers of the publication, and sets the time of the next call. */
 void ps_publication_on_timer(ps_publication_t *pub, int64_t now_ns);
 /* Ends the draining of a closed publication if all its data was sent and read. */
@@ -429,21 +432,19 @@ void ps_publication_start_revoke(ps_publication_t *pub, int64_t now_ns);
 void ps_publication_flush_events(ps_publication_t *pub, int64_t now_ns);
 
 /* ---- ps_publication_unblock.c ---------------------------------------------------------------- */
-
 /* Replaces the uncommitted claims of the dead client in client_slot with padding; -1: any claim
  * that blocks the log. */
 void ps_publication_unblock_client(ps_publication_t *pub, int32_t client_slot, int64_t now_ns);
-/* After a turn that found data: records since when an uncommitted claim blocks the stream. */
+/* Call this function after a turn in which the sender found data. If an uncommitted claim blocks
+ * the stream, the function records the time at which the block began. */
 void ps_publication_note_blocked(ps_publication_t *pub, int64_t now_ns);
 /* The timer for blocked claims: replaces a claim that has blocked the stream for too long with
  * padding. Returns the time of the next check. */
 int64_t ps_publication_check_blocked(ps_publication_t *pub, int64_t now_ns);
-/* Returns true if the producer is ahead of the consumer and the frame between them is not
- * committed. */
+/* Returns true if an uncommitted frame lies between the consumer and the producer position. */
 bool ps_publication_is_blocked(const ps_publication_t *pub, int64_t *position);
 
 /* ---- ps_publication_receivers.c ------------------------------------------------------------- */
-
 void ps_publication_on_sm(ps_publication_t *pub, const ps_sm_t *sm, int64_t position,
                           const ps_addr_t *from, int64_t now_ns);
 void ps_publication_on_nak(ps_publication_t *pub, const ps_nak_t *nak, int64_t now_ns);
@@ -452,12 +453,13 @@ void ps_publication_on_nak_list(ps_publication_t *pub, const ps_nak_list_t *list
  * sends a status message. */
 void ps_publication_on_error(ps_publication_t *pub, const ps_err_t *err, const ps_addr_t *from,
                              int64_t now_ns);
-/* If a join hold is in force (ps_join.h), stores its receiver for the conductor. */
+/* If a join hold is in force (ps_join.h), stores the receiver that caused it, so that the conductor
+ * can read its id and address. */
 void ps_publication_show_joiner(ps_publication_t *pub, int64_t now_ns);
 /* The timer of flow control: removes silent receivers and recomputes the sender limit. Returns the
- * time at which it must be called next. */
+ * time of the next call. */
 int64_t ps_publication_step_flow_control(ps_publication_t *pub, int64_t now_ns);
-/* Sets the sender limit that a custom strategy computed, valid until until_ns. */
+/* Sets the sender limit that a custom strategy computed; the limit is valid until until_ns. */
 void ps_publication_set_custom_limit(ps_publication_t *pub, int64_t limit, int64_t until_ns,
                                      int64_t now_ns);
 /* Removes receivers that were silent for the connection time-out. Returns the time of the next
@@ -465,25 +467,22 @@ void ps_publication_set_custom_limit(ps_publication_t *pub, int64_t limit, int64
 int64_t ps_publication_expire_receivers(ps_publication_t *pub, int64_t now_ns);
 
 /* ---- ps_receiver_snapshot.c ------------------------------------------------------------------ */
-
 ps_snapshot_entry_t *ps_snapshot_make(int32_t capacity);
 void ps_snapshot_write(ps_snapshot_entry_t *snapshot, int32_t index,
                        const ps_receiver_view_t *view);
 
 /* ---- ps_publication_rate.c ------------------------------------------------------------------- */
-
 void ps_publication_rate_init(ps_publication_t *pub);
 /* Return the number of bytes and of messages that ps-rate and NAK-strength control allow now;
  * INT64_MAX: no limit. */
 int64_t ps_publication_rate_room(ps_publication_t *pub, int64_t now_ns);
 int64_t ps_publication_message_room(ps_publication_t *pub, int64_t now_ns);
-/* Returns true if a rate forbids sending now; then sets a timer for the time at which sending is
- * allowed. */
+/* Returns true if a rate forbids sending now; then sets a timer for the time of the next send. */
 bool ps_publication_rate_shut(ps_publication_t *pub, int64_t now_ns);
 void ps_publication_rate_sent(ps_publication_t *pub, int64_t bytes, int64_t messages,
                               int64_t now_ns);
 int64_t ps_publication_rate_timer(ps_publication_t *pub, int64_t now_ns);
-/* Returns the publication window to use while the NAK-strength rate limits the stream. */
+/* Returns the publication window for a stream whose rate NAK-strength control limits. */
 int64_t ps_publication_rate_window(const ps_publication_t *pub, int64_t window_bytes);
 /* Returns the publisher limit of an IPC publication under NAK-strength control, at most `want`. */
 int64_t ps_publication_rate_limit(ps_publication_t *pub, int64_t want, int64_t now_ns);
@@ -491,35 +490,34 @@ void ps_publication_on_pressure(ps_publication_t *pub, const ps_pressure_t *pres
                                 int64_t now_ns);
 
 /* ---- ps_publication_policy.c ----------------------------------------------------------------- */
-
-/* Initialises the policy. Conductor thread, before a client may open the publication. */
+/* Initialises the policy (ps-policy). Only the conductor thread may call this function, before a
+ * client can open the publication. */
 void ps_publication_policy_init(ps_publication_t *pub);
-/* For streams with a policy: returns true if publishers have reached the limit and the unsent data
- * is still above the low watermark, so that the limit must not rise. */
+/* For streams with a policy: returns true if publishers have reached the publisher limit and the
+ * unsent data is still above the low watermark. The limit must then not rise. */
 bool ps_publication_stays_paused(ps_publication_t *pub);
-/* Returns true if publishers have dropped messages, and no padding frame in the log states their
- * number yet. */
+/* Returns true if no padding frame in the log states the latest dropped messages yet. */
 bool ps_publication_owes_gap(const ps_publication_t *pub);
-/* If there is room, writes a padding frame that states the number of dropped messages, and lets
- * publishers continue. True: it did. */
+/* If the log has room, writes a padding frame that states the number of dropped messages, and lets
+ * publishers continue. Returns true if it wrote the frame. */
 bool ps_publication_state_drops(ps_publication_t *pub);
-/* Call when draining begins. Stores the producer position as the end of the stream. */
+/* Call this function when draining begins: stores the producer position as the stream's end. */
 void ps_publication_close_end(ps_publication_t *pub);
 
 /* ---- ps_publication_watermark.c -------------------------------------------------------------- */
-
 void ps_publication_watermark_init(ps_publication_t *pub);
-/* Updates the state of the watermarks (ps_watermark). Call it after the account was updated. `held`
- * is true if publishers have reached the publisher limit. Bound: 4096 frames. */
+/* Updates the state of the log's fill level (ps_watermark). Call this function after
+ * ps_publication_account. `held` is true if publishers have reached the publisher limit. Cost:
+ * visits at most 4096 frames. */
 void ps_publication_step_watermark(ps_publication_t *pub, bool held, int64_t now_ns);
-/* The timer for reports: emits the event of an episode that began too soon after the last report.
- * Returns the time at which it must be called next. */
+/* The timer for reports of pressure: emits the event of an episode that began too soon after the
+ * last report. Returns the time of the next call. */
 int64_t ps_publication_watermark_timer(ps_publication_t *pub, int64_t now_ns);
-/* Fills in the event PS_EV_PRESSURE, or PS_EV_PRESSURE_RELIEVED if `relieved` is true. */
+/* Fills in the event PS_EV_PRESSURE_TRIGGERED, or PS_EV_PRESSURE_RELIEVED if `relieved` is true. */
 void ps_publication_describe_pressure(const ps_publication_t *pub, bool relieved,
                                       ps_event_t *event);
-/* Stores the depth (the number of unsent bytes) and its largest value; begins and ends no
- * episode. */
+/* Stores the depth (the number of unsent bytes) and the largest depth so far. This function neither
+ * begins nor ends an episode of pressure. */
 static inline void ps_publication_note_depth(ps_publication_t *pub, int64_t depth)
 {
     pub->depth = depth;
@@ -531,27 +529,27 @@ static inline void ps_publication_note_depth(ps_publication_t *pub, int64_t dept
 }
 
 /* ---- ps_publication_admit.c ------------------------------------------------------------------ */
-
-/* Conductor thread, before a client can open the publication. */
+/* Initialises the admission by ps-rate. Only the conductor thread may call this function, before a
+ * client can open the publication. */
 void ps_publication_admit_init(ps_publication_t *pub);
 /* Returns true if the stream has a ps-rate. */
 static inline bool ps_publication_is_rated(const ps_publication_t *pub)
 {
     return pub->message_allowance.rate > 0 || pub->byte_allowance.rate > 0;
 }
-/* Returns the publisher limit that ps-rate allows, at most `want`; also stores the limit of message
- * ordinals. */
+/* Returns the publisher limit that ps-rate allows, at most `want`; also stores the message number
+ * up to which publishers may publish. */
 int64_t ps_publication_admit(ps_publication_t *pub, int64_t want, int64_t now_ns);
 /* Returns true if publishers had taken all admitted messages at the last check. */
 bool ps_publication_admits_no_message(const ps_publication_t *pub);
 
 /* ---- ps_publication_credit.c ----------------------------------------------------------------- */
-
-/* Conductor thread, before a client can open the publication. */
+/* Initialises the credits of a stream. Only the conductor thread may call this function, before a
+ * client can open the publication. */
 void ps_publication_credit_init(ps_publication_t *pub);
 /* Computes the credit limit from the grants of receivers and local readers. Returns true if
- * messages remain to be counted (on IPC); the caller must then call it again soon. Bound:
- * PS_CREDIT_SCAN frames, the receivers. */
+ * messages remain to be counted (on IPC); the caller must then repeat the call soon. Cost: visits
+ * at most PS_CREDIT_SCAN frames, and all receivers. */
 bool ps_publication_credit_step(ps_publication_t *pub, int64_t now_ns);
 /* Processes the credits that a status message grants. */
 void ps_publication_credit_heard(ps_publication_t *pub, ps_publication_receiver_t *receiver,
@@ -563,18 +561,18 @@ void ps_publication_credit_change(ps_publication_t *pub, const ps_credit_change_
 /* Returns the number of messages that the sender may send under the credit limit; INT64_MAX: no
  * limit. */
 int64_t ps_publication_credit_room(const ps_publication_t *pub);
-/* Returns the number of leading bytes of a datagram in which at most `messages` messages end. The
+/* Returns the length of the first part of a datagram in which at most `messages` messages end. The
  * datagram has `bytes` bytes and begins at `position`. */
 int32_t ps_publication_credit_bytes(const ps_publication_t *pub, int64_t position, int32_t bytes,
                                     int64_t messages);
-/* Returns the credit limit as a value of the count in the spent word: publishers take counts below
- * it. */
+/* Returns the credit limit in the unit of the message count in the word `spend`: a publisher may
+ * take a credit while this count is below the limit. */
 int64_t ps_publication_credit_ordinals(const ps_publication_t *pub);
 
 void ps_publication_free(ps_publication_t *pub);
 
-/* Returns the aligned length of a frame; -1 if a frame of this length is impossible at offset.
- * Another process wrote the length. */
+/* Returns the aligned length of a frame; -1 if a frame of this length is impossible at `offset`.
+ * The check is necessary because another process wrote the length. */
 static inline int32_t ps_publication_checked_span(const ps_publication_t *pub,
                                                   const ps_frame_t *frame, int32_t length,
                                                   int32_t offset)

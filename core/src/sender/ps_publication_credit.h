@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_publication_credit.h: between ps_publication_credit.c and ps_publication_grants.c. */
+ * ps_publication_credit.h: functions that ps_publication_credit.c and ps_publication_grants.c
+ * share. */
 #ifndef PS_PUBLICATION_CREDIT_H
 #define PS_PUBLICATION_CREDIT_H
 
@@ -15,14 +16,18 @@ static inline ps_counted_t ps_publication_credit_counted(const ps_publication_t 
 
 /* Returns the number of messages whose credits publishers have taken. */
 int64_t ps_publication_credit_taken(const ps_publication_t *pub);
-/* IPC: the log has no sender position, so its messages are counted here. True: more remain. */
+/* On IPC, counts the messages of the log, because there is no sender position that counts them.
+ * Returns true if messages remain to be counted. */
 bool ps_publication_credit_count_log(ps_publication_t *pub);
-/* Combines the statements of the receivers. Bound: the receivers, once a changed statement. */
+/* Computes the lowest credit limit of the remote receivers. Cost: visits all receivers, but only
+ * after a receiver has changed its grant. */
 void ps_publication_credit_combine_receivers(ps_publication_t *pub, int64_t now_ns);
-/* Adds the local readers. Returns the lowest limit. A reader whose base is not known yet admits
- * nothing new. */
+/* Combines the limit of the remote receivers with the limits of the local readers. Returns the
+ * lowest limit. While the ordinal at which a local reader joined is unknown, the reader grants no
+ * new messages. */
 int64_t ps_publication_credit_combine(ps_publication_t *pub, bool *frozen);
-/* Stores the state for the clients of the local readers. */
+/* Stores the state of the credits in the slots of the local readers, where their clients read
+ * it. */
 void ps_publication_credit_show(ps_publication_t *pub);
 
 #endif

@@ -52,10 +52,10 @@ typedef struct ps_publication_params {
     int32_t never_throttle;             /* 1: the governor neither delays data of this stream nor
                                          * throttles its publishers. */
     int32_t policy;                     /* ps_policy */
-    int64_t low_watermark_bytes;        /* low watermark of a stream with a policy; 0: half the
-                                         * window */
-    int64_t depth_bytes;                /* PS_POLICY_DROP_OLDEST: bytes that a reader may be behind;
-                                         * 0: a quarter of its window */
+    int64_t low_watermark_bytes;        /* low watermark of a stream with a policy, in bytes; 0:
+                                         * half the publication window */
+    int64_t depth_bytes;                /* with PS_POLICY_DROP_OLDEST: number of bytes that a reader
+                                         * may be behind; 0: a quarter of the reader's window */
     int32_t retransmit_window_multiple; /* 0: 16 for unicast, 4 for groups */
     int32_t window_bytes;               /* publication window in effect */
     int32_t max_resend;                 /* group semantics: 1..256 */
@@ -74,14 +74,14 @@ typedef struct ps_publication_params {
                                        * the reserved value. */
     int32_t channel_timestamp_offset; /* Offset in the payload at which to write the send time; -8:
                                        * into the reserved value. */
-    /* 1: continue the publication of a dead daemon, at the positions in its log and its counters.
-     * If these contradict each other: PS_E_CORRUPT */
+    /* 1: continue the publication of a dead daemon, at the positions in the publication's log and
+     * counters. PS_E_CORRUPT: these positions contradict each other */
     uint8_t adopted;
     int64_t start_position;     /* For an adopted publication: first position of the stream. */
     ps_relay_path_t relay_path; /* Relays that the stream has passed, for the SETUP; count 0: no
                                  * relay publishes this stream. */
     /* For an adopted publication: the memory of the terms below this position was released, and
-     * reads as zeroes; 0: none was. */
+     * reads as zeroes; 0: no memory was released. */
     int64_t kept_position;
 } ps_publication_params_t;
 

@@ -10,8 +10,8 @@
 
 #include "ps_types.h"
 
-/* The values of the episode that was reported. These values are kept until the end of the episode
- * is reported, because the next episode may begin before. */
+/* The values of an episode of pressure that has ended. The sender keeps them until it has reported
+ * the end, because the next episode may begin before that. */
 typedef struct ps_publication_episode {
     int32_t cause, client_slot;
     int64_t culprit;
@@ -31,8 +31,8 @@ typedef struct ps_publication_pressure {
     ps_addr_t source;
     int64_t since_ns;
     int64_t peak_bytes;
-    int64_t messages;    /* Number of messages that had been sent (on IPC: read) when the episode
-                          * began; -1: unknown. */
+    int64_t messages;    /* Number of messages that the sender had sent (on IPC: readers had read)
+                          * when the episode began; -1: unknown. */
     int64_t tail;        /* Producer position at the time when the log had drained to the low
                           * watermark. */
     int64_t reported_ns; /* Time at which the sender last reported an episode; INT64_MIN/2:

@@ -17,8 +17,8 @@ enum {
     PS_JOIN_ANSWERS = 64, /* Largest number of joining receivers that the sender answers after one
                            * poll. */
     PS_JOIN_SETUPS = 32,  /* SETUPs for one joining receiver */
-    PS_JOIN_BUDGET = 512  /* Largest number of SETUPs that one poll sends to all joining receivers
-                           * together; each receiver gets at least one. */
+    PS_JOIN_BUDGET = 512  /* Largest number of SETUPs that the sender sends after one poll, to all
+                           * joining receivers together; each receiver gets at least one SETUP. */
 };
 
 /* Values of the channel status counter. */
@@ -58,17 +58,18 @@ struct ps_send_endpoint {
     ps_addr_t joins[PS_JOIN_ANSWERS]; /* Addresses of joining receivers, to which the sender sends
                                        * SETUPs when the poll ends. */
     int32_t join_count;
-    int32_t join_cursor; /* Index of the publication whose SETUP the sender sends first in the next
-                          * answer. */
+    int32_t join_cursor; /* Index of the publication whose SETUP the sender sends first to the next
+                          * joining receiver. */
     ps_send_endpoint_t *next;
     bool poll_now;
-    bool grew;   /* True if this poll added a destination. */
-    bool failed; /* True if the last send failed with an error; a full socket buffer is no error. */
+    bool grew;   /* True if the present poll of the sockets added a destination. */
+    bool failed; /* True if the last send failed with an error. A full socket buffer is not an
+                  * error. */
     bool removed;
 };
 
-/* Stores the status of the channel in its counter. Before the hand-over to the sender, the
- * conductor calls this function; afterwards the sender. */
+/* Stores the status of the channel in its counter. Until the endpoint is handed over to the sender,
+ * only the conductor calls this function; afterwards only the sender. */
 void ps_send_endpoint_set_status(ps_send_endpoint_t *endpoint, int64_t status);
 /* Stores the number of destinations in its counter. */
 void ps_send_endpoint_store_count(ps_send_endpoint_t *endpoint);
@@ -78,8 +79,8 @@ void ps_send_endpoint_report_error(ps_send_endpoint_t *endpoint, int32_t code, i
  * accepted (0..count); counts short sends, errors and bytes. Sender thread. */
 int32_t ps_send_endpoint_send(ps_send_endpoint_t *endpoint, const ps_dgram_t *dgrams, int32_t count,
                               int64_t now_ns);
-/* Queues the heartbeat of a publication (PS_HEARTBEAT_BYTES). The sender sends it with the next
- * flush, at the latest at the end of this duty cycle. */
+/* Queues the heartbeat of a publication (PS_HEARTBEAT_BYTES). The sender sends queued heartbeats
+ * with the next flush, at the latest at the end of this duty cycle. */
 void ps_send_endpoint_queue(ps_send_endpoint_t *endpoint, ps_publication_t *pub,
                             const uint8_t *frame, int64_t now_ns);
 /* Sends the queued heartbeats. If the socket does not accept a heartbeat, the next heartbeat is due
@@ -90,10 +91,12 @@ static inline bool ps_send_endpoint_reachable(const ps_send_endpoint_t *endpoint
 {
     return endpoint->params.mdc == PS_MDC_NONE || endpoint->destinations.count > 0;
 }
-/* Passes received datagrams to on_datagram, with the endpoint as context. Returns their number. */
+/* Passes received datagrams to on_datagram, with the endpoint as context. Returns the number of
+ * these datagrams. */
 int32_t ps_send_endpoint_poll(ps_send_endpoint_t *endpoint, ps_on_datagram_fn on_datagram,
                               int64_t now_ns);
-/* Timers: dynamic destinations, silence.  Returns the next due time. */
+/* Runs the endpoint's timers, for silent dynamic destinations and silent peers. Returns the time at
+ * which the next timer is due. */
 int64_t ps_send_endpoint_on_timer(ps_send_endpoint_t *endpoint, int64_t now_ns);
 /* Kinds of valid status messages. */
 enum ps_heard {
@@ -106,17 +109,17 @@ enum ps_heard {
 };
 void ps_send_endpoint_heard(ps_send_endpoint_t *endpoint, const ps_sm_t *sm, int32_t heard,
                             const ps_addr_t *from, int64_t now_ns);
-/* ps_send_endpoint_join.c: record that the address `to` requested SETUPs, and send SETUPs to all
- * such addresses. */
+/* In ps_send_endpoint_join.c: the first function records that the address `to` requested SETUPs;
+ * the second sends SETUPs to all recorded addresses. */
 void ps_send_endpoint_join(ps_send_endpoint_t *endpoint, const ps_addr_t *to, int64_t now_ns);
 void ps_send_endpoint_answer(ps_send_endpoint_t *endpoint, int64_t now_ns);
-/* Answers the provisional places again. Returns the time at which it must be called next;
- * INT64_MAX: never. */
+/* Sends SETUPs to the provisional destinations again. Returns the time of the next call; INT64_MAX:
+ * never. */
 int64_t ps_send_endpoint_join_timer(ps_send_endpoint_t *endpoint, int64_t now_ns);
 /* Executes a command of the conductor; sender thread. */
 void ps_send_endpoint_on_command(ps_send_endpoint_t *endpoint, const ps_command_t *command,
                                  int64_t now_ns);
-/* Closes and frees the endpoint when the sender thread has ended (shut-down). */
+/* Closes and frees the endpoint. Call this function only after the sender thread has ended. */
 void ps_send_endpoint_free(ps_send_endpoint_t *endpoint);
 
 #endif

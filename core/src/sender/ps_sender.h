@@ -4,11 +4,12 @@
  * stated otherwise.
  *
  * Publishers set the bit of a publication with new data in the dirty bitmap. The sender clears the
- * bits, puts each such publication into the ready set once, and serves the ready set by bands
- * (ps_bands.h). A publication whose window is closed leaves the set, and returns when a status
- * message opens the window. A publication with due retransmits is also in the list of retransmits.
- * Publications with local readers (IPC, spies) are in the watch list while a reader is behind. The
- * scan of the timers runs at most once a millisecond, and only when the earliest timer is due. */
+ * bits, puts each of these publications into the ready set, and serves the ready set by bands
+ * (ps_bands.h). A publication whose window is closed leaves the ready set, and returns when a
+ * status message opens the window. A publication with due retransmits is also in the list of
+ * retransmits. A publication with local readers (IPC, spies) is in the watch list while one of
+ * these readers is behind. The sender scans the timers at most once a millisecond, and only when
+ * the earliest timer is due. */
 #ifndef PS_SENDER_H
 #define PS_SENDER_H
 
@@ -22,23 +23,24 @@ enum {
     PS_TURN_BYTES = 128 * 1024, /* Largest number of bytes in a turn of one publication, if no other
                                  * publication waits. */
     PS_TURNS_PER_CYCLE = 32,
-    PS_SLOW_CYCLE_NS = 500 * 1000, /* If the duty cycles of a thread are at least this far apart,
-                                    * each cycle serves all ready publications. */
-    PS_POLL_RATIO = 6,             /* cycles between polls while sending */
-    PS_POLL_BYTES = 64 * 1024,     /* The sender also polls the sockets after it has sent this
-                                    * number of bytes. */
-    PS_POLL_LIMIT = 64,            /* datagrams per socket and poll */
-    PS_POLL_SLICE = 32,            /* Number of endpoints that one poll reads in addition to those
-                                    * that have sent. */
-    PS_SCAN_SLICE = 512,           /* Number of publications that the timer scan checks in one duty
-                                    * cycle. */
-    PS_HOT_LIMIT = 128             /* Largest number of hot publications (those that the sender
-                                    * checks in every duty cycle). */
+    PS_SLOW_CYCLE_NS =
+        500 * 1000,            /* If the duty cycles of the sender's thread begin at least this long
+                                * after each other, each cycle serves all ready publications. */
+    PS_POLL_RATIO = 6,         /* cycles between polls while sending */
+    PS_POLL_BYTES = 64 * 1024, /* The sender also polls the sockets after it has sent this number of
+                                * bytes. */
+    PS_POLL_LIMIT = 64,        /* datagrams per socket and poll */
+    PS_POLL_SLICE = 32,        /* Number of endpoints whose sockets one poll reads, in addition to
+                                * the endpoints that have sent data. */
+    PS_SCAN_SLICE = 512,       /* Number of publications that the timer scan checks in one duty
+                                * cycle. */
+    PS_HOT_LIMIT = 128         /* Largest number of hot publications (those that the sender checks
+                                * in every duty cycle). */
 };
 #define PS_TICK_NS INT64_C(1000000)
 
-/* A publication that had a turn in this cycle and has more data, and the time since which it waits
- * for its next turn. */
+/* A publication that had a turn in this duty cycle and has more data to send. The field since_ns
+ * has the time since which it waits for its next turn. */
 typedef struct ps_sender_again {
     ps_publication_t *pub;
     int64_t since_ns;
@@ -54,7 +56,8 @@ struct ps_sender {
     ps_publication_t **by_slot;      /* penstock.dat slot -> publication */
     ps_publication_t **publications; /* dense, any order */
     int64_t *due_ns;                 /* Time at which each publication's next timer is due. The
-                                      * separate array lets a scan read few cache lines. */
+                                      * times are in an array of their own, so that a scan reads few
+                                      * cache lines. */
     int32_t capacity;
     int32_t publication_count;
     ps_publication_t **buckets; /* (endpoint, session, stream) -> publication, chained */
@@ -72,8 +75,8 @@ struct ps_sender {
                                * publication is ready. */
     int64_t idle_ns;          /* since the governor's last sample */
     int64_t thread_ns;        /* Processor time of the thread at the governor's last sample. */
-    int64_t busy_bytes;       /* Number of bytes sent in duty cycles that followed a cycle which
-                               * also sent data; measures the sending rate. */
+    int64_t busy_bytes;       /* Number of bytes sent in duty cycles whose preceding cycle also sent
+                               * data; with busy_ns, the sender computes its sending rate. */
     int64_t busy_ns;          /* the time of these cycles */
     int64_t busy_since_ns;    /* Time at which the last duty cycle began, if it sent data; otherwise
                                * -1. */
@@ -90,8 +93,8 @@ struct ps_sender {
     int64_t polled_ns;
     int64_t poll_gap_ns; /* Interval between polls of the sockets while no publication waits for a
                           * receiver. */
-    bool awaits_window;  /* True if a publication waits for a window, and no poll has found a
-                          * datagram since it began to wait. */
+    bool awaits_window;  /* True if a publication waits for a receiver's window, and no poll has
+                          * found a datagram since the wait began. */
     int64_t scan_started_ns;
     int64_t min_due_ns;   /* no timer before this */
     int64_t scan_min_ns;  /* Earliest due time that the running scan has found so far. */
@@ -106,8 +109,9 @@ struct ps_sender {
 
 /* ---- ps_sender_hot.c ------------------------------------------------------------------------- */
 
-/* Call this function after the sender has found a publication in the dirty bitmap and cleared its
- * flag. Makes the stream hot if it is busy enough. */
+/* Call this function after the sender has found a publication in the dirty bitmap and cleared the
+ * publication's flag `dirty`. Makes the stream hot if its publishers are busy enough: the sender
+ * then checks it in every duty cycle. */
 void ps_sender_note_dirty(ps_sender_t *sender, ps_publication_t *publication);
 /* Checks all hot publications for new data. A publication without new data for some time stops
  * being hot. Returns the number of publications with new data. */
@@ -119,28 +123,32 @@ void ps_sender_leave_hot(ps_sender_t *sender, ps_publication_t *publication);
 /* ---- ps_sender_governor.c -------------------------------------------------------------------- */
 
 /* Measures the pressure, stores it in penstock.dat, and resumes publications whose data the
- * governor delayed. Bound: all publications, when a measure of the governor begins or ends. */
+ * governor delayed. Cost: constant; if an action of the governor begins or ends in this call,
+ * visits all publications. */
 void ps_sender_govern(ps_sender_t *sender);
 /* Returns true if the governor delays the publication's new data; then sets a timer for the time at
  * which data may leave. */
 bool ps_sender_defers(ps_sender_t *sender, ps_publication_t *publication);
-/* Returns true if the governor delays a datagram that is not full; like ps_sender_defers. */
+/* Returns true if the governor delays a datagram of the publication because it is not full; then
+ * sets a timer like ps_sender_defers. */
 bool ps_sender_coalesces(ps_sender_t *sender, ps_publication_t *publication);
 
 /* ---- ps_sender_schedule.c -------------------------------------------------------------------- */
 
-/* Adds a publication to the ready set, in the band of its priority, unless it is in the set. */
+/* Adds a publication to the ready set, in the band of its priority, unless the publication is
+ * already there. */
 void ps_sender_ready(ps_sender_t *sender, ps_publication_t *publication);
-/* Adds a publication with due retransmits to the list of retransmits, unless it is in the list. */
+/* Adds a publication with due retransmits to the list of retransmits, unless the publication is
+ * already there. */
 void ps_sender_ready_repair(ps_sender_t *sender, ps_publication_t *publication);
 /* Removes a publication from the ready set and from the list of retransmits. */
 void ps_sender_leave_ready(ps_sender_t *sender, ps_publication_t *publication);
-/* Reports released objects to the conductor while the ring has room. */
+/* Reports released objects to the conductor, as long as the event ring has room. */
 void ps_sender_emit_released(ps_sender_t *sender);
 /* Adds a publication to the watch list, where it stays until its local readers have reached the
  * producer position. */
 void ps_sender_watch(ps_sender_t *sender, ps_publication_t *publication);
-/* Ends the watch of a publication. */
+/* Removes a publication from the watch list. */
 void ps_sender_leave_watch(ps_sender_t *sender, ps_publication_t *publication);
 /* Records that a timer of a publication or an endpoint is due at due_ns. */
 void ps_sender_due(ps_sender_t *sender, int64_t due_ns);

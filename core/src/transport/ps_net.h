@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ps_net.h: the network as a table of functions. Sender and receiver send and receive datagrams
- * only through this table. Kernel UDP, the impairing wrapper and the simulator implement it
- * (docs/internals.md). */
+ * only through this table. Three networks implement the table: kernel UDP, a wrapper that adds
+ * artificial loss, and the simulator (docs/internals.md). */
 #ifndef PS_NET_H
 #define PS_NET_H
 
@@ -16,38 +16,39 @@ typedef struct ps_dgram {
     uint32_t length; /* bytes of UDP payload, 1..65504 */
 } ps_dgram_t;
 
-typedef struct ps_socket ps_socket_t; /* A socket; each implementation defines the structure. One
-                                       * thread writes it. */
+typedef struct ps_socket ps_socket_t; /* A socket; each implementation of the network defines the
+                                       * structure. Only one thread at a time uses it. */
 
-/* Called for each received datagram, after a GRO buffer was split. The datagram's bytes are valid
- * during the call and may be unaligned. `from` is the source address; rx_ns is the receive time, on
- * the same clock as the agents' now_ns. */
+/* Callback of recv: called for each received datagram. If the kernel joined datagrams (GRO), they
+ * are separate again. The datagram's bytes are valid during the call and may be unaligned. `from`
+ * is the source address; rx_ns is the receive time, on the same clock as the agents' now_ns. */
 typedef void (*ps_on_datagram_fn)(void *context, const uint8_t *data, uint32_t length,
                                   const ps_addr_t *from, int64_t rx_ns);
 
-/* Called for each received buffer. The buffer contains datagrams of `segment` bytes back to back;
- * the last datagram may be shorter. If segment == length, it is one datagram. Otherwise as
- * ps_on_datagram_fn. */
+/* Callback of recv_runs: called for each received buffer. The buffer contains datagrams of
+ * `segment` bytes back to back; the last datagram may be shorter. If segment == length, the buffer
+ * contains one datagram. The other arguments are those of ps_on_datagram_fn. */
 typedef void (*ps_on_run_fn)(void *context, const uint8_t *data, uint32_t length, uint32_t segment,
                              const ps_addr_t *from, int64_t rx_ns);
 
 /* Memory in a log buffer; the transport may receive the next bytes of a stream directly into it. No
- * reader reads this memory. The transport must not change the first 8 bytes of this memory, and may
- * overwrite all others. */
+ * reader reads this memory. The transport must not change the first 8 bytes of this memory; it may
+ * overwrite all other bytes. */
 typedef struct ps_direct_range {
     uint8_t *at;
     uint32_t length; /* PS_DIRECT_LEAST to PS_DIRECT_MOST */
 } ps_direct_range_t;
 enum { PS_DIRECT_LEAST = 4096, PS_DIRECT_MOST = 64 * 1024 };
 typedef struct ps_direct {
-    /* Called before each receive. If the callback returns false, the transport receives into its
-     * own buffer. */
+    /* Called before each receive, to get the memory. If the callback returns false, the transport
+     * receives into its own buffer. */
     bool (*prepare)(void *context, ps_direct_range_t *out);
-    /* Called when datagrams were received into the range. The first 8 bytes of these datagrams are
-     * in first_word, not in the range. Returns the length of the leading datagrams that stay in the
-     * log; the transport passes the other datagrams to `fn`. The callback may overwrite the 8 bytes
-     * after the datagrams that stay. Before it does so, the callback stores the old content of the
-     * 8 bytes in *next_word, if data is there. */
+    /* Called after the transport has received datagrams directly into the log. The first 8 bytes of
+     * these datagrams are in first_word, not in the range. The callback decides how many of the
+     * datagrams, from the first one on, stay in the log, and returns their total length. The
+     * transport passes each of the other datagrams to `fn`. The callback may overwrite the 8 bytes
+     * after the datagrams that stay in the log. If these 8 bytes belong to a received datagram, the
+     * callback first copies them to *next_word. */
     uint32_t (*received)(void *context, const ps_direct_range_t *range, uint64_t first_word,
                          uint32_t length, uint32_t segment, const ps_addr_t *from, int64_t rx_ns,
                          uint64_t *next_word);
@@ -58,35 +59,36 @@ typedef struct ps_net_ops {
      * they require this. PS_E_ADDRESS_IN_USE, PS_E_NO_INTERFACE, PS_E_NO_BUFFER, PS_E_PERMISSION,
      * PS_E_SYSTEM, PS_E_NO_MEMORY. Conductor thread. */
     int (*open)(void *net, const ps_socket_params_t *params, ps_socket_t **out);
-    /* Closes the socket. Closes the socket. The owner thread calls it, or the conductor thread
-     * after the owner has released the socket. */
+    /* Closes the socket. The thread that owns the socket calls this function, or the conductor
+     * after that thread has released the socket. */
     void (*close)(ps_socket_t *socket);
     /* Sends up to count datagrams in order to `to` (NULL: the connected peer). Returns the number
-     * that the kernel accepted (0..count; fewer: send the rest later), or a negative ps_error_code
-     * for an error other than "try again". Never blocks. The implementation may send datagrams of
-     * equal length that are contiguous in memory as one GSO run. */
+     * of datagrams that the kernel accepted (0..count; the caller must send the other datagrams
+     * later), or a negative ps_error_code for an error other than "try again". Never blocks. The
+     * implementation may send datagrams of equal length that are contiguous in memory as one GSO
+     * run. */
     int (*send)(ps_socket_t *socket, const ps_addr_t *to, const ps_dgram_t *dgrams, int32_t count,
                 int64_t now_ns);
-    /* Receives the waiting datagrams, at most limit, and calls fn for each. Returns their number
-     * (>= 0) or a negative ps_error_code. Never blocks. */
+    /* Receives up to `limit` waiting datagrams, and calls `fn` for each. Returns the number of
+     * received datagrams (>= 0), or a negative ps_error_code. Never blocks. */
     int (*recv)(ps_socket_t *socket, int32_t limit, ps_on_datagram_fn fn, void *context,
                 int64_t now_ns);
-    /* Returns the descriptor for epoll, or -1 (simulator). */
+    /* Returns the socket's descriptor for epoll; -1 in the simulator, which has none. */
     int (*fd)(const ps_socket_t *socket);
-    /* Stores the bound address, with the port that the kernel chose. */
+    /* Stores the address to which the socket is bound, with the port that the kernel chose. */
     void (*local)(const ps_socket_t *socket, ps_addr_t *out);
     /* Replaces the peer of a connected socket, after its host name was resolved again. The
      * conductor must own the socket. */
     int (*reconnect)(ps_socket_t *socket, const ps_addr_t *remote);
     /* Receives like recv, but passes datagrams that the kernel joined (GRO) to the callback in one
-     * piece. The function may receive into a log buffer, unless `direct` is NULL. An implementation
-     * that has only recv sets this table entry to NULL. */
+     * piece. If `direct` is not NULL, the function may receive directly into a log buffer. A
+     * network that implements only recv sets this table entry to NULL. */
     int (*recv_runs)(ps_socket_t *socket, int32_t limit, ps_on_run_fn fn, const ps_direct_t *direct,
                      void *context, int64_t now_ns);
     /* Enlarges the receive buffer to `bytes` (1..PS_RECV_BUFFER_MAX) as far as the kernel allows;
      * never shrinks it. *got gets the new size, in the unit of SO_RCVBUF; a size below `bytes` is
-     * no error. PS_E_SYSTEM. Any thread may call it while the socket is open. An implementation
-     * with a receive buffer of fixed size sets this table entry to NULL. */
+     * no error. PS_E_SYSTEM. Any thread may call it while the socket is open. A network whose
+     * receive buffer has a fixed size sets this table entry to NULL. */
     int (*fit_recv_buffer)(ps_socket_t *socket, int32_t bytes, int32_t *got);
 } ps_net_ops_t;
 enum { PS_RECV_BUFFER_MAX = 1 << 30 };

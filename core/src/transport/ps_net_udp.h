@@ -24,8 +24,8 @@ enum {
     PS_ADDR_TEXT = 80
 };
 
-/* A UDP socket. The arrays for its system calls are allocated when the socket is opened. One thread
- * at a time. */
+/* A UDP socket. The arrays for the system calls are allocated when the socket is opened. Only one
+ * thread at a time may use a socket. */
 typedef struct ps_udp_socket {
     int fd;
     int family; /* AF_INET or AF_INET6 */
@@ -55,7 +55,8 @@ int ps_udp_recv(ps_socket_t *socket, int32_t limit, ps_on_datagram_fn fn, void *
                 int64_t now_ns);
 int ps_udp_recv_runs(ps_socket_t *socket, int32_t limit, ps_on_run_fn fn, const ps_direct_t *direct,
                      void *context, int64_t now_ns);
-/* Convert addresses. ps_udp_to_sockaddr returns the length of the result, or 0 for family 0. */
+/* Convert addresses. ps_udp_to_sockaddr returns the length of the address in *out; 0 if no address
+ * is set (family 0). */
 socklen_t ps_udp_to_sockaddr(const ps_addr_t *addr, struct sockaddr_storage *out);
 void ps_udp_from_sockaddr(const struct sockaddr_storage *from, ps_addr_t *out);
 /* Writes "1.2.3.4:5" or "[::1]:5" into text (PS_ADDR_TEXT bytes); returns text. */

@@ -2,9 +2,9 @@
  * ps_frame.h: the header of a frame, on the wire and in a term; positions; stores and loads of its
  * fields.
  *
- * A publisher and the unblocking sender may both write the fields of one frame after its first
- * word. Publisher and sender write the same values with relaxed 64-bit stores, so the result does
- * not depend on the order of the stores. */
+ * While a publisher writes a frame header, the sender may unblock the stream and write the same
+ * header. Both write the same values with relaxed 64-bit stores, so the order of their stores does
+ * not matter. */
 #ifndef PS_FRAME_H
 #define PS_FRAME_H
 
@@ -74,8 +74,8 @@ static inline int32_t ps_wrap_add(int32_t a, int32_t b)
 }
 static inline int64_t ps_position(int32_t term_id, int32_t offset, int32_t shift, int32_t initial)
 {
-    /* The function shifts an unsigned value, because a hostile frame may have a term id before the
-     * initial term id. */
+    /* Shift an unsigned value. In a hostile frame, the term id may be lower than the initial term
+     * id, and C leaves the shift of a negative value undefined. */
     return (int64_t)((uint64_t)(int64_t)ps_wrap_sub(term_id, initial) << shift) + offset;
 }
 static inline int32_t ps_term_count(int64_t position, int32_t shift)
@@ -92,18 +92,20 @@ static inline int32_t ps_term_id_at(int64_t position, int32_t shift, int32_t ini
 }
 
 /* Returns the maximum position of a stream: the end of the last term that the term count allows. No
- * frame begins there. */
+ * frame begins at this position. */
 static inline int64_t ps_max_position(int32_t shift)
 {
     return INT64_C(1) << (31 + shift);
 }
 
 /* The term id and term offset with which heartbeats and status messages state a position. The
- * maximum position is stated as offset T (the term length) in the last term. The id of the next
- * term would wrap to a value before the initial one, and a receiver would drop the frame. */
+ * maximum position of a stream is stated as the end of the last term (offset T, the term length).
+ * Stated as the start of a next term, the term id would wrap, and a receiver would drop the
+ * frame. */
 typedef struct ps_place {
     int32_t term_id;
-    int32_t term_offset; /* Offset in the term, 0 to T; it is T only at the maximum position. */
+    int32_t term_offset; /* Offset in the term, 0 to T (the term length); only the maximum position
+                          * has the offset T. */
 } ps_place_t;
 
 static inline ps_place_t ps_place_of(int64_t position, int32_t shift, int32_t initial)
@@ -113,8 +115,9 @@ static inline ps_place_t ps_place_of(int64_t position, int32_t shift, int32_t in
     return (ps_place_t){ ps_term_id_at(last, shift, initial), (int32_t)(position - begin) };
 }
 
-/* Returns the position that a peer states. Aeron states the maximum position with a term id that
- * has wrapped, and this id has no other meaning. Negative: before the initial term. */
+/* Returns the position that a peer states. Aeron states the maximum position of a stream with a
+ * term id that has wrapped around, and uses that id for nothing else. The result is negative if the
+ * term id lies before the initial term. */
 static inline int64_t ps_position_stated(int32_t term_id, int32_t offset, int32_t shift,
                                          int32_t initial)
 {
@@ -158,9 +161,9 @@ static inline int64_t ps_believed_ordinal(int64_t ordinal)
     return ordinal >= 0 && ordinal <= INT64_C(1) << 56 ? ordinal : -1;
 }
 
-/* A padding frame that replaces dropped messages has a mark in its reserved value. The high half is
- * the magic number; the low half is the number of messages (PS_GAP_UNKNOWN if unknown). A receiver
- * does not trust the mark in a frame from the wire. */
+/* A padding frame that replaces dropped messages has a mark in its reserved value. The mark's high
+ * half is PS_GAP_MAGIC; its low half is the number of dropped messages, or PS_GAP_UNKNOWN. A
+ * receiver does not trust the mark in a frame from the wire. */
 #define PS_GAP_MAGIC INT64_C(0x50474150) /* "PAGP" */
 enum { PS_GAP_UNKNOWN = 0x7FFFFFFF };
 static inline int64_t ps_gap_mark(int32_t messages)
@@ -172,8 +175,8 @@ static inline int ps_is_gap_mark(int64_t reserved_value)
     return reserved_value >> 32 == PS_GAP_MAGIC;
 }
 
-/* Returns the number of messages that end with a frame that has these header fields. For padding,
- * returns the number of messages that it replaces. */
+/* Returns the number of dropped messages that a padding frame with this reserved value replaces; 0:
+ * none, or unknown. */
 static inline int32_t ps_marked_messages(int64_t reserved_value)
 {
     const int32_t count = (int32_t)reserved_value;
@@ -189,7 +192,7 @@ static inline uint64_t ps_pair(int32_t low, int32_t high)
     return (uint64_t)(uint32_t)low | ((uint64_t)(uint32_t)high << 32);
 }
 
-/* Writes all fields except the first word and the reserved value. */
+/* Writes all fields of a frame header except its first word and the reserved value. */
 static inline void ps_frame_fields(ps_frame_t *frame, int32_t term_offset, int32_t session_id,
                                    int32_t stream_id, int32_t term_id)
 {
@@ -204,9 +207,10 @@ static inline void ps_frame_reserved(ps_frame_t *frame, int64_t reserved_value)
     __atomic_store_n(words + 3, (uint64_t)reserved_value, __ATOMIC_RELAXED);
 }
 
-/* Returns `value`, the length of a frame, which usually equals *guess. A plain load of the length
- * would delay the computation of the next frame's address. With a branch on the guess, the
- * processor predicts the length and continues before the load ends. */
+/* Returns `value`, the length of a frame, which usually equals *guess (the length of the last
+ * frame). Without this function, the processor would wait for the load of the length before it
+ * computes the address of the next frame. With a branch on the guess, the processor predicts the
+ * length and continues at once. */
 static inline int32_t ps_frame_guess(int32_t *guess, int32_t value)
 {
     if (__builtin_expect(value != *guess, 0)) {
@@ -243,8 +247,9 @@ static inline int32_t ps_frame_messages(const ps_frame_t *frame)
                                       : (frame->flags & PS_FLAG_END) != 0;
 }
 
-/* Returns the longest padding that a sender skips in one step. Such padding is as long as the
- * longest claim that did not fit into a term. */
+/* Returns the greatest length of a padding frame at the end of a term, in bytes. A padding frame
+ * fills the rest of a term if the next claim does not fit, so it is shorter than the longest
+ * claim. */
 static inline int64_t ps_log_longest_pad(int64_t term_length, int32_t mtu)
 {
     const int64_t payload = mtu - PS_HEADER_BYTES;
@@ -257,8 +262,8 @@ static inline int64_t ps_log_longest_pad(int64_t term_length, int32_t mtu)
     return longest < term_length / 2 ? longest : term_length / 2;
 }
 /* Returns the number of bytes by which a sender may be ahead of a receiver's consumed position: one
- * window. Under NAK-strength control the sender does not wait for receivers; the result is half a
- * window more, because a receiver then keeps a whole term. */
+ * window (half a term). Under fc=nak (`nak` is 1) the sender does not wait for receivers. The
+ * result is then half a window more, because receivers accept a whole term. */
 static inline int64_t ps_log_ahead(int64_t term_length, int nak)
 {
     return nak ? term_length / 2 + term_length / 4 : term_length / 2;

@@ -57,13 +57,13 @@ enum ps_wire_fault {
 enum {
     PS_CAP_PENSTOCK = 1,
     PS_CAP_ORDINALS = 2,
-    /* In a SETUP: the sender requests PRESSURE frames (fc=nak). In a status message: the receiver
-     * sends PRESSURE frames if a sender requests them. */
+    /* In a SETUP: the sender (with fc=nak) requests PRESSURE frames. In a status message: the
+     * receiver sends PRESSURE frames if a sender requests them. */
     PS_CAP_PRESSURE = 4,
     /* In a SETUP: the sender accepts NAK_LIST frames (ps_wire_nak_list.h). */
     PS_CAP_NAK_LIST = 8,
-    /* In a status message: under NAK-strength control, the receiver accepts up to a term of data
-     * beyond the consumed position. */
+    /* In a status message: under fc=nak, the receiver accepts up to one term of data beyond the
+     * position that its readers have consumed. */
     PS_CAP_KEEPS_TERM = 16,
     /* In a SETUP: the sender obeys credits and answers with CREDIT frames. In a status message: the
      * receiver supports credits, and grants them if its applications do. */
@@ -73,8 +73,8 @@ enum {
 /* Flags of TLV WITHHOLD. */
 enum {
     PS_CREDIT_FLAG_FROZEN = 1, /* no message may be admitted */
-    PS_CREDIT_FLAG_ANSWER = 2  /* The receiver waits for a CREDIT frame that acknowledges this
-                                * epoch. */
+    PS_CREDIT_FLAG_ANSWER = 2  /* The receiver waits for a CREDIT frame of the sender that
+                                * acknowledges the epoch of credits. */
 };
 
 /* Flow control of a sender, as its trailers state; the values are those of ps_flow_control. */
@@ -83,22 +83,27 @@ enum { PS_WIRE_FC_UNKNOWN = -1, PS_WIRE_FC_TAGGED = 3, PS_WIRE_FC_COUNT = 6 };
 /* Policies, as stated in trailers: the values of ps_policy. */
 enum { PS_WIRE_POLICY_NONE = 0, PS_WIRE_POLICY_COUNT = 6 };
 
-/* TLVs of our trailers.  Unknown types are skipped. */
+/* The values of a penstock trailer. A decoder skips TLVs of unknown types. */
 typedef struct ps_trailer {
     uint32_t capabilities; /* 0: the frame has no valid trailer, so the peer is Aeron */
     uint64_t daemon_id;
     uint64_t daemon_epoch;
-    int64_t ordinal;          /* SETUP: messages before the stated position; -1 absent */
-    int32_t flow_control;     /* SETUP: the sender's flow control; PS_WIRE_FC_UNKNOWN: absent */
-    int64_t group_tag;        /* SETUP: tag of the receivers that the sender follows, if TAGGED */
-    int32_t policy;           /* SETUP: ps_policy that receivers apply; 0: absent */
-    int64_t depth_bytes;      /* SETUP: bytes that a reader may be behind under the policy; 0: the
-                               * receiver's choice */
+    int64_t ordinal;          /* In a SETUP: number of messages before the stated position; -1:
+                               * absent */
+    int32_t flow_control;     /* In a SETUP: flow control of the sender; PS_WIRE_FC_UNKNOWN:
+                               * absent */
+    int64_t group_tag;        /* In a SETUP with fc=tagged: tag of the receivers for which the
+                               * sender waits */
+    int32_t policy;           /* In a SETUP: policy (ps_policy) that the receivers apply to their
+                               * readers; 0: absent */
+    int64_t depth_bytes;      /* In a SETUP: number of bytes that a reader may be behind under the
+                               * policy; 0: the receiver chooses */
     int64_t credit_limit;     /* SM; -1 absent */
     int64_t released_ordinal; /* SM; -1 absent */
-    uint32_t credit_epoch;    /* SM: valid if credit_messages > 0 */
-    uint32_t credit_messages; /* SM: In a status message: number of messages that may be
-                               * outstanding; 0: not stated. */
+    uint32_t credit_epoch;    /* In a status message: epoch of the credits; valid if credit_messages
+                               * > 0 */
+    uint32_t credit_messages; /* In a status message: number of messages that may be outstanding
+                               * (sent, and their credits not returned); 0: not stated. */
     uint32_t credit_flags;    /* SM: PS_CREDIT_FLAG_... */
     uint32_t fill_ppm;        /* SM */
     uint32_t reason;          /* In a status message: the cause (ps_cause) that limits the receiver;
@@ -109,11 +114,11 @@ typedef struct ps_trailer {
      * not stated. Untrusted text without control characters. */
     char client_name[PS_NAME_MAX + 1];
     char host[PS_NAME_MAX + 1];
-    int64_t congestion_window; /* In a status message: congestion window, the number of bytes that
-                                * may be in flight; 0: no such bound. */
-    int64_t pacing_rate;       /* In a status message: pacing rate for the sender in bytes a second;
-                                * 0: not stated. */
-    int64_t rtt_ns;            /* SM: smoothed, 0 unknown */
+    int64_t congestion_window;  /* In a status message: congestion window, the number of bytes that
+                                 * may be in flight; 0: the receiver does not limit it. */
+    int64_t pacing_rate;        /* In a status message: pacing rate for the sender in bytes a
+                                 * second; 0: not stated. */
+    int64_t rtt_ns;             /* SM: smoothed, 0 unknown */
     ps_relay_path_t relay_path; /* In a SETUP: relays that the stream has passed, in this order. */
 } ps_trailer_t;
 
@@ -155,14 +160,14 @@ typedef struct ps_data {
     uint16_t type;
 } ps_data_t;
 
-/* Checks a datagram first (docs/spec/wire-format.md section 4, items 1 and 2). *type gets the frame
- * type. Returns ps_wire_fault. Accepts EXT frames with penstock's magic number; for other EXT
- * frames returns PS_WIRE_UNKNOWN_TYPE. */
+/* Makes the first checks of a datagram (docs/spec/wire-format.md section 4, items 1 and 2). *type
+ * gets the type of its first frame. Returns ps_wire_fault. Accepts EXT frames with penstock's magic
+ * number; for other EXT frames returns PS_WIRE_UNKNOWN_TYPE. */
 int ps_wire_check(const uint8_t *data, uint32_t length, uint16_t *type);
 
-/* Decoders. Call one only after ps_wire_check has returned PS_WIRE_OK and the frame type of this
- * decoder. A decoder makes the checks of docs/spec/wire-format.md section 4, item 3, that need no
- * state of the stream, and returns a ps_wire_fault. */
+/* Decoders. Call a decoder only after ps_wire_check has returned PS_WIRE_OK and the decoder's frame
+ * type. A decoder makes those checks of docs/spec/wire-format.md section 4, item 3, that need no
+ * state of the stream. It returns a ps_wire_fault. */
 int ps_wire_setup(const uint8_t *data, uint32_t length, ps_setup_t *out);
 int ps_wire_sm(const uint8_t *data, uint32_t length, ps_sm_t *out);
 int ps_wire_nak(const uint8_t *data, uint32_t length, ps_nak_t *out);
@@ -170,19 +175,20 @@ int ps_wire_rttm(const uint8_t *data, uint32_t length, ps_rttm_t *out);
 int ps_wire_err(const uint8_t *data, uint32_t length, ps_err_t *out);
 int ps_wire_rsp_setup(const uint8_t *data, uint32_t length, ps_rsp_setup_t *out);
 int ps_wire_data(const uint8_t *data, uint32_t length, ps_data_t *out);
-/* Checks all frames of a DATA or PAD datagram that is no heartbeat; they must fit into the term.
- * *span gets the bytes of the stream that the frames cover, including the whole length of a final
- * PAD. *messages gets the number of DATA frames with the END flag. Returns PS_WIRE_BAD_CHAIN or
- * PS_WIRE_BAD_FIELD if the datagram violates a rule of item 3. Bound: length / 32 frames. */
+/* Checks all frames of a datagram with DATA or PAD frames that is no heartbeat; the frames must fit
+ * into the term. *span gets the number of bytes of the stream that the frames cover, including the
+ * whole length of a last PAD frame. *messages gets the number of DATA frames with the END flag.
+ * Returns PS_WIRE_BAD_CHAIN or PS_WIRE_BAD_FIELD if the datagram violates a rule of
+ * docs/spec/wire-format.md section 4, item 3. Cost: visits at most length / 32 frames. */
 int ps_wire_chain(const uint8_t *data, uint32_t length, int32_t term_length, int32_t *span,
                   int32_t *messages);
 
 /* Checks joined datagrams: `data` has datagrams of `segment` bytes back to back; the last may be
- * shorter. Returns the length of the leading datagrams that contain only whole DATA frames of one
- * session, contiguous in one term; they cover as many bytes of the stream. *messages gets the
- * number of DATA frames with the END flag in these datagrams. Returns 0 if already the first
- * datagram is different (for example valid padding); the caller must then call ps_wire_chain.
- * Bound: length / 32 frames. */
+ * shorter. Counts the datagrams from the first one on that contain only whole DATA frames of one
+ * session, contiguous in one term. Returns the total length of these datagrams, which is also the
+ * number of bytes of the stream that they cover. *messages gets the number of their DATA frames
+ * with the END flag. Returns 0 if the first datagram is different (for example valid padding); the
+ * caller must then call ps_wire_chain. Cost: visits at most length / 32 frames. */
 uint32_t ps_wire_run(const uint8_t *data, uint32_t length, uint32_t segment, int32_t term_length,
                      int32_t *messages);
 /* Checks joined datagrams like ps_wire_run. The first 8 bytes of the datagrams are in first_word,
@@ -193,8 +199,8 @@ uint32_t ps_wire_run_from(uint64_t first_word, const uint8_t *data, uint32_t len
 /* Copies a text into a field of PS_NAME_MAX + 1 bytes. A longer text is cut between UTF-8
  * characters. The function reads at most PS_NAME_MAX bytes of `from`, so `from` needs no NUL. */
 void ps_name_copy(char *out, const char *from);
-/* Builders write a frame into out (PS_CONTROL_MAX bytes) and return the length of the datagram.
- * trailer NULL: no trailer. */
+/* Builders write a frame into out (PS_CONTROL_MAX bytes) and return the length of the datagram. If
+ * `trailer` is NULL, the frame gets no trailer. */
 uint32_t ps_wire_build_setup(uint8_t *out, const ps_setup_t *setup, const ps_trailer_t *trailer);
 uint32_t ps_wire_build_sm(uint8_t *out, const ps_sm_t *sm, const ps_trailer_t *trailer);
 uint32_t ps_wire_build_nak(uint8_t *out, const ps_nak_t *nak);

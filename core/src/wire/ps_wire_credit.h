@@ -23,8 +23,8 @@ typedef struct ps_wire_credit {
                       * published. */
 } ps_credit_frame_t;
 
-/* Reads a CREDIT after ps_wire_check. Decodes a CREDIT frame. If the frame is longer than this
- * version's, reads only the known first bytes. Returns ps_wire_fault. */
+/* Decodes a CREDIT frame; call ps_wire_check first. If the frame is longer than PS_CREDIT_BYTES,
+ * the function ignores the bytes after the known fields. Returns ps_wire_fault. */
 int ps_wire_credit(const uint8_t *data, uint32_t length, ps_credit_frame_t *out);
 /* Writes a CREDIT into out (PS_CONTROL_MAX bytes). Returns the datagram's length. */
 uint32_t ps_wire_build_credit(uint8_t *out, const ps_credit_frame_t *credit);

@@ -41,7 +41,8 @@ enum ps_tlv_type {
     PS_TLV_RELAY_PATH = 19
 };
 
-/* Subtypes of EXT frames. A peer gets such a frame only if it has stated the capability. */
+/* Subtypes of EXT frames. A host sends an EXT frame only to a peer that has stated the capability
+ * for this frame. */
 enum ps_ext_subtype {
     PS_EXT_PRESSURE = 1,
     PS_EXT_CREDIT = 2,
@@ -97,13 +98,14 @@ static inline void ps_put_i64(uint8_t *at, int64_t value)
     memcpy(at, &value, sizeof value);
 }
 
-/* Sets *out to the values for "no trailer": capabilities 0, and all fields unknown. */
+/* Sets *out to the values for a frame without a trailer: capabilities 0, and all other fields
+ * unknown. */
 void ps_trailer_clear(ps_trailer_t *out);
 /* Reads a trailer from the `length` bytes after a frame. If the trailer is malformed or not
- * penstock's, sets *out to "no trailer". Bound: length / 4 TLVs. */
+ * penstock's, sets *out as ps_trailer_clear does. Cost: reads at most length / 4 TLVs. */
 void ps_trailer_read(const uint8_t *data, uint32_t length, ps_trailer_t *out);
-/* Write the TLVs that belong to the type of frame. Return the number of bytes written; 0 if
- * `trailer` is NULL or states no capabilities. At most PS_TRAILER_MAX. */
+/* Write the trailer of a SETUP, or of a status message. Return the number of bytes written, at most
+ * PS_TRAILER_MAX; 0 if `trailer` is NULL or states no capabilities. */
 uint32_t ps_trailer_write_setup(uint8_t *out, const ps_trailer_t *trailer);
 uint32_t ps_trailer_write_sm(uint8_t *out, const ps_trailer_t *trailer);
 

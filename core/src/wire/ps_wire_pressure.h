@@ -11,7 +11,8 @@
  *                    reader in ns, i64 bytes unread after its last batch, i64 bytes sent beyond
  *                    half a term (each 0 unknown)
  *
- * Older receivers send only the first part of the frame, and older senders read only this part. */
+ * Older receivers send only the first PS_PRESSURE_BYTES bytes of a PRESSURE frame, and older
+ * senders read only these bytes. */
 #ifndef PS_WIRE_PRESSURE_H
 #define PS_WIRE_PRESSURE_H
 
