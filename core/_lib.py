@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The product's core: ``CORE`` is ``penstock._core`` as a :class:`Library`.
 
-Only modules below ``penstock.core`` import this module; all other modules see Python types.
+Only modules below ``penstock.core`` import this module; all other modules use only its Python
+types.
 """
 
 from __future__ import annotations

@@ -116,8 +116,9 @@ class Cnc(NativeObject):
         channel: str, source: str, settled: bool,
     ) -> None:
         """Add a loss to the stream's entry in the loss report, or to an entry that many streams
-        share (ps_cnc.h). A full report is not an error. ``gaps`` is added to the number of
-        observations; 0 if only gaps that were already reported grew.
+        share (ps_cnc.h). A full report is not an error. ``gaps`` is the number of new gaps, which
+        is added to the entry's number of observations; 0 if only gaps that were already reported
+        grew.
         """
         texts = [self._ffi.new("char[]", text.encode()) for text in (channel, source)]
         loss = self._ffi.new(
@@ -242,7 +243,7 @@ class Shared(NativeObject):
         return int(self._lib.ps_slot_count(self._handle, int(kind)))
 
     def slot_id(self, kind: SlotKind, index: int) -> int:
-        """Id of the slot's owner, 0 when free."""
+        """Id of the owner of a slot; 0 if the slot is free."""
         return int(self._lib.ps_slot_id(self._handle, int(kind), index))
 
     def describe_client(self, index: int, *, pid: int, uid: int, name: str) -> None:
@@ -271,8 +272,8 @@ class Shared(NativeObject):
         return decode(self._ffi, view)
 
     def read_scheduler(self, now_ns: int) -> SchedulerView:
-        """Return the governor's last sample; if it is too old at ``now_ns``, it states no pressure.
-        Any thread."""
+        """Return the governor's last sample. If the sample is too old at ``now_ns``, the result
+        states no pressure. Any thread."""
         view = self._ffi.new("ps_scheduler_view_t *")
         self._lib.ps_slot_read_scheduler(self._handle, now_ns, view)
         return scheduler_view(self._ffi, view)
@@ -290,9 +291,9 @@ class Shared(NativeObject):
     def read_times(
         self, kind: SlotKind, index: int, start: int, end: int, most: int
     ) -> list[tuple[int, int]]:
-        """Return entries (position, time since 1970 in ns) for the positions [start, end), in
-        ascending order: at this time the stream had reached the position. Returns at most ``most``
-        entries (>= 2); if there are more, entries that are close in time are joined."""
+        """Return the times at which a stream reached the positions [start, end): entries (position,
+        time since 1970 in ns) in ascending order. The result has at most ``most`` entries (>= 2);
+        if the time table has more, entries that are close in time are joined."""
         out = self._ffi.new("ps_index_view_t[]", most)
         count = self._check(
             self._lib.ps_slot_read_times(self._handle, int(kind), index, start, end, out, most),
@@ -331,7 +332,7 @@ def create_log(params: LogParams, *, library: Library = CORE) -> None:
 def reserve_log(
     path: str, *, term_length: int, position: int, end: int, library: Library = CORE
 ) -> None:
-    """Allocate the blocks between two positions.  Any thread."""
+    """Allocate the disk blocks of a log buffer between two positions. Any thread."""
     library.check(
         library.lib.ps_log_reserve(path.encode(), term_length, position, end),
         f"reserve {end - position} bytes in {path}",
@@ -341,7 +342,8 @@ def reserve_log(
 def release_log_terms(
     path: str, *, term_length: int, kept_from: int, kept_to: int, library: Library = CORE
 ) -> None:
-    """Release the memory of all terms outside two positions. Any thread."""
+    """Release the memory of a log buffer's terms, except the terms between two positions. Any
+    thread."""
     library.check(
         library.lib.ps_log_release(path.encode(), term_length, kept_from, kept_to),
         f"give back idle terms of {path}",

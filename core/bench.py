@@ -2,9 +2,9 @@
 """The load loops of ``penstock bench``: each call offers or polls messages in C for some time.
 
 The loops are in a separate extension, ``penstock._core_bench``. This extension calls the core's
-functions through the table of ``ps_fast.h``, as the Python client's fast path does. The benchmark
-therefore measures the same core that applications use, and the core of applications does not
-contain the loops.
+functions through the table of ``ps_fast.h``, as the fast path of the Python client does. The
+benchmark therefore measures the same core that applications use, and the core of applications does
+not contain the loops.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Totals:
 
 
 class Load:
-    """Totals of one direction of one stream (messages, bytes). The methods run the load and add to
-    the totals."""
+    """Totals of one direction of one stream (messages, bytes). The methods offer or poll messages,
+    and add the numbers of messages and bytes to the totals."""
 
     __slots__ = ("_result",)
 
@@ -138,7 +138,8 @@ class ManyLoads:
 def ping(
     client: Handle, pub: Handle, sub: Handle, size: int, count: int, spin_ns: int
 ) -> list[int]:
-    """Measure ``count`` round trips, in nanoseconds."""
+    """Send ``count`` messages to an application that returns them, and measure each round trip in
+    nanoseconds."""
     times = _ffi.new("int64_t[]", count)
     code = _lib.ps_bench_ping(
         client.native, pub.native, sub.native, size, count, spin_ns, times

@@ -3,12 +3,13 @@
 
 No other module of the client calls cffi. A handle frees its native object when the last reference
 to the handle is dropped. A running call in another thread, or a view into a mapped log, keeps the
-native object alive. To close an object, the client marks it as closed and drops its handle.
+native object alive. To close an object, the client marks the object as closed and drops its handle.
 
 A handle refers to the compiled library that created it, and calls with this handle use the
-functions of this library. Functions whose names start with ``pub_``, ``sub_`` and ``img_`` take
-such a handle; the hot path calls ``handle.lib`` with ``handle.native`` directly, without a further
-Python frame. Positions are bytes since the start of the stream; times are in the unit of the name.
+functions of this library. Functions whose names start with ``pub_``, ``sub_`` and ``img_`` take a
+handle. Code that runs for each message calls the functions of ``handle.lib`` with
+``handle.native``, to save a Python frame. A position is a number of bytes since the start of the
+stream. The name of a time states its unit.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ class ClientParams:
 def client_open(params: ClientParams, library: Library = CORE) -> ClientHandle:
     """Map ``cnc.dat`` and ``penstock.dat``.  VersionMismatch, NativeError.
 
-    The handle owns the descriptors of the lease; they close with it, or if this call fails.
+    The handle owns the descriptors of the lease: they are closed with the handle, or if this call
+    fails.
     """
     every = (params.sender_wake_fd, params.receiver_wake_fd, params.watch_fd)
     fds = [fd for fd in every if fd >= 0]
@@ -99,7 +101,8 @@ def _close_all(fds: list[int]) -> None:
 
 
 def client_ticket(client: ClientHandle) -> int:
-    """Return a ticket; call this before the check of a condition."""
+    """Return a ticket for :func:`client_sleep`. Take the ticket before you check the condition for
+    which you wait."""
     return int(client.lib.ps_client_ticket(client.native))
 
 
@@ -114,7 +117,7 @@ def client_counter_count(client: ClientHandle) -> int:
 
 
 def client_counter_get(client: ClientHandle, counter_id: int) -> int:
-    """Return the value of a counter; 0 if it does not exist."""
+    """Return the value of a counter; 0 if the counter does not exist."""
     return int(client.lib.ps_client_counter_get(client.native, counter_id))
 
 
@@ -134,8 +137,8 @@ def client_set_daemon_away(client: ClientHandle, away: bool) -> None:
 
 
 def client_await(client: ClientHandle, ticket: int) -> bool:
-    """Wait at most 150 us for a wake-up, without sleeping; return whether it came. If recent waits
-    were long, return at once."""
+    """Wait at most 150 us for a wake-up, without sleeping; return whether a wake-up came. If recent
+    waits of this client were long, return at once."""
     return bool(client.lib.ps_client_await(client.native, ticket))
 
 
@@ -268,7 +271,7 @@ def pub_position(pub: PublicationHandle) -> int:
 
 
 def pub_limit(pub: PublicationHandle) -> int:
-    """Return the position up to which messages can be published now."""
+    """Return the publisher limit: the position up to which messages can be published now."""
     return int(pub.lib.ps_pub_limit(pub.native))
 
 
@@ -283,7 +286,8 @@ def pub_is_connected(pub: PublicationHandle) -> int:
 
 
 def pub_pressure(pub: PublicationHandle) -> PressureView | None:
-    """Return the publication's two accounts; None if the sender wrote during each attempt."""
+    """Return the publication's two accounts; None if the sender changed them during each attempt to
+    copy them."""
     view = pub.library.ffi.new("ps_pressure_view_t *")
     code = pub.lib.ps_pub_pressure(pub.native, view)
     if code == pub.lib.PS_E_AGAIN:
@@ -336,7 +340,8 @@ def _flat(data: Any) -> Any:
 
 
 class BatchOutcome(NamedTuple):
-    """Result of a batch: number of accepted messages; position after them, or a code if none."""
+    """Result of a batch: the number of accepted messages, and the position after them (a code if no
+    message was accepted)."""
 
     accepted: int
     position: int
@@ -347,7 +352,7 @@ def pub_offer_batch(
 ) -> BatchOutcome:
     """Offer ``base[offsets[i]:offsets[i + 1]]`` for ``count`` messages from ``first`` on.
 
-    ``offsets`` is a buffer of int64; the caller checks that they ascend and lie in ``base``.
+    ``offsets`` is a buffer of int64; the caller checks that the offsets ascend and lie in ``base``.
     """
     ffi = pub.library.ffi
     accepted = ffi.new("int32_t *")
@@ -361,7 +366,8 @@ def pub_offer_batch(
 def pub_offer_strided(
     pub: PublicationHandle, base: Any, stride: int, first: int, count: int
 ) -> BatchOutcome:
-    """Offer ``count`` messages of ``stride`` bytes that lie side by side, from number ``first``."""
+    """Offer ``count`` messages of ``stride`` bytes each, without space between them, from message
+    ``first`` on."""
     ffi = pub.library.ffi
     accepted = ffi.new("int32_t *")
     with ffi.from_buffer(base) as bytes_:
@@ -371,7 +377,8 @@ def pub_offer_strided(
 
 
 class NativeClaim:
-    """A claimed frame of a publication; ``position`` > 0, or the code if the claim was refused."""
+    """A claimed frame of a publication. ``position`` is the position after the message, or a
+    negative code if the claim was refused."""
 
     __slots__ = ("_native", "_pub", "position")
 
@@ -490,7 +497,8 @@ def img_has_data(image: ImageHandle) -> int:
 
 
 def img_poll(image: ImageHandle, messages: MessageArray, limit: int, flags: int) -> int:
-    """Fill the array; return the number of messages or a ps_error_code."""
+    """Poll the image into an array of messages; return the number of messages, or a
+    ps_error_code."""
     return int(image.lib.ps_img_poll(image.native, messages, limit, flags))
 
 
@@ -509,7 +517,7 @@ GAP: Final[int] = CORE.lib.PS_E_GAP
 
 
 def img_report_gaps(image: ImageHandle) -> None:
-    """Make polls end before gaps, and return :data:`GAP` after them."""
+    """Make polls of an image end before each gap; the poll after a gap returns :data:`GAP`."""
     image.lib.ps_img_report_gaps(image.native)
 
 
@@ -522,7 +530,7 @@ def img_take_gap(image: ImageHandle) -> tuple[int, int, int | None] | None:
 
 
 def img_count(image: ImageHandle, start: int, end: int) -> int:
-    """Return the number of messages between two received positions; -1: unknown."""
+    """Return the number of messages between two received positions; -1 if the number is unknown."""
     return int(image.lib.ps_img_count(image.native, start, end))
 
 
@@ -544,7 +552,8 @@ class MappedLog(NamedTuple):
 
 
 def img_mapped(image: ImageHandle) -> MappedLog:
-    """Return the whole mapped log, for the fast path."""
+    """Return the whole mapped log of an image, as an object for the fast path
+    (``penstock._fast``)."""
     ffi = image.library.ffi
     length = ffi.new("int64_t *")
     base = image.lib.ps_img_map(image.native, length)
@@ -561,13 +570,14 @@ def sub_open(client: ClientHandle, registration_id: int, stream_id: int) -> Subs
 
 
 def sub_add_image(sub: SubscriptionHandle, image: ImageHandle) -> None:
-    """Append ``image`` to the images that polls read. The caller keeps the image handle."""
+    """Append ``image`` to the images that polls of a subscription read. The caller must keep the
+    handle of the image."""
     sub.library.refuse_others(image=image)
     sub.library.check(sub.lib.ps_sub_add_image(sub.native, image.native), "adding an image")
 
 
 def sub_remove_image(sub: SubscriptionHandle, image: ImageHandle) -> None:
-    """Remove ``image``; the indexes of later images decrease by one."""
+    """Remove ``image`` from a subscription; the indexes of later images decrease by one."""
     sub.library.refuse_others(image=image)
     sub.library.check(
         sub.lib.ps_sub_remove_image(sub.native, image.native), "removing an image"
@@ -575,7 +585,8 @@ def sub_remove_image(sub: SubscriptionHandle, image: ImageHandle) -> None:
 
 
 def sub_poll(sub: SubscriptionHandle, messages: MessageArray, limit: int, flags: int) -> int:
-    """Fill the array; return the number of messages or a ps_error_code."""
+    """Poll the subscription into an array of messages; return the number of messages, or a
+    ps_error_code."""
     return int(sub.lib.ps_sub_poll(sub.native, messages, limit, flags))
 
 

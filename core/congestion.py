@@ -9,9 +9,9 @@ import attrs
 
 @attrs.frozen(kw_only=True)
 class CongestionView:
-    """The input of a congestion control in Python. Totals count from the beginning of the image.
-    Each value is the newest one, so two values may come from two successive duty cycles of the
-    receiver.
+    """The input of a congestion control in Python. Each total counts from the beginning of the
+    image. Each value is the newest one, so two values may come from two successive duty cycles of
+    the receiver.
     """
 
     session_id: int

@@ -57,7 +57,8 @@ class CreditView:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the reader has frozen its credits, and no message is in flight or unreleased."""
+        """Whether the reader has frozen its credits, and no message is in flight or waits for its
+        release."""
         settled = self.state == CreditState.SETTLED
         return settled and self.returned + self.leaked >= self.final
 
@@ -73,8 +74,8 @@ def read_credit_view(view: Any) -> CreditView:
 
 
 def img_return_credits(image: ImageHandle, number: int) -> int:
-    """Return credits that the application holds in handles. The result is the number of credits
-    that the application still holds. InvalidArgument: fewer are held."""
+    """Return ``credits`` credits that the application holds in handles to the publisher. The result
+    is the number of credits that the application still holds. InvalidArgument: fewer are held."""
     left = int(image.lib.ps_img_return_credits(image.native, number))
     return image.library.check(left, "return credits") if left < 0 else left
 
@@ -87,7 +88,8 @@ def img_leak_credits(image: ImageHandle, number: int) -> int:
 
 
 def img_reclaim_credits(image: ImageHandle, number: int) -> int:
-    """Return credits that were counted as lost. The result is the number that is still lost."""
+    """Return credits that were counted as lost. The result is the number of credits that are still
+    lost."""
     left = int(image.lib.ps_img_reclaim_credits(image.native, number))
     return image.library.check(left, "reclaim credits") if left < 0 else left
 
@@ -129,7 +131,8 @@ def read_spent(shared: Shared, publication_slot: int) -> tuple[int, int] | None:
 
 
 def read_credit(shared: Shared, subscriber_slot: int) -> CreditView:
-    """Return a copy of the credits of the reader that has a given subscriber slot. Any thread."""
+    """Return a copy of the credits of a reader, which is identified by its subscriber slot. Any
+    thread."""
     view = shared.library.ffi.new("ps_credit_view_t *")
     code = shared.library.lib.ps_slot_read_credit(shared.handle, subscriber_slot, view)
     shared.library.check(code, "read the credits of a reader")

@@ -11,7 +11,8 @@ from penstock.core._lib import CORE, ffi, lib
 def add_column(digests: Any, data: Any, offsets: Any) -> None:
     """Mix one column of a table into the digests of the table's rows.
 
-    :param digests: writable buffer of uint64, one for each row; zeros before the first column.
+    :param digests: writable buffer with one uint64 for each row; the caller sets it to zeros before
+        the first column.
     :param data: buffer with the bytes of all rows.
     :param offsets: buffer of int64, one more than there are rows: row ``i`` has the bytes from
         ``offsets[i]`` up to ``offsets[i + 1]``.

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Typed classes over the C calls by which the control plane controls the data plane (ps_driver.h).
 
-One thread (the conductor's) uses a :class:`Driver`, unless a method says otherwise. Callers refer
-to objects by the ids in the objects' parameters; native pointers stay in this module. A failed call
-raises the exception of :func:`penstock.core.errors.native_error`; an unknown id raises KeyError.
+Only the conductor's thread may use a :class:`Driver`, unless the docstring of a method states
+otherwise. Callers refer to objects by the ids in the objects' parameters; native pointers stay in
+this module. A failed call raises the exception of :func:`penstock.core.errors.native_error`; an
+unknown id raises KeyError.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _RECEIVERS_MAX: Final = 1024
 
 
 class Net(NativeObject):
-    """A network implementation. A driver that gets it becomes its owner."""
+    """A network implementation. A driver that gets the network becomes its owner."""
 
     @classmethod
     def udp(cls, library: Library = CORE) -> Net:
@@ -55,8 +56,8 @@ class Net(NativeObject):
         return cls(library.lib.ps_net_udp(), library)
 
     def impaired(self, params: ImpairParams) -> Net:
-        """Return a transport that owns another transport, and loses, delays and damages the
-        datagrams of that transport as configured."""
+        """Return a network that passes the datagrams of another network, and loses, delays and
+        damages some of them. The result owns the other network."""
         native = self._ffi.new("ps_impair_params_t *")
         self._fill(native, params)
         wrapped = self._lib.ps_net_impair(self.take(), native)
@@ -78,8 +79,8 @@ class Net(NativeObject):
 
 
 class Driver(NativeObject):
-    """The sender and receiver agents with their objects. The functions are those of the library in
-    which ``cnc`` was created."""
+    """The sender and receiver agents with their objects. The driver calls the functions of the
+    library in which ``cnc`` was created."""
 
     def __init__(self, params: DriverParams, *, net: Net, cnc: Cnc, shared: Shared) -> None:
         """:raises InvalidArgument: ``net`` or ``shared`` belongs to another library than
@@ -218,7 +219,7 @@ class Driver(NativeObject):
     # ---- send endpoints ----
 
     def open_send_endpoint(self, params: SendEndpointParams) -> Address | None:
-        """Open the sockets; return the bound address."""
+        """Open the sockets of a send endpoint; return the bound address."""
         native = self._ffi.new("ps_send_endpoint_params_t *")
         self._make(ObjectKind.SEND_ENDPOINT, "open", native, params, operation="publish")
         local = self._ffi.new("ps_addr_t *")
@@ -237,8 +238,8 @@ class Driver(NativeObject):
         self, *, position: int, position_counter_id: int, subscriber_slot: int,
         publication_slot: int,
     ) -> None:
-        """Move the position of a subscriber that has no process (a consumer group), never
-        backwards. ``publication_slot`` -1: the subscriber reads a network image."""
+        """Move the position of a subscriber that has no process (a consumer group) forwards.
+        ``publication_slot`` is -1 if the subscriber reads a network image."""
         params = self._ffi.new("ps_release_params_t *")
         params.position = position
         params.position_counter_id = position_counter_id
@@ -291,8 +292,8 @@ class Driver(NativeObject):
         )
 
     def publication_joiner(self, publication_id: int) -> ReceiverView | None:
-        """Return the receiver that caused the last join hold: the sender did not raise its limit
-        until the receiver had joined."""
+        """Return the receiver that caused the last join hold. In a join hold, the sender does not
+        raise its limit until a receiver has joined."""
         out = self._ffi.new("ps_receiver_view_t *")
         if not self._lib.ps_publication_joiner(self._publications[publication_id], out):
             return None
@@ -312,7 +313,7 @@ class Driver(NativeObject):
     def add_recv_destination(
         self, endpoint_id: int, params: RecvDestinationParams
     ) -> Address | None:
-        """Open the socket of the destination; return the bound address."""
+        """Open the socket of a receive destination; return the bound address."""
         native = self._ffi.new("ps_recv_destination_params_t *")
         self._fill(native, params)
         local = self._ffi.new("ps_addr_t *")
@@ -335,7 +336,7 @@ class Driver(NativeObject):
         return int(got[0])
 
     def destroy_recv_destination(self, endpoint_id: int, destination_id: int) -> None:
-        """Close the socket of a destination that the receiver released."""
+        """Close the socket of a destination that the receiver agent has released."""
         code = self._lib.ps_recv_endpoint_destroy_destination(
             self._recv_endpoints[endpoint_id], destination_id
         )
@@ -344,7 +345,8 @@ class Driver(NativeObject):
     def set_interest(
         self, endpoint_id: int, stream_id: int, session_id: int | None, *, wanted: bool
     ) -> None:
-        """Make the receiver accept or ignore a session; None: every session."""
+        """Make the receiver accept or ignore a session of a stream; None means every session of the
+        stream."""
         self.call(
             f"ps_recv_endpoint_{'add' if wanted else 'remove'}_interest", ObjectKind.RECV_ENDPOINT,
             endpoint_id, stream_id, session_id or 0, session_id is None,
@@ -359,7 +361,7 @@ class Driver(NativeObject):
         self._make(ObjectKind.IMAGE, "add", native, params, operation="add an image")
 
     def image_join_position(self, image_id: int) -> int:
-        """Return the position at which a new subscriber starts."""
+        """Return the position at which a new subscriber of the image starts."""
         return int(self._lib.ps_image_join_position(self._images[image_id]))
 
     def image_status(self, image_id: int) -> ImageStatus:

@@ -70,7 +70,8 @@ class ImageInactive(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class ImageDrained(ImageInactive):
-    """All subscribers have read an image to its end, and 5 status message time-outs have passed."""
+    """All subscribers have read an image to its end, and 5 status message time-outs have passed
+    since then."""
 
     type = EventType.IMAGE_DRAINED
 
@@ -85,7 +86,7 @@ class PublicationConnected(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class PublicationDrained(DriverEvent):
-    """A closing publication has sent everything, and its spies have read it."""
+    """A closing publication has sent all its data, and its spies have read the data."""
 
     type = EventType.PUB_DRAINED
     member = "drained"
@@ -137,7 +138,7 @@ class TermNeeded(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class Released(DriverEvent):
-    """The agent has released the object: the conductor may destroy it."""
+    """The agent has released the object, so the conductor may destroy the object."""
 
     type = EventType.RELEASED
     member = "released"
@@ -223,7 +224,7 @@ class SessionLeft(DriverEvent):
 @attrs.frozen(kw_only=True)
 class TermsReleased(DriverEvent):
     """The agent uses only the terms between ``kept_from`` and ``kept_to``, so the memory of the
-    others is released. ``kept_to`` is -1 if the agent needs all terms."""
+    other terms may be released. ``kept_to`` is -1 if the agent needs all terms."""
 
     type = EventType.TERMS_RELEASED
     member = "terms"
@@ -254,7 +255,7 @@ class ImageEstablished(DriverEvent):
 @attrs.frozen(kw_only=True)
 class Join(DriverEvent):
     """A group waits for a receiver that requested a SETUP and has not joined yet, or has stopped
-    waiting for it."""
+    waiting for this receiver."""
 
     type = EventType.JOIN
     member = "join"

@@ -2,9 +2,9 @@
 """Python classes for the parameters and enums of ``ps_driver.h`` and ``ps_slots.h``.
 
 This module does not need the compiled extension. The conductor uses these types. The modules
-``driver`` and ``admin`` in ``penstock.core`` convert them to C. Fields have the names
-of the C structs, so that one generic function copies them. Objects refer to each other by numeric
-ids, not by native handles.
+``driver`` and ``admin`` in ``penstock.core`` convert these classes to C. Fields have the same names
+as in the C structs, so that one generic function can copy them. Objects refer to each other by
+numeric ids, not by native handles.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copy ranges of a log into columns (``ps_gather.h``).
 
-Reading changes no subscriber position, so it can be repeated. A range begins and ends between
-messages; the function :func:`cut` finds such positions. Calls release the GIL.
+These functions change no subscriber position, so the same range can be read again. A range begins
+and ends between messages; the function :func:`cut` finds such positions. Calls release the GIL.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class LogFacts:
 
 
 class Frames:
-    """A range of contiguous frames of one term. The object keeps their memory alive."""
+    """A range of contiguous frames of one term. As long as the object exists, the memory of the
+    frames stays valid."""
 
     __slots__ = ("keep", "native")
 
@@ -83,9 +84,9 @@ def frames_of(
     offset: int = 0,
     end: int | None = None,
 ) -> Frames:
-    """Return frames that are in a buffer, for example because they were fetched from another host.
-    ``offset`` is the byte of ``data`` at position ``start``. The frames end at ``end``, at the end
-    of the data or of the term, whichever comes first."""
+    """Return the frames in a buffer, which may have been fetched from another host. ``offset`` is
+    the index in ``data`` of the byte at position ``start``. The frames end at ``end``, at the end
+    of the data or at the end of the term, whichever comes first."""
     view = ffi.from_buffer("uint8_t[]", data)
     length = len(view) - offset
     if offset < 0 or length < 0 or start < 0:
@@ -105,7 +106,7 @@ def frames_of(
 
 class MappedLog:
     """A log file, mapped read-only. After :meth:`close`, the log stays mapped as long as an object
-    uses frames of the log."""
+    refers to its frames."""
 
     def __init__(self, handle: Any, facts: LogFacts) -> None:
         self._handle = handle
@@ -177,7 +178,8 @@ class Rows:
             raise errors.InvalidArgument("offsets needs at least two entries")
 
     def copy(self, frames: Frames) -> Stop:
-        """Append the messages of ``frames`` until they end or an array is full.
+        """Append the messages of ``frames`` to the columns, until the frames end or an array is
+        full.
 
         :raises CorruptLogError: a header is impossible; the rows copied before it are kept.
         """
@@ -224,7 +226,7 @@ class Rows:
 
 @attrs.frozen(kw_only=True)
 class Found:
-    """A message that was found, with its first bytes."""
+    """A message that a search has found, with its first bytes."""
 
     begin: int
     end: int
@@ -248,7 +250,7 @@ def find(
 
     :param start: a position between messages.
     :param end: a position between frames.
-    :param max_bytes: length of the range to search; the last message may end after this range.
+    :param max_bytes: number of bytes to search; the last message may end after this range.
     :param most: largest number of messages in the answer; the search ends after the last one.
     :param prefix: number of bytes to return of each message.
     """
@@ -291,8 +293,8 @@ def _payload(frames: Frames, prefix: int) -> bytes:
 
 @attrs.frozen(kw_only=True)
 class Cuts:
-    """Positions between messages at which a batch can be split, in ascending order. The last one is
-    the end of the batch. The list is empty if no message is complete yet."""
+    """Positions between messages at which a batch can be split, in ascending order. The last
+    position is the end of the batch. The list is empty if no message is complete yet."""
 
     positions: list[int] = attrs.Factory(list)
     messages: int = 0
@@ -329,8 +331,8 @@ def cut(
 
     ``start`` lies between messages, ``end`` between frames. The batch ends at the last position
     between messages at which it exceeds neither ``end`` nor ``max_bytes`` nor ``max_messages`` (0:
-    no limit). A batch has at least one message. The other positions split the batch into up to
-    ``pieces`` parts of about the same length.
+    no limit). A batch has at least one message. The positions before its end split the batch into
+    up to ``pieces`` parts of about the same length.
     """
     if max_bytes < 1 or max_messages < 0 or pieces < 1:
         raise errors.InvalidArgument(

@@ -35,15 +35,15 @@ class GroupLog:
 
     def end(self, start: int, max_bytes: int) -> int:
         """Return the end of the contiguous committed frames that begin at ``start``, a position
-        between frames. The function checks at most ``max_bytes``."""
+        between frames. The function checks at most ``max_bytes`` bytes."""
         return int(lib.ps_group_log_end(self._handle, start, max_bytes))
 
     def cut(self, start: int, end: int, max_bytes: int) -> int:
         """Return the highest position between frames that is at most ``end``, at most ``max_bytes``
-        after ``start``, and in the term of ``start``. The range contains at least one frame,
-        however long.
+        after ``start``, and in the term of ``start``. The range up to this position contains at
+        least one frame, even if the frame is longer than ``max_bytes``.
 
-        :raises NativeError: no whole frame begins at ``start``.
+        :raises NativeError: no complete frame begins at ``start``.
         """
         position = lib.ps_group_log_cut(self._handle, start, end, max_bytes)
         if position < 0:

@@ -3,9 +3,10 @@
 arguments.
 
 A process may load two cores: the product's ``penstock._core`` and the simulator's
-``penstock._core_sim``, which has the same object files and more. The cores share no variable, so an
-object of one core must not be passed to a function of the other. Each handle refers to its library.
-A function refuses a handle of the other library with an error that names both.
+``penstock._core_sim``, which has the same object files and further ones. The cores share no
+variable, so an object of one core must not be passed to a function of the other. Each handle refers
+to its library. A function refuses a handle of another library with an error that names both
+libraries.
 """
 
 from __future__ import annotations
@@ -118,8 +119,8 @@ class Library:
 
 
 class Handle:
-    """A native object of a library. The object is freed, and its owner released, when the last
-    reference to the handle or to its pointer is dropped."""
+    """A native object of a library. When the last reference to the handle or to its pointer is
+    dropped, the native object is freed and its owner is released."""
 
     __slots__ = ("__weakref__", "lib", "library", "native")
 

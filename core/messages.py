@@ -35,8 +35,9 @@ assert MESSAGE.size == CORE.ffi.sizeof("ps_message_t")
 class Messages:
     """Array for the results of one poll.
 
-    It has three forms: The same memory has three forms: ``native`` for ``sub_poll`` and
-    ``img_poll``, ``raw`` for ``MESSAGE.iter_unpack`` and NumPy, and ``address`` for the fast path.
+    It has three forms: Python can use the memory of the array in three forms: ``native`` for
+    ``sub_poll`` and ``img_poll``, ``raw`` for ``MESSAGE.iter_unpack`` and NumPy, and ``address``
+    for the fast path.
     """
 
     __slots__ = ("_library", "address", "capacity", "native", "raw")
@@ -76,6 +77,6 @@ class Messages:
 
 def copy_bytes(address: int, length: int) -> bytes:
     """Return a copy of an assembled message. ``address`` is the address that the poll returned for
-    it."""
+    the message."""
     copied: bytes = CORE.ffi.buffer(CORE.ffi.cast("uint8_t *", address), length)[:]
     return copied

@@ -82,7 +82,8 @@ class Scheduling(NamedTuple):
 
 
 class Recent(NamedTuple):
-    """The refusals of a handle since its last success, and the process of the lagging client."""
+    """The offers of a handle that were refused since its last accepted offer, and the process of
+    the lagging client."""
 
     refused_since_ns: int = 0           # CLOCK_MONOTONIC; 0: the last offer was accepted
     cause: int = 0                      # Cause of it; 0: the sender has not stated one yet
@@ -103,8 +104,8 @@ def _party_text(number: int, pid: int, name: str, address: str) -> str:
 
 @attrs.define(kw_only=True)
 class PressureView:
-    """A consistent copy of the two accounts of a publication. The class is not frozen, because each
-    read creates an object, and a frozen class takes longer."""
+    """A consistent copy of the two accounts of a publication. The class is not frozen: each read of
+    the accounts creates an object, and an object of a frozen class takes longer to create."""
 
     cause: int                          # Cause that binds now
     stale: bool  # the last consistent copy, because the sender wrote during each try
@@ -138,7 +139,8 @@ class PressureView:
 
     @property
     def culprit_text(self) -> str:
-        """Return the culprit as text; if it is a receiver, with its slowest client."""
+        """Return the culprit as text. If the culprit is a receiver, the text also names its slowest
+        client."""
         text = self.culprit.text
         if text and self.reason_client:
             text += f": client {self.reason_client}"
@@ -149,14 +151,16 @@ class PressureView:
 
     @property
     def client(self) -> tuple[int, str]:
-        """Return id and name of the slowest client, on this host or at the receiver."""
+        """Return the id and the name of the slowest client, which is on this host or on the
+        receiver's host."""
         if self.culprit.address:
             return self.reason_client, self.reason_name
         return (self.culprit.id, self.culprit.name) if self.culprit.pid else (0, "")
 
     @property
     def pid(self) -> int:
-        """Return the process id of the lagging client if it is a client of this daemon; else 0."""
+        """Return the process id of the lagging client, if it is a client of this daemon; otherwise
+        0."""
         return self._reason_pid() if self.culprit.address else self.culprit.pid
 
     def _reason_pid(self) -> int:
@@ -164,12 +168,12 @@ class PressureView:
         return pid
 
     def recent(self) -> Recent:
-        """Return the refusals since the last success."""
+        """Return the offers that were refused since the last accepted offer."""
         return Recent(*_RECENT.unpack_from(self.levels, _LEVELS.size + _SCHEDULING.size))
 
     def past(self) -> PressureView:
-        """Return the view with the cause of the last refusal in place of none. If the account has
-        one culprit only, that culprit is named."""
+        """Return a view that states the cause of the last refused offer, if the view has no present
+        cause. If the account has only one culprit, the result also names this culprit."""
         known = [party for party in self.culprits if party.id]
         return attrs.evolve(
             self, cause=self.recent().cause, since_ns=_NEVER_NS,
@@ -177,8 +181,8 @@ class PressureView:
         )
 
     def away(self, since_ns: int) -> PressureView:
-        """Return the view with the daemon's absence as the cause: no sender runs that could end the
-        interval of the old cause."""
+        """Return the view with the daemon's absence as the cause, because without a daemon no
+        sender ends the interval of the old cause."""
         if self.cause == Cause.DAEMON_AWAY:
             return self
         held_ns = self.held_ns(since_ns)
@@ -195,7 +199,8 @@ class PressureView:
         )
 
     def held_ns(self, now_ns: int) -> int:
-        """Return the time for which the present cause and culprit have blocked the publication."""
+        """Return how long the present cause and the present culprit have blocked the
+        publication."""
         return max(0, now_ns - self.since_ns) if self.cause else 0
 
     def levels_at(self, now_ns: int) -> Levels:

@@ -7,8 +7,8 @@ from penstock.core.client import PublicationHandle
 
 
 def pub_reset(pub: PublicationHandle) -> int:
-    """End the failure of a publication. Return 1 if the publication had failed, 0 if not, and a
-    negative code if its policy is not ``error``."""
+    """End the failure of a publication. Return 1 if the publication had failed, 0 if it had not
+    failed, and a negative code if its policy is not ``error``."""
     return int(pub.lib.ps_pub_reset(pub.native))
 
 

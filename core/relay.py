@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that only relays use: continue the publication of a dead process, and state on which
-publication a reader's messages are published."""
+"""Calls that only relays use. A relay can continue the publication of a dead process, and can state
+on which publication it publishes a reader's messages."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ def pub_take_over(pub: PublicationHandle, position: int, ordinal: int) -> int:
 
     :param position: a position between two messages, at most two terms below the end.
     :param ordinal: number of messages below ``position``.
-    :raises InvalidArgument: the position is not such a position, or the publication is shared.
-    :raises CorruptLogError: the log has no frame at a position where one must begin.
+    :raises InvalidArgument: ``position`` is not between two messages or is too low, or the
+        publication is shared.
+    :raises CorruptLogError: the log has no frame at a position where a frame must begin.
     """
     found = int(pub.lib.ps_pub_take_over(pub.native, position, ordinal))
     return pub.library.check(found, "take over the publication")
 
 
 def img_relay_to(image: ImageHandle, publication_slot: int) -> None:
-    """State that this reader's messages are published on the publication in a slot. Status messages
-    of the image then name the application that blocks that publication."""
+    """State that the relay publishes this reader's messages on the publication in a slot of
+    penstock.dat. Status messages of the image then name the application that blocks that
+    publication."""
     image.lib.ps_img_relay_to(image.native, publication_slot)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Enums and classes that clients need. The module :mod:`penstock.core.driver_types` has those that
-only the driver needs.
+"""Enums and classes that clients need. The module :mod:`penstock.core.driver_types` has the types
+that only the driver needs.
 
 The process of a client imports only this module, because the classes of the driver would take a
 tenth of the client's import time.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ps_net_sim.h: what the files of the simulated network share: ps_net_sim.c (hosts),
- * ps_net_sim_socket.c (sockets), ps_net_sim_route.c (for whom a datagram is), ps_net_sim_link.c
- * (what befalls it), ps_net_sim_queue.c (arrivals, trace).
+ * ps_net_sim.h: declarations that the files of the simulated network share: ps_net_sim.c (hosts),
+ * ps_net_sim_socket.c (sockets), ps_net_sim_route.c (the destinations of a datagram),
+ * ps_net_sim_link.c (loss and delay on a link), ps_net_sim_queue.c (arrivals, trace).
  */
 #ifndef PS_NET_SIM_H
 #define PS_NET_SIM_H
@@ -59,20 +59,20 @@ typedef struct ps_sim_observer {
                  const ps_sim_packet_t *packet, int64_t now_ns);
     void (*refused)(void *context, int32_t host, const ps_dgram_t *dgrams, int32_t count,
                     int64_t now_ns);
-    /* `arrived` is called when a datagram is in the queue of a socket, `read` when the driver is
-     * about to read it. */
+    /* `arrived` is called when a datagram has entered the queue of a socket, `read` before the
+     * driver reads a datagram. */
     void (*arrived)(void *context, int32_t host, const ps_sim_packet_t *packet);
     void (*read)(void *context, int32_t host, enum ps_socket_role role,
                  const ps_sim_packet_t *packet, int64_t rx_ns, int64_t now_ns);
-    /* Returns true if the driver may read this datagram and the following datagrams of the stream
-     * in one call. */
+    /* Returns true if the network may pass this datagram and the following datagrams of the stream
+     * to the driver in one call, as GRO does. */
     bool (*may_join)(void *context, int32_t host, const ps_sim_packet_t *packet);
     void (*free)(void *context);
 } ps_sim_observer_t;
 
 struct ps_socket {
-    ps_socket_t *next; /* next socket of the same host; the sockets are in the order in which they
-                        * were opened */
+    ps_socket_t *next; /* next socket of the same host, in the order in which the sockets were
+                        * opened */
     ps_sim_host_t *host;
     ps_socket_params_t params;
     ps_addr_t local;
@@ -172,8 +172,8 @@ static inline bool ps_sim_host_has(const ps_sim_host_t *host, const ps_addr_t *a
     return false;
 }
 
-/* Adds to the trace hash what happened to a datagram (its verdict). If the verdict is PS_SIM_SENT,
- * adds the bytes of the datagram, too. */
+/* Adds the verdict on a datagram (sent, lost, delivered and so on) to the trace hash. If the
+ * verdict is PS_SIM_SENT, adds the bytes of the datagram, too. */
 void ps_sim_trace(ps_simnet_t *simnet, int64_t time_ns, const ps_sim_packet_t *packet, int32_t host,
                   enum ps_sim_verdict verdict);
 /* Drops one reference. */
@@ -186,8 +186,8 @@ int ps_sim_put_on_link(ps_sim_host_t *from, ps_sim_host_t *to, ps_sim_packet_t *
                        int64_t now_ns);
 /* Adds an arrival.  Takes a reference.  PS_E_NO_MEMORY. */
 int ps_sim_schedule(ps_simnet_t *simnet, int64_t time_ns, int32_t host, ps_sim_packet_t *packet);
-/* Takes the next arrival from the heap, which must not be empty. The caller becomes the owner of
- * the reference to the datagram. */
+/* Takes the next arrival from the heap, which must not be empty. The caller then owns the arrival's
+ * reference to the datagram. */
 ps_sim_arrival_t ps_sim_next_arrival(ps_simnet_t *simnet);
 /* Delivers an arrived datagram to the sockets of its host. */
 void ps_sim_arrive(ps_sim_host_t *host, ps_sim_packet_t *packet, int64_t time_ns);

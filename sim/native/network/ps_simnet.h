@@ -26,7 +26,7 @@ typedef struct ps_simnet_link {
     uint32_t loss_ppm;             /* Probability that a datagram to one receiving host is lost;
                                     * 1000000: the link is down. */
     /* Gilbert-Elliott model: probabilities for each datagram to change from the good state to the
-     * bad state and back. The bad state ends after 2 s at the latest. In the bad state,
+     * bad state and back. The bad state of a link ends after 2 s at the latest. In the bad state,
      * burst_loss_ppm is the probability of loss. */
     uint32_t burst_enter_ppm;
     uint32_t burst_leave_ppm;
@@ -36,10 +36,10 @@ typedef struct ps_simnet_link {
     uint32_t reorder_ppm;   /* delayed by further reorder_ns */
     int64_t reorder_ns;
     uint32_t corrupt_ppm;  /* one bit flipped */
-    uint32_t stranger_ppm; /* Probability that a forged copy of a datagram follows within 50 ms,
-                            * with changed content, from another address. */
-    uint8_t no_checksum;   /* 1: a damaged datagram arrives with a flipped bit; 0: UDP's checksum
-                            * drops it */
+    uint32_t stranger_ppm; /* Probability that a forged copy of a datagram, with changed content and
+                            * from another address, follows within 50 ms. */
+    uint8_t no_checksum;   /* 1: a damaged datagram arrives with a flipped bit; 0: the receiving
+                            * host drops a damaged datagram because of its UDP checksum */
 } ps_simnet_link_t;
 
 typedef struct ps_simnet_stats {
@@ -56,20 +56,21 @@ typedef struct ps_simnet_stats {
     uint64_t reordered;
     uint64_t corrupted;
     uint64_t forged;
-    uint64_t refused; /* Number of datagrams that a socket refused; they do not count as sent. */
+    uint64_t refused; /* Number of datagrams that a socket refused; these datagrams do not count as
+                       * sent. */
 } ps_simnet_stats_t;
 
 /* PS_E_NO_MEMORY. */
 int ps_simnet_create(uint64_t seed, ps_simnet_t **out);
-/* Before this call, destroy the drivers with their networks and sockets. NULL is allowed. */
+/* Destroy the drivers, with their networks and sockets, before this call. `simnet` may be NULL. */
 void ps_simnet_destroy(ps_simnet_t *simnet);
 /* Adds a host. Returns its index 0, 1, ..., or PS_E_NO_SPACE if there are 64 hosts. */
 int32_t ps_simnet_add_host(ps_simnet_t *simnet);
-/* Adds an address to a host (the port is ignored). At most 8 addresses a host: PS_E_NO_SPACE;
+/* Adds an address to a host (the port is ignored). PS_E_NO_SPACE: the host already has 8 addresses.
  * PS_E_ADDRESS_IN_USE. */
 int ps_simnet_add_address(ps_simnet_t *simnet, int32_t host, const ps_addr_t *address);
-/* Sets the link from host to host; -1: all hosts. Datagrams in flight keep their properties.
- * PS_E_INVALID. */
+/* Sets the properties of the link from one host to another; -1 means all hosts. Datagrams that are
+ * already in flight keep their delay and their fate. PS_E_INVALID. */
 int ps_simnet_set_link(ps_simnet_t *simnet, int32_t from, int32_t to, const ps_simnet_link_t *link);
 /* Drops the datagram with this number (0, 1, ...) on the link between two hosts. PS_E_INVALID,
  * PS_E_NO_MEMORY. */
@@ -77,19 +78,20 @@ int ps_simnet_drop(ps_simnet_t *simnet, int32_t from, int32_t to, uint64_t numbe
 /* Makes the sockets of a host accept no datagram until until_ns. Afterwards, with the probability
  * short_ppm, a send call accepts only the first few datagrams, or none. PS_E_INVALID. */
 int ps_simnet_stuff(ps_simnet_t *simnet, int32_t host, int64_t until_ns, uint32_t short_ppm);
-/* Sends a forged datagram from a host, from any of its ports. length 1..65504 bytes. PS_E_INVALID,
- * PS_E_NO_MEMORY. */
+/* Sends a forged datagram from a host. The source address `from` may have any port. `length` is 1
+ * to 65504 bytes. PS_E_INVALID, PS_E_NO_MEMORY. */
 int ps_simnet_inject(ps_simnet_t *simnet, int32_t host, const ps_addr_t *from, const ps_addr_t *to,
                      const uint8_t *data, uint32_t length, int64_t now_ns);
-/* Lets datagrams to or from this port pass every link in delay_ns without faults; port 0: none.
- * PS_E_INVALID. */
+/* Makes every link pass datagrams to or from the port `port` in delay_ns, without faults. Port 0:
+ * no such port. PS_E_INVALID. */
 int ps_simnet_calm(ps_simnet_t *simnet, int32_t port, int64_t delay_ns);
 /* Returns a network for a driver on the host. The driver becomes the owner of the network. The
- * simnet must exist longer than the driver. NULL: no memory or no such host. */
+ * simnet must exist longer than the driver. Returns NULL if there is no memory or no such host. */
 ps_net_t *ps_simnet_host_net(ps_simnet_t *simnet, int32_t host);
 /* Returns the time of the next arrival, INT64_MAX if no datagram is in flight. */
 int64_t ps_simnet_next_event_ns(const ps_simnet_t *simnet);
-/* Moves datagrams that arrive at or before now_ns to the sockets' queues. Returns their number. */
+/* Moves datagrams that arrive at or before now_ns to the sockets' queues. Returns the number of
+ * moved datagrams. */
 int32_t ps_simnet_advance(ps_simnet_t *simnet, int64_t now_ns);
 /* Returns a hash over all sent and all arrived datagrams, each with its time, addresses, length,
  * bytes and verdict. */

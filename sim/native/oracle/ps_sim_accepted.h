@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ps_sim_accepted.h: promises that are checked when a message is accepted: rates (ps_sim_lead.c)
- * and credits (ps_sim_credit.c). */
+ * ps_sim_accepted.h: checks that the simulator makes when a publication has accepted a message: of
+ * rates (ps_sim_lead.c) and of credits (ps_sim_credit.c). */
 #ifndef PS_SIM_ACCEPTED_H
 #define PS_SIM_ACCEPTED_H
 
@@ -20,21 +20,19 @@ typedef struct ps_sim_stated {
 
 /* Returns the number of bytes that a message takes in the log. */
 int64_t ps_sim_framed_bytes(const ps_publication_t *pub, int32_t size);
-/* Checks that the stream's rate allowed the latest message that its publishers offered with
- * success. */
+/* Checks that the stream's rate allowed the latest message that the publication accepted. */
 void ps_sim_lead_check(ps_simworld_t *world, const ps_sim_publisher_t *publisher,
                        const ps_publication_t *pub, int64_t start);
-/* Checks that readers had granted a credit for the latest message that publishers offered with
- * success. */
+/* Checks that readers had granted a credit for the latest message that the publication accepted. */
 void ps_sim_credit_check(struct ps_probe *probe, const ps_sim_publisher_t *publisher);
 /* After a duty cycle of the host, checks that no further message arrives at subscriptions whose
- * frozen credits are in the state SETTLED. Bound: its subscribers. */
+ * frozen credits are in the state SETTLED. Cost: visits the host's subscribers. */
 void ps_sim_credit_watch(ps_simworld_t *world, int32_t host);
 /* Returns true if a receiver may send a status message because of its credits. A receiver states
- * changed credits at once, also after a reader that grants credits has left. A receiver repeats a
- * limit that rose from 0 twice, and repeats a new epoch until the sender answers. While the
- * receiver waits for this answer, it delays the two repetitions, because an answer to an earlier
- * statement does not confirm the limit. */
+ * changed credits at once, also after a reader that grants credits has left. If the credit limit
+ * rose from 0, the receiver repeats the new limit twice. If a new epoch of credits began, the
+ * receiver repeats the epoch until the sender answers. While the receiver waits for the sender's
+ * answer, it delays the two repetitions of the limit. */
 bool ps_sim_states_credits(ps_sim_stated_t *stated, const ps_trailer_t *trailer, int32_t readers,
                            int64_t now_ns, int64_t slack_ns);
 

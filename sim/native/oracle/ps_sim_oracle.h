@@ -12,7 +12,8 @@
 
 /* Number of sent datagrams by type; a multicast datagram counts once. */
 typedef struct ps_sim_wire {
-    uint64_t data;       /* number of data frames with bytes that were sent for the first time */
+    uint64_t data;       /* Number of data frames that contain bytes of the stream sent for the
+                          * first time. */
     uint64_t data_bytes; /* of the stream */
     uint64_t resent;
     uint64_t resent_bytes;
@@ -24,19 +25,20 @@ typedef struct ps_sim_wire {
     uint64_t errors;
     uint64_t ext; /* frames of penstock's extensions, such as PRESSURE */
     uint64_t malformed;
-    uint64_t overruns; /* Number of data frames beyond all windows that receivers had advertised. */
+    uint64_t overruns; /* Number of data frames that lie beyond every window that receivers had
+                        * advertised. */
     uint64_t broken;   /* Number of data frames that contradict their SETUP in term, MTU or
                         * order. */
 } ps_sim_wire_t;
 
-/* Begins to check all datagrams. half_term_stream_id is a stream whose strategy always allows half
- * a term (fc=nak); 0: none. PS_E_NO_MEMORY. */
+/* Begins to check all datagrams. half_term_stream_id is a stream with fc=nak, whose sender may
+ * always be half a term ahead of its receivers; 0: no such stream. PS_E_NO_MEMORY. */
 int ps_simnet_watch(ps_simnet_t *simnet, int32_t half_term_stream_id);
-/* All zero without a watch. */
+/* Without ps_simnet_watch, all values are zero. */
 void ps_simnet_wire(const ps_simnet_t *simnet, ps_sim_wire_t *out);
 
-/* Begins to check every duty cycle of every driver (ps_sim_probe.h). Call it before the first
- * driver is set. PS_E_NO_MEMORY. */
+/* Begins to check every duty cycle of every driver (ps_sim_probe.h). Call this function before the
+ * first driver is set. PS_E_NO_MEMORY. */
 int ps_simworld_probe(ps_simworld_t *world);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_sim_probe.h: oracles that check a driver after each duty cycle. The probe sees every datagram
- * that a driver reads and sends, at the virtual time of that call. The probe checks publications
- * and images after each duty cycle. From the datagrams, the probe computes its own model of each
- * publication and image, and compares the model with the driver's state. The code of the model
- * follows the protocol's description, not the tested code.
+ * that a driver reads or sends, at the virtual time of the driver's call. From the datagrams, the
+ * probe computes a model of each publication and image: the state that the driver should have.
+ * After each duty cycle, the probe compares the models with the driver's state. The code of the
+ * models follows the protocol's description, not the tested code.
  *
  *   ps_sim_probe.c        hands datagrams and duty cycles to the files below
  *   ps_sim_probe_model.c  models by object; promises that must be kept within a time
@@ -47,21 +47,22 @@ ps_probe_t *ps_probe_create(ps_simworld_t *world);
 void ps_probe_destroy(ps_probe_t *probe);
 /* Removes the models of a host's objects, because the host now has another driver or none. */
 void ps_probe_forget_host(ps_probe_t *probe, int32_t host);
-/* Record that the host's driver is about to read a datagram, or has just sent one. `by_sender` is
- * true if the socket belongs to the sender agent; `kind` comes from ps_sim_watch.h. */
+/* Record that the host's driver is about to read a datagram, or has just sent a datagram.
+ * `by_sender` is true if the socket belongs to the sender agent; `kind` comes from
+ * ps_sim_watch.h. */
 void ps_probe_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet, bool by_sender,
                    int64_t now_ns);
 void ps_probe_sent(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
                    enum ps_sim_kind kind, int64_t now_ns);
 /* Records that the host's socket did not accept a datagram. A receiver counts such a datagram as
- * sent, and repeats it by a timer. A sender does not count it. */
+ * sent, and sends it again when a timer is due. A sender does not count it. */
 void ps_probe_refused(ps_probe_t *probe, int32_t host, const uint8_t *data, uint32_t length,
                       int64_t now_ns);
 /* Returns true if the datagram begins exactly at the end of its image's data. The driver may then
- * read this datagram and those that follow in one call. */
+ * read this datagram and the following datagrams in one call. */
 bool ps_probe_is_next(const ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet);
-/* Record the beginning of a duty cycle, and its end with the amount of work that the driver
- * reports. */
+/* ps_probe_before records the beginning of a duty cycle. ps_probe_step records the end of the duty
+ * cycle, with the amount of work that the driver reports. */
 void ps_probe_before(ps_probe_t *probe, int32_t host, int64_t now_ns);
 void ps_probe_step(ps_probe_t *probe, int32_t host, int32_t work, int64_t now_ns);
 
@@ -70,14 +71,14 @@ void ps_probe_step(ps_probe_t *probe, int32_t host, int32_t work, int64_t now_ns
 /* Returns by how much a timer of the host may be late: two ticks of a millisecond plus two duty
  * cycles. */
 int64_t ps_probe_slack_ns(const ps_probe_t *probe, int32_t host);
-/* Checks that a condition becomes true again within grace_ns. The caller passes its present value
- * in `holds`, and its name for a violation in `name`. */
+/* Checks that a condition becomes true again within grace_ns. The caller passes the present value
+ * of the condition in `holds`. `name` is the name of the condition in the text of a violation. */
 void ps_probe_promise(ps_probe_t *probe, ps_probe_promise_t *promise, bool holds, int64_t now_ns,
                       int64_t grace_ns, const char *name, int32_t host, int32_t session_id);
 void ps_probe_fail(ps_probe_t *probe, int32_t host, int32_t session_id, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* Returns true if a socket of the host recently accepted no datagram, so that the driver may have
- * to repeat datagrams. */
+/* Returns true if a socket of the host recently refused a datagram, so that the driver may have to
+ * send datagrams again. */
 bool ps_probe_is_full(const ps_probe_t *probe, int32_t host, int64_t now_ns);
 /* Returns true if the ring of events to the conductor was full recently. */
 bool ps_probe_is_crowded(const ps_probe_t *probe, int32_t host, int64_t now_ns);
@@ -86,8 +87,8 @@ ps_probe_pub_t *ps_probe_pub(ps_probe_t *probe, int32_t host, int32_t session_id
                              int32_t stream_id);
 ps_probe_image_t *ps_probe_image(ps_probe_t *probe, int32_t host, int32_t session_id,
                                  int32_t stream_id, int64_t now_ns);
-/* Return the model of an object; create the model if there is none. NULL: no memory, or too many
- * models. */
+/* Return the model of an object; create the model if it does not exist. Return NULL if there is no
+ * memory, or if there are too many models. */
 ps_probe_pub_t *ps_probe_pub_of(ps_probe_t *probe, int32_t host, const ps_publication_t *pub,
                                 int64_t now_ns);
 ps_probe_image_t *ps_probe_image_of(ps_probe_t *probe, int32_t host, const ps_image_t *image,
@@ -100,16 +101,17 @@ int64_t ps_probe_ordinal(const ps_sim_ledger_t *ledger, int64_t position);
  * messages. Returns the text of the error; NULL: no error. */
 const char *ps_probe_index_check(ps_probe_index_t *model, const ps_index_ring_t *ring, int64_t end,
                                  int32_t term_length, int64_t epoch_offset_ns, int64_t now_ns);
-/* The publication has sent data up to `high`. The lowest position that a receiver can still request
- * is the result of ps_probe_sent_floor. The result of ps_probe_may_grant is true if a status
- * message may state `position`. This position may be behind `high` by T/2 (with fc=nak by T), and
- * at the end of a term also by the longest padding. */
+/* Both functions concern a publication that has sent data up to `high`. The function
+ * ps_probe_sent_floor returns the lowest position that a receiver can still request. The function
+ * ps_probe_may_grant returns true if a status message may state `position`. With the term length T,
+ * `position` may be T/2 behind `high` (with fc=nak: T), and at the end of a term also the longest
+ * padding. */
 int64_t ps_probe_sent_floor(const ps_publication_t *pub, int64_t high);
 bool ps_probe_may_grant(const ps_publication_t *pub, int64_t high, int64_t position);
 
 /* ps_sim_probe_begin.c */
-/* PS_PROBE_PLENTY is the level of a token bucket that sets no limit, PS_PROBE_NO_LIMIT a rate in
- * bytes a second that means "no NAK-strength limit". */
+/* PS_PROBE_PLENTY is the level of a token bucket without a limit. PS_PROBE_NO_LIMIT is the rate in
+ * bytes a second of a stream that NAK-strength control does not limit. */
 #define PS_PROBE_PLENTY   1e18
 #define PS_PROBE_NO_LIMIT 1099511627776.0
 void ps_probe_pub_begin(ps_probe_pub_t *model, int64_t now_ns);
@@ -122,16 +124,16 @@ int64_t ps_probe_blocked_total(const ps_publication_t *pub);
 /* ps_sim_probe_fc.c */
 void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
                     const ps_addr_t *from, int64_t now_ns);
-/* ps_sim_probe_join.c: these functions record a request for a SETUP, a SETUP, a status message of a
- * tracked receiver, and the end of a cycle. The result of ps_probe_join_came is the time since
- * which the group has waited for this receiver, or now_ns. */
+/* The next four functions (ps_sim_probe_join.c) record a requested SETUP, a sent SETUP, a status
+ * message of a tracked receiver, and the end of a duty cycle. The function ps_probe_join_came
+ * returns the time since which the group has waited for the receiver; now_ns if it did not wait. */
 void ps_probe_join_requested(ps_probe_pub_t *model, int64_t id, const ps_addr_t *from,
                              int64_t now_ns);
 void ps_probe_join_setup(ps_probe_pub_t *model);
 int64_t ps_probe_join_came(ps_probe_pub_t *model, int64_t id, const ps_addr_t *from,
                            int64_t now_ns);
 void ps_probe_join_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
-/* Returns the position at which a join hold stops the sender; INT64_MAX: there is no hold. */
+/* Returns the position at which a join hold stops the sender; INT64_MAX: there is no join hold. */
 static inline int64_t ps_probe_hold(const ps_probe_pub_t *model)
 {
     return model->pub->fc.join != NULL ? model->pub->fc.join->limit : INT64_MAX;
@@ -175,8 +177,8 @@ void ps_probe_pressure_sent(ps_probe_t *probe, ps_probe_image_t *model,
 /* Returns true if one of the image's connections to the sender is alive. */
 bool ps_probe_is_heard(const ps_image_t *image, int64_t now_ns);
 /* Returns true if a timer in this cycle ended the wait for an untethered reader. Timers run after
- * the cycle's status message was built, so only the next status message states the released
- * data. */
+ * the receiver has built the cycle's status message, so only the next status message states the
+ * released data. */
 bool ps_probe_left_behind(const ps_probe_image_t *model);
 void ps_probe_recv_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
 
@@ -194,9 +196,9 @@ void ps_probe_cubic_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
 /* Returns true if the high-water mark may rise to `position`: the gap list must have room for the
  * new gap. */
 bool ps_probe_path_has_room(const ps_image_t *image, int64_t position);
-/* The receiver read a datagram with the range [from, to). ps_probe_path_data records a range for
- * which the log has room; it returns false if the gap list had no room for a part.
- * ps_probe_path_stale records a range that begins below the consumed position. */
+/* Record that the receiver read a datagram with the range [from, to). The first function is for a
+ * range for which the log has room; it returns false if the gap list had no room for a part of the
+ * range. The second function is for a range that begins below the consumed position. */
 bool ps_probe_path_data(ps_probe_image_t *model, const ps_sim_packet_t *packet, int64_t from,
                         int64_t to, int64_t now_ns);
 void ps_probe_path_stale(ps_probe_image_t *model, int64_t from, int64_t to, int64_t now_ns);
@@ -222,11 +224,12 @@ void ps_probe_count_begin(ps_probe_t *probe, int32_t host);
 void ps_probe_count(ps_probe_t *probe, int32_t host, int32_t id, int64_t delta);
 void ps_probe_count_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
                          bool by_sender);
-/* Counts a sent datagram. `model` is the publication that sent it; NULL: a receiver sent it. */
+/* Counts a sent datagram. `model` is the publication that sent the datagram; NULL: a receiver sent
+ * it. */
 void ps_probe_count_sent(ps_probe_t *probe, int32_t host, const ps_probe_pub_t *model,
                          const ps_sim_packet_t *packet, bool beat, bool again);
-/* Records that a call of the driver did not send all its datagrams; `data` is the first that was
- * not sent. */
+/* Records that a call of the driver did not send all its datagrams; `data` is the first datagram
+ * that was not sent. */
 void ps_probe_count_short(ps_probe_t *probe, int32_t host, const uint8_t *data, uint32_t length);
 void ps_probe_count_check(ps_probe_t *probe, int32_t host);
 
@@ -244,8 +247,9 @@ void ps_probe_image_shown(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
 /* ps_sim_probe_work.c */
 void ps_probe_work_check(ps_probe_t *probe, int32_t host, int32_t work, int64_t now_ns);
 
-/* ps_sim_probe_rule.c: records which rules of the protocol a run uses, for the histogram. Called
- * after a PRESSURE frame was read, and after each duty cycle. */
+/* These functions (ps_sim_probe_rule.c) record which rules of the protocol a run uses
+ * (ps_sim_rule). The first is called after the driver has read a PRESSURE frame, the other two
+ * after each duty cycle. */
 void ps_probe_rule_signal(ps_probe_t *probe, const ps_probe_pub_t *model,
                           const ps_pressure_t *pressure);
 void ps_probe_rule_pub(ps_probe_t *probe, const ps_probe_pub_t *model, int64_t now_ns);
@@ -275,8 +279,8 @@ static inline bool ps_probe_says_little(const ps_image_t *image)
     return (image->peer_capabilities & PS_CAP_PRESSURE) != 0 && image->state == PS_IMAGE_ACTIVE &&
            image->params.congestion_control == PS_CC_STATIC;
 }
-/* Returns the consumed position at which the next status message is due, if the last one stated
- * `position`. */
+/* Returns the consumed position at which the next status message is due, if the last status message
+ * stated `position`. */
 static inline int64_t ps_probe_sm_due(const ps_image_t *image, int64_t position)
 {
     const int64_t term = image->log.term_length;

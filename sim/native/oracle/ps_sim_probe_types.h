@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_sim_probe_types.h: the models of the probe (ps_sim_probe.h): its own copy of the state of each
- * publication, image and duty cycle. The probe computes it from datagrams. */
+ * ps_sim_probe_types.h: the models of the probe (ps_sim_probe.h): for each publication, image and
+ * duty cycle, the state that the driver should have. The probe computes the models from
+ * datagrams. */
 #ifndef PS_SIM_PROBE_TYPES_H
 #define PS_SIM_PROBE_TYPES_H
 
@@ -49,15 +50,15 @@ typedef struct ps_probe_suspect {
  * each millisecond. */
 typedef struct ps_probe_index {
     uint64_t count;
-    int64_t position, at_ns, end; /* `position`: that of the newest entry. `end`: position up to
-                                   * which messages are counted. */
+    int64_t position, at_ns, end; /* `position` is the position of the newest entry; `end` is the
+                                   * position up to which the messages are counted. */
 } ps_probe_index_t;
 
-/* Rounds of cubic, and HyStart++ (RFC 9406). */
+/* Model of the rounds of CUBIC congestion control with HyStart++ (RFC 9406). */
 typedef struct ps_probe_round {
     int64_t least_ns, last_ns,
-        base_ns; /* Least round trip: of this round, of the last round, and at the start of the
-                  * conservative phase. */
+        base_ns;              /* Least round-trip time of this round, of the last round, and at the
+                               * start of the conservative phase. */
     int64_t received, window; /* Number of bytes received in this round, and the window at the
                                * beginning of this round. */
     int32_t samples, conservative, phase;
@@ -66,17 +67,17 @@ typedef struct ps_probe_round {
 /* Model of NAK-strength control in the sender. Rates are in bytes a second. */
 typedef struct ps_probe_strength {
     double limit, floor, base, wall, wall_dev;
-    double unsure;             /* Upper bound of the rounding errors that accumulated since the last
+    double unsure;             /* Upper bound of the rounding errors in `limit` since the last
                                 * check. */
     int64_t window_ns, end_ns; /* `end_ns` 0: the stream has no limit, so no window runs */
     int64_t base_until_ns, sent_ns, began_ns;
     int64_t culprit;
     int32_t level, quiet, beyond;
     uint64_t signals;
-    int64_t eighths[9], bytes[9]; /* Numbers of the last eighths of 50 ms, and the bytes sent in
-                                   * each. */
-    bool open; /* True if a value is so near a threshold that both results are possible; the probe
-                * then adopts the driver's. */
+    int64_t eighths[9], bytes[9]; /* Numbers of the last time intervals of 50/8 ms, and the bytes
+                                   * sent in each of these intervals. */
+    bool open;                    /* True if a value is so near a threshold that both decisions are
+                                   * correct; the probe then adopts the decision of the driver. */
 } ps_probe_strength_t;
 
 /* NAK-strength control in the receiver. */
@@ -89,7 +90,7 @@ typedef struct ps_probe_queue {
 
 typedef struct ps_probe_receiver {
     int64_t id, edge, position, heard_ns;
-    int64_t fc_heard_ns, left_ns; /* Time at which flow control last heard the receiver; time at
+    int64_t fc_heard_ns, left_ns; /* Time at which flow control last heard the receiver, and time at
                                    * which the receiver stated that it leaves. */
     int64_t open_ns;              /* Time at which the receiver last advertised a window of at least
                                    * one datagram. */
@@ -100,38 +101,40 @@ typedef struct ps_probe_receiver {
                              * time. */
 } ps_probe_receiver_t;
 
-/* State before a duty cycle. If the cycle changes this state, the driver must wake the clients that
- * wait. `limit` is the publisher limit; for an image, its position. */
+/* State of a publication or an image before a duty cycle. If the cycle changes this state, the
+ * driver must wake the clients that wait. `limit` is the publisher limit of a publication, or the
+ * position of an image. */
 typedef struct ps_probe_shown {
     bool marked, connected;
     int32_t state;
     int64_t limit;
 } ps_probe_shown_t;
 
-/* Events about an object that the conductor has received. An entry of tether_ids is 1 + a position
- * counter's id; 0: free. */
+/* Events about an object that the conductor has received. An entry of tether_ids is 1 + the id of a
+ * position counter; 0: the entry is free. */
 typedef struct ps_probe_notified {
     int32_t connected; /* -1: no event yet */
     bool drained, ended;
-    int64_t term, term_ns; /* Position up to which the driver requested storage, and the time of
-                            * this request; 0: never. */
-    int64_t released_at;   /* 1 + the end of the stream's data when the driver released terms; 0: it
-                            * never did. */
+    int64_t term, term_ns; /* Position up to which the driver last requested storage, and the time
+                            * of this request; 0: it never requested storage. */
+    int64_t released_at;   /* 1 + the end of the stream's data when the driver released terms; 0:
+                            * the driver never released terms. */
     int64_t lost, lost_before, loss_ns, lost_gaps;
     int64_t tether_ids[PS_PROBE_TETHERS];
     int32_t tether_states[PS_PROBE_TETHERS];
-    bool pressed; /* True if the driver has reported an episode of pressure and not yet its end. The
-                   * fields below have the numbers of messages at the beginning and the end of the
-                   * episode. */
+    bool pressed; /* True if the driver has reported the beginning of an episode of pressure, but
+                   * not its end. The next fields have numbers of messages at the beginning and the
+                   * end of the episode. */
     int64_t triggered_ns, messages_before, drained_least, drained_most, drained_by, episodes;
 } ps_probe_notified_t;
 
-/* A range that a receiver requested. The sender may retransmit its data up to `to`, and must
- * retransmit the data up to `need`. */
+/* A range that a receiver requested with a NAK. The sender may retransmit the data from `from` to
+ * `to`, and must retransmit it up to `need`. */
 typedef struct ps_probe_request {
     int64_t from, to, need, cursor, requested_ns, done_ns; /* done -1: open */
-    bool optional; /* The sender may drop this request, for example because there are too many. */
-    bool cut;      /* The range is longer than the sender retransmits for one NAK. */
+    /* True if the sender may drop this request, for example because there are too many requests. */
+    bool optional;
+    bool cut; /* True if the range is longer than the sender retransmits for one NAK. */
 } ps_probe_request_t;
 
 /* A receiver that has caused a join hold of the sender (ps_join.h). */
@@ -146,15 +149,16 @@ typedef struct ps_probe_join {
     ps_probe_joiner_t joiners[PS_PROBE_JOINERS];
     int32_t next_joiner, next_hold;
     int64_t from_ns[PS_PROBE_HOLDS],
-        to_ns[PS_PROBE_HOLDS]; /* The last time intervals in which a join hold was the sender's
-                                * limit. */
-    bool held, known;          /* State at the last check. `held`: a join hold was the limit.
-                                * `known`: there was a hold. */
-    bool fresh, owed;          /* `fresh`: the first request of a receiver has arrived. `owed`: the
-                                * SETUP for this receiver was sent, so that a join hold must
-                                * begin. */
+        to_ns[PS_PROBE_HOLDS]; /* The latest time intervals in which a join hold limited the
+                                * sender. */
+    bool held, known;          /* At the last check: `held` is true if a join hold limited the
+                                * sender; `known` is true if a join hold was in force. */
+    bool fresh, owed;          /* `fresh` is true if the first request of a receiver has arrived.
+                                * `owed` is true if the SETUP for this receiver was sent, so that a
+                                * join hold must begin. */
     bool began;                /* the driver sent a SETUP in this duty cycle */
-    int64_t ended_ns;          /* Time of the last check before which a join hold was in force. */
+    int64_t ended_ns;          /* Time of the latest check at which a join hold that had been in
+                                * force was over. */
     int64_t fresh_id;
     ps_addr_t fresh_from;
 } ps_probe_join_t;
@@ -184,8 +188,9 @@ typedef struct ps_probe_pub {
     int32_t receiver_count;
     ps_probe_receiver_t receivers[PS_PROBE_RECEIVERS];
     int64_t watch_ns,
-        watch_edge;      /* `watch_ns`: time since which all receivers advertise less than the
-                          * limit; 0: they do not. */
+        watch_edge;      /* Time since which all receivers advertise less than the sender limit (0:
+                          * they do not), and the highest limit that a receiver has advertised since
+                          * then. */
     int64_t limit;       /* by the strategy */
     int64_t stated_edge; /* Highest position that any receiver has stated in a status message. */
     ps_probe_join_t join;
@@ -195,18 +200,18 @@ typedef struct ps_probe_pub {
     int64_t zero_to;           /* Position below which the probe knows the memory to be zeroed. */
     int64_t reach;             /* Upper bound of all publisher limits that the publication had so
                                 * far. */
-    int64_t limit_most, began; /* Highest publisher limit so far, and approximate start position of
-                                * the stream. */
+    int64_t limit_most, began; /* Highest publisher limit so far; approximate start position of the
+                                * stream. */
     int64_t held_ns, checked_ns;
     int32_t cause;
     ps_probe_bucket_t repair, pace, bytes, message_rate, nak;
-    int64_t stated_rate; /* Pacing rate that a receiver with congestion control stated last; 0:
-                          * none. */
+    /* Pacing rate that a receiver with congestion control stated last; 0: none. */
+    int64_t stated_rate;
     int64_t fresh_bytes, repair_bytes, fresh_messages; /* since the last check */
-    int64_t paced_bytes;                               /* Bytes sent in a cycle before the driver
-                                                        * read a new pacing rate. */
-    int64_t signal_bytes; /* Bytes of new data that the driver sent in a cycle before it read a
-                           * PRESSURE frame. */
+    /* Number of bytes that the driver sent in a duty cycle before it read a new pacing rate. */
+    int64_t paced_bytes;
+    int64_t signal_bytes; /* Number of bytes of new data that the driver sent in a duty cycle before
+                           * it read a PRESSURE frame. */
     ps_probe_index_t index;
     ps_probe_strength_t strength;
     ps_probe_tether_t tethers[PS_PROBE_TETHERS];
@@ -216,16 +221,18 @@ typedef struct ps_probe_pub {
                        * adopted as connected. */
     ps_probe_shown_t shown;
     ps_probe_notified_t notified;
-    bool counted, was_revoked; /* Values at the last check of the counters. */
+    bool counted, was_revoked; /* Values of two flags at the last check of the counters. */
     int64_t held_count;
-    int64_t turn_datagrams, turn_bytes, turn_limit, turn_waits; /* State of the last turn: new data
-                                                                 * sent, and the limit and the
-                                                                 * waiting data before it. */
-    int64_t consumed_sum, consumed_ns;                          /* as last shown */
-    int64_t paused_at; /* Publisher limit at which a policy has paused the publishers; 0: they are
-                        * not paused. */
+    /* The publication's last turn: datagrams and bytes of new data sent, and the limit and the
+     * number of waiting bytes before the turn. */
+    int64_t turn_datagrams, turn_bytes, turn_limit, turn_waits;
+    int64_t consumed_sum, consumed_ns; /* as last shown */
+    /* Publisher limit at which a policy (ps-policy) has paused the publishers; 0: the publishers
+     * are not paused. */
+    int64_t paused_at;
     int64_t consumed_by;
-    bool forgot;       /* True if a receiver left the driver's table since the last check. */
+    bool forgot;       /* True if the driver has removed a receiver from its table since the last
+                        * check. */
     int64_t published; /* On IPC: position up to which the probe has charged the rate's token
                         * bucket. */
 } ps_probe_pub_t;
@@ -234,8 +241,8 @@ typedef struct ps_probe_gap {
     int64_t from, to, opened_ns, requested_ns, first_ns;
     int32_t requested;
     bool placed;           /* True if the probe has checked the time of the first NAK. */
-    bool lost, fresh_loss; /* `lost`: the gap counts as a loss. `fresh_loss`: only since the last
-                            * cycle. */
+    bool lost, fresh_loss; /* `lost` is true if the gap counts as a loss; `fresh_loss` is true if it
+                            * counts as a loss only since the last duty cycle. */
 } ps_probe_gap_t;
 
 typedef struct ps_probe_image {
@@ -248,13 +255,14 @@ typedef struct ps_probe_image {
     int64_t edge;     /* End position of the highest data or heartbeat that the image accepted. */
     int64_t heard_ns; /* Time of the last datagram that restarts the image's liveness time-out. */
     int64_t data_ns;
-    int64_t eos;          /* Position that a heartbeat with the EOS flag stated; -1: none. */
+    int64_t eos;          /* Position that the last heartbeat with the EOS flag stated; -1: no such
+                           * heartbeat arrived. */
     int64_t eos_since_ns; /* Time at which the first EOS heartbeat with the position `eos`
                            * arrived. */
     ps_sim_stated_t credits;
     int64_t sm_ns, sm_position;
-    int64_t sm_forced_ns;                    /* Time at which the receiver read a frame that it must
-                                              * answer with a status message. */
+    int64_t sm_forced_ns;                    /* Time at which the receiver last read a frame that it
+                                              * must answer with a status message. */
     int64_t rtt_ns, rtt_due_ns, rtt_late_ns; /* Time of the last RTT request; earliest and latest
                                               * time of the next request. */
     int64_t last_position;
@@ -279,21 +287,20 @@ typedef struct ps_probe_image {
     int64_t naks_shown;
     bool was_revoked, was_rejected;
     int32_t readers, last_state;   /* at the last check */
-    int64_t lost_bytes, lost_gaps; /* Number of bytes lost, and of gaps that must be reported, since
-                                    * the model began. */
+    int64_t lost_bytes, lost_gaps; /* Number of lost bytes, and number of gaps that the driver must
+                                    * report, since the model began. */
     int32_t gap_count;
     ps_probe_gap_t gaps[PS_PROBE_GAPS];
     ps_probe_queue_t queue;
-    int64_t beyond; /* Position of the sender when it was last ahead of the range that the receiver
-                     * accepts; 0: never. */
-    int64_t kept;   /* With fc=nak: end of the range that the receiver accepts, at the last
-                     * check. */
-    int64_t joined_bytes; /* Number of bytes that are missing in gaps which already count as
-                           * lost. */
-    int64_t late_ns;      /* learned reordering */
-    int64_t late_start_ns,
-        late_top_ns; /* Value of late_ns at the beginning of the duty cycle, and its maximum in this
-                      * cycle. */
+    int64_t beyond;                      /* Position of the sender when the sender was last beyond
+                                          * the range that the receiver accepts; 0: never. */
+    int64_t kept;                        /* With fc=nak: end of the range that the receiver accepts,
+                                          * at the last check. */
+    int64_t joined_bytes;                /* Number of missing bytes that were added to gaps which
+                                          * already count as lost. */
+    int64_t late_ns;                     /* learned reordering */
+    int64_t late_start_ns, late_top_ns;  /* Value of late_ns at the beginning of the duty cycle, and
+                                          * largest value of late_ns in this cycle. */
     int64_t late_least_ns, late_most_ns; /* Bounds of late_ns in the last duty cycle. */
     ps_probe_suspect_t suspects[PS_PROBE_SUSPECTS];
     uint32_t suspect_next;
@@ -304,11 +311,12 @@ typedef struct ps_probe_image {
     bool cubic_known;
     bool sm_bound;             /* True if the last status message advertised less than the
                                 * configured window. */
-    bool sm_idle, sm_may_idle; /* `sm_idle`: the stream was silent at the last status message.
-                                * `sm_may_idle`: it may have been. */
+    bool sm_idle, sm_may_idle; /* `sm_idle` is true if the stream was silent at the last status
+                                * message; `sm_may_idle` is true if the stream may have been silent
+                                * then. */
     bool ended;
-    /* Ranges of the datagrams that the receiver read in this cycle. This data must be in the log at
-     * the end of the cycle. */
+    /* Ranges of the datagrams that the receiver read in this duty cycle. The data of these ranges
+     * must be in the log at the end of the cycle. */
     int32_t took;
     int64_t took_from[64], took_to[64];
     ps_probe_shown_t shown;
@@ -318,8 +326,8 @@ typedef struct ps_probe_image {
 /* A duty cycle of a driver: the state at its start, and the datagrams that the driver read and
  * sent. */
 typedef struct ps_probe_cycle {
-    bool commanded, notified; /* `commanded`: commands waited for the agents. `notified`: a client
-                               * had marked a stream dirty. */
+    bool commanded, notified; /* `commanded` is true if commands waited for the agents; `notified`
+                               * is true if a client had set a stream's bit in the dirty bitmap. */
     bool turns;               /* True if the sender had streams that it checks in each duty
                                * cycle. */
     bool timed;               /* a timer was due */
@@ -327,17 +335,20 @@ typedef struct ps_probe_cycle {
     uint64_t positions, reported;
     uint64_t events[2]; /* Number of events that each of the two agents emitted. */
     uint32_t woken[PS_PROBE_CLIENTS];
-    int64_t sent;                /* Number of datagrams of any kind that the driver sent or the
-                                  * socket refused. */
-    int64_t read, data, answers; /* Numbers of datagrams: read; sent with data; sent by the receiver
-                                  * agent. */
+    int64_t sent;                /* Number of datagrams of any kind that the driver passed to its
+                                  * sockets, including refused datagrams. */
+    int64_t read, data, answers; /* Number of datagrams that the driver read; number of datagrams
+                                  * with data that it sent; number of datagrams that the receiver
+                                  * agent sent. */
 } ps_probe_cycle_t;
 
-/* Number of bytes that a send endpoint sent to one destination in a duty cycle. */
+/* Numbers of bytes and of heartbeats that a send endpoint sent to one destination in a duty
+ * cycle. */
 typedef struct ps_probe_tally {
     const ps_send_endpoint_t *endpoint;
     ps_addr_t to;
-    int64_t bytes, beats, again; /* beats: heartbeats; again: retransmitted bytes */
+    int64_t bytes, beats, again; /* `beats` is the number of heartbeats, `again` the number of
+                                  * retransmitted bytes */
 } ps_probe_tally_t;
 
 /* Values that the driver's counters must have; the index is the counter id. */
@@ -366,7 +377,8 @@ typedef struct ps_probe {
     ps_probe_backoff_t backoff;
     int64_t refused_ns[PS_SIM_MAX_HOSTS]; /* Time at which a socket of the host last accepted only a
                                            * part of the datagrams. */
-    int64_t vain_ns[PS_SIM_MAX_HOSTS];    /* Time at which `busy` and `vain` were last set to 0. */
+    int64_t vain_ns[PS_SIM_MAX_HOSTS];    /* Time at which the probe last set the host's entries of
+                                           * `busy` and `vain` to 0. */
     int32_t busy[PS_SIM_MAX_HOSTS];       /* Number of datagrams, commands and wake-ups since
                                            * vain_ns. */
     int32_t vain[PS_SIM_MAX_HOSTS];       /* number of duty cycles without work since vain_ns */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ps_sim_promise.h: what the probe (ps_sim_probe.h) requires of a publication and of an image
- * within a time: one name for each promise, one enum for each kind of object.
+ * ps_sim_promise.h: the promises that the probe (ps_sim_probe.h) checks: conditions that a
+ * publication or an image must fulfil within a time. The header has one enum for publications and
+ * one for images.
  */
 #ifndef PS_SIM_PROMISE_H
 #define PS_SIM_PROMISE_H
@@ -71,8 +72,8 @@ enum ps_probe_image_promise {
     PS_PROBE_IMAGE_PROMISES
 };
 
-/* State of a promise. `since` is 1 + the time at which the condition was first found false; 0: it
- * is true. */
+/* State of a promise. since_ns is 1 + the time at which the probe first found the condition false;
+ * 0: the condition is true. */
 typedef struct ps_probe_promise {
     int64_t since_ns;
     bool broken;
@@ -81,11 +82,10 @@ typedef struct ps_probe_promise {
 typedef struct ps_probe_tether {
     bool known;
     int32_t id, state;
-    int64_t since_ns,
-        near_ns; /* Start of this state, and last time at which this subscriber was near the
-                  * others. */
-    int64_t surely_ns, far_ns; /* Last time at which the subscriber was certainly near the others,
-                                * and last time at which it was behind. */
+    int64_t since_ns, near_ns; /* Time at which the present tether state began, and last time at
+                                * which the subscriber was near the other subscribers. */
+    int64_t surely_ns, far_ns; /* Last time at which the subscriber was certainly near the other
+                                * subscribers, and last time at which it was behind them. */
 } ps_probe_tether_t;
 
 #endif

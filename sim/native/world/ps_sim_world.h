@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ps_sim_world.h: what the files of the simulated world share: ps_sim_world.c (time), ps_sim_app.c
- * (applications, and the ledgers by which they check what arrives), ps_sim_gap.c (gaps that they
- * were told), ps_sim_violation.c (what was found wrong).
+ * ps_sim_world.h: declarations that the files of the simulated world share: ps_sim_world.c (time),
+ * ps_sim_app.c (applications, and the ledgers with which they check received messages),
+ * ps_sim_gap.c (gaps that were reported to applications), ps_sim_violation.c (violations that were
+ * found).
  */
 #ifndef PS_SIM_WORLD_H
 #define PS_SIM_WORLD_H
@@ -18,11 +19,11 @@ enum {
     PS_SIM_MESSAGE_MAX = 1 << 20
 };
 
-/* Content of a session. */
+/* The ledger of a session: the messages that its publishers have offered with success. */
 typedef struct ps_log ps_log_t;
 
-/* A padding frame that states dropped messages (a mark): its end position, and the total number of
- * dropped messages stated up to there. */
+/* A mark is a padding frame that states dropped messages. This structure has the mark's end
+ * position, and the total number of dropped messages that this and all earlier marks state. */
 typedef struct ps_sim_mark {
     int64_t end, total;
 } ps_sim_mark_t;
@@ -43,27 +44,30 @@ typedef struct ps_sim_ledger {
     int64_t mark_count, mark_capacity;
     int64_t walked; /* After the first drop: position up to which the simulator has searched the log
                      * for marks. */
-    /* Used in ps_sim_lead.c: the publication whose rates limit the messages since number
-     * lead_since, and the messages of the last second. */
-    int64_t lead_life; /* Number of drivers that the publisher's host had had when message number
-                        * lead_since was accepted; 0: no message was accepted yet. */
+    /* Used in ps_sim_lead.c to check the rates of a publication: the messages since number
+     * lead_since, and those of the last second. */
+    int64_t lead_life; /* Number of drivers that the publisher's host had started when the
+                        * publication accepted the message lead_since; 0: no message was accepted
+                        * yet. */
     int64_t lead_id;   /* Id of the publication whose rates limit these messages. */
     int64_t lead_since, second_from, second_bytes;
 } ps_sim_ledger_t;
 
-/* Returns the number of the first message that ends beyond the position; the count of messages if
- * there is none (ps_sim_gap.c). */
+/* Returns the number of the first message that ends beyond `position`. If there is no such message,
+ * returns the number of messages in the session (ps_sim_gap.c). */
 int64_t ps_sim_first_beyond(const ps_sim_ledger_t *ledger, int64_t position);
 
 /* Counts a message that the policy dropped because the session's log had no room
  * (ps_sim_drop.c). */
 void ps_sim_note_drop(ps_sim_ledger_t *ledger, const ps_log_t *log);
 /* Searches the positions [walked, to) of the session's log for marks (padding frames that state
- * dropped messages). Call it only after a drop. */
+ * dropped messages). Call this function only after a message was dropped. */
 void ps_sim_note_marks(ps_sim_ledger_t *ledger, const ps_log_t *log, int64_t to);
-/* Returns the number of dropped messages that all marks up to the position state together. */
+/* Returns the total number of dropped messages that the marks up to `position` state (a mark is a
+ * padding frame for dropped messages). */
 int64_t ps_sim_marked(const ps_sim_ledger_t *ledger, int64_t position);
-/* Returns the end of the last mark at or before the position; 0: there is none. */
+/* Returns the end position of the last mark (a padding frame for dropped messages) at or before
+ * `position`; 0: there is no such mark. */
 int64_t ps_sim_mark_end(const ps_sim_ledger_t *ledger, int64_t position);
 
 typedef struct ps_sim_publisher {
@@ -71,8 +75,8 @@ typedef struct ps_sim_publisher {
     ps_sim_publisher_stats_t stats;
     int64_t due_ns;
     int64_t blocked_since_ns; /* -1: not */
-    int64_t refused_limit;    /* Publisher limit when the last offer was refused; until it changes,
-                               * the application makes no further offer. */
+    int64_t refused_limit;    /* Publisher limit when the last offer was refused. The application
+                               * makes no further offer until the publisher limit changes. */
     int64_t refused_ordinals;
     int32_t refused_connected;
     bool refused;
@@ -85,7 +89,7 @@ typedef struct ps_sim_gap {
     int64_t from, to;
 } ps_sim_gap_t;
 
-/* Progress of one subscriber in one session (a ledger describes the messages of a session). */
+/* Progress of one subscriber in one session, whose messages a ledger describes. */
 typedef struct ps_sim_reader {
     int32_t ledger;
     bool may_jump;
@@ -93,8 +97,8 @@ typedef struct ps_sim_reader {
     int32_t gap_count;
     int32_t gap_capacity;
     int64_t released;    /* 1 + the number of the last message that the subscriber has released. */
-    int64_t receiver_id; /* Receiver id of the subscriber's last image; 0: it reads on the
-                          * publisher's host. */
+    int64_t receiver_id; /* Receiver id of the subscriber's last image; 0: the subscriber reads on
+                          * the publisher's host. */
     ps_sim_reader_stats_t stats;
 } ps_sim_reader_t;
 
@@ -118,12 +122,13 @@ typedef struct ps_sim_wait {
 
 typedef struct ps_sim_slot {
     ps_driver_t *driver;
-    int64_t lives; /* Number of drivers that this host has had, including the present one. */
+    int64_t lives; /* Number of drivers that this host has started, including the present one. */
     int64_t cycle_ns;
     int64_t ready_ns;    /* earliest time at which the driver may be stepped again */
     int64_t deadline_ns; /* deadline of the driver */
     int64_t control_ns;
-    int64_t control_from_ns; /* Time until which the host's conductor is busy and does not run. */
+    int64_t control_from_ns; /* Time until which the host's conductor is busy, so that it does not
+                              * run. */
     int32_t idle_steps;      /* Number of consecutive steps of the driver without an event from
                               * outside. */
     bool touched;
@@ -132,10 +137,10 @@ typedef struct ps_sim_slot {
 
 /* An observer of the world. */
 typedef struct ps_sim_world_observer {
-    /* Called when the host gets another driver, or has none. */
+    /* Called when the host gets another driver, or when its driver is removed. */
     void (*driver_set)(void *context, int32_t host);
-    /* Called when a duty cycle of the host's driver begins, and when it has ended. `work` is the
-     * amount of work that the driver reports. */
+    /* The first function is called when a duty cycle of the host's driver begins, the second when
+     * the duty cycle has ended. `work` is the amount of work that the driver reports. */
     void (*step_begins)(void *context, int32_t host, int64_t now_ns);
     void (*stepped)(void *context, int32_t host, int32_t work, int64_t now_ns);
     /* Called when a publication has accepted a message of `size` bytes, which ends at position
@@ -143,8 +148,9 @@ typedef struct ps_sim_world_observer {
     void (*accepted)(void *context, const ps_sim_publisher_t *publisher, int64_t end, int32_t size);
     /* Returns true if a channel of this run writes timestamps into its messages. */
     bool (*has_stamps)(const void *context);
-    /* Changes the content of a published message to the content that the host must receive. Returns
-     * NULL, or the text of an error. */
+    /* Changes the content of a published message to the content that a subscriber on the host must
+     * receive, because channels can write timestamps into messages. Returns NULL, or the text of an
+     * error. */
     const char *(*expected)(void *context, int32_t host, const ps_message_t *message,
                             uint8_t *published);
     void (*free)(void *context);
@@ -182,12 +188,12 @@ bool ps_sim_subscriber_act(ps_simworld_t *world, int32_t index, int64_t now_ns);
 int64_t ps_sim_publisher_due_ns(const ps_simworld_t *world, const ps_sim_publisher_t *publisher);
 int64_t ps_sim_subscriber_due_ns(const ps_sim_subscriber_t *subscriber);
 void ps_sim_apps_free(ps_simworld_t *world);
-/* Returns the subscriber's progress in a session; creates the entry if it is missing. NULL: the
- * session has no publisher. */
+/* Returns the entry with a subscriber's progress in a session; creates the entry if it is missing.
+ * Returns NULL if the session has no publisher. */
 ps_sim_reader_t *ps_sim_reader_of(ps_simworld_t *world, int32_t subscriber, int32_t session_id,
                                   int32_t stream_id);
-/* Fetches the gaps that the subscriber's images have reached, and records them. Returns true if
- * there was a gap. */
+/* Fetches and records the gaps that the subscriber's images have reached. Returns true if there was
+ * a gap. */
 bool ps_sim_take_gaps(ps_simworld_t *world, int32_t subscriber);
 /* Returns the number of missing messages in [first, end) that are not in a reported gap. */
 int64_t ps_sim_untold(const ps_sim_ledger_t *ledger, const ps_sim_reader_t *reader, int64_t first,

@@ -18,14 +18,15 @@ typedef struct ps_simworld ps_simworld_t;
 
 enum ps_simworld_stop {
     PS_SIMWORLD_TIME = 0,    /* until_ns */
-    PS_SIMWORLD_CONTROL = 1, /* A conductor must run, because an event waits for it or its deadline
-                              * has come. */
+    PS_SIMWORLD_CONTROL = 1, /* A host's conductor must run, because an event waits for the
+                              * conductor or the conductor's deadline has come. */
     PS_SIMWORLD_STUCK = 2,   /* A host repeatedly requests a step at the same time, and does no work
                               * in these steps. */
     PS_SIMWORLD_WOKEN = 3    /* A client that was passed to ps_simworld_await was woken. */
 };
 
-/* Rules of the protocol whose use in a run is counted; each is a bit of ps_simworld_rules. */
+/* Rules of the protocol. For each run, the simulator records which of these rules were used: as
+ * bits of ps_simworld_rules. */
 enum ps_sim_rule {
     PS_SIM_RULE_OVERRUN_REPAIRED,
     PS_SIM_RULE_OUTRUN,
@@ -75,10 +76,10 @@ typedef struct ps_sim_subscriber_params {
     int32_t poll_limit;       /* messages a turn */
     int64_t poll_interval_ns; /* Time from one turn in which the application read messages to the
                                * next such turn. */
-    int32_t batch;   /* If above 0: number of messages that the application reads and releases at
-                      * each multiple of poll_interval_ns. */
-    int64_t credits; /* Largest number of messages that the application lets be outstanding; 0: it
-                      * grants no credits. */
+    int32_t batch;            /* If above 0: number of messages that the application reads and
+                               * releases at each multiple of poll_interval_ns. */
+    int64_t credits;          /* Largest number of messages that the application lets be
+                               * outstanding; 0: it grants no credits. */
 } ps_sim_subscriber_params_t;
 
 typedef struct ps_sim_publisher_stats {
@@ -86,46 +87,51 @@ typedef struct ps_sim_publisher_stats {
     int64_t bytes;
     int64_t position; /* after the last one */
     int64_t refusals;
-    int64_t blocked_ns; /* Total time from a refused offer to the next accepted one. */
+    int64_t blocked_ns; /* Total time for which the application was blocked: each time from a
+                         * refused offer to the next accepted offer. */
     int64_t last_ns;    /* of the last acceptance */
     int32_t at_end;     /* 1: the stream has reached the maximum position, so no further message
                          * fits. */
 } ps_sim_publisher_stats_t;
 
 typedef struct ps_sim_reader_stats {
-    int64_t messages; /* Number of messages of the session that were delivered, in order. */
+    int64_t messages; /* Number of messages of the session that were delivered to this
+                       * subscriber. */
     int64_t bytes;
     int64_t missed; /* messages in explicit gaps */
     int64_t gaps;
-    int64_t first;    /* Number of the first delivered message in the session; -1: none yet. */
+    int64_t first;    /* Number of the session's first message that was delivered; -1: no message
+                       * was delivered yet. */
     int64_t next;     /* 1 + the number of the last delivered message. */
     int64_t position; /* delivered */
     int64_t last_ns;
     int64_t latency_ns; /* longest from acceptance to delivery */
-    int64_t untold;     /* number of missing messages after the last delivered one that are not in a
-                         * reported gap */
-    int64_t dropped;    /* number of messages that the publication's policy dropped, as reported in
-                         * gaps */
-    int64_t uncounted;  /* number of reported gaps without a number of messages */
+    int64_t untold;     /* number of missing messages, after the last delivered message, that lie in
+                         * no reported gap */
+    int64_t dropped;    /* number of messages that the publication's policy dropped, as stated by
+                         * the reported gaps */
+    int64_t uncounted;  /* number of reported gaps that do not state a number of messages */
 } ps_sim_reader_stats_t;
 
-/* PS_E_NO_MEMORY.  The simnet must outlive it. */
+/* PS_E_NO_MEMORY. The simnet must outlive the world. */
 int ps_simworld_create(ps_simnet_t *simnet, ps_simworld_t **out);
 void ps_simworld_destroy(ps_simworld_t *world);
-/* Sets the driver of a host; NULL: none, the host has crashed. cycle_ns >= 1 is the shortest time
- * between two steps. */
+/* Sets the driver of a host; NULL: the host has crashed, so it has no driver. cycle_ns >= 1 is the
+ * shortest time between two duty cycles of the driver. */
 int ps_simworld_set_driver(ps_simworld_t *world, int32_t host, ps_driver_t *driver,
                            int64_t cycle_ns);
 /* Sets the time at which the host's conductor must be called. */
 void ps_simworld_set_control_ns(ps_simworld_t *world, int32_t host, int64_t deadline_ns);
-/* Runs one duty cycle of the host's driver now, in addition to those that ps_simworld_run executes.
- * Returns the work done. */
+/* Runs one duty cycle of the host's driver now, in addition to the duty cycles that ps_simworld_run
+ * executes. Returns the amount of work that the driver did. */
 int32_t ps_simworld_step(ps_simworld_t *world, int32_t host, int64_t now_ns);
-/* Makes the next run step the driver of this host. */
+/* Marks the driver of this host as touched, so that the next ps_simworld_run executes a duty cycle
+ * of the driver. */
 void ps_simworld_touch(ps_simworld_t *world, int32_t host);
 
-/* Defines the content of a session: its messages are computed from seed and number, so that every
- * receiver can check them. Returns its index. PS_E_NO_MEMORY. */
+/* Adds a ledger, which defines the messages of a session. The content of each message is computed
+ * from `seed` and the message's number, so that every receiver can check it. Returns the index of
+ * the ledger. PS_E_NO_MEMORY. */
 int32_t ps_simworld_add_ledger(ps_simworld_t *world, int32_t session_id, int32_t stream_id,
                                uint64_t seed);
 int64_t ps_simworld_ledger_messages(const ps_simworld_t *world, int32_t ledger);
@@ -140,8 +146,8 @@ void ps_simworld_detach_subscriber(ps_simworld_t *world, int32_t subscriber);
 /* Pauses or continues an application. */
 void ps_simworld_pause_publisher(ps_simworld_t *world, int32_t publisher, int32_t paused);
 void ps_simworld_pause_subscriber(ps_simworld_t *world, int32_t subscriber, int32_t paused);
-/* Records that the subscriber was notified of an image, so that a gap before its first message is
- * allowed. */
+/* Records that the subscriber was notified of an image, so that messages may be missing before the
+ * first message from this image. */
 void ps_simworld_expect_gap(ps_simworld_t *world, int32_t subscriber, int32_t session_id,
                             int32_t stream_id);
 /* Allows gaps for the subscriber (reliable=false): each missing message must lie in a reported
@@ -157,25 +163,27 @@ int64_t ps_simworld_ledger_dropped(const ps_simworld_t *world, int32_t ledger);
 /* Returns a hash over the subscriber's messages and their times. */
 uint64_t ps_simworld_digest(const ps_simworld_t *world, int32_t subscriber);
 
-/* Applications in Python. Makes the next run end as soon as the client's ticket differs from this
- * one. The client must stay open until ps_simworld_await_nobody. PS_E_NO_SPACE: PS_SIM_MAX_APPS. */
+/* For applications in Python: makes the next run end as soon as the client's ticket differs from
+ * `ticket`. The client must stay open until the call of ps_simworld_await_nobody. PS_E_NO_SPACE:
+ * there are already PS_SIM_MAX_APPS waiting clients. */
 int ps_simworld_await(ps_simworld_t *world, ps_client_t *client, uint32_t ticket);
 void ps_simworld_await_nobody(ps_simworld_t *world);
 /* Makes a publication of a Python application use the virtual time for its account. The world must
  * exist longer than the publication. */
 void ps_simworld_set_clock(ps_simworld_t *world, ps_pub_t *pub);
 
-/* Runs until until_ns or until Python is needed. The caller sets *now_ns to the time at which the
- * run starts; the function sets *now_ns to the time at which the run ended. Returns
- * ps_simworld_stop. A run steps each host at most once in each of its duty cycles. */
+/* Runs the world until until_ns, or until Python code must run. The caller sets *now_ns to the time
+ * at which the run starts; the function sets *now_ns to the time at which the run ended. Returns
+ * ps_simworld_stop. */
 int32_t ps_simworld_run(ps_simworld_t *world, int64_t until_ns, int64_t *now_ns);
-/* Makes the host's conductor busy until until_ns: until then, it processes no event. */
+/* Makes the host's conductor busy until until_ns: before that time, the conductor processes no
+ * event. */
 void ps_simworld_hold_control(ps_simworld_t *world, int32_t host, int64_t until_ns);
 /* Returns 1 if the host's conductor must run now. */
 int32_t ps_simworld_wants_control(const ps_simworld_t *world, int32_t host, int64_t now_ns);
 uint64_t ps_simworld_steps(const ps_simworld_t *world);
-/* Returns the text of a violation that an oracle found, by its index; "" beyond the last. The first
- * 16 are kept. */
+/* Returns the text of a violation that an oracle found, by its index; "" if there is no such
+ * violation. The world keeps only the first PS_SIM_MAX_VIOLATIONS violations. */
 const char *ps_simworld_violation(const ps_simworld_t *world, int32_t index);
 /* Returns the rules of the protocol that the run used, as far as the probe records them: a bit for
  * each ps_sim_rule. */
