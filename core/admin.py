@@ -255,10 +255,9 @@ class Shared(NativeObject):
 
     def watch_client(self, index: int, fd: int) -> None:
         """Set the eventfd that wakes the client in a slot while it waits in an event loop; -1:
-        none. The caller keeps the descriptor open.
+        none. The caller must keep the descriptor ``fd`` open.
 
-        Agents may write to the descriptor until they end, so use ``os.dup2`` to replace the
-        eventfd.
+        The agents may write to ``fd`` until they end. To replace the eventfd, call ``os.dup2``.
         """
         self._lib.ps_slot_watch_client(self._handle, index, fd)
 

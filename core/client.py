@@ -157,10 +157,11 @@ def client_watch(client: ClientHandle, ticket: int, waited_ns: int = -1) -> bool
 def client_replace_fds(
     params: ClientParams, sender_wake_fd: int, receiver_wake_fd: int, watch_fd: int = -1
 ) -> None:
-    """Replace the descriptors with those of a new daemon, and wake both of its agents. An agent may
-    otherwise miss work that the client announced during the replacement. Takes the new ones over.
+    """Replace the descriptors with those of a new daemon, and wake both of its agents. The agents
+    are woken because they may have missed work that the client announced while the descriptors were
+    replaced. The function takes over the new descriptors.
 
-    A thread that is about to write to an old descriptor writes to the new one instead."""
+    A thread that is about to write to an old descriptor writes to the new descriptor instead."""
     for new, old in (
         (sender_wake_fd, params.sender_wake_fd),
         (receiver_wake_fd, params.receiver_wake_fd),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m penstock.sim SCENARIO --seed N``: runs a scenario, prints the report as JSON."""
+"""``python -m penstock.sim SCENARIO --seed N``: run a scenario and print its report as JSON."""
 
 from __future__ import annotations
 

@@ -35,8 +35,8 @@ _ENDPOINT: Final = re.compile(r"(aeron:udp\?).*?endpoint=[^|]*:(\d+)(?:\|interfa
 
 @attrs.frozen(kw_only=True)
 class Series:
-    """Measurements of one run, in intervals of ``BIN_NS``. Lists have one entry for each reader, in
-    the order of the scenario."""
+    """Measurements of one run, in intervals of ``BIN_NS``. Each list has one entry for each reader,
+    in the order in which the scenario lists the readers."""
 
     strategy: str
     names: tuple[str, ...]                      # hosts of the readers
@@ -50,19 +50,20 @@ class Series:
     pressure: int                               # PRESSURE signals heard by the sender
 
     def rate(self, from_s: float, until_s: float) -> int:
-        """Return the rate of the first publisher, in bytes a second."""
+        """Return the rate at which the first publisher published, in bytes a second."""
         bins = self.published[0][int(from_s * 10):int(until_s * 10)]
         return sum(bins) * SECOND_NS // (BIN_NS * len(bins))
 
     def stalled_s(self) -> float:
-        """Return the time after its start in which the first publisher could not publish."""
+        """Return the total time, after its start, for which the first publisher could not
+        publish."""
         bins = self.published[0]
         first = next((i for i, sent in enumerate(bins) if sent), len(bins))
         return sum(1 for sent in bins[first:] if not sent) * BIN_NS / SECOND_NS
 
     def latency_ms(self, reader: int, from_s: float, until_s: float) -> tuple[float, float]:
-        """Return the latency from offer to poll: the median over the intervals, and the worst
-        interval."""
+        """Return two latencies from offer to poll: the median over the intervals, and that of the
+        worst interval."""
         found = [n for n in self.latency[reader][int(from_s * 10):int(until_s * 10)] if n]
         return (statistics.median(found) / MS_NS, max(found) / MS_NS) if found else (0.0, 0.0)
 
@@ -140,8 +141,8 @@ class _Clock:
                 self._bin[i].append(now_ns - self._times[of][at])
 
     def take(self, reader: int) -> int:
-        """Return the median of the latencies since the last call, at least the resolution; 0 if no
-        message was read."""
+        """Return the median of the latencies since the last call, at least the resolution of the
+        measurement; 0 if no message was read."""
         found, self._bin[reader] = self._bin[reader], []
         return max(STEP_NS, int(statistics.median(found))) if found else 0
 

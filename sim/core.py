@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load the simulator's core ``penstock._core_sim``. Wrap its functions that the product does not
-have: hosts, links, datagrams and applications in virtual time.
+"""Load the simulator's core ``penstock._core_sim``. Wrap those of its functions that the product's
+core does not have: hosts, links, datagrams and applications in virtual time.
 
-``SIM`` is that core as a :class:`penstock.core.library.Library`. All objects of a simulated world
-are created with this library: drivers, clients, files.
+``SIM`` is the simulator's core as a :class:`penstock.core.library.Library`. All objects of a
+simulated world are created with this library: drivers, clients, files.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ assert len(RULES) == SIM.lib.PS_SIM_RULES
 
 @attrs.frozen(kw_only=True)
 class Link:
-    """One direction between two hosts. Properties of a link. Probabilities are in parts per
+    """Properties of a link: one direction between two hosts. Probabilities are in parts per
     million; a bandwidth or queue of 0 means no limit."""
 
     delay_ns: int = 0
@@ -114,8 +114,8 @@ class PublisherStatistics:
 
 @attrs.frozen(kw_only=True)
 class ReaderStatistics:
-    """Numbers of messages of one session that an application has received. ``first`` is -1 before
-    the first message."""
+    """Numbers of messages of one session that an application has received. ``first`` is -1 until
+    the first message was received."""
 
     messages: int
     bytes: int
@@ -158,7 +158,8 @@ class SimNetwork(NativeObject):
         self._handle = out[0]
 
     def close(self) -> None:
-        """Close the network. The caller must have closed its drivers before. Idempotent."""
+        """Close the network. The caller must have closed the drivers of the network before.
+        Idempotent."""
         if self._handle is not None:
             self._lib.ps_simnet_destroy(self._handle)
             self._handle = None
@@ -174,7 +175,7 @@ class SimNetwork(NativeObject):
         return host
 
     def set_link(self, link: Link, *, sender: int = -1, receiver: int = -1) -> None:
-        """Change the link between two hosts; -1: all hosts."""
+        """Change the link from one host to another; -1 means all hosts."""
         native = self._ffi.new("ps_simnet_link_t *")
         self._fill(native, link)
         self._check(
@@ -206,12 +207,12 @@ class SimNetwork(NativeObject):
         return _read(NetworkStatistics, native)
 
     def drop(self, sender: int, receiver: int, number: int) -> None:
-        """Drop the datagram with this number (0, 1, ...) on the link."""
+        """Drop the datagram with the given number (0, 1, ...) on the link between two hosts."""
         self._check(self._lib.ps_simnet_drop(self._handle, sender, receiver, number), "list a loss")
 
     def stuff(self, host: int, *, until_ns: int, short_ppm: int) -> None:
-        """Make the host's sockets accept no datagram until a time, and only a part of some
-        calls."""
+        """Make the host's sockets accept no datagram until a time; afterwards some calls send only
+        a part of their datagrams."""
         self._check(
             self._lib.ps_simnet_stuff(self._handle, host, until_ns, short_ppm), "fill sockets"
         )
@@ -234,8 +235,8 @@ class SimNetwork(NativeObject):
         self._check(self._lib.ps_simnet_calm(self._handle, port, delay_ns), "keep a port calm")
 
     def watch(self, half_term_stream_id: int = 0) -> None:
-        """Check all datagrams from now on. If a stream id is given, the strategy of this stream
-        always allows half a term (fc=nak)."""
+        """Check all datagrams from now on. A given stream id names a stream with fc=nak, whose
+        sender may always be half a term ahead of its receivers."""
         self._check(self._lib.ps_simnet_watch(self._handle, half_term_stream_id), "watch the wire")
 
     def wire(self) -> WireStatistics:
@@ -280,18 +281,18 @@ class SimWorld(NativeObject):
         return int(self._lib.ps_simworld_step(self._handle, host, now_ns))
 
     def probe(self) -> None:
-        """Check every duty cycle from now on. Call it before the first driver is set."""
+        """Check every duty cycle from now on. Call this method before the first driver is set."""
         self._check(self._lib.ps_simworld_probe(self._handle), "probe the drivers")
 
     def touch(self, host: int) -> None:
-        """Make the next run step the driver of this host."""
+        """Mark the driver of this host, so that the next run executes one of its duty cycles."""
         self._lib.ps_simworld_touch(self._handle, host)
 
     def wants_control(self, host: int, now_ns: int) -> bool:
         return bool(self._lib.ps_simworld_wants_control(self._handle, host, now_ns))
 
     def hold_control(self, host: int, until_ns: int) -> None:
-        """Keep the host's conductor busy until a time."""
+        """Keep the host's conductor busy until a time, so that it processes no events before."""
         self._lib.ps_simworld_hold_control(self._handle, host, until_ns)
 
     def run(self, now_ns: int, until_ns: int) -> tuple[Stop, int]:
@@ -327,7 +328,7 @@ class SimWorld(NativeObject):
         return found
 
     def rules(self) -> list[str]:
-        """Return the names of the rules that the run has met."""
+        """Return the names of the protocol's rules that the run has used."""
         met = int(self._lib.ps_simworld_rules(self._handle))
         return [name for bit, name in enumerate(RULES) if met >> bit & 1]
 
@@ -406,8 +407,8 @@ class SimWorld(NativeObject):
         self._lib.ps_simworld_pause_subscriber(self._handle, subscriber, paused)
 
     def expect_gap(self, subscriber: int, session_id: int, stream_id: int) -> None:
-        """Record that the subscriber was notified of a new image, so that a gap before its first
-        message is allowed."""
+        """Record that the subscriber was notified of a new image, so that messages before the
+        image's first message may be missing."""
         self._lib.ps_simworld_expect_gap(self._handle, subscriber, session_id, stream_id)
 
     def allow_gaps(self, subscriber: int) -> None:

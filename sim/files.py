@@ -2,10 +2,10 @@
 """Read and write scenarios as TOML; errors name file, key and reason.
 
 Hosts have names. In a channel, ``{name}`` stands for the address of the host. Each member of a
-``[[group]]`` gets a subscription; publishers that name the group send to its address. Values in
-seconds, milliseconds and Mbit/s, and shares of one, may have a fraction. This module keeps
-fractions as exact decimals until it converts them to whole nanoseconds, parts per million and
-bytes.
+``[[group]]`` gets a subscription; publishers that name the group send to the address of the group.
+Values in seconds, milliseconds and Mbit/s, and shares between 0 and 1, may have decimal places.
+This module keeps these values as exact decimals until it converts them to whole nanoseconds, parts
+per million and bytes.
 """
 
 from __future__ import annotations

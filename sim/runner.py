@@ -96,8 +96,8 @@ def shrink(
     within_s: float = 60,
 ) -> Scenario:
     """Find a simpler scenario that fails in the same way. The search ends after a number of
-    attempts or seconds and returns the simplest one found. ``fails`` runs a scenario and returns
-    the kind of its failure, "" if it passes."""
+    attempts or of seconds, and returns the simplest scenario found. ``fails`` runs a scenario and
+    returns the kind of its failure; "" if the scenario passes."""
     began_s = time.monotonic()
     name = fails if fails is not None else lambda s: kind_of(attempt(s, seed).violations)
     wanted = name(scenario)

@@ -50,8 +50,8 @@ class HostScript:
 
 @attrs.frozen(kw_only=True)
 class LinkRule:
-    """A link between two hosts (-1: all), for an interval or permanently; a later rule overrides
-    earlier ones."""
+    """The properties of the link between two hosts (-1: all hosts), for an interval of time or
+    permanently. A later rule overrides earlier rules."""
 
     sender: int = -1
     receiver: int = -1
@@ -63,7 +63,8 @@ class LinkRule:
 
 @attrs.frozen(kw_only=True)
 class Drop:
-    """Datagrams that a link drops; the numbers count its datagrams from the start of the run."""
+    """The numbers of the datagrams that a link drops; they count the link's datagrams from the
+    start of the run."""
 
     sender: int
     receiver: int
@@ -91,10 +92,10 @@ class PublisherScript:
 
 @attrs.frozen(kw_only=True)
 class SubscriberScript:
-    """An application that subscribes at ``start_ns``. The application must receive all messages of
-    the stream's publishers from this time on, in order. With ``may_join_late``, it may miss
-    messages before the first one that it receives. With ``may_miss``, it may miss messages, which
-    gaps must report."""
+    """An application that subscribes at ``start_ns``. From ``start_ns`` on, the application must
+    receive all messages of the stream's publishers, in order. With ``may_join_late``, the
+    application may miss messages before the first message that it receives. With ``may_miss``, the
+    application may miss messages, but gaps must report the missing messages."""
 
     host: int
     channel: str
@@ -134,8 +135,8 @@ class MisfitScript:
 
 @attrs.frozen(kw_only=True)
 class Budget:
-    """Lower and upper bounds on measurements of a run, such as NAKs or time; None: no such
-    bound."""
+    """Lower and upper bounds on measurements of a run, such as the number of NAKs or the time;
+    None: the measurement has no such bound."""
 
     end_after_ns: int | None = None
     end_before_ns: int | None = None
@@ -224,8 +225,8 @@ def multicast(*, receivers: int = 2, count: int = 1000, loss_ppm: int = 20_000) 
 
 
 def reference(*, count: int = 100_000) -> Scenario:
-    """Return the scenario that measures the simulator's speed. The scenario has two hosts, 1 Gb/s,
-    1 % loss and messages of 1344 bytes."""
+    """Return the scenario that measures the simulator's speed. The scenario has two hosts, a link
+    with 1 Gb/s and 1 % loss, and messages of 1344 bytes."""
     channel = f"aeron:udp?endpoint={host_ip(1)}:40456"
     return Scenario(
         name="reference",

@@ -17,7 +17,8 @@ _PATIENCE: Final = 3
 
 
 class Slowest:
-    """Strategy whose limit is that of the slowest receiver heard in the last second."""
+    """Strategy whose sender limit is the limit of the slowest receiver, of those heard in the last
+    second."""
 
     def on_status_messages(self, snapshots: Sequence[ReceiverView], now_ns: int) -> int:
         """Return the stream position up to which the sender may send."""
@@ -26,8 +27,8 @@ class Slowest:
 
 
 class Moody:
-    """:class:`Slowest` with faults. A faulty strategy: sometimes it raises, returns an invalid
-    position, removes the limit, or stops the sender for a step."""
+    """:class:`Slowest` with faults. A faulty strategy. Sometimes it raises an exception, returns an
+    invalid position, removes the limit, or stops the sender for a step."""
 
     def __init__(self) -> None:
         self.raised = 0
@@ -36,7 +37,7 @@ class Moody:
         self._calm = Slowest()
 
     def on_status_messages(self, snapshots: Sequence[ReceiverView], now_ns: int) -> Any:
-        """Return the limit, or an invalid answer."""
+        """Return the sender limit, or sometimes an invalid answer."""
         mood, rest = divmod(self._calls, _PATIENCE + 1)
         self._calls += 1
         if rest < _PATIENCE:
@@ -51,20 +52,22 @@ class Moody:
 
 
 class SlowestElseMax(Slowest):
-    """Like :class:`Slowest`; while it is late, the highest limit of a receiver applies."""
+    """Like :class:`Slowest`; but while the strategy is late, the highest limit of a receiver
+    applies."""
 
     on_late = "max"
 
 
 class SlowestElseMin(Slowest):
-    """Like :class:`Slowest`; while it is late, the limit of the slowest receiver applies."""
+    """Like :class:`Slowest`; but while the strategy is late, the limit of the slowest receiver
+    applies."""
 
     on_late = "min"
 
 
 class FurthestElseMin:
-    """Strategy whose limit is that of the fastest receiver. While it is late, the limit of the
-    slowest receiver applies."""
+    """Strategy whose sender limit is the limit of the fastest receiver. While the strategy is late,
+    the limit of the slowest receiver applies."""
 
     on_late = "min"
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The trace of a run over time, as JSON lines: each event is one object.
 
-The form is that of ``penstock daemon --trace`` (:mod:`penstock.daemon.observe.trace`): the events
-of each daemon, and its ``sample`` every 10 ms. ``world`` events belong to no host: they contain
-facts that only the simulator knows.
+The file has the form of ``penstock daemon --trace`` (:mod:`penstock.daemon.observe.trace`): it
+contains the events of each daemon, and a ``sample`` of each daemon every 10 ms. Events named
+``world`` belong to no host; they contain facts that only the simulator knows.
 """
 
 from __future__ import annotations

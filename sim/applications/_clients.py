@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client's classes for simulated applications. When an application waits, the simulation
-continues. A call that finds nothing takes some virtual time, so that a polling loop advances the
-time."""
+"""The client's classes for simulated applications. While an application waits, the simulation
+continues. A call without a result takes some virtual time, so that a polling loop advances the
+virtual time."""
 
 from __future__ import annotations
 

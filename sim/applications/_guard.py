@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replace functions while a simulation exists. In the threads of simulated applications, clocks
-show virtual time, and penstock connects to the simulated daemon. The simulator reports calls that
-it does not support.
+"""Replace functions of the interpreter while a simulation exists. In the threads of simulated
+applications, clocks show virtual time, and penstock connects to the simulated daemon. The simulator
+reports calls that it does not support.
 
 Other threads notice nothing. The guard also replaces names that a module has imported (``from time
-import sleep``). At the end, it restores all names.
+import sleep``). When the simulation ends, the guard restores all names.
 """
 
 from __future__ import annotations
@@ -164,8 +164,8 @@ class Guard:
         self._restore: list[tuple[Any, str, Any]] = []
 
     def install(self, seed: int) -> None:
-        """Replace the functions in every loaded module that has them. Also replace the random
-        generator with which trio shuffles its tasks by a seeded one.
+        """Replace the guarded functions in every loaded module that has imported them. Also replace
+        the random generator with which trio shuffles its tasks by a seeded one.
         """
         _Audit.add()
         replaced: dict[int, tuple[Any, Any]] = {}

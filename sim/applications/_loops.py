@@ -2,8 +2,8 @@
 """Event loops of simulated applications, which wait in virtual time.
 
 asyncio waits in its selector, and trio reads from its clock how long it may wait. This module
-replaces both: its selector and its clock let the simulation continue, then check the descriptors
-without waiting.
+replaces asyncio's selector and trio's clock: the replacements let the simulation continue, then
+check the descriptors without waiting.
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ class SimulationError(AssertionError):
 
 
 class Killed(BaseException):
-    """Ends the thread of a killed application. It is not an Exception, so that applications do not
-    catch it."""
+    """Ends the thread of a killed application. The class is not derived from Exception, so that
+    applications do not catch it."""
 
 
 def current() -> App | None:
@@ -145,7 +145,7 @@ class App:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the application can continue now."""
+        """Whether the application can continue at the present virtual time."""
         if self.is_finished or (self.is_paused and not self.is_killed):
             return False
         if self.is_killed or self._due_ns <= self.now_ns:
@@ -153,7 +153,8 @@ class App:
         return any(core.client_ticket(handle) != ticket for handle, ticket in self._waits)
 
     def turn(self, hang_s: float) -> None:
-        """Let the application run until it waits or ends.  Simulation's thread.
+        """Let the application's thread run until the application waits or ends. Simulation's
+        thread.
 
         :raises SimulationError: the application did not wait or end within ``hang_s`` real seconds.
         """
@@ -191,8 +192,8 @@ class App:
             self._back.release()
 
     def kill(self) -> None:
-        """End the application like SIGKILL. The daemon notices this at once. In the killed
-        function, only the ``with`` and ``finally`` blocks still run."""
+        """End the application like SIGKILL. The daemon notices the end of the application at once.
+        In the killed function, only the ``with`` and ``finally`` blocks still run."""
         if self.is_finished:
             return
         self.is_killed = True
@@ -205,7 +206,8 @@ class App:
     def hand_over(
         self, waits: list[tuple[core.ClientHandle, int]], due_ns: int = NEVER_NS
     ) -> None:
-        """Wait until the futex word of a ticket changes, or until a time. Application's thread.
+        """Wait until a client's futex word differs from a ticket, or until a time. Application's
+        thread.
 
         :raises Killed: the application was killed during the wait.
         """
@@ -236,7 +238,8 @@ class App:
             self.hand_over([], self.now_ns + ns)
 
     def hand_over_to_loop(self, timeout_s: float | None) -> None:
-        """Wait for a wake-up of any client of this application; its event loop calls this."""
+        """Wait for a wake-up of any client of this application. The application's event loop calls
+        this method."""
         due_ns = self.now_ns + _SLICE_NS     # other threads' calls into the loop wake no client
         if timeout_s is not None and timeout_s * 1e9 < _SLICE_NS:
             due_ns = self.now_ns + max(1, int(timeout_s * 1e9))
@@ -266,7 +269,7 @@ class App:
         return error
 
     def join(self) -> None:
-        """Wait for the end of a finished thread.  Simulation's thread."""
+        """Join the application's thread, which has finished. Simulation's thread."""
         if self._thread is not None:
             with contextlib.suppress(RuntimeError):
                 self._thread.join(timeout=1.0)

@@ -66,7 +66,8 @@ class Simulation:
     :param bandwidth_mbit: bandwidth of each link; 0: unlimited.
     :param duplicate: share of datagrams that arrive twice.
     :param reorder: share of datagrams that arrive after later datagrams.
-    :param virtual_sleep: let ``time.sleep`` wait in virtual time instead of reporting it.
+    :param virtual_sleep: let ``time.sleep`` wait in virtual time, instead of reporting the call as
+        an error.
     :param hang_s: real seconds after which a function that neither waits nor returns is reported.
     """
 
@@ -125,8 +126,9 @@ class Simulation:
     def host(self, name: str, *, ip: str = "", window_bytes: int | None = None) -> str:
         """Add a host with a daemon.  Return its address.
 
-        :param ip: its IPv4 address; default 10.0.0.1, 10.0.0.2, ... in the order of the calls.
-        :param window_bytes: receiver window of its daemon.
+        :param ip: IPv4 address of the host; default 10.0.0.1, 10.0.0.2, ... in the order of the
+            calls.
+        :param window_bytes: receiver window of the host's daemon.
         :raises ValueError: the name or the address is taken.
         """
         address = ip or host_ip(len(self._hosts))
@@ -158,10 +160,11 @@ class Simulation:
     ) -> App:
         """Run a function as a separate application on a host; the host is added if missing.
 
-        The function is called unchanged: in it, ``penstock.connect()`` and
+        The function needs no change: inside it, ``penstock.connect()`` and
         ``penstock.open_client()`` connect to the simulated daemon of the host.
 
-        :param backend: the loop that runs a coroutine function; a plain function may start its own.
+        :param backend: the event loop that runs a coroutine function; a plain function may start
+            its own event loop.
         :param message_us: virtual microseconds that the application needs for each received
             message: a slow reader.
         :param at_s: start at this virtual time; None: now.
@@ -232,7 +235,7 @@ class Simulation:
         app.is_paused = False
 
     def stop_daemon(self, host: str) -> None:
-        """Kill the daemon of a host; its applications and files stay."""
+        """Kill the daemon of a host; the host's applications and the daemon's files stay."""
         self._host(host).die()
 
     def start_daemon(self, host: str) -> None:
@@ -263,7 +266,7 @@ class Simulation:
 
     @property
     def trace(self) -> int:
-        """A 64-bit hash over every datagram so far, with its time."""
+        """A 64-bit hash over all datagrams so far and their times."""
         return self._network.trace_hash()
 
     # ---- time ------------------------------------------------------------------------------------
@@ -354,8 +357,8 @@ class Simulation:
     # ---- for applications ------------------------------------------------------------------------
 
     def note(self, fault: SimulationError) -> None:
-        """Report a fault at the end of the application's turn, even if the application catches the
-        exception."""
+        """Report an unsupported call at the end of the application's turn, even if the application
+        catches the exception."""
         self._faults.append(fault)
 
     def set_clock(self, publication: core.PublicationHandle) -> None:
@@ -368,7 +371,7 @@ class Simulation:
         """Connect an application to the daemon of its host; return None if the application must try
         again.
 
-        :raises DaemonNotRunning: no daemon runs, and the time is over.
+        :raises DaemonNotRunning: no daemon runs, and the time-out is over.
         """
         host = app.host
         if not host.running:
@@ -416,7 +419,7 @@ class Simulation:
 
 @attrs.frozen
 class Maker:
-    """Makes simulations for one test, and closes them after it."""
+    """Makes simulations for one test, and closes them after the test."""
 
     made: list[Simulation] = attrs.field(factory=list)
 

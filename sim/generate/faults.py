@@ -188,7 +188,7 @@ class _Faults(Draw):
 
 
 def add(scenario: Scenario, seed: int) -> Scenario:
-    """Return the scenario, with the further faults of the seed."""
+    """Return the scenario with the further faults that the seed chooses."""
     faults = _Faults(scenario, seed)
     faults.fill_sockets()
     faults.split()

@@ -235,8 +235,8 @@ class _Windows(Draw):
         self.scenario = scenario
 
     def add(self) -> Scenario:
-        """Return the scenario with Python congestion control for some streams. The Python class may
-        answer late or not at all."""
+        """Return the scenario with Python congestion control for some streams. The Python class for
+        congestion control may answer late or not at all."""
         for stream in sorted({p.stream_id for p in self.scenario.publishers} - {WITNESS_STREAM}):
             readers = [s for s in self.scenario.subscribers if s.stream_id == stream]
             plain = all(
@@ -359,7 +359,7 @@ def _address(channel: str) -> str:
 
 
 def add(scenario: Scenario, seed: int) -> Scenario:
-    """Return the scenario, with the features of the seed."""
+    """Return the scenario with the further features that the seed chooses."""
     features = _Features(scenario, seed)
     features.timestamps()
     features.moods()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Make scenarios from a seed: topologies, loads and faults. Every fault ends, so all data must
-arrive in the end.
+arrive before the run ends.
 
 Each scenario has its own random weights, so that rare combinations of features happen (swarm
 testing). ``classes`` names the features of a scenario.
@@ -319,7 +319,8 @@ def generate(seed: int, *, plain: bool = False) -> Scenario:
 
 
 def simpler(scenario: Scenario) -> list[Scenario]:
-    """Yield variants of a scenario that are one step simpler, the largest simplification first."""
+    """Return variants of a scenario, each of which is simpler in one respect. The variants with the
+    largest simplification come first."""
     found = []
     for name in ("publishers", "subscribers", "links", "drops", "machines"):
         items = getattr(scenario, name)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sample of conditions under ``fc=nak``, with the required result of each (``penstock sim grid
-nak``).
+"""A sample of network and load conditions under ``fc=nak``, with the required result for each of
+them (``penstock sim grid nak``).
 
 A cell is one combination of conditions, with one publisher and a group of readers. Some of the
 readers are slow: they consume a whole batch at a fixed interval. The sample is a Sobol sequence
@@ -45,8 +45,8 @@ _ENDPOINT: Final = "aeron:udp?endpoint=239.20.0.1:40456|interface=10.0.0.0/24"
 
 @attrs.frozen(kw_only=True)
 class Cell:
-    """One combination of conditions. Rates are in bytes a second in the log, including frame
-    headers."""
+    """One combination of conditions. Each rate is a number of bytes of the log (including frame
+    headers) per second."""
 
     number: int
     cadence_ns: int
@@ -66,18 +66,21 @@ class Cell:
 
     @property
     def offer(self) -> int:
-        """Return o*: the highest rate that a publisher can offer at this round trip."""
+        """Return the highest rate that a publisher can offer with the cell's round-trip time
+        (o*)."""
         return min(self.offered, self._per_rtt())
 
     @property
     def attainable(self) -> int:
-        """Return r*: the highest rate at which a slow reader can get data."""
+        """Return the highest rate at which a slow reader of the cell can get data (r*, the
+        attainable rate)."""
         held = (self.window - self.mtu) * SECOND_NS // self.cadence_ns
         return min(self.nominal, self.offered, held, self._per_rtt())
 
     @property
     def floor(self) -> int:
-        """Return the lowest rate of a sender with this MTU: two datagrams in 50 ms."""
+        """Return the lowest rate of a sender under NAK-strength control: two datagrams of the
+        cell's MTU in 50 ms."""
         return max(FLOOR, 40 * self.mtu)
 
     @property
@@ -190,7 +193,7 @@ def scenario(cell: Cell) -> Scenario:
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """Result of one run of a cell. The figures about readers are those of the slow reader with the
+    """Result of one run of a cell. Of the readers, the result describes the slow reader with the
     worst result."""
 
     cell: Cell
@@ -212,7 +215,7 @@ class Outcome:
 
     @property
     def share(self) -> float:
-        """Return the rate of the slow reader as a share of r*."""
+        """Return the rate of the slow reader as a share of the attainable rate (r*)."""
         return self.read / max(1, self.cell.attainable)
 
     def cause(self) -> str:
@@ -254,8 +257,8 @@ class _Readers:
         self.late = [0] * cell.group        # sent after the warm-up
 
     def check(self, *, warm: bool) -> list[int]:
-        """Record the number of messages of each reader, and the time if readers have missed
-        messages since the last call."""
+        """Record the number of messages of each reader. If readers have missed messages since the
+        last call, also record the time."""
         publisher = self._world.publishers[0]
         ledger = publisher.ledgers[0]
         found: list[int] = []
@@ -355,8 +358,8 @@ def judge(cells: Iterable[Cell], seeds: int, workers: int) -> Iterator[Outcome]:
 
 @attrs.frozen(kw_only=True)
 class Verdict:
-    """Verdict of all runs. Combine the runs of a cell: it passes if the runs with all seeds pass,
-    and its share is that of the worst seed."""
+    """Verdict of all runs. Combine the runs of a cell. The cell passes if the runs with all seeds
+    pass; its share of the attainable rate is that of the worst seed."""
 
     cells: int
     passed: int
@@ -370,7 +373,8 @@ class Verdict:
 
 
 def verdict(outcomes: list[Outcome]) -> Verdict:
-    """Return the verdict of the runs."""
+    """Summarise the runs: the numbers of cells and of passed cells, the worst share of the
+    attainable rate, and the failed cells."""
     causes: dict[int, tuple[Cell, str]] = {}
     worst = 1.0
     for outcome in sorted(outcomes, key=lambda o: (o.cell.number, o.seed)):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A further stream whose readers state what the stream does when they are behind
-(``ps-sub-policy``).
+"""A further stream with isolated readers: their ``ps-sub-policy`` makes the stream not wait for
+them when they are behind.
 
 Isolated readers stop for a while; one reader of the same stream must get every message, except on
 MDC, where it may join late, and under NAK-strength. In some seeds a daemon dies meanwhile and is
@@ -144,5 +144,5 @@ class _Isolated(Draw):
 
 
 def add(scenario: Scenario, seed: int) -> Scenario:
-    """Return the scenario with the further stream of the seed."""
+    """Return the scenario with the further stream that the seed determines."""
     return _Isolated(scenario, seed).add()

@@ -216,5 +216,5 @@ class _Rules(Draw):
 
 
 def add(scenario: Scenario, seed: int) -> Scenario:
-    """Return the scenario with the further stream of the seed."""
+    """Return the scenario with the further stream that the seed determines."""
     return _Rules(scenario, seed).add()

@@ -2,10 +2,10 @@
 """A Sobol sequence of up to eight dimensions, shifted by a seed.
 
 Source: I. M. Sobol (1967); direction numbers of S. Joe and F. Y. Kuo (2008), ``new-joe-kuo-6``,
-first eight dimensions. A sample of a grid must cover each pair of axes evenly, whatever its length.
-Pseudo-random points do not. The direction numbers of eight dimensions are only 21 numbers, so this
-file is smaller than a dependency would be. The seed shifts the sequence by an exclusive or, which
-does not change how evenly it covers the cube.
+first eight dimensions. A sample of a grid must cover each pair of axes evenly, for any number of
+points. Pseudo-random points do not. The direction numbers of eight dimensions are only 21 numbers,
+so this file is smaller than a dependency would be. The seed shifts the points by an exclusive or.
+The shifted points cover the cube as evenly as before.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure rates between two moments of a run: the bytes of each stream at each reader, and the
-fairness between them."""
+"""Measure rates between two moments of a run: the rate of each stream at each reader, and the
+fairness between the readers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory stays bounded. A daemon has exactly the files that its objects need. The daemon has only
-objects that the scenario's applications may have. No timer or request of the daemon concerns an
-object that does not exist. Idle streams have released the memory that they do not need."""
+"""Memory stays bounded. The oracle of memory: a daemon must have exactly the files that its objects
+need. A daemon may have only objects that the scenario's applications can have created. No timer or
+request of a daemon may concern an object that does not exist. Idle streams must have released the
+memory that they do not need."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conditions that a run must meet.
 
-C code checks order, content and unreported gaps message by message during the run. This module
-checks the state at the end of a run: all data has arrived, and the costs are within the scenario's
-budget.
+During the run, C code checks each message: its content, its order, and whether a missing message
+was reported in a gap. This module checks the state at the end of a run: all data has arrived, and
+the costs are within the scenario's budget.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _is_behind(world: World, publisher: Publisher, subscriber: Subscriber) -> bo
 
 
 def caught_up(world: World) -> bool:
-    """Return whether all data is sent and every subscriber has reached its end."""
+    """Return whether all data was sent and every subscriber has reached the end of its streams."""
     return all(
         publisher.finished or not publisher.host.running for publisher in world.publishers
     ) and not any(_is_behind(world, *pair) for pair in pairs(world))

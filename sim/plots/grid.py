@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Heat maps of the results of a grid. A heat map shows the share of the attainable rate for a pair
-of axes."""
+"""Heat maps of the results of a grid. For a pair of axes, a heat map shows the share of the
+attainable rate that readers reached."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _REPAIRS: Final = {
 
 @attrs.define
 class Series:
-    """A curve: times and values, in two lists of the same length."""
+    """A curve of a plot: times and values, in two lists of the same length."""
 
     times: list[float] = attrs.Factory(list)        # seconds
     values: list[dict[str, Any]] = attrs.Factory(list)

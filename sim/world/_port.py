@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The connection of a simulated client to its daemon: it calls the host's conductor directly,
-without a socket."""
+"""The connection of a simulated client to its daemon. The connection calls the host's conductor
+directly, without a socket."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 
 class SimPort:
-    """See :class:`penstock.client._port.DriverPort`, which this implements."""
+    """Implements :class:`penstock.client._port.DriverPort`, which describes the methods."""
 
     def __init__(self, host: Host, lease: Lease) -> None:
         self._host = host

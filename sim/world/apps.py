@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scripted applications. The applications of a scenario. The production client opens and closes
-their streams. C code publishes, polls and checks every message
+"""The scripted applications of a scenario. The production client opens and closes the streams of
+these applications. C code publishes, polls and checks every message
 (``sim/native/world/ps_sim_app.c``)."""
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ def parse_credits(channel: str) -> tuple[int, int]:
 
 
 class Publisher:
-    """A publishing application. After a crash of its host, a new application replaces it."""
+    """A publishing application. After a crash of its host, a new application replaces the old
+    one."""
 
     def __init__(
         self, script: PublisherScript, host: Host, native: SimWorld, rng: random.Random
@@ -82,7 +83,8 @@ class Publisher:
         return [self._native.publisher(app) for app in self._apps]
 
     def open(self, now_ns: int) -> None:
-        """Connect and start, or continue with the remaining messages."""
+        """Connect to the daemon and publish; after a crash, continue with the remaining
+        messages."""
         left = self.script.count - self.sent
         self._client = self._host.connect("publisher")
         add = (
@@ -119,7 +121,7 @@ class Publisher:
             self._native.pause_publisher(self._apps[-1], False)
 
     def crash(self) -> None:
-        """End as if killed: the connection to the daemon closes."""
+        """End the application as if it was killed: its connection to the daemon closes."""
         self._crashed = True
         self.close()
 
@@ -133,8 +135,8 @@ class Publisher:
 
 
 class Subscriber:
-    """A receiving application, which polls after each event of its host. The simulator checks its
-    messages for each session."""
+    """A receiving application, which polls after each event of its host. The simulator checks the
+    received messages of each session."""
 
     def __init__(self, script: SubscriberScript, host: Host, native: SimWorld) -> None:
         self.script = script
@@ -166,24 +168,24 @@ class Subscriber:
         return self._native.reader(self._apps[-1], ledger)
 
     def readers(self, ledger: int) -> list[ReaderStatistics]:
-        """Progress of the present application and of all that it replaced, in the order of their
-        starts."""
+        """Progress of the present application and of all applications that it replaced, in the
+        order of their starts."""
         return [self._native.reader(app, ledger) for app in self._apps]
 
     @property
     def takes_gaps(self) -> bool:
-        """Whether the stream may lose messages, so that the application gets gaps.
+        """Whether the stream may lose messages, so that gaps may be reported to the application.
 
-        A subscription ignores ``ps-policy``. A script may state this parameter nevertheless, so
-        that the simulator knows that gaps may come.
+        A subscription ignores ``ps-policy``. A script may nevertheless state ``ps-policy`` in the
+        channel of a subscription, to inform the simulator that gaps may be reported.
         """
         channel = self.script.channel
         return "reliable=false" in channel or "ps-policy=drop" in channel or self.is_isolated
 
     @property
     def is_isolated(self) -> bool:
-        """Whether the stream does not wait for this application, so that unread data may be
-        overwritten."""
+        """Whether the application is an isolated reader: the stream does not wait for it, so unread
+        data may be overwritten."""
         return uri.parse(self.script.channel).ps_sub_policy in ("independent", "drop_oldest")
 
     def is_at_end(self, session_id: int, ledger: int) -> bool:
@@ -258,11 +260,12 @@ class Subscriber:
         return tuple(img_credits(image._handle) for image in self._subscription.images)
 
     def resume(self) -> None:
-        """Process the notices of a new daemon."""
+        """Process the notices that a new daemon has sent."""
         self.refresh()
 
     def crash(self) -> None:
-        """End as if killed: the connection to the daemon closes, unless the host delays this."""
+        """End the application as if it was killed: its connection to the daemon closes, unless the
+        host delays the end of the connection."""
         if self._host.script.hangup_ns == 0:
             self.close()
         elif self._subscription is not None:
@@ -270,8 +273,8 @@ class Subscriber:
             self._native.pause_subscriber(self._apps[-1], True)
 
     def close(self) -> None:
-        """Close the application's client. A crash has the same effect when the daemon notices
-        it."""
+        """Close the application's client. A crash of an application has the same effect at the time
+        when the daemon notices the crash."""
         if self._subscription is None or self._client is None:
             return
         self._native.detach_subscriber(self._apps[-1])

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A simulated host: the production driver, conductor and executor, stepped by hand."""
+"""A simulated host: the production driver, conductor and executor, which the simulator runs step by
+step."""
 
 from __future__ import annotations
 
@@ -62,8 +63,8 @@ class LivelockError(AssertionError):
 
 
 class Host:
-    """A simulated host. A simulated host. The host has a directory with real files, and gets the
-    time from its caller."""
+    """A simulated host. A simulated host. The host has a directory with real files; the caller of
+    its methods states the time."""
 
     def __init__(
         self,
@@ -191,14 +192,14 @@ class Host:
     def status_of(
         self, owner: ImageSnapshot | PublicationSnapshot
     ) -> ImageStatus | PublicationStatus:
-        """Return the state of a stream."""
+        """Return the driver's status of an image or of a publication."""
         if isinstance(owner, ImageSnapshot):
             return self.driver.image_status(owner.id)
         return self.driver.publication_status(owner.id)
 
     def indexed(self, owner: ImageSnapshot | PublicationSnapshot) -> list[int]:
-        """Return the position from which a new daemon would continue to count an image's
-        messages."""
+        """Return the position, in a list, from which a new daemon would continue to count an
+        image's messages."""
         if not isinstance(owner, ImageSnapshot):
             return []
         end = self.driver.image_status(owner.id).position
@@ -206,7 +207,7 @@ class Host:
         return [at for at in newest if end - at < owner.log.term_length // 2]
 
     def sample(self) -> None:
-        """Sample the state of the daemon, as the trace of a real daemon does."""
+        """Return a sample of the daemon's state, like the samples in the trace of a real daemon."""
         if self.running:
             fields = sample(
                 self.conductor.snapshot(), self.driver, self._shared, self._cnc,
@@ -259,7 +260,8 @@ class Host:
         self._cnc.close()
 
     def adopt(self) -> None:
-        """Start a new daemon on a dead daemon's directory; the clients return one by one."""
+        """Start a new daemon on a dead daemon's directory. The clients connect to the new daemon
+        one by one."""
         self._epoch += 1
         records = self._records
         self._records = {}
@@ -316,8 +318,8 @@ class Host:
 
     @property
     def over_runs(self) -> int:
-        """Number of datagrams too far ahead for their image, summed over all daemons that the host
-        has had."""
+        """Number of datagrams that were too far ahead for their image, summed over all daemons that
+        have run on the host."""
         now = self.counters(SystemCounter.OVER_RUNS)[SystemCounter.OVER_RUNS] if self.running else 0
         return self._over_runs_before + now
 
@@ -334,8 +336,8 @@ class Host:
         return [running for running in found if running is not None]
 
     def untold(self) -> list[str]:
-        """Publications whose connected state differs from that in the last event about them. A new
-        daemon adopts connected publications without an event."""
+        """Publications whose connected state differs from the state in the last event about the
+        publication. A new daemon adopts connected publications without an event."""
         self.settle()
         notified: dict[int, bool] = {}
         for _, name, fields in self.events:
@@ -353,8 +355,8 @@ class Host:
     # ---- applications ----------------------------------------------------------------------------
 
     def connect(self, name: str) -> Client:
-        """Return a client of this host's daemon. The client has the production class, but its
-        requests are direct calls of the conductor in this process."""
+        """Return a client of this host's daemon. The client is an object of the production class,
+        but its requests call the conductor in this process directly."""
         return Client(self.attach(name), library=SIM)
 
     def watch(self, port: SimPort, fd: int) -> None:
@@ -493,8 +495,8 @@ class Host:
         """Simulated daemons serve no groups."""
 
     def record(self, action: a.Record) -> None:
-        """The daemon's journal, which is in memory here. Records written before a crash are still
-        there after it."""
+        """The daemon's journal, which the simulator keeps in memory. After a crash, the journal
+        still has the records that were written before the crash."""
         key = (action.kind, action.key)
         if action.fields is None:
             self._records.pop(key, None)
@@ -502,7 +504,7 @@ class Host:
             self._records[key] = dict(action.fields)
 
     def warn(self, text: str) -> None:
-        """The daemon's log: a simulated daemon has none."""
+        """The daemon's log, which a simulated daemon does not write."""
 
     def epoch_ms(self) -> int:
         return EPOCH_MS + self.now_ns // _MS_NS

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The virtual world: one clock, one network, hosts and their applications.
 
-A run is a function of (scenario, seed). All ids and all random values come from generators that the
-seed initialises. All time comes from the clock of the world. Events of one moment happen in a fixed
-order. C code runs from event to event (``sim/native/world/ps_sim_world.c``). Python runs when a
-conductor must act, at the times of the script, and to take samples.
+The result of a run depends only on the scenario and the seed. All ids and all random values come
+from generators that the seed initialises. All time comes from the clock of the world. Events of the
+same moment happen in a fixed order. C code processes the network and the drivers from event to
+event (``sim/native/world/ps_sim_world.c``). Python code runs only if a conductor has work, if an
+action of the scenario is due, or if a sample is due.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ def _memory() -> str | None:
 
 @attrs.frozen(kw_only=True)
 class Report:
-    """How a run went. Result of a run. ``trace`` is the same for the same scenario and seed.
-    ``rules`` names the rules of the protocol that the run used, as far as the probe records
+    """Result of a run. ``trace`` is a hash of the run, which is the same for the same scenario and
+    seed. ``rules`` names the rules of the protocol that the run used, as far as the probe records
     them."""
 
     scenario: str
@@ -231,7 +232,7 @@ class World:
         )
 
     def crash(self, host: Host) -> None:
-        """Stop the machine with all its applications, or only the daemon."""
+        """Stop a host with all its applications, or only the daemon of the host."""
         if host.script.adopt:
             host.die()
             return
@@ -241,8 +242,8 @@ class World:
                 app.close()
 
     def restart(self, host: Host) -> None:
-        """Restart the machine with an empty directory, and its applications. Or a new daemon
-        starts."""
+        """Restart a host with an empty directory, and its applications. If the host's script says
+        so, start only a new daemon on the old directory."""
         if host.script.adopt:
             host.adopt()
             for app in self.apps:
@@ -261,7 +262,7 @@ class World:
     # ---- time ------------------------------------------------------------------------------------
 
     def run_until(self, time_ns: int) -> None:
-        """Run all events and script actions before a time."""
+        """Run all events, and all actions of the scenario, before a time."""
         controls = 0
         while True:
             next_ns = min(time_ns, self._agenda[0][0] if self._agenda else NEVER_NS)
@@ -300,8 +301,8 @@ class World:
             subscriber.refresh()
 
     def run(self) -> Report:
-        """Run until all messages are delivered, the applications have closed and the daemons have
-        released everything, or to the scenario's limit."""
+        """Run until all messages are delivered, the applications have closed, and the daemons have
+        released all objects. The run ends at the scenario's time limit at the latest."""
         complaints: list[str] = []
         swollen: list[str] = []
         try:

@@ -124,9 +124,9 @@ int64_t ps_probe_blocked_total(const ps_publication_t *pub);
 /* ps_sim_probe_fc.c */
 void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
                     const ps_addr_t *from, int64_t now_ns);
-/* The next four functions (ps_sim_probe_join.c) record a requested SETUP, a sent SETUP, a status
- * message of a tracked receiver, and the end of a duty cycle. The function ps_probe_join_came
- * returns the time since which the group has waited for the receiver; now_ns if it did not wait. */
+/* The next four functions (ps_sim_probe_join.c) record a requested SETUP, a sent SETUP, a tracked
+ * receiver's status message, and the end of a duty cycle. The function ps_probe_join_came returns
+ * the time since which the group has waited for the receiver; now_ns if it did not wait. */
 void ps_probe_join_requested(ps_probe_pub_t *model, int64_t id, const ps_addr_t *from,
                              int64_t now_ns);
 void ps_probe_join_setup(ps_probe_pub_t *model);
