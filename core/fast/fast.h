@@ -4,9 +4,9 @@
  *
  * This extension contains the part of the Python client that runs for each message: base classes of
  * Publication, Subscription, Image and Header. The methods of these classes call the core without a
- * Python frame and without a release of the interpreter's lock. An offer takes about 50 ns, a poll
- * about 10 ns a message. A release of the lock would be slower: if a second Python thread is busy,
- * each release costs a switch interval (5 ms).
+ * Python frame and without a release of the interpreter's lock. An offer takes about 50 ns; a poll
+ * takes about 10 ns for each message. A release of the lock would be slower: if a second Python
+ * thread is busy, each release costs a switch interval (5 ms).
  *
  * In rare cases (refusals, closed handles, lists of buffers, changes of images) the C code calls
  * methods of the Python classes by name.
@@ -36,7 +36,7 @@ extern PyTypeObject *fast_log_type;
 extern PyTypeObject *fast_park_type;
 extern PyTypeObject *fast_poller_type;
 
-/* Make the types and add them to the module. Return 0 or -1. */
+/* Each of these functions makes one Python type and adds it to the module. Return 0 or -1. */
 int fast_add_park(PyObject *module);
 int fast_add_log(PyObject *module);
 int fast_add_header(PyObject *module);

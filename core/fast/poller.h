@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * poller.h: declarations that the files for Subscription and Image share. The rules in poller.c
- * apply to all these files. */
+ * poller.h: declarations that the files for Subscription and Image share. The rules at the top of
+ * poller.c apply to each of these files. */
 #ifndef PENSTOCK_FAST_POLLER_H
 #define PENSTOCK_FAST_POLLER_H
 
@@ -24,7 +24,8 @@ typedef struct poller {
     char is_image;
 } poller_t;
 
-/* Polls the core for at most `limit` messages. Returns their number, or a negative error code. */
+/* Polls the core for at most `limit` messages. Returns the number of messages, or a negative
+ * ps_error_code. */
 int32_t fast_poller_poll(const poller_t *poller, ps_message_t *out, int32_t limit);
 /* Releases all delivered messages. Has no effect if the object is closed. */
 void fast_poller_release(const poller_t *poller);
@@ -38,7 +39,8 @@ int fast_poller_prepare(poller_t *poller);
 /* Rewinds messages[done..count), so that the next poll delivers these messages again. Releases
  * messages[0..done). */
 void fast_poller_finish(poller_t *poller, int32_t count, int32_t done);
-/* Drops the references of the object; derived types call this function too. */
+/* Drops the poller's references to Python objects; the dealloc functions of derived types also call
+ * this function. */
 void fast_poller_dealloc(PyObject *self);
 int fast_poller_traverse(PyObject *self, visitproc visit, void *arg);
 int fast_poller_clear(PyObject *self);

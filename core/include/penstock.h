@@ -53,7 +53,7 @@ enum ps_offer_code {
     PS_DAEMON_AWAY = -106 /* the daemon died; offers resume when a new daemon adopts the stream */
 };
 
-/* Codes of misuse and failures. Back pressure has no code here. */
+/* Codes of misuse and failures. Back pressure is no error, so it has a ps_offer_code instead. */
 enum ps_error_code {
     PS_OK = 0,
     PS_E_INVALID = -1001,  /* an argument is out of range */
@@ -97,7 +97,8 @@ typedef struct ps_client_params {
                                * none */
     int32_t receiver_wake_fd; /* eventfd that wakes the receiver thread; the caller keeps it open;
                                * -1: none */
-    int32_t watch_fd;         /* eventfd for ps_client_watch; the caller keeps it open; -1: none */
+    int32_t watch_fd;         /* eventfd that ps_client_watch uses to wake an event loop; the caller
+                               * keeps it open; -1: none */
 } ps_client_params_t;
 
 /* Maps cnc.dat and penstock.dat read-write.  PS_E_VERSION, PS_E_SYSTEM, PS_E_NO_MEMORY. */
@@ -110,25 +111,25 @@ void ps_client_close(ps_client_t *client);
 void ps_client_set_daemon_away(ps_client_t *client, int32_t away);
 
 /* How a thread waits: it takes a ticket, checks its condition, and sleeps if the condition is
- * false. Any event after the ticket was taken ends the sleep. A wake-up is a change of the client's
- * futex word. The daemon changes the futex word when an image of the client gets data, and when the
- * control plane has a notice for the client. If the client waits for room in a stream, the daemon
- * also changes the futex word when the publisher limit rises. The client's process can change the
- * futex word with ps_client_wake(). */
+ * false. Any wake-up after the thread took its ticket ends the sleep. A wake-up is a change of the
+ * client's futex word. The daemon changes the futex word when an image of the client gets data, and
+ * when the control plane has a notice for the client. If the client waits for room in a stream, the
+ * daemon also changes the futex word when the publisher limit rises. The client's process can
+ * change the futex word with ps_client_wake(). */
 uint32_t ps_client_ticket(ps_client_t *client);
 /* Sleeps until the futex word differs from the ticket, or for timeout_ns (< 0: without a limit).
  * Returns 0 if the thread was woken, else PS_E_TIMEOUT, PS_E_INTERRUPTED or PS_E_FORKED. */
 int ps_client_sleep(ps_client_t *client, uint32_t ticket, int64_t timeout_ns);
-/* Spins before a ps_client_sleep, without a system call. Returns 1 as soon as the futex word
- * differs from ticket. Returns 0 after at most 150 us. If recent waits were long, or in a forked
- * child, returns 0 at once. */
+/* Waits for a wake-up by spinning, without a system call; call it before ps_client_sleep. Returns 1
+ * as soon as the futex word differs from ticket. Returns 0 after at most 150 us. If recent waits
+ * were long, or in a forked child, returns 0 at once. */
 int32_t ps_client_await(ps_client_t *client, uint32_t ticket);
 void ps_client_wake(ps_client_t *client);
 /* Use this function in an event loop in place of ps_client_sleep. ps_client_watch requests that the
  * next wake-up writes the client's eventfd once. Returns 1 if the futex word already differs from
  * the ticket; the caller must then check its condition again instead of waiting. Pass the duration
- * of the last such wait in waited_ns (< 0: none), for ps_client_await. Returns PS_E_INVALID if the
- * client has no eventfd, PS_E_FORKED. */
+ * of the caller's last wait in waited_ns (< 0: none), so that ps_client_await can learn from it.
+ * Returns PS_E_INVALID if the client has no eventfd, PS_E_FORKED. */
 int32_t ps_client_watch(ps_client_t *client, uint32_t ticket, int64_t waited_ns);
 
 /* Counters in cnc.dat. A counter id is in [0, ps_client_counter_count). */
@@ -188,8 +189,8 @@ void ps_pub_get_constants(const ps_pub_t *pub, ps_pub_constants_t *out);
 
 /* Publishes one message of `length` bytes (0 to max_message_bytes), in fragments if it is longer
  * than max_payload_bytes. Writes reserved_value into the header of every frame. Returns the
- * position after the message, or a ps_offer_code, PS_E_TOO_LONG or PS_E_FORKED. Cost: one pass over
- * the message. */
+ * position after the message, or a ps_offer_code, PS_E_TOO_LONG or PS_E_FORKED. Cost: copies the
+ * message once. */
 int64_t ps_pub_offer(ps_pub_t *pub, const void *data, size_t length, int64_t reserved_value);
 /* Publishes one message like ps_pub_offer(). The message consists of `count` >= 1 pieces. */
 int64_t ps_pub_offerv(ps_pub_t *pub, const ps_iov_t *pieces, int32_t count, int64_t reserved_value);
@@ -238,7 +239,7 @@ int ps_pub_reset(ps_pub_t *pub);
 int32_t ps_pub_is_failed(const ps_pub_t *pub);
 /* Continues an exclusive publication whose owner, another process, has died. Replaces the space
  * that the owner had reserved and not published with padding, and counts the publication's messages
- * from position `from` on. The position `from` must lie between two messages, at most two terms
+ * from the position `from` on. The position `from` must lie between two messages, at most two terms
  * below the tail; `ordinal` is the number of messages of the stream below `from`. Returns the
  * number of messages from `from` to the tail. PS_E_INVALID: `from` does not lie between two
  * messages or is too low, or the publication is shared. PS_E_CORRUPT: the log has no frame at a
@@ -359,8 +360,8 @@ int64_t ps_img_count(const ps_img_t *image, int64_t from, int64_t to);
 /* Moves the delivered position back to `position`, which must lie between two frames, at or above
  * the released position. The next poll delivers the messages after this position again. */
 int ps_img_rewind(ps_img_t *image, int64_t position);
-/* Releases all delivered messages. The receiver window moves, and views of these messages become
- * invalid. */
+/* Releases all delivered messages. The receiver window moves on, and views of the released messages
+ * become invalid. */
 void ps_img_release(ps_img_t *image);
 
 /* With PS_CREDIT_HANDLES: returns credits of delivered messages, in any order. The result is the
@@ -368,10 +369,10 @@ void ps_img_release(ps_img_t *image);
  * was returned), or PS_E_FORKED. Dropped messages return their credits automatically. Rewound
  * messages hold no credits. Any thread. */
 int64_t ps_img_return_credits(ps_img_t *image, int64_t credits);
-/* Counts credits whose handles the application lost. The publisher lacks these credits until the
- * image closes, or until ps_img_reclaim_credits returns them. The results are those of
- * ps_img_return_credits, but ps_img_reclaim_credits returns the number of credits that are still
- * lost. Any thread. */
+/* Counts credits whose handles the application lost. The publisher lacks the lost credits until the
+ * image closes, or until ps_img_reclaim_credits returns them. Both functions return the same codes
+ * as ps_img_return_credits. On success, ps_img_reclaim_credits returns the number of credits that
+ * are still lost. Any thread. */
 int64_t ps_img_leak_credits(ps_img_t *image, int64_t credits);
 int64_t ps_img_reclaim_credits(ps_img_t *image, int64_t credits);
 /* Copies the credits of the image's reader. PS_OK, PS_E_INVALID, PS_E_FORKED. Any thread. */
@@ -391,7 +392,7 @@ int32_t ps_sub_image_count(const ps_sub_t *sub);
  * or removed. */
 ps_img_t *ps_sub_image(const ps_sub_t *sub, int32_t index);
 /* Polls the subscription's images one after the other, until `limit` messages were found. Each call
- * starts one image later than the last call. */
+ * of ps_sub_poll starts with the image after the one with which the last call started. */
 int32_t ps_sub_poll(ps_sub_t *sub, ps_message_t *out, int32_t limit, int32_t flags);
 /* Rewinds messages[from..count), so that the next poll delivers these messages again. Call this
  * function if the application's handler failed for messages[from]. */

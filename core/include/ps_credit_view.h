@@ -9,7 +9,8 @@
 
 /* Each count is a number of messages since the reader joined. */
 typedef struct ps_credit_view {
-    int64_t credits; /* N; 0: the reader grants no credits */
+    int64_t credits; /* largest number of outstanding messages (credits=N); 0: the reader grants no
+                      * credits */
     int64_t burst;
     int64_t passed;   /* messages that the reader's polls have passed */
     int64_t returned; /* Of the messages in `passed`: number whose credits were returned. */
@@ -18,7 +19,7 @@ typedef struct ps_credit_view {
     int64_t granted;  /* messages that the reader has granted */
     /* While the reader is frozen: number of messages that arrive before it resumes; exact in the
      * state SETTLED, -1: unknown. In the state GRANTING: number of messages for which publishers
-     * had taken credits when the limit was last lowered; -1: the limit was never lowered. */
+     * had taken credits when the reader last lowered its limit; -1: the reader never lowered it. */
     int64_t final;
     int32_t epoch;
     int32_t state; /* ps_credit_state */

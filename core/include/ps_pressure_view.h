@@ -44,10 +44,11 @@ typedef struct ps_pressure_view {
     int64_t blocked_ns[32];          /* closed intervals, by ps_cause */
     ps_pressure_party_t culprits[9]; /* The eight culprits with the longest times; the last entry is
                                       * the sum of all unknown culprits. */
-    int64_t refused[32];             /* Number of refused offers. The index is the ps_cause that
-                                      * blocked the stream. */
-    int64_t refused_ns;              /* total time from a publisher's first refusal to its next
-                                      * success */
+    int64_t refused[32];             /* Number of refused offers. The index of `refused` is the
+                                      * ps_cause that blocked the stream. */
+    int64_t refused_ns;              /* total time for which publishers were refused: each time
+                                      * from a publisher's first refused offer to its next
+                                      * accepted offer */
     int64_t refused_episodes;        /* number of intervals whose durations add up to refused_ns */
     int64_t rate_bytes_per_s;        /* rate that limits the stream; 0: none */
     int64_t published_ordinal;
@@ -62,7 +63,7 @@ typedef struct ps_pressure_view {
     int64_t pressed_ns;       /* total duration of the episodes of pressure that have ended */
     int64_t pressed_episodes; /* number of episodes of pressure, including the present one */
     int64_t drained_messages; /* Number of messages sent (on IPC: read) during episodes of pressure.
-                               * On IPC, they are counted only for streams with a policy
+                               * On IPC, such messages are counted only for streams with a policy
                                * (ps-policy). */
     int64_t watermark;        /* ps_watermark */
     int64_t throttled;        /* Number of offers that returned PS_THROTTLED. */

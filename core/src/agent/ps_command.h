@@ -61,8 +61,8 @@ enum ps_receiver_command {
 typedef struct ps_command {
     int32_t type; /* For the sender a value of ps_sender_command, for the receiver a value of
                    * ps_receiver_command. */
-    union {       /* The object that the command concerns. An _ADD_ command hands the object over to
-                   * the agent. */
+    union {       /* The object that the command concerns. A command with _ADD_ in its name hands
+                   * the object over to the agent. */
         struct ps_send_endpoint *send_endpoint;
         struct ps_publication *publication;
         struct ps_recv_endpoint *recv_endpoint;

@@ -48,20 +48,19 @@ typedef struct ps_driver_params {
     int32_t nak_multicast_group_size;     /* 10 */
     int32_t max_gaps;                     /* Largest number of gaps that an image tracks, 1 to
                                            * 16384; default 1024. */
-    int32_t loss_recovery;                /* A value of ps_loss_recovery. With PS_LOSS_SINGLE_GAP, a
-                                           * receiver requests one gap at a time, as Aeron does; it
-                                           * serves comparisons. */
-    int32_t retransmit_percent;           /* Number of bytes that the sender may retransmit for each
-                                           * 100 bytes of new data; default 100. */
-    int64_t retransmit_bytes_per_s;       /* Bytes per second that the sender may retransmit even if
-                                           * it sends no new data. */
-    int32_t event_capacity;               /* Capacity of each agent's event ring, a power of two;
-                                           * default 4096. */
-    int32_t command_capacity;             /* Capacity of each agent's command ring, a power of two;
-                                           * default 1024. */
-    uint8_t advertise;                    /* send trailers (capabilities) */
-    uint8_t governor;                     /* 1: delay new data when the host is overloaded; default
-                                           * 0 */
+    /* A value of ps_loss_recovery. With PS_LOSS_SINGLE_GAP, a receiver requests one gap at a
+     * time, as Aeron does; this setting is for comparisons. */
+    int32_t loss_recovery;
+    int32_t retransmit_percent;     /* Number of bytes that the sender may retransmit for each 100
+                                     * bytes of new data; default 100. */
+    int64_t retransmit_bytes_per_s; /* Bytes per second that the sender may retransmit even if it
+                                     * sends no new data. */
+    int32_t event_capacity;         /* Capacity of each agent's event ring, a power of two; default
+                                     * 4096. */
+    int32_t command_capacity;       /* Capacity of each agent's command ring, a power of two;
+                                     * default 1024. */
+    uint8_t advertise;              /* send trailers (capabilities) */
+    uint8_t governor;               /* 1: delay new data when the host is overloaded; default 0 */
 } ps_driver_params_t;
 
 typedef struct ps_subscriber_params {
@@ -81,8 +80,9 @@ typedef struct ps_subscriber_params {
     /* 1: the stream does not wait for this reader once it is depth_bytes behind (ps_isolation.h).
      */
     uint8_t isolated;
-    int64_t depth_bytes; /* for an isolated reader: number of bytes behind the leader from which the
-                          * stream no longer waits for the reader; 0: a quarter of the window */
+    int64_t depth_bytes; /* for an isolated reader: if the reader is this number of bytes behind the
+                          * leading reader, the stream no longer waits for it; 0: a quarter of the
+                          * window */
 } ps_subscriber_params_t;
 
 /* A change of the credits that a reader grants. */

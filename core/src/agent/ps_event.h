@@ -47,8 +47,8 @@ enum ps_event_type {
      * (`terms`). */
     PS_EV_TERMS_RELEASED = 18,
     PS_EV_SECOND_SOURCE = 19,     /* A second address sends frames of an image's session
-                                   * (`second_source`). The receiver emits at most one such event
-                                   * for each address that is the accepted source of the session. */
+                                   * (`second_source`). The receiver emits this event once for each
+                                   * address that it accepts as the source of the session. */
     PS_EV_IMAGE_ESTABLISHED = 20, /* The receiver has accepted the first data frame or heartbeat of
                                    * an image's stream. */
     PS_EV_JOIN = 21,              /* join; of a publication */
@@ -74,7 +74,7 @@ enum ps_image_end {
     PS_END_NO_SUBSCRIBER = 4,
     PS_END_REJECTED = 5,
     PS_END_EVICTED = 6, /* No frame of the image's stream ever arrived, and the receiver needed the
-                         * image's place for another session. */
+                         * image's entry in the table of half-open sessions for another session. */
     PS_END_OUTRUN = 7   /* The sender can no longer retransmit the image's missing data, because it
                          * is too old. */
 };
@@ -149,8 +149,8 @@ typedef struct ps_event {
             ps_addr_t source;
             int64_t refused; /* Number of receivers that the sender has refused so far, because its
                               * list of destinations was full. */
-            int32_t change;  /* 1: a destination was added; 0: it timed out; -1: it was refused (at
-                              * most one such event a second). */
+            int32_t change;  /* 1: a destination was added; 0: a destination timed out; -1: a
+                              * destination was refused (at most one such event a second). */
         } destination;
         struct {
             ps_addr_t source;

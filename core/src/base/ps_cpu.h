@@ -7,7 +7,7 @@
 /* Fetches a cache line for writing: other processors release the line now, and not at the later
  * store. On x86-64 the compiler's own hint fetches the line only for reading, unless the target is
  * a newer processor; the later store would then fetch the line a second time. Processors without
- * this instruction ignore the hint. */
+ * the prefetch instruction ignore the hint. */
 static inline void ps_cpu_prefetch_write(const void *at)
 {
 #if defined(__x86_64__)
@@ -17,7 +17,7 @@ static inline void ps_cpu_prefetch_write(const void *at)
 #endif
 }
 
-/* Call it in the body of a loop that waits. */
+/* Call this function in the body of a loop that waits. */
 static inline void ps_cpu_relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)

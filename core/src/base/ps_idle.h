@@ -5,7 +5,7 @@
  * SPIN and YIELD never sleep. BACKOFF sleeps up to 1 ms and cannot be woken. PARK spins, then
  * yields, then sleeps until it is woken or a timer is due. With PARK the thread learns how long to
  * stay awake. If the next work usually arrives within microseconds, a thread with PARK stays awake;
- * otherwise the thread sleeps at once. PARK therefore suits both an idle machine and an exchange of
+ * otherwise the thread sleeps at once. PARK therefore suits both an idle host and an exchange of
  * requests and replies. */
 #ifndef PS_IDLE_H
 #define PS_IDLE_H
@@ -32,8 +32,8 @@ typedef struct ps_idle_state {
     int32_t strategy; /* ps_idle */
     int32_t cpus;
     int64_t idle_since_ns; /* -1: working */
-    int64_t learned_ns;    /* Average time from the first duty cycle without work to the next work,
-                            * clipped to a fixed range. */
+    int64_t learned_ns;    /* Average time from the first duty cycle without work to the arrival of
+                            * the next work, clipped to a fixed range. */
     int64_t pause_ns;      /* BACKOFF: next pause */
     int64_t spin_limit_ns;
     int64_t awake_limit_ns; /* Longest time for which the thread stays awake without work, by
@@ -49,8 +49,8 @@ void ps_idle_init(ps_idle_state_t *idle, int32_t strategy, int32_t cpus);
  * can then use the processor. Returns true if the thread yielded; the caller must then read the
  * clock again. */
 bool ps_idle_on_work(ps_idle_state_t *idle, int64_t now_ns, bool light);
-/* Call after a duty cycle without work. The call may pause the CPU or yield. Returns the next step,
- * PS_IDLE_... */
+/* Call this function after a duty cycle without work. It may pause the CPU or yield the CPU to
+ * another thread. Returns the next step, PS_IDLE_... */
 int ps_idle_on_nothing(ps_idle_state_t *idle, int64_t now_ns);
 /* Returns true if the thread may sleep for a moment although there is work: its strategy is PARK
  * and the host has few CPUs. */

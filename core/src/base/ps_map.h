@@ -16,8 +16,8 @@ typedef struct ps_map {
     uint32_t mask;   /* capacity - 1; capacity >= 2 * limit */
     int32_t count;
     int32_t limit;
-    uint64_t salt; /* Random value that goes into the hash. Remote peers choose the keys, so without
-                    * it they could cause collisions. */
+    uint64_t salt; /* Random value from which, with the key, the map computes its hash. Remote peers
+                    * choose the keys; without the salt they could cause collisions. */
 } ps_map_t;
 
 static inline uint64_t ps_map_key(int32_t stream_id, int32_t session_id)

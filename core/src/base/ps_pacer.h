@@ -23,7 +23,7 @@
 
 typedef struct ps_pacer {
     int64_t rate;  /* units per second; 0: unlimited */
-    int64_t burst; /* Largest number of units that an idle bucket saves. */
+    int64_t burst; /* Largest number of units that the bucket saves while nothing is sent. */
     int64_t level; /* Nano-units in the bucket at filled_ns; a negative level is a debt of at most
                     * one burst. */
     int64_t filled_ns;
@@ -41,8 +41,8 @@ static inline bool ps_pacer_limits(const ps_pacer_t *pacer)
 /* Returns the number of whole units that the caller may send at now_ns; <= 0: none, INT64_MAX:
  * unlimited. If now_ns decreases between two calls, no time counts as passed. */
 int64_t ps_pacer_room(ps_pacer_t *pacer, int64_t now_ns);
-/* Takes units (>= 0). The caller may take more than the level, because a datagram is sent whole;
- * the bucket then has a debt of at most one burst. */
+/* Takes `units` (>= 0) from the bucket. The caller may take more than the level, because a datagram
+ * is sent whole; the bucket then has a debt of at most one burst. */
 void ps_pacer_spend(ps_pacer_t *pacer, int64_t units);
 /* Adds `units` (>= 0) to the bucket, in addition to the units that it gets as time passes. Units
  * beyond the burst are lost. */

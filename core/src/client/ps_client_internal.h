@@ -53,7 +53,7 @@ int ps_client_fail_forked(void);
 void ps_client_kick(int32_t fd);
 /* Puts a publication into the sender's ready set and wakes the sender if it sleeps. The client sets
  * the word `dirty` of the publication, then its bit in the dirty bitmap. The sender clears the bit,
- * then `dirty`, then checks the log. */
+ * then `dirty`, and then checks the log. */
 void ps_client_mark_dirty(const ps_client_t *client, int32_t publication_slot);
 /* Requests the sender to check the positions of a publication although no message was published.
  * For such a request, the sender wakes no reader. */
@@ -66,8 +66,8 @@ struct ps_img {
     ps_log_t log;
     _Atomic int64_t *position_cell;   /* sub-pos: released */
     ps_subscriber_slot_t *subscriber; /* NULL: none */
-    _Atomic int64_t *wake_position;   /* Wake position in the slot of the image or publication
-                                       * (ps_shared.h); NULL: none. */
+    _Atomic int64_t *wake_position;   /* Address of wake_position in the slot of the image or of the
+                                       * publication (ps_shared.h); NULL: none. */
     int32_t publication_slot;         /* -1: network image */
     int64_t correlation_id;
     int64_t join_position;

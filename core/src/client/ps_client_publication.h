@@ -10,8 +10,8 @@
 struct ps_pub {
     ps_client_t *client;
     ps_log_t log;
-    /* Address of the publisher limit: the counter pub-lmt, or, if the stream has credits,
-     * credited_limit in the publication's slot. */
+    /* Address of the publisher limit. It is the value of the counter pub-lmt; if the stream has
+     * credits, credited_limit in the publication's slot. */
     _Atomic(_Atomic int64_t *) limit;
     _Atomic int64_t *plain_limit; /* pub-lmt */
     ps_publication_slot_t *slot;
@@ -22,8 +22,8 @@ struct ps_pub {
     int32_t max_message;
     int32_t exclusive;
     /* Copy of the slot's `metered` flags. If a flag is set, the stream is metered: the publisher
-     * takes an ordinal for each message (ps_client_publication_admit.c). The client updates the
-     * copy after a refusal, and in each call on a metered stream. */
+     * takes a message number (ordinal) for each message (ps_client_publication_admit.c). The client
+     * updates the copy after a refusal, and in each call on a metered stream. */
     _Atomic int32_t metered;
     int32_t policy;               /* ps_policy (ps_client_publication_policy.c) */
     _Atomic int32_t single_max;   /* Longest message that takes the short path of plain streams:
@@ -44,7 +44,7 @@ struct ps_pub {
     int32_t term_count;
     int32_t term_id;
     int32_t term_offset;
-    int32_t zeroed_to; /* In a sealed log: the memory from term_offset up to this offset is zero. */
+    int32_t zeroed_to; /* In a sealed log: the memory from term_offset up to zeroed_to is zero. */
     int64_t ordinal;
     uint64_t lease; /* Copy of the slot's lease word, which only this publisher writes. */
 };
@@ -178,8 +178,8 @@ static inline void ps_pub_count_metered(ps_pub_t *pub, int64_t messages)
     }
 }
 
-/* Returns the code for an offer that was refused at `position`, by the order in docs/spec/rules.md
- * section 5. */
+/* Returns the ps_offer_code for an offer that was refused at `position`. If several codes apply,
+ * the order in docs/spec/rules.md section 5 decides. */
 int64_t ps_pub_refuse(ps_pub_t *pub, int64_t position);
 /* Computes the two limits of a reservation: *room gets the number of bytes that are left in the
  * term, *budget the number of bytes from *position to the publisher limit. Returns 0 or an error
@@ -208,8 +208,8 @@ void ps_pub_request_unless_paused(const ps_pub_t *pub);
  * offer must return. */
 int64_t ps_pub_policy_refused(ps_pub_t *pub, int64_t code, int64_t messages, int64_t bytes);
 /* Both functions publish one message, as ps_pub_publish_open does. On a metered stream, the caller
- * of ps_pub_publish_admitted must have taken an ordinal for the message. The function
- * ps_pub_publish_metered takes the ordinal itself. */
+ * of ps_pub_publish_admitted must have taken an ordinal (message number) for the message. The
+ * function ps_pub_publish_metered takes the ordinal itself. */
 int64_t ps_pub_publish_admitted(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
                                 int64_t reserved_value);
 int64_t ps_pub_publish_metered(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
@@ -224,8 +224,8 @@ static inline uint64_t ps_pub_spend_mark(const ps_pub_t *pub, int64_t credits)
     return (uint64_t)credits << 32 | (uint32_t)(pub->slot_index + 1);
 }
 /* For metered streams: takes up to `wanted` (> 0) ordinals. Returns the number of ordinals taken,
- * or a ps_offer_code. The caller must call ps_pub_taken when it has claimed the frames of these
- * messages or returned the ordinals. */
+ * or a ps_offer_code. The caller must call ps_pub_taken after it has claimed frames for the
+ * messages, or after it has returned the ordinals. */
 int64_t ps_pub_take(ps_pub_t *pub, int64_t wanted, uint32_t *epoch);
 void ps_pub_taken(ps_pub_t *pub, uint32_t epoch);
 /* Returns `count` ordinals whose messages were not published. */

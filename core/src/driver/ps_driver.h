@@ -41,7 +41,7 @@ void ps_driver_stop(ps_driver_t *driver);
 /* Stops the threads, then frees all remaining objects. */
 void ps_driver_destroy(ps_driver_t *driver);
 /* In INVOKER mode: runs one duty cycle of both agents at time now_ns. Returns the amount of work
- * done; 0: none. */
+ * that the agents did; 0: none. */
 int32_t ps_driver_step(ps_driver_t *driver, int64_t now_ns);
 /* In INVOKER mode: returns the time of the earliest timer of both agents, INT64_MAX if there is
  * none. */
@@ -104,7 +104,7 @@ int ps_publication_add_subscriber(ps_driver_t *driver, ps_publication_t *publica
                                   const ps_subscriber_params_t *params);
 int ps_publication_remove_subscriber(ps_driver_t *driver, ps_publication_t *publication,
                                      int32_t position_counter_id);
-/* Sets the clients that the sender wakes when the publisher limit moves. */
+/* Add and remove a client that the sender wakes when the publisher limit moves. */
 int ps_publication_add_client(ps_driver_t *driver, ps_publication_t *publication,
                               int32_t client_slot);
 int ps_publication_remove_client(ps_driver_t *driver, ps_publication_t *publication,
@@ -152,8 +152,8 @@ int ps_recv_endpoint_open(ps_driver_t *driver, const ps_recv_endpoint_params_t *
  * of ps_net_ops.open. */
 int ps_recv_endpoint_add_destination(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                      const ps_recv_destination_params_t *params, ps_addr_t *local);
-/* Requests the receiver to stop reading the socket. After the event PS_EV_RELEASED for the
- * destination, the caller closes the socket with _destroy_destination. */
+/* Requests the receiver to stop reading the socket of a destination. After the event PS_EV_RELEASED
+ * for the destination, the caller closes the socket with _destroy_destination. */
 int ps_recv_endpoint_remove_destination(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                         int64_t destination_id);
 /* Closes and frees a destination that the receiver released. PS_E_INVALID: the receiver has not
@@ -203,7 +203,7 @@ int64_t ps_image_join_position(const ps_image_t *image);
  * subscribers have read to the end, the receiver emits PS_EV_IMAGE_DRAINED. */
 int ps_image_drain(ps_driver_t *driver, ps_image_t *image);
 /* Rejects the image at an application's request. The receiver sends ERR frames instead of status
- * messages until the image's liveness time-out ends it. */
+ * messages, until the image ends because of its liveness time-out. */
 int ps_image_reject(ps_driver_t *driver, ps_image_t *image, const char *reason);
 int ps_image_reserved(ps_driver_t *driver, ps_image_t *image, int64_t position);
 /* Like ps_publication_release_terms, for an image. */

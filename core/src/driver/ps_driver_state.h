@@ -62,7 +62,7 @@ void ps_loop_close(ps_loop_t *loop);
 int ps_loop_start(ps_loop_t *loop);
 void ps_loop_join(ps_loop_t *loop);
 /* Executes a bounded number of commands, then one duty cycle of the agent. Returns the amount of
- * work done. */
+ * work that the agent did. */
 int32_t ps_agent_cycle(ps_driver_t *driver, ps_agent_t *agent, int64_t now_ns);
 
 #endif

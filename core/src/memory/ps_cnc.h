@@ -48,8 +48,8 @@ int32_t ps_cnc_answer_commands(ps_cnc_t *cnc, const char *reason);
  * `stranger` if a datagram caused the error: the entry may then use only the first half of the
  * error log. PS_E_INVALID, PS_E_NO_SPACE. */
 int ps_cnc_log_error(ps_cnc_t *cnc, int64_t epoch_ms, int32_t stranger, const char *text);
-/* Reads record `index` of the error log. Returns 1, or 0 if there is no such record. The text is
- * cut to `capacity`. */
+/* Reads record `index` of the error log. Returns 1, or 0 if there is no such record. A text longer
+ * than `capacity` is cut. */
 int32_t ps_cnc_read_error(const ps_cnc_t *cnc, int32_t index, int64_t *count, int64_t *first_ms,
                           int64_t *last_ms, char *text, int32_t capacity);
 /* Adds a loss to the loss report (docs/spec/shared-memory.md section 2): to the entry with the same
@@ -89,8 +89,8 @@ void ps_counter_free(ps_cnc_t *cnc, int32_t counter_id, int64_t now_ms);
 int64_t ps_counter_get(const ps_cnc_t *cnc, int32_t counter_id);
 void ps_counter_set(ps_cnc_t *cnc, int32_t counter_id, int64_t value);
 typedef struct ps_counter_info {
-    int32_t state; /* 0: never used, so the list of counters ends here; 1: allocated; -1:
-                    * reclaimed. */
+    int32_t state; /* 0: the counter was never used, so the list of counters ends here; 1: the
+                    * counter is allocated; -1: the counter is reclaimed. */
     int32_t type_id;
     int64_t value;
     int64_t registration_id;

@@ -9,7 +9,7 @@
  *   returned credits that its client returned since then
  *
  * While no message is outstanding, the reader grants `burst` messages in place of `credits`. Within
- * an epoch the limit never decreases. */
+ * an epoch of credits, a reader's limit never decreases. */
 #ifndef PS_CREDIT_H
 #define PS_CREDIT_H
 
@@ -55,14 +55,14 @@ bool ps_credit_set(ps_credit_reader_t *reader, int64_t credits, int64_t burst, b
 bool ps_credit_step(ps_credit_reader_t *reader, const ps_log_t *log, const ps_counted_t *counted,
                     int64_t exist_ordinal);
 /* Reads the position that the reader's client released last, and the number of messages below it.
- * Returns false if the client changes these two words during the call. Call it only for a client
- * that counts released messages (credit_in_order). */
+ * Returns false if the client changes these two words during the call. Call this function only for
+ * a client that counts released messages (credit_in_order). */
 bool ps_credit_read_counted(const ps_credit_reader_t *reader, const _Atomic int64_t *position,
                             ps_counted_t *out);
 /* Begins a new epoch of credits, in which the reader's limit may be lower than before. */
 void ps_credit_restart(ps_credit_reader_t *reader);
 /* Stores the state of a reader's credits in its slot, where the reader's client finds the state.
- * `final` is the ordinal after which no message arrives; -1: unknown. */
+ * `final` is the number of the message after which no further message arrives; -1: unknown. */
 void ps_credit_show(const ps_credit_reader_t *reader, uint32_t epoch, int32_t state, int64_t final);
 /* Sets the number of returned credits at which the client wakes the agent. */
 void ps_credit_wake_at(const ps_credit_reader_t *reader, int64_t returned);

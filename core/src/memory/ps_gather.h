@@ -9,7 +9,7 @@
  *
  * A range begins and ends between messages (ps_gather_scan finds such positions). If the first
  * fragment of a message is missing, or padding replaces the message's last fragments, the walk
- * counts and skips the other fragments. A subscription skips them in the same way.
+ * counts and skips the other fragments. A subscription skips such fragments in the same way.
  *
  * Threads: a ps_gather_log_t is read-only and may be shared; everything else belongs to the
  * caller. */
@@ -74,8 +74,8 @@ int ps_gather_copy(const ps_gather_frames_t *frames, ps_gather_rows_t *rows);
 typedef struct ps_gather_scan {
     int64_t byte_limit;    /* largest number of bytes of the walk */
     int64_t message_limit; /* limit of `messages`; 0: none */
-    int64_t messages;      /* The caller sets the number of complete messages before `start`; the
-                            * walk adds those that it passes. */
+    int64_t messages;      /* The caller sets this field to the number of complete messages before
+                            * `start`; the walk adds the messages that it passes. */
     int64_t position;      /* Result: the last position between two messages within the limits. */
     int32_t stop;          /* a ps_gather_stop */
 } ps_gather_scan_t;
@@ -91,8 +91,8 @@ typedef struct ps_gather_find {
     int64_t byte_limit;     /* Set by the caller: number of bytes to search. The search ignores
                              * messages that begin after this range. */
     int64_t begin;          /* found: position of the message */
-    int64_t position;       /* If the message was found: the position after it. Otherwise the last
-                             * position between two messages. */
+    int64_t position;       /* If the message was found: the position after the message. Otherwise
+                             * the last position between two messages that the search passed. */
     int32_t found;          /* 1, 0 */
     int32_t stop;           /* A value of ps_gather_stop: PS_GATHER_FULL if the message was found or
                              * the search reached the limit. */
@@ -124,9 +124,9 @@ void ps_gather_close(ps_gather_log_t *log); /* NULL is allowed */
 int ps_gather_locate(const ps_gather_log_t *log, int64_t position, int64_t end,
                      ps_gather_frames_t *out);
 /* Returns 1 if no writer has overwritten the frame at `position`. Returns 0 if a writer has
- * overwritten the frame; the bytes that the caller copied from there are then not valid. This check
- * is quick but not certain; to be certain, ask the daemon after the copy whether it retains the
- * position. */
+ * overwritten the frame; the bytes that the caller copied from there are then not valid. The check
+ * is quick but not certain; to be certain, ask the daemon after the copy whether the daemon retains
+ * the position. */
 int ps_gather_intact(const ps_gather_log_t *log, int64_t position);
 
 #endif

@@ -38,7 +38,8 @@ typedef struct ps_log_params {
     uint8_t reserve_terms;            /* Number of terms whose disk blocks to allocate at creation,
                                        * 0 to 3, beginning with the term of the start position. */
     int64_t reserve_from, reserve_to; /* Range of further positions whose disk blocks to allocate at
-                                       * creation; if both are equal: none. */
+                                       * creation. If reserve_from equals reserve_to, the range is
+                                       * empty. */
 } ps_log_params_t;
 
 int64_t ps_log_file_length(int32_t term_length, int32_t page_size);

@@ -8,7 +8,7 @@
  * A publisher that drops a message counts it, then sets the flag `shut`. While the flag `shut` is
  * set, every offer is refused. Only the sender clears `shut`. Before the sender clears `shut`, it
  * writes a padding frame into the log. The padding frame states the number of messages that
- * publishers have dropped since the last such frame.
+ * publishers have dropped since the last padding frame for dropped messages.
  */
 #ifndef PS_POLICY_H
 #define PS_POLICY_H
@@ -30,11 +30,11 @@ enum ps_policy {
     PS_POLICY_COUNT
 };
 
-/* State of a publication by the fill level of its log. HIGH: the unsent data has reached the
- * configured depth, and the sender has reported it. PAUSED: the policy still refuses publishers.
- * LOW: the log has drained to the low watermark, and no publisher has continued yet. Every stream
- * passes through these four states, but only a stream with a policy refuses publishers between HIGH
- * and LOW. */
+/* State of a publication, which depends on the fill level of its log. HIGH: the unsent data has
+ * reached the configured depth, and the sender has reported it. PAUSED: the policy still refuses
+ * publishers. LOW: the log has drained to the low watermark, and no publisher has continued yet.
+ * Every stream passes through these four states, but only a stream with a policy refuses publishers
+ * between HIGH and LOW. */
 enum ps_watermark {
     PS_WATERMARK_NORMAL = 0,
     PS_WATERMARK_HIGH = 1,

@@ -63,8 +63,8 @@ typedef struct ps_driver_slot {
     _Atomic int64_t storage_budget_bytes;
     _Atomic int64_t storage_used_bytes;
     /* Cache line of the sender. 1: the sender sleeps in epoll_wait, so a thread that adds work must
-     * write the sender's eventfd. The sender and the threads that add work access this word in
-     * sequentially consistent order. */
+     * write the sender's eventfd. The sender and the threads that add work access the word
+     * sender_parked in sequentially consistent order. */
     alignas(PS_LINE) _Atomic uint32_t sender_parked;
     /* line: receiver */
     alignas(PS_LINE) _Atomic uint32_t receiver_parked;
@@ -114,16 +114,16 @@ typedef struct ps_client_slot {
     _Atomic uint64_t claims_lost; /* Number of commits of this client that failed, because the
                                    * daemon had replaced the claim with padding. */
     /* Cache line of the client. Each entry of `spends` states the credits that a thread of the
-     * client is about to take. The low half is the publication slot + 1, the high half the number
-     * of credits; 0: none. The thread stores the entry before it takes the credits, and clears the
-     * entry when it has claimed its frames. As long as an entry is not 0, the sender does not count
-     * the entry's credits as lost. */
+     * client is about to take. The low half of an entry is the publication slot + 1, the high half
+     * the number of credits; 0: no credits. The thread stores the entry before it takes the
+     * credits, and clears the entry when it has claimed its frames. As long as an entry is not 0,
+     * the sender does not count the entry's credits as lost. */
     alignas(PS_LINE) _Atomic uint64_t spends[PS_CLIENT_SPENDS];
 } ps_client_slot_t;
 
-/* Flags for the limits that publishers of a stream must obey; 0: only the publisher limit.
- * PS_METERED_LEASES: an exclusive publisher may take several credits at once, before it needs them
- * (ps_spend.h). */
+/* Flags for the limits that publishers of a stream must obey. The value 0 means that only the
+ * publisher limit applies. PS_METERED_LEASES: an exclusive publisher may take several credits at
+ * once, before it needs them (ps_spend.h). */
 enum ps_metered { PS_METERED_RATE = 1, PS_METERED_CREDITS = 2, PS_METERED_LEASES = 4 };
 
 /* Number of 64-bit words in which a publication slot has a ps_holder_t (ps_account.h). */
@@ -197,12 +197,12 @@ typedef struct ps_publication_slot {
     /* On IPC with credits: position up to which the sender has counted the messages. */
     alignas(PS_LINE) _Atomic int64_t counted_position;
     _Atomic int64_t counted_ordinal;
-    /* A client of a spy or of an IPC reader wakes the sender when it releases data up to this
-     * position or beyond. INT64_MAX: never. */
+    /* A client of a spy or of an IPC reader wakes the sender when it releases data up to
+     * wake_position or beyond. INT64_MAX: never. */
     alignas(PS_LINE) _Atomic int64_t wake_position;
     /* The account of the time for which the publication was blocked (ps_account.c). To copy the
-     * account, read account_sequence before and after the copy. The copy is consistent if both
-     * values are equal and even. */
+     * account, read account_sequence before and after the copy. The copy of the account is
+     * consistent if both values of account_sequence are equal and even. */
     alignas(PS_LINE) _Atomic uint32_t account_sequence;
     _Atomic int32_t cause; /* ps_cause binding now */
     _Atomic int64_t cause_since_ns;
@@ -214,7 +214,7 @@ typedef struct ps_publication_slot {
     ps_culprit_t culprits[PS_CULPRITS + 1];
     /* Cache lines of the publishers (any client, fetch_add). The account of refusals. `refused` has
      * the number of refused offers for each cause that blocked the stream. `refused_ns` is the
-     * total time from a publisher's first refusal to its next success. */
+     * total of the times from a publisher's first refused offer to its next accepted offer. */
     alignas(PS_LINE) _Atomic int64_t refused[PS_CAUSE_COUNT];
     _Atomic int64_t refused_ns;
     _Atomic int64_t refused_episodes;
@@ -239,8 +239,8 @@ typedef struct ps_publication_slot {
     _Atomic int64_t waits;                   /* Number of times that the stream had to wait for
                                               * other streams before the sender served it. */
     _Atomic int64_t waited_ns;               /* total time of these waits */
-    /* Cache line of the sender: the fill level of the log. The sender changes watermark_state, the
-     * times and the number of episodes between two increments of account_sequence. */
+    /* Cache line of the sender: the fill level of the log. The sender changes watermark_state,
+     * `episodes`, `drained` and the pressed_ times between two increments of account_sequence. */
     /* Number of unsent bytes (on IPC: unread bytes) when the sender last served the stream. */
     alignas(PS_LINE) _Atomic int64_t depth_bytes;
     _Atomic int64_t peak_bytes;       /* largest value of depth_bytes */
@@ -250,8 +250,9 @@ typedef struct ps_publication_slot {
     _Atomic int64_t drained;          /* Number of messages sent (on IPC: read) while the unsent
                                        * data was above the low watermark, after it had reached the
                                        * configured depth. */
-    _Atomic int64_t pressed_since_ns; /* Time at which the unsent data reached the configured depth;
-                                       * 0: it has since fallen to the low watermark. */
+    _Atomic int64_t pressed_since_ns; /* Time at which the unsent data reached the configured
+                                       * depth; 0: the unsent data has since fallen to the low
+                                       * watermark. */
     _Atomic int64_t pressed_ns;       /* sum of the ended episodes */
 } ps_publication_slot_t;
 
@@ -308,10 +309,11 @@ typedef struct ps_subscriber_slot {
     _Atomic int64_t credit_burst;
     _Atomic int64_t credit_base;    /* Ordinal of the first message after the reader's join; valid
                                      * if credit_epoch is not 0. */
-    _Atomic int64_t credit_granted; /* Number of messages since the reader's join for which it has
-                                     * granted credits. */
-    _Atomic int64_t credit_final;   /* While the reader is frozen: number of messages since its join
-                                     * that can still arrive before it resumes; -1: unknown. */
+    _Atomic int64_t credit_granted; /* Number of messages since the reader's join for which the
+                                     * reader has granted credits. */
+    _Atomic int64_t credit_final;   /* While the reader's credits are frozen: number of messages
+                                     * since its join that arrive at most before the reader resumes;
+                                     * -1: unknown. */
     _Atomic int64_t credit_wake;    /* Number of returned credits at which the client wakes the
                                      * agent. */
     _Atomic uint32_t credit_epoch;  /* 0: none yet */
@@ -365,12 +367,13 @@ static inline void ps_index_append(ps_index_ring_t *ring, int64_t position, int6
 {
     const uint64_t count = atomic_load_explicit(&ring->count, memory_order_relaxed);
     ps_index_entry_t *entry = &ring->entries[count % PS_INDEX_ENTRIES];
-    /* Release order: a reader that sees these stores also sees the earlier store of the count. */
+    /* Fence with release order: a reader that sees the stores of this entry also sees the earlier
+     * store of `count`. */
     atomic_thread_fence(memory_order_release);
     atomic_store_explicit(&entry->position, position, memory_order_relaxed);
     atomic_store_explicit(&entry->ordinal, ordinal, memory_order_relaxed);
     atomic_store_explicit(&entry->time_ns, time_ns, memory_order_relaxed);
-    /* Release order: a reader that sees the count also sees the entry. */
+    /* Store with release order: a reader that sees the new `count` also sees the new entry. */
     atomic_store_explicit(&ring->count, count + 1, memory_order_release);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_slots.h: the control plane's functions for the file DIR/penstock.dat and its slots (layout:
- * ps_shared.h). Only the conductor thread calls them, unless a comment states otherwise; tools map
- * the file read-only. Also the cffi declaration.
+ * ps_shared.h). Only the conductor thread calls these functions, unless a comment states otherwise.
+ * Tools map the file read-only. Also the cffi declaration.
  */
 #ifndef PS_SLOTS_H
 #define PS_SLOTS_H
@@ -87,13 +87,13 @@ enum ps_credit_state {
     PS_CREDIT_FREEZING = 2,   /* The reader has frozen its credits, and the sender has not
                                * acknowledged the freeze. */
     PS_CREDIT_FROZEN = 3,     /* The sender admits no new message; messages that publishers claimed
-                               * before may still arrive. */
+                               * before the freeze may still arrive. */
     PS_CREDIT_SETTLED = 4,    /* No message beyond `final` will arrive before the reader resumes. */
     PS_CREDIT_UNSUPPORTED = 5 /* The sender does not support credits, or the number of messages in
                                * the stream is unknown. */
 };
 /* Reads the message number up to which receivers have granted credits, and the message number up to
- * which publishers have taken credits. Returns 1; 0 if no receiver grants credits. */
+ * which publishers have taken credits. Returns 1, or 0 if no receiver grants credits. */
 int ps_slot_read_spent(const ps_shared_t *shared, int32_t publication_slot, int64_t *granted,
                        int64_t *spent);
 int ps_slot_read_credit(const ps_shared_t *shared, int32_t subscriber_slot, ps_credit_view_t *out);

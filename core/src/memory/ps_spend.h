@@ -6,11 +6,12 @@
  *   63        62 .. 48   47 .. 0
  *   revoked | epoch    | spent: messages admitted in all, modulo 2^48
  *
- * A publisher takes an ordinal for each message before it reserves space, and returns the ordinals
- * of messages that it did not commit. The sender states the ordinal up to which it admits messages.
- * Publishers and sender compare ordinals modulo 2^48, so the count may wrap. Only credits use the
- * epoch and the flag `revoked` (docs/decisions/0240): the sender begins a new epoch when it lowers
- * the limit. While `revoked` is set, no publisher can take an ordinal.
+ * A publisher takes an ordinal (message number) for each message before it reserves space, and
+ * returns the ordinals of messages that it did not commit. The sender states the ordinal up to
+ * which publishers may publish. Publishers and sender compare ordinals modulo 2^48, so the count
+ * may wrap. Only credits use the epoch and the flag `revoked` (docs/decisions/0240): the sender
+ * begins a new epoch when it lowers the limit. While the flag `revoked` is set, no publisher can
+ * take an ordinal.
  *
  * An exclusive publisher takes up to PS_LEASE_MOST credits at once. The credits that the publisher
  * has not used yet are its lease. The lease word has the epoch of these credits in the high half
@@ -29,8 +30,8 @@ enum { PS_SPENT_BITS = 48, PS_SPEND_TRIES = 1024, PS_LEASE_MOST = 64 };
 #define PS_SPENT_MASK    ((UINT64_C(1) << PS_SPENT_BITS) - 1)
 #define PS_SPEND_REVOKED (UINT64_C(1) << 63)
 
-/* Returns the full count of messages: the number nearest to `near` whose low 48 bits are those of
- * the word. */
+/* Returns the number of messages in full, because the word contains only its low 48 bits: the
+ * number nearest to `near` with these bits. */
 static inline int64_t ps_spent_near(uint64_t word, int64_t near)
 {
     const uint64_t ahead = (word - (uint64_t)near) << (64 - PS_SPENT_BITS);
@@ -68,10 +69,10 @@ static inline uint64_t ps_spend_moved(uint64_t word, int64_t by)
     return (word & ~PS_SPENT_MASK) | ((word + (uint64_t)by) & PS_SPENT_MASK);
 }
 
-/* Takes up to `wanted` (> 0) ordinals below limit. Returns the number of ordinals taken; 0: none is
- * left. -1: other publishers changed the word at every attempt, so the caller must try again.
- * *epoch gets the epoch of the taken ordinals. Set `alone` if this thread is the only writer of the
- * word. */
+/* Takes up to `wanted` (> 0) ordinals (message numbers) below `limit`. Returns the number of
+ * ordinals taken; 0: no ordinal is left below `limit`. -1: other publishers changed the word at
+ * every attempt, so the caller must try again. *epoch gets the epoch of the taken ordinals. Set
+ * `alone` if this thread is the only writer of the word. */
 static inline int64_t ps_spend(_Atomic uint64_t *cell, int64_t limit, int64_t wanted, bool alone,
                                uint32_t *epoch)
 {
@@ -95,9 +96,10 @@ static inline int64_t ps_spend(_Atomic uint64_t *cell, int64_t limit, int64_t wa
     return -1;
 }
 
-/* Takes ordinals like ps_spend, below a limit that the sender may lower meanwhile. The sender first
- * stores the lower limit, then changes the word. If a publisher's compare-and-swap succeeds after
- * the sender changed the word, the publisher has therefore read the lower limit. */
+/* Takes ordinals (message numbers) like ps_spend, but reads the limit from memory, because the
+ * sender may lower the limit at any time. The sender first stores the lower limit, then changes the
+ * word. If a publisher's compare-and-swap succeeds after the sender changed the word, the publisher
+ * has therefore read the lower limit. */
 static inline int64_t ps_spend_credits(_Atomic uint64_t *cell, const _Atomic int64_t *limit,
                                        int64_t wanted, uint32_t *epoch)
 {
@@ -117,7 +119,8 @@ static inline int64_t ps_spend_credits(_Atomic uint64_t *cell, const _Atomic int
     return -1;
 }
 
-/* Returns credits that a publisher took and did not use; the epoch does not matter. */
+/* Returns credits that a publisher took and did not use, whether or not a new epoch of credits has
+ * begun. */
 static inline void ps_spend_return_credits(_Atomic uint64_t *cell, int64_t count)
 {
     uint64_t word = atomic_load_explicit(cell, memory_order_relaxed);
@@ -129,9 +132,10 @@ static inline void ps_spend_return_credits(_Atomic uint64_t *cell, int64_t count
     }
 }
 
-/* Begins a new epoch of credits, and sets the flag `revoked` to the given value. Returns the word
- * before the change; its count is the number of ordinals that publishers have taken. If *done is
- * false, publishers changed the word at every attempt, so call the function again. */
+/* Begins a new epoch of credits, and sets the flag `revoked` to the given value. Returns the value
+ * of the word before the change; its message count is the number of ordinals that publishers have
+ * taken. If *done is false, publishers changed the word at every attempt, so call the function
+ * again. */
 static inline uint64_t ps_spend_begin(_Atomic uint64_t *cell, bool revoked, bool *done)
 {
     uint64_t word = atomic_load_explicit(cell, memory_order_relaxed);

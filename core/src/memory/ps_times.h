@@ -4,19 +4,19 @@
  * Each publication has one table, which the sender writes. Each image has one table, which the
  * receiver writes.
  *
- * A table has levels. Level 0 of the table has an entry for each millisecond in which data arrived.
- * The entries of each further level cover a time four times as long; the writer joins completed
- * entries of the level before to fill them. The last level has an entry for each 256th of a term,
- * so its entries cover two terms even after a long idle time. An entry (position, time) states that
- * the stream had reached the position at that time. While data arrives within the time that an
- * entry covers, the writer extends the entry. A time without data therefore always lies between two
- * entries.
+ * A table has levels. Level 0 of a time table has an entry for each millisecond in which data
+ * arrived. The entries of each further level cover a time four times as long; the writer makes such
+ * an entry by joining completed entries of the level before. The last level has an entry for each
+ * 256th of a term, so its entries cover two terms even after a long idle time. An entry (position,
+ * time) states that the stream had reached the position at that time. While data arrives within the
+ * time that an entry covers, the writer extends the entry. A time without data therefore always
+ * lies between two entries.
  *
  * The table states the arrival time of data with an error of at most 1 ms or 1.1 % of its age,
- * whichever is larger. An entry of a level covers a time of PS_TIMES_SPAN_NS << (2 * level), its
- * span. For data of a given age, the error is the span of the first level with age <= 384 * span.
- * For data older than all these levels, the error is the time in which a 256th of a term
- * arrived. */
+ * whichever is larger. The span of a level is the time that one of its entries covers:
+ * PS_TIMES_SPAN_NS << (2 * level). For data of a given age, the error is the span of the first
+ * level with age <= 384 * span. For data older than all these levels cover, the error is the time
+ * in which a 256th of a term arrived. */
 #ifndef PS_TIMES_H
 #define PS_TIMES_H
 

@@ -8,8 +8,8 @@
  *
  *   add --> list of its band --> pick --> (one turn) --> charge --> add again if more is there
  *
- * No clock, no allocation, no I/O. Owner: one thread. All operations take constant time;
- * ps_bands_age visits at most PS_BANDS_AGE_SLICE entries in a call. */
+ * No clock, no allocation, no I/O. Owner: one thread. All operations take constant time, except
+ * that ps_bands_age visits up to PS_BANDS_AGE_SLICE entries in a call. */
 #ifndef PS_BANDS_H
 #define PS_BANDS_H
 
@@ -34,7 +34,7 @@ enum {
                                     * send one quantum in each round. */
     PS_BANDS_WEIGHT_SUM = 131,     /* Sum of the weights of all bands, in units of 1 /
                                     * PS_BANDS_WEIGHT_UNIT. */
-    PS_BANDS_TURN_COST = 256,      /* Least number of bytes that a stream's turn counts, even if the
+    PS_BANDS_TURN_COST = 256,      /* Least number of bytes that are charged for a turn, even if the
                                     * stream sent fewer bytes. */
     PS_BANDS_QUANTUM_MIN = 16384,  /* bytes */
     PS_BANDS_QUANTUM_MAX = 131072, /* bytes */
@@ -64,8 +64,8 @@ typedef struct ps_bands {
                             * datagram. */
     int64_t round_ns;      /* Duration of a round in which all bands send, computed from the
                             * measured rate. */
-    int64_t repair_credit; /* Number of bytes that may be retransmitted now while streams with new
-                            * data wait. */
+    int64_t repair_credit; /* Number of bytes that the sender may retransmit now although streams
+                            * with new data wait. */
     int32_t waiting;       /* number of waiting entries in all lists, the repair list included */
     int32_t at;            /* Band from which the sender picks the next stream. */
     uint32_t lowered;      /* Not 0: retransmits may take only half as many bytes as usual, because
@@ -73,7 +73,8 @@ typedef struct ps_bands {
     uint64_t rounds;       /* completed */
     bool alone;            /* True if no other entry waited when the sender picked the last entry;
                             * the bytes of this turn are then not charged to its band. */
-    ps_band_entry_t *only; /* If only one entry waits: this entry, which is in no list yet. */
+    ps_band_entry_t *only; /* If only one entry waits: a pointer to this entry, which is in no list
+                            * yet. */
     int32_t age_list;      /* List that ps_bands_age examines at present, as it visits all lists in
                             * turn; 0: none. */
     int32_t age_index;

@@ -14,8 +14,8 @@
 
 typedef struct ps_congestion ps_congestion_t;
 
-/* Input of a congestion strategy in each pass: each time that the receiver processes the image.
- * Positions and sizes are in bytes. */
+/* Input of a congestion strategy, each time that the receiver processes the image. Positions and
+ * sizes are in bytes. */
 typedef struct ps_congestion_input {
     int64_t now_ns;
     int64_t consumption; /* slowest gating subscriber */
@@ -32,8 +32,8 @@ typedef struct ps_congestion_ops {
     /* Returns the window of the first status message, in bytes. */
     int32_t (*initial_window)(ps_congestion_t *congestion);
     /* Returns the new window, which begins at the consumed position: 0 to window_max bytes. Sets
-     * *force if the receiver must send a status message now. Receiver thread; constant time,
-     * integers only. */
+     * *force if the receiver must send a status message now. Called by the receiver thread; must
+     * take constant time and use only integers. */
     int32_t (*on_rebuild)(ps_congestion_t *congestion, const ps_congestion_input_t *input,
                           bool *force);
     /* Called with each sample of the round-trip time and with the smoothed round-trip time. NULL if

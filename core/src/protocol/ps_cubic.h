@@ -39,7 +39,7 @@ typedef struct ps_cubic {
     int64_t k_ticks;   /* K, in units of 100 us */
     int64_t epoch_ns;  /* Time at which the cubic curve has t = 0; each round in which the stream is
                         * idle moves epoch_ns forward. */
-    int64_t grown_ns;  /* Time at which the window was last set from the cubic curve. */
+    int64_t grown_ns;  /* Time at which the window was last computed from the cubic curve. */
     int64_t credit;    /* Number of bytes that arrived since epoch_ns and have not yet increased the
                         * window. */
     bool epoch_set;

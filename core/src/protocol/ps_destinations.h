@@ -46,7 +46,8 @@ typedef struct ps_destination {
 typedef struct ps_provisional {
     ps_addr_t address;
     int64_t heard_ns;    /* last join message */
-    int64_t answered_ns; /* Time at which the sender last sent SETUPs to this address alone. */
+    int64_t answered_ns; /* Time at which the sender last sent SETUPs to this provisional address in
+                          * particular. */
 } ps_provisional_t;
 
 typedef struct ps_destinations {
@@ -79,7 +80,7 @@ enum ps_destination_verdict {
 int ps_destinations_init(ps_destinations_t *list, bool dynamic, uint64_t salt);
 void ps_destinations_fini(ps_destinations_t *list);
 
-/* Only the sender thread calls the functions below; they allocate no memory. */
+/* Only the sender thread may call the functions below this comment; they allocate no memory. */
 
 /* Records a valid status message from address `from`. `names` is true if the status message names a
  * publication of the channel. Expected constant time. Returns ps_destination_verdict. */

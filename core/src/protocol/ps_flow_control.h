@@ -23,8 +23,8 @@
 
 typedef struct ps_fc ps_fc_t;
 
-/* The callbacks of a strategy. The sender thread calls them; they allocate no memory. A limit is
- * the position up to which the sender may send. */
+/* The callbacks of a strategy. Only the sender thread calls the callbacks, which allocate no
+ * memory. A limit is the position up to which the sender may send. */
 typedef struct ps_fc_ops {
     const char *name;
     int32_t retransmit_window_multiple; /* default */
@@ -98,8 +98,8 @@ struct ps_fc {
     bool custom_started;
     int64_t edge; /* Highest limit (position + window) that any receiver advertised; the strategy
                    * max uses it. */
-    /* Used by unicast, max, nak and custom when all receivers advertise less than the present limit
-     * (docs/decisions/0073). */
+    /* Used by the strategies unicast, max, nak and custom while all receivers advertise less than
+     * the present sender limit (docs/decisions/0073). */
     int64_t watch_edge; /* Highest limit that a receiver has advertised since all receivers began to
                          * advertise less; watch_receiver is the id of this receiver. */
     int64_t watch_receiver;
@@ -123,8 +123,8 @@ void ps_fc_free(ps_fc_t *fc);
 /* A custom strategy that has not answered for this time counts as silent. */
 #define PS_FC_SILENT_NS INT64_C(5000000000)
 
-/* For a custom strategy: sets a limit that is valid until until_ns. Sender thread. Returns the
- * limit that applies now. */
+/* For a custom strategy: sets a sender limit that is valid until until_ns. Sender thread. Returns
+ * the sender limit that applies now. */
 int64_t ps_fc_set_custom(ps_fc_t *fc, int64_t limit, int64_t until_ns, int64_t now_ns);
 
 /* Tables of the other strategies. */
@@ -152,8 +152,8 @@ int64_t ps_fc_furthest(ps_fc_t *fc, int64_t receiver_id, int64_t edge, int64_t l
 /* Stores the last status message of a receiver, for strategies other than min and tagged, and
  * removes a receiver that leaves. O(log n). */
 void ps_fc_follow(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64_t now_ns);
-/* Removes receivers that were silent for the receiver time-out. Returns the time of the next
- * removal, INT64_MAX: none. */
+/* Removes receivers that were silent for the receiver time-out. Returns the time at which the next
+ * receiver must be removed; INT64_MAX: none. */
 int64_t ps_fc_forget(ps_fc_t *fc, int64_t now_ns);
 
 #endif

@@ -5,9 +5,9 @@
  *   received          missing      received   missing      hwm
  *   ------------------[from, to)---------------[from, to)---|
  *
- * Pure data structure: no clock, no log, no allocation after init. The ranges are stream positions.
- * The ranges in the list are not empty, sorted, disjoint, and never adjacent. Owner: the receiver
- * agent.
+ * A pure data structure: it uses no clock and no log, and allocates no memory. The ranges are
+ * stream positions. The ranges in the list are not empty, sorted, disjoint, and never adjacent.
+ * Owner: the receiver agent.
  */
 #ifndef PS_GAPS_H
 #define PS_GAPS_H

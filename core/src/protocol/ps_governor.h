@@ -60,10 +60,9 @@ typedef struct ps_governor {
 
 typedef struct ps_governor_sample {
     int64_t now_ns;
-    int64_t idle_ns;      /* Since the last sample: the time in which no stream was ready to
-                           * send. */
-    int64_t ran_ns;       /* Since the last sample: the processor time of the thread; -1: not
-                           * measured. */
+    int64_t idle_ns;      /* The time since the last sample in which no stream was ready to send. */
+    int64_t ran_ns;       /* The processor time of the sender's thread since the last sample; -1:
+                           * not measured. */
     int32_t late_streams; /* Number of streams that have waited for longer than a round of all
                            * bands. */
     int32_t workers;
@@ -71,7 +70,7 @@ typedef struct ps_governor_sample {
 
 void ps_governor_init(ps_governor_t *governor);
 /* Computes the pressure from a sample. The sender calls this function once in PS_GOVERNOR_SAMPLE_NS
- * while it has work. Returns true if one of the delays or limits changed. If the last sample is
+ * while it has work. Returns true if the governor changed one of its delays. If the last sample is
  * older than PS_GOVERNOR_STALE_NS, the pressure begins at 0. */
 bool ps_governor_step(ps_governor_t *governor, const ps_governor_sample_t *sample);
 

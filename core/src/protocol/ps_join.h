@@ -2,14 +2,15 @@
  *
  * ps_join.h: join holds of a sender that waits for the slowest receiver of a group
  * (docs/flow-control.md, docs/decisions/0095). During a join hold, the sender does not raise its
- * limit. A receiver requests a SETUP before it joins. The sender then begins a join hold, which
- * lasts until the receiver has joined. The stream therefore does not advance beyond the window of
- * the new receiver. The sender cannot know whether a receiver will ever join, so it limits the
- * number and the duration of join holds. T is the receiver time-out. A join hold ends after T at
- * the latest. The same receiver id causes at most one join hold in a time T. If a receiver caused a
- * join hold and did not join, its address causes no further hold before a receiver at this address
- * has joined. All join holds that a sender makes within four receiver time-outs together last at
- * most one receiver time-out.
+ * limit. A receiver requests a SETUP before it joins. When a receiver requests a SETUP, the sender
+ * begins a join hold, which lasts until the receiver has joined. The stream therefore does not
+ * advance beyond the window of the new receiver. The sender cannot know whether a receiver will
+ * ever join, so it limits the number and the duration of join holds. T is the receiver time-out. A
+ * join hold ends after the time T at the latest (T is the receiver time-out). The same receiver id
+ * causes at most one join hold within one receiver time-out. If a receiver caused a join hold and
+ * did not join, its address causes no further join hold until a receiver there has joined. All join
+ * holds that a sender makes within four receiver time-outs together last at most one receiver
+ * time-out.
  *
  * Pure: no clock, no allocation. Owner: the sender thread. Times are in ns of the driver's clock.
  */
@@ -25,8 +26,8 @@ enum {
     PS_JOIN_RECORDS = 64,     /* records of receivers */
     PS_JOIN_SPAN = 4,         /* Number of receiver time-outs (T) over which the sender adds up the
                                * durations of join holds: in 4 T, they may last T in all. */
-    PS_JOIN_TIMEOUT_PARTS = 8 /* Number of parts into which a receiver time-out is divided to add up
-                               * the durations of join holds. */
+    PS_JOIN_TIMEOUT_PARTS = 8 /* Number of equal parts of a receiver time-out; for each part, the
+                               * sender records the duration of join holds. */
 };
 
 /* The sender's answer to a receiver that requests a SETUP: a join hold, or the reason for none. */
@@ -90,8 +91,8 @@ void ps_join_start(ps_join_t *join, int64_t limit, bool waits, int64_t now_ns);
  * join hold for the receiver began; now_ns if it caused no join hold. Cost: visits at most
  * PS_JOIN_RECORDS records. */
 int64_t ps_join_joined(ps_join_t *join, int64_t id, const ps_addr_t *from, int64_t now_ns);
-/* Ends the join hold if its time is over. Returns true if this call ended a join hold whose
- * receiver has not joined. */
+/* Ends the join hold if it has lasted for the longest permitted time. Returns true if this call
+ * ended a join hold whose receiver has not joined. */
 bool ps_join_expire(ps_join_t *join, int64_t now_ns);
 
 static inline bool ps_join_holds(const ps_join_t *join)

@@ -22,20 +22,20 @@ typedef struct ps_nak_policy {
 /* Returns the delay before the first NAK of a new gap. */
 int64_t ps_nak_first_ns(const ps_nak_policy_t *policy, ps_random_t *random);
 
-/* Returns the delay before the next NAK for the same gap, after `requested` >= 0 NAKs. The
+/* Returns the delay before the next NAK for a gap for which `requested` (>= 0) NAKs were sent. The
  * parameter answer_ns is the longest time that a retransmit needs to arrive, computed from measured
  * round trips. A second NAK before answer_ns has passed would only cause duplicates. If answer_ns
- * is 0 (unknown), the delay doubles each time, up to 100 ms, so that NAKs do not flood a long path.
- * If answer_ns is known, the first eight NAKs leave at intervals of answer_ns. After eight NAKs,
- * the interval doubles each time, up to 16 answer_ns and at most 1 s, because the range may be lost
- * permanently. In groups, the random delay before a NAK doubles too, up to 100 ms. If a gap is open
- * for a time t, the number of NAKs is therefore about 9 + log2(t / answer_ns). When the interval
- * between NAKs has reached its maximum, the number of NAKs grows linearly with time. */
+ * is 0 (unknown), the delay doubles with each NAK, up to 100 ms, so that NAKs do not flood a long
+ * path. If answer_ns is known, the first eight NAKs leave at intervals of answer_ns. After eight
+ * NAKs, the interval doubles with each NAK, up to 16 answer_ns and at most 1 s, because the range
+ * may be lost permanently. In groups, the random delay before a NAK doubles too, up to 100 ms. If a
+ * gap is open for a time t, the number of NAKs is therefore about 9 + log2(t / answer_ns). When the
+ * interval between NAKs has reached its maximum, the number of NAKs grows linearly with time. */
 int64_t ps_nak_retry_ns(const ps_nak_policy_t *policy, int64_t answer_ns, int32_t requested,
                         ps_random_t *random);
 
-/* Maps a uniform random number u in [0, 2^32) to a random back-off for groups: 0 for u = 0, always
- * below max_backoff_ns. */
+/* Maps a uniform random number u in [0, 2^32) to the random delay before a NAK in a group. The
+ * delay is 0 for u = 0, and always below max_backoff_ns. */
 int64_t ps_nak_backoff_ns(int64_t max_backoff_ns, int64_t group_size, uint32_t u);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_pressure_control.h: the sender's part of NAK-strength control (fc=nak; docs/nak-strength.md).
- * It computes the sending rate from the PRESSURE frames of receivers. A pure function on integers:
- * no clock, no allocation, no randomness.
+ * The sender computes its sending rate from the PRESSURE frames of receivers. The functions are
+ * pure and use only integers: no clock, no allocation, no randomness.
  *
- * At first the stream has no rate limit. A signal is a PRESSURE frame of a receiver. A signal
+ * When a stream begins, it has no rate limit. A signal is a PRESSURE frame of a receiver. A signal
  * states its level, and three values of the receiver's slowest reader: the rate r, the cadence (the
  * interval between batches of reads) and the residue (the bytes unread after the last batch). A
  * signal also states the overrun: the bytes sent beyond the receiver's capacity. From the values of
@@ -12,11 +12,12 @@
  * "Rates of the sender").
  *
  * The sender's rate limit is the lowest rate that a receiver requests. The receiver that requested
- * the lowest rate is the culprit. Signals of the culprit lower or raise the limit; signals of other
- * receivers can only lower it. Time is divided into windows of max(50 ms, two round trips, cadence)
- * of the culprit. In each window without a signal of the culprit the rate limit rises by a step.
- * The wall is the smoothed rate r of the culprits' signals. A rate limit far below the wall rises
- * by large steps, and near the wall by small steps. Above the wall, the steps begin small and grow.
+ * the lowest rate is the culprit. Signals of the culprit lower or raise the rate limit; signals of
+ * other receivers can only lower the rate limit. Time is divided into windows of max(50 ms, two
+ * round trips, cadence) of the culprit. In each window without a signal of the culprit the rate
+ * limit rises by a step. The wall is the smoothed rate r of the culprits' signals. A rate limit far
+ * below the wall rises by large steps, and near the wall by small steps. When the rate limit is
+ * above the wall, its steps begin small and grow.
  *
  * Tests check two bounds. The rate limit never falls below the floor F (PS_PRESSURE_FLOOR). Without
  * signals, a rate limit rises from F to above any rate R in at most ps_pressure_recovery_windows(F,
@@ -31,8 +32,8 @@
 
 #include "ps_pressure_signal.h"
 
-/* PS_PRESSURE_FLOOR is the lowest limit in bytes per second: two MTUs in each window. A limit of
- * PS_PRESSURE_UNLIMITED means no limit. */
+/* PS_PRESSURE_FLOOR is the lowest rate limit in bytes per second. A rate limit of
+ * PS_PRESSURE_UNLIMITED means that the rate is not limited. */
 #define PS_PRESSURE_FLOOR     (INT64_C(128) * 1024)
 #define PS_PRESSURE_UNLIMITED (INT64_C(1) << 40)
 enum { PS_PRESSURE_BUCKETS = 8 };
@@ -54,8 +55,8 @@ typedef struct ps_pressure_control {
     int64_t limit; /* bytes per second; PS_PRESSURE_UNLIMITED: none */
     int64_t floor;
     int64_t window_ns;
-    int64_t window_end_ns;  /* Time at which the running window ends; 0: the stream has no limit, so
-                             * no window runs. */
+    int64_t window_end_ns;  /* Time at which the running window ends; 0: the stream has no rate
+                             * limit, so no window runs. */
     int64_t base;           /* Sending rate at the beginning of a window; signals in this window
                              * reduce the rate limit to a fraction of `base`. */
     int64_t base_until_ns;  /* Time until which `base` is valid; the first signal after
@@ -70,8 +71,8 @@ typedef struct ps_pressure_control {
                              * rate limit was above `wall`. */
     /* Measurement of the sending rate over the last 50 ms: each entry of `buckets` has the bytes
      * sent in one eighth of this time. */
-    int64_t sent_ns, began_ns; /* Time at which data was last sent, and time of the first data after
-                                * a pause of 50 ms. */
+    int64_t sent_ns, began_ns; /* Time at which the sender last sent data, and time at which it sent
+                                * the first data after a pause of 50 ms. */
     int64_t before, turned_ns; /* Sending rate at the last measurement, and the time of that
                                 * measurement. */
     int64_t bucket_index;

@@ -1,30 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_pressure_signal.h: the receiver's part of NAK-strength control (fc=nak; docs/nak-strength.md).
- * The receiver measures how fast the readers of a receive queue consume data. From this it decides
- * when to signal the fill level of the queue to the sender. The functions are pure and use only
- * integers: no clock, no allocation; the caller passes random numbers.
+ * The receiver measures how fast the readers of a receive queue consume data. From the readers'
+ * speed, the receiver decides when to signal the fill level of the queue to the sender. The
+ * functions are pure and use only integers: no clock, no allocation; the caller passes random
+ * numbers.
  *
  * Reader. At each check of a receive queue, the receiver loads the position of each reader. A batch
- * is the data that a reader reads at once, before it pauses. A span is a time of measurement, from
- * the start of one batch to the start of a later batch. The cadence of a reader is its interval
- * between batches: the longest time within a span in which the reader left data unread. If the
- * interval measured in a span is longer than the cadence, the cadence rises to this interval at
- * once. If the interval is shorter, the cadence falls by a quarter of the difference. A span lasts
- * at least a cadence and at least 25 ms. The rate of a reader is the bytes that it consumes in a
- * span, divided by the length of the span; this is exact for batches of any size. If the queue was
- * never empty in a span, this rate is the highest rate of the reader. If the reader emptied the
- * queue, the rate is only a lower bound. A reader is paused if it reads nothing for longer than
- * max(2 cadences, 250 ms), at most 2 s, although data is unread. A pause changes neither the
- * cadence nor the rate of the reader.
+ * is the data that a reader reads at once, before it pauses. A span is an interval in which the
+ * receiver measures a reader: from the start of one batch to the start of a later batch. The
+ * cadence of a reader is its interval between batches: the longest time within a span in which the
+ * reader left data unread. If a span gives a longer interval than the cadence, the cadence rises to
+ * this interval at once. If a span gives a shorter interval, the cadence falls by a quarter of the
+ * difference. A span lasts at least a cadence and at least 25 ms. The rate of a reader is the bytes
+ * that it consumes in a span, divided by the length of the span; this is exact for batches of any
+ * size. If the queue was never empty in a span, the measured rate is the highest rate of the
+ * reader. If the reader emptied the queue, the measured rate is only a lower bound. A reader is
+ * paused if it reads nothing for longer than max(2 cadences, 250 ms), at most 2 s, although data is
+ * unread. A pause changes neither the cadence nor the rate of the reader.
  *
  * Signal. A signal states a level: levels 1 to 4 begin when the data in the queue reaches 50, 75,
  * 87 and 100 % of the capacity. In each window of max(50 ms, round trip, cadence), the receiver
  * signals a level when the queue first reaches the level. A receiver therefore sends at most four
- * signals in a window. While a queue stays above 50 %, the receiver repeats the signal in each
- * window. In a group the receiver delays the first signal of an episode by a random time. The
- * random delay is at most half a window, and at most a quarter of the time in which the queue
- * filled. */
+ * signals in each window, one for each level. While a queue stays above 50 % of its capacity, the
+ * receiver repeats the signal in each window. In a group the receiver delays the first signal of an
+ * episode by a random time. The random delay is at most half a window, and at most a quarter of the
+ * time in which the queue filled. */
 #ifndef PS_PRESSURE_SIGNAL_H
 #define PS_PRESSURE_SIGNAL_H
 
@@ -52,8 +53,8 @@ typedef struct ps_pressure_reader {
     int64_t low;           /* Least number of unread bytes since the running batch began. */
     int64_t cadence_ns;    /* learned value; 0 none */
     int64_t rate;          /* Bytes per second that the reader can consume; 0: unknown. */
-    int64_t taken;         /* Number of bytes of the running batch that the reader has read so
-                            * far. */
+    int64_t taken;         /* Number of bytes that the reader has read so far in its running
+                            * batch. */
     int64_t residue;       /* Number of bytes that the reader left unread after its last batch. */
     int64_t term;          /* Term length of the log; it matters because a poll ends at the end of a
                             * term. 0: the queue has no terms. */

@@ -19,12 +19,13 @@ enum {
                                       * priority depends on the time since the stream was last
                                       * read. */
     PS_PRIORITY_NONE = INT32_MAX - 1 /* As a parameter: the channel states no priority, and the
-                                      * priority by reading time is off, so the priority is 0. */
+                                      * priority does not depend on the time since the last read, so
+                                      * it is 0. */
 };
 
-/* Returns 500 * 2^(-t / 30 s), rounded down. t is the time since the stream was last read, rounded
- * up to the next tick; the largest result is therefore 499. Returns 0 for t >= 300 s and for a
- * negative t. */
+/* Returns the priority of a stream that was last read a time t ago: 500 * 2^(-t / 30 s), rounded
+ * down. The time t is first rounded up to the next tick, so the largest result is 499. Returns 0
+ * for t >= 300 s and for a negative t. */
 int32_t ps_priority_recency(int64_t since_consumed_ns);
 /* Returns the bonus on the priority of a stream that has waited for waited_ns, at most
  * PS_PRIORITY_MAX (aging). */

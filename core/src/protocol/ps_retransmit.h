@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_retransmit.h: the ranges that receivers requested with NAKs (docs/spec/wire-format.md section
- * 5). Each requested range becomes an action in a small pool. After the action's delay, the sender
- * retransmits the range in slices. The sender then keeps the action for a time (state LINGER), in
- * which the sender ignores a repeated NAK for the same range. For an Aeron unicast receiver, the
- * pool has one action, which a new NAK replaces. For a group or a penstock receiver, the pool has
- * several actions. If the pool is full, a new action replaces the action that has been in the state
- * LINGER longest. */
+ * 5). Each requested range becomes an action (an entry) in a small pool of retransmits. After the
+ * action's delay, the sender retransmits the range in slices. The sender then keeps the action for
+ * a time (state LINGER), in which the sender ignores a repeated NAK for the same range. For an
+ * Aeron unicast receiver, the pool has one action, which a new NAK replaces. For a group or a
+ * penstock receiver, the pool has several actions. If the pool is full, a new action replaces the
+ * action that has been in the state LINGER longest. */
 #ifndef PS_RETRANSMIT_H
 #define PS_RETRANSMIT_H
 
@@ -22,8 +22,8 @@ typedef struct ps_resend {
     int64_t from;  /* The receiver requested the positions [from, to). */
     int64_t to;
     int64_t cursor; /* next position to send */
-    int64_t due_ns; /* In the state PENDING: time at which to retransmit; in LINGER: time at which
-                     * the action becomes free. */
+    int64_t due_ns; /* In the state PENDING: time at which the sender retransmits the range. In the
+                     * state LINGER: time at which the action becomes free. */
 } ps_resend_t;
 
 typedef struct ps_retransmit {
@@ -39,15 +39,16 @@ enum ps_resend_verdict { PS_RESEND_IGNORED = 0, PS_RESEND_ADDED = 1, PS_RESEND_O
 
 /* Adds a requested range to the pool; returns a ps_resend_verdict. Sender thread, O(capacity). */
 int ps_retransmit_on_nak(ps_retransmit_t *retransmit, int64_t from, int64_t to, int64_t now_ns);
-/* Changes the number of actions; 1 <= capacity <= entries of the owner's memory. Drops the actions
- * beyond the new number; receivers will request the ranges of these actions again. */
+/* Changes the number of actions in the pool; 1 <= capacity <= number of entries for which the owner
+ * has memory. Drops the actions beyond the new number; receivers will request the ranges of these
+ * actions again. */
 void ps_retransmit_set_capacity(ps_retransmit_t *retransmit, int32_t capacity);
-/* Stores up to `count` due actions in `due`. The search begins where the last call ended, so that
- * each action gets its turn. Returns the number of actions in `due`. */
+/* Stores up to `count` retransmit actions whose time has come in `due`. The search begins where the
+ * last call ended, so that each action gets its turn. Returns the number of actions in `due`. */
 int32_t ps_retransmit_due(ps_retransmit_t *retransmit, int64_t now_ns, ps_resend_t **due,
                           int32_t count);
-/* Call this function when the sender has retransmitted or dropped the action. The action is in the
- * state LINGER from now on. */
+/* Call this function when the sender has retransmitted the range of an action, or has dropped the
+ * action. From now on the action is in the state LINGER. */
 void ps_retransmit_done(ps_retransmit_t *retransmit, ps_resend_t *action, int64_t now_ns);
 /* Returns the time at which the earliest PENDING action is due, INT64_MAX if there is none. */
 int64_t ps_retransmit_next_ns(const ps_retransmit_t *retransmit);

@@ -5,11 +5,11 @@
  * trip. The round-trip time is smoothed as in RFC 6298, but with a smaller first variation. Pure.
  * Owner: the receiver thread.
  *
- * The round trip can grow by a large factor while requests still leave at an interval computed from
- * the old round trip. The table of requests has sixteen entries. When the table is full, the
- * receiver therefore drops every second request instead of the oldest. From then on, requests leave
- * at intervals of 1/16 of the oldest request's age. Each request then stays in the table for at
- * least half of that age. An answer therefore finds its request even if the round trip has
+ * The round-trip time can grow by a large factor while requests still leave at an interval computed
+ * from the old round-trip time. The table of requests has sixteen entries. When the table is full,
+ * the receiver therefore drops every second request instead of the oldest. From then on, requests
+ * leave at intervals of 1/16 of the oldest request's age. Each request then stays in the table for
+ * at least half of that age. An answer therefore finds its request even if the round trip has
  * grown. */
 #ifndef PS_RTT_H
 #define PS_RTT_H
@@ -27,10 +27,11 @@ typedef struct ps_rtt {
     int32_t outstanding;                      /* number of these */
 } ps_rtt_t;
 
-/* Returns true if the receiver may send another request now; requests in flight may forbid it. */
+/* Returns true if the receiver may send another RTTM request now: the latest request must be at
+ * least 1/16 as old as the oldest unanswered request. */
 bool ps_rtt_ready(const ps_rtt_t *rtt, int64_t now_ns);
-/* Records that a request with this time stamp leaves now. The time stamp must be above 0 and later
- * than the time stamp of the last request. */
+/* Records that an RTTM request with this time stamp leaves now. The time stamp must be above 0 and
+ * later than the time stamp of the last request. */
 void ps_rtt_requested(ps_rtt_t *rtt, int64_t stamp_ns);
 /* Processes an answer to an RTTM request. Returns the round trip in ns (> 0). Returns 0 if the
  * answer belongs to no request, repeats an answer, or states an impossible delay at the sender. */

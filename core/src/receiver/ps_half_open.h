@@ -26,8 +26,9 @@ enum {
  * that entry may still be on the path. */
 #define PS_HALF_OPEN_NS INT64_C(1000000000)
 
-/* Limits on the SETUPs that one endpoint reports to the conductor: first a burst, then one in each
- * interval. When data of a session arrives, the session's SETUP no longer counts. */
+/* Limits on the SETUPs that one endpoint reports to the conductor: first PS_SETUP_BURST at once,
+ * then one in each PS_SETUP_INTERVAL_NS. When data of a session arrives, the session's SETUP no
+ * longer counts. */
 enum { PS_SETUP_BURST = 1024 };
 #define PS_SETUP_INTERVAL_NS INT64_C(4000000)
 
@@ -69,8 +70,8 @@ typedef struct ps_half_open {
 int ps_half_open_init(ps_half_open_t *half_open, int32_t images, uint64_t salt);
 void ps_half_open_fini(ps_half_open_t *half_open);
 /* Adds an unknown session whose SETUP came from address `from`. Returns a handle > 0 of the new
- * entry, or 0 if the table has no room. *victim gets the image that must end because the new entry
- * replaced its entry, or NULL. */
+ * entry, or 0 if the table has no room. If the new session replaced another session that has an
+ * image, *victim gets this image, which must then end; otherwise NULL. */
 int32_t ps_half_open_enter(ps_half_open_t *half_open, const ps_addr_t *from, int64_t now_ns,
                            ps_image_t **victim);
 /* Records that the conductor has created the image of the session. */

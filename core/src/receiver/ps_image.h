@@ -57,7 +57,8 @@ enum {
  *   ACTIVE --reason found--> ENDED --ps_image_drain--> DRAINING --read out, 5 SMs--> DRAINED
  *
  * In the state ENDED, the receiver tries to emit PS_EV_IMAGE_INACTIVE until the event ring has
- * room. In the state DRAINED, it does the same with PS_EV_IMAGE_DRAINED. */
+ * room. In the state DRAINED, the receiver tries to emit PS_EV_IMAGE_DRAINED until the event ring
+ * has room. */
 enum ps_image_state {
     PS_IMAGE_ACTIVE = 0,
     PS_IMAGE_ENDED = 1,
@@ -66,7 +67,7 @@ enum ps_image_state {
 };
 
 /* State of the connection from the sender through one destination. Only frames from the address in
- * `source` change this state (docs/trust.md). */
+ * `source` change the state of a connection (docs/trust.md). */
 typedef struct ps_connection {
     ps_addr_t control;    /* where SMs and NAKs go */
     ps_addr_t source;     /* Address whose frames the receiver accepts. If its family is 0, there is
@@ -81,7 +82,8 @@ typedef struct ps_connection {
     int64_t eos_position; /* valid when eos */
     int64_t eos_since_ns; /* Time of the first of the consecutive heartbeats with the EOS flag. */
     uint8_t established;
-    uint8_t confirmed; /* 1: `source` has sent data or a heartbeat; 0: only a SETUP. */
+    uint8_t confirmed; /* 1: the address in `source` has sent data or a heartbeat; 0: it has sent
+                        * only a SETUP. */
     uint8_t eos;
     uint8_t eos_repeated; /* 1: `source` sent a second EOS heartbeat at least half a heartbeat
                            * interval after the first. */
@@ -117,8 +119,8 @@ typedef struct ps_image_subscriber {
     _Atomic int64_t *position; /* Cell from which the receiver reads this subscriber's position:
                                 * usually `cell`; for a lagged reader (ps_isolation.h) the image's
                                 * field `leader`. */
-    _Atomic int64_t *cell;     /* Value of the subscriber's position counter. The client writes it,
-                                * so the receiver checks each value. */
+    _Atomic int64_t *cell;     /* Value of the subscriber's position counter. The client writes the
+                                * position counter, so the receiver checks each value. */
     int32_t position_counter_id;
     int32_t client_slot;
     int32_t slot; /* in penstock.dat */
@@ -164,7 +166,8 @@ typedef struct ps_image_credits {
 struct ps_image {
     /* line: constant after the hand-over */
     ps_image_params_t params; /* Parameters from the image's creation. log_path is no longer valid;
-                               * peer_capabilities are those of the first SETUP. */
+                               * The field peer_capabilities has the capabilities in the first
+                               * SETUP. */
     const ps_context_t *context;
     ps_receiver_t *receiver;
     ps_log_t log;
@@ -179,8 +182,8 @@ struct ps_image {
 
     /* Cache lines of the receiver, which no other thread reads */
     alignas(PS_LINE) ps_recv_endpoint_t *endpoint; /* NULL after the endpoint's release */
-    uint32_t peer_capabilities;                    /* Capabilities of the sender, as SETUPs of the
-                                                    * accepted source state. */
+    uint32_t peer_capabilities;                    /* Capabilities of the sender, from the SETUPs of
+                                                    * the accepted source. */
     _Atomic int64_t dummy_cell;                    /* Memory to which the receiver writes in place
                                                     * of a counter that was not allocated. */
 
@@ -220,8 +223,8 @@ struct ps_image {
     int32_t window;      /* Receiver window in bytes, as computed last; sent_window is the window
                           * that was advertised last. */
     int32_t sent_window; /* the last advertised window */
-    int64_t sm_position; /* The position that the last status message stated (L in the drawing
-                          * above). */
+    int64_t sm_position; /* Position that the last status message stated; it is L in the drawing at
+                          * the top of ps_image.h. */
     int64_t consumption; /* Position of the slowest subscriber that limits the receiver window. The
                           * value never decreases, and is a multiple of the frame alignment. */
     int64_t fastest;     /* fastest subscriber */
@@ -232,7 +235,8 @@ struct ps_image {
     int64_t moved_position;        /* + consumption at moved_ns */
     int64_t packet_ns;             /* time of the last accepted frame, for liveness */
     int64_t next_due_ns;           /* time of the earliest timer, except the timers of gaps */
-    ps_timer_t timer;              /* entry of this time in the receiver's heap */
+    ps_timer_t timer;              /* the image's entry in the receiver's heap of timers, with the
+                                    * time next_due_ns */
     ps_pressure_signal_t pressure; /* under NAK-strength control */
     uint32_t pressure_random;
     int64_t sent_seen;    /* Highest position up to which the sender has sent data; the receiver may
@@ -287,19 +291,19 @@ struct ps_image {
                      * that end. */
     uint8_t revoked;
     uint8_t rejected;
-    uint8_t event_taken;      /* 1: the event that reports the present state (IMAGE_INACTIVE or
-                               * IMAGE_DRAINED) was emitted. */
-    uint8_t term_event_taken; /* 1: the receiver has emitted TERM_NEEDED, and reserved_position has
-                               * not moved since. */
-    uint8_t release_pending;  /* 1: the receiver must still emit TERMS_RELEASED, because the event
-                               * ring was full. */
+    uint8_t event_taken;      /* 1: the receiver has emitted the event for the present state
+                               * (PS_EV_IMAGE_INACTIVE or PS_EV_IMAGE_DRAINED). */
+    uint8_t term_event_taken; /* 1: the receiver has emitted PS_EV_TERM_NEEDED, and
+                               * reserved_position has not moved since. */
+    uint8_t release_pending;  /* 1: the receiver must still emit PS_EV_TERMS_RELEASED, because the
+                               * event ring was full. */
     uint8_t started;          /* 1: the receiver has set the timers of this image, in the image's
                                * first duty cycle. */
     uint8_t wake;             /* 1: the receiver wakes the clients of this image at the end of this
                                * duty cycle. */
     char reject_text[128];
 
-    /* line: receiver, read by the conductor */
+    /* Cache line of the receiver, which the conductor reads */
     alignas(PS_LINE) _Atomic int64_t shown_slowest;
     _Atomic int64_t shown_end;
     _Atomic int32_t shown_gaps;
@@ -309,7 +313,7 @@ struct ps_image {
     struct { /* ps_congestion_view_t, of PS_CC_CUSTOM */
         _Atomic int64_t window, received, consumed, granted, losses, missing, rtt_ns, least_rtt_ns;
     } shown_congestion;
-    /* line: conductor; the receiver reads join_hold */
+    /* Cache line of the conductor; the receiver reads join_hold */
     /* While a subscriber joins, the receiver releases no memory at or above the position
      * join_hold. PS_JOIN_HOLD_NONE: no subscriber joins. */
     alignas(PS_LINE) _Atomic int64_t join_hold;
@@ -328,9 +332,10 @@ static inline int64_t ps_image_contiguous(const ps_image_t *image)
 int ps_image_on_data(ps_image_t *image, const ps_recv_destination_t *destination,
                      const ps_data_t *first, const uint8_t *data, uint32_t length,
                      const ps_addr_t *from, int64_t rx_ns);
-/* Processes datagrams of one sender that the kernel joined into one buffer. Accepts the datagrams
- * from the first one on that continue the stream, and returns their total length in bytes. Returns
- * 0 if the first datagram does not; the caller must then pass that datagram to ps_image_on_data. */
+/* Processes datagrams of one sender that the kernel joined into one buffer. Accepts as many of the
+ * datagrams, from the first one on, as continue the stream, and returns their total length in
+ * bytes. If the first datagram does not continue the stream, returns 0; the caller must then pass
+ * the datagram to ps_image_on_data. */
 uint32_t ps_image_on_run(ps_image_t *image, const ps_recv_destination_t *destination,
                          const uint8_t *data, uint32_t length, uint32_t segment,
                          const ps_addr_t *from, int64_t rx_ns);
@@ -342,7 +347,7 @@ bool ps_image_direct_range(const ps_image_t *image, ps_direct_range_t *out);
 /* Checks datagrams that the transport received directly into the log; their first 8 bytes are in
  * first_word. Accepts the valid datagrams from the first one on, and returns their total length in
  * bytes. The function writes a zero word, which stops readers, behind the accepted datagrams.
- * Before that, it copies the 8 bytes there to *next_word. */
+ * Before the function writes the zero word, it copies the 8 bytes at this place to *next_word. */
 uint32_t ps_image_on_direct(ps_image_t *image, const ps_recv_destination_t *destination,
                             const ps_direct_range_t *range, uint64_t first_word, uint32_t length,
                             uint32_t segment, const ps_addr_t *from, uint64_t *next_word);
@@ -395,8 +400,8 @@ void ps_image_withdraw_end(ps_image_t *image, ps_connection_t *connection);
 /* Processes a heartbeat below the high-water mark. If a false heartbeat had raised the high-water
  * mark, two heartbeats in a row below the mark lower it again. */
 void ps_image_on_low_heartbeat(ps_image_t *image, ps_connection_t *connection, int64_t position);
-/* Ends the image if all its sources have stated the end of the stream and repeated the statement,
- * and no data is missing. */
+/* Ends the image if all its sources have stated the end of the stream twice, and no data is
+ * missing. */
 void ps_image_check_end(ps_image_t *image);
 void ps_image_end(ps_image_t *image, int32_t reason);
 /* Returns the number of messages that an ended image received in its whole stream; -1: unknown. */
@@ -420,8 +425,8 @@ void ps_image_count_loss(ps_image_t *image, int64_t from, int64_t to);
  * PS_IMAGE_SCAN_FRAMES frames. */
 void ps_image_count_messages(ps_image_t *image);
 /* Processes a hot image in each duty cycle: updates its gaps, rcv-pos and consumption, and sends
- * status messages. Returns the amount of work done. Sets *stay to true if the image must be
- * processed again in the next cycle. */
+ * status messages. Returns the amount of work that the receiver did. Sets *stay to true if the
+ * image must be processed again in the next cycle. */
 int32_t ps_image_cycle(ps_image_t *image, int64_t now_ns, bool *stay);
 /* Runs the timers. */
 void ps_image_tick(ps_image_t *image, int64_t now_ns);
@@ -451,8 +456,8 @@ bool ps_image_release_due(const ps_image_t *image);
  * instead. Sets nak_due_ns. */
 int32_t ps_image_request(ps_image_t *image, int64_t now_ns);
 void ps_image_consumption(ps_image_t *image);
-/* Returns the position that a subscriber has consumed. The client writes this value, so it is
- * clipped to the possible range. */
+/* Returns the position that a subscriber has consumed. The client writes the position, so the
+ * function clips it to the possible range. */
 int64_t ps_image_position_of(const ps_image_t *image, const ps_image_subscriber_t *subscriber);
 void ps_image_send_sm(ps_image_t *image, int64_t now_ns);
 /* If the reserved storage is smaller than image->window, reduces the window to it and sets
@@ -482,15 +487,15 @@ static inline bool ps_image_is_silent(const ps_image_t *image)
     return ps_image_under_nak(image) && image->state == PS_IMAGE_ACTIVE &&
            image->params.congestion_control == PS_CC_STATIC;
 }
-/* Returns the position up to which datagrams are accepted. Under NAK-strength control the sender
- * does not wait for windows. The receiver therefore accepts half a term more, because the sender
- * may send this amount before a PRESSURE frame slows it down. */
+/* Returns the position up to which the receiver accepts datagrams. Under NAK-strength control the
+ * sender does not wait for windows. The receiver therefore accepts half a term more, because the
+ * sender may send this amount before a PRESSURE frame slows it down. */
 static inline int64_t ps_image_edge(const ps_image_t *image)
 {
     return ps_image_under_nak(image) ? image->consumption + image->log.term_length
                                      : image->sm_position + image->log.term_length / 2;
 }
-/* Releases memory that no reader needs. */
+/* Releases the memory of the log that no reader needs any more. */
 void ps_image_reclaim(ps_image_t *image);
 /* Returns the position at which the receiver must stop writing: the end of the reserved storage, or
  * three terms above free_to. The result leaves room for the word behind the data, which the
@@ -505,8 +510,8 @@ static inline int64_t ps_image_room(const ps_image_t *image)
  * function after the update of the gap list or of the high-water mark, and before the data up to
  * `position` becomes visible. */
 void ps_image_seal(ps_image_t *image, int64_t position);
-/* Requests more storage from the conductor if little is reserved beyond the received data. Emits
- * one request for each value of reserved_position. */
+/* Requests more storage from the conductor if little is reserved beyond the received data. The
+ * receiver emits at most one such request until the conductor has moved reserved_position. */
 void ps_image_check_storage(ps_image_t *image);
 /* Marks the image as established, after its first data frame or heartbeat was accepted. */
 void ps_image_establish(ps_image_t *image);

@@ -64,8 +64,8 @@ typedef struct ps_image_params {
     int64_t untethered_window_limit_timeout_ns;
     int64_t untethered_linger_timeout_ns;
     int64_t untethered_resting_timeout_ns;
-    /* Number of messages that the image grants as credits until its first reader joins; 0: no
-     * credits. */
+    /* Number of credits (messages) that the image grants to the publisher before its first reader
+     * joins; 0: no credits. */
     int64_t credits;
     int64_t credit_burst;
     uint8_t frozen; /* they are withheld */

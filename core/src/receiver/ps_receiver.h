@@ -44,7 +44,8 @@ struct ps_receiver {
     ps_shared_t *shared;
     ps_random_t random;
     int64_t now_ns;       /* of the current duty cycle */
-    int64_t timer_due_ns; /* time of the earliest timer of any object, INT64_MAX none */
+    int64_t timer_due_ns; /* time at which the earliest timer of the receiver is due; INT64_MAX: no
+                           * timer runs */
     ps_timers_t timers;   /* the timers of all images, except those of gaps */
     int64_t last_tick_ns;
     int64_t nak_due_ns; /* Earliest time at which the receiver must request a gap of an image in
@@ -79,7 +80,7 @@ struct ps_receiver {
                           * memory. */
 };
 
-/* Copies, for each ps_wire_fault, the number of datagrams dropped because of this fault. Any
+/* Copies the number of dropped datagrams for each ps_wire_fault (the reason for the drop). Any
  * thread. */
 void ps_receiver_faults(const ps_receiver_t *receiver, uint64_t out[PS_WIRE_FAULTS]);
 
@@ -107,13 +108,15 @@ void ps_receiver_forget_image(ps_receiver_t *receiver, ps_image_t *image);
 void ps_receiver_release(ps_receiver_t *receiver, int32_t kind, int64_t id, int64_t destination);
 /* Emits the events PS_EV_RELEASED that did not fit into the event ring earlier. */
 void ps_receiver_retry_releases(ps_receiver_t *receiver);
-/* Processes one datagram of a destination (ps_on_datagram_fn; context: ps_recv_destination_t). */
+/* Processes one datagram that arrived at a destination. The function is a ps_on_datagram_fn; its
+ * `context` is the ps_recv_destination_t. */
 void ps_receiver_on_datagram(void *context, const uint8_t *data, uint32_t length,
                              const ps_addr_t *from, int64_t rx_ns);
-/* Returns the log memory into which the transport may receive datagrams of a stream directly
+/* Callbacks with which the transport receives datagrams of a stream directly into a log
  * (ps_direct_t). */
 extern const ps_direct_t ps_receiver_direct;
-/* Processes datagrams of a destination that the kernel joined into one buffer (ps_on_run_fn). */
+/* Processes datagrams that arrived at a destination and that the kernel joined into one buffer. The
+ * function is a ps_on_run_fn. */
 void ps_receiver_on_run(void *context, const uint8_t *data, uint32_t length, uint32_t segment,
                         const ps_addr_t *from, int64_t rx_ns);
 

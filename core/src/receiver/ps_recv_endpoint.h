@@ -47,8 +47,8 @@ typedef struct ps_recv_destination {
 
 enum ps_session_state {
     PS_SESSION_FREE = 0,          /* entry unused */
-    PS_SESSION_PENDING_SETUP = 1, /* The receiver has requested a SETUP; it removes the entry at
-                                   * deadline_ns. */
+    PS_SESSION_PENDING_SETUP = 1, /* The receiver has requested a SETUP; if no SETUP arrives, the
+                                   * receiver removes the session's entry at deadline_ns. */
     PS_SESSION_INIT = 2,          /* The receiver has reported the SETUP to the conductor and waits
                                    * for the answer. */
     PS_SESSION_ACTIVE = 3,        /* has an image */
@@ -72,8 +72,8 @@ typedef struct ps_session {
     /* In the state INIT: daemon id from the reported SETUP; 0: the sender is not penstock. */
     uint64_t peer_daemon_id;
     uint64_t peer_daemon_epoch;
-    int32_t half_open; /* In the state INIT: handle of the session in ps_half_open.h; otherwise
-                        * 0. */
+    int32_t half_open; /* In the state INIT: handle of the session in the table of half-open
+                        * sessions (ps_half_open.h); otherwise 0. */
 } ps_session_t;
 
 enum ps_destination_use {

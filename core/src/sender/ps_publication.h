@@ -36,8 +36,8 @@ enum {
     PS_PUBLICATION_CLIENTS = 64,
     PS_PUBLICATION_QUARANTINE = 16,
     PS_PUBLICATION_RECEIVERS_UNICAST = 64,
-    PS_PUBLICATION_RECEIVERS_GROUP = 2048 /* The same as the largest number of destinations of a
-                                           * dynamic multi-destination channel. */
+    PS_PUBLICATION_RECEIVERS_GROUP = 2048 /* Equals the largest number of destinations of a dynamic
+                                           * multi-destination channel. */
 };
 
 enum ps_publication_state {
@@ -70,8 +70,8 @@ typedef struct ps_publication_receiver {
     int64_t heard_ns;
     int64_t edge;          /* Position + window of the receiver's last status message. */
     int64_t consumed;      /* Highest position that the receiver has stated in a status message. */
-    uint32_t capabilities; /* From the receiver's last trailer; 0: the receiver is Aeron's. */
-    uint32_t reason;       /* ps_cause that limits the receiver, from its last status message. */
+    uint32_t capabilities; /* Capabilities in the receiver's trailer; 0: it is Aeron's. */
+    uint32_t reason;       /* The ps_cause that limits the receiver, as it states. */
     int64_t reason_client;
     int64_t credit_limit; /* Message number up to which the receiver has granted credits;
                            * PS_CREDIT_OPEN: no limit. */
@@ -277,7 +277,8 @@ struct ps_publication {
                                                  * allows in 0.1 s. */
     int64_t paced_until_ns;                     /* Time from which pacing allows the sender to send;
                                                  * INT64_MAX: pacing does not delay the stream. */
-    bool paced;                                 /* Congestion pacing ended the last turn. */
+    bool paced;                                 /* True if congestion pacing ended the publication's
+                                                 * last turn. */
     ps_map_t receiver_index;                    /* receiver id -> index + 1 */
     int32_t receiver_count;
     int32_t receivers_shown; /* fc-receivers */
@@ -348,11 +349,11 @@ int32_t ps_publication_turn(ps_publication_t *pub, int64_t now_ns, bool *more);
 int32_t ps_publication_repair_turn(ps_publication_t *pub, int64_t now_ns, bool *more);
 /* Writes the publication's SETUP into `out` (at most PS_CONTROL_MAX bytes); returns its length. */
 uint32_t ps_publication_build_setup(const ps_publication_t *pub, uint8_t *out);
-/* Send a SETUP or a heartbeat, if it is due. Return false if the socket refused it. */
+/* Send a SETUP or a heartbeat, if it is due. Return false if the socket refused the frame. */
 bool ps_publication_send_setup(ps_publication_t *pub, int64_t now_ns);
 bool ps_publication_send_heartbeat(ps_publication_t *pub, int64_t now_ns);
 /* For a publication with spies and no receiver: moves the sender position to `to` and counts the
- * passed messages. Passes at most 4096 frames; returns false if `to` is not reached. */
+ * passed messages. A call passes at most 4096 frames, and returns false before it reaches `to`. */
 bool ps_publication_skip_to(ps_publication_t *pub, int64_t to);
 /* Appends an entry to the index ring, if position or time have advanced far enough since the last
  * entry. The ordinal is -1 if it is unknown. */
@@ -377,7 +378,8 @@ void ps_publication_paced(ps_publication_t *pub, int64_t fresh_bytes, int64_t re
 int64_t ps_publication_pace_timer(ps_publication_t *pub, int64_t now_ns);
 
 /* ---- ps_publication_cause.c ------------------------------------------------------------------ */
-/* Stores the cause that blocks the publishers now in the account. Cost: visits all receivers. */
+/* Stores the cause that blocks the publishers now in the publication's account. Cost: visits all
+ * receivers. */
 void ps_publication_account(ps_publication_t *pub, int64_t now_ns);
 /* If this receiver is the culprit, copies its newest status message into the account. */
 void ps_publication_account_restated(ps_publication_t *pub,
@@ -385,8 +387,8 @@ void ps_publication_account_restated(ps_publication_t *pub,
 
 /* ---- ps_publication_limit.c ------------------------------------------------------------------ */
 /* Reads the positions of producer and local readers, moves pub-lmt, updates the account and
- * wake_position, and wakes clients that wait for room. `sending`: a further turn of the publication
- * follows at once. Returns true if memory remains to be zeroed by further calls. */
+ * wake_position, and wakes clients that wait for room. Set `sending` if a further turn of the
+ * publication follows at once. Returns true if further calls must zero more memory. */
 bool ps_publication_update(ps_publication_t *pub, bool sending, int64_t now_ns);
 /* Recomputes whether the publication is connected, and reports a change to the conductor. */
 void ps_publication_update_connected(ps_publication_t *pub, int64_t now_ns);
@@ -494,12 +496,12 @@ void ps_publication_on_pressure(ps_publication_t *pub, const ps_pressure_t *pres
  * client can open the publication. */
 void ps_publication_policy_init(ps_publication_t *pub);
 /* For streams with a policy: returns true if publishers have reached the publisher limit and the
- * unsent data is still above the low watermark. The limit must then not rise. */
+ * unsent data is still above the low watermark. The publisher limit must then not rise. */
 bool ps_publication_stays_paused(ps_publication_t *pub);
 /* Returns true if no padding frame in the log states the latest dropped messages yet. */
 bool ps_publication_owes_gap(const ps_publication_t *pub);
-/* If the log has room, writes a padding frame that states the number of dropped messages, and lets
- * publishers continue. Returns true if it wrote the frame. */
+/* If the log has room, writes a padding frame that states the number of dropped messages, lets
+ * publishers continue, and returns true. */
 bool ps_publication_state_drops(ps_publication_t *pub);
 /* Call this function when draining begins: stores the producer position as the stream's end. */
 void ps_publication_close_end(ps_publication_t *pub);
@@ -537,8 +539,7 @@ static inline bool ps_publication_is_rated(const ps_publication_t *pub)
 {
     return pub->message_allowance.rate > 0 || pub->byte_allowance.rate > 0;
 }
-/* Returns the publisher limit that ps-rate allows, at most `want`; also stores the message number
- * up to which publishers may publish. */
+/* Returns the publisher limit that ps-rate allows, at most `want`; also stores ordinal_limit. */
 int64_t ps_publication_admit(ps_publication_t *pub, int64_t want, int64_t now_ns);
 /* Returns true if publishers had taken all admitted messages at the last check. */
 bool ps_publication_admits_no_message(const ps_publication_t *pub);

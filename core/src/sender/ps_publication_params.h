@@ -56,7 +56,8 @@ typedef struct ps_publication_params {
                                          * half the publication window */
     int64_t depth_bytes;                /* with PS_POLICY_DROP_OLDEST: number of bytes that a reader
                                          * may be behind; 0: a quarter of the reader's window */
-    int32_t retransmit_window_multiple; /* 0: 16 for unicast, 4 for groups */
+    int32_t retransmit_window_multiple; /* largest range that the sender retransmits for one NAK, in
+                                         * windows; 0: 16 for unicast, 4 for groups */
     int32_t window_bytes;               /* publication window in effect */
     int32_t max_resend;                 /* group semantics: 1..256 */
     int32_t ttl;                        /* stated in SETUP */

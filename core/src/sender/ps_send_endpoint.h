@@ -71,9 +71,9 @@ struct ps_send_endpoint {
 /* Stores the status of the channel in its counter. Until the endpoint is handed over to the sender,
  * only the conductor calls this function; afterwards only the sender. */
 void ps_send_endpoint_set_status(ps_send_endpoint_t *endpoint, int64_t status);
-/* Stores the number of destinations in its counter. */
+/* Stores the endpoint's number of destinations in the counter mdc-num-dest. */
 void ps_send_endpoint_store_count(ps_send_endpoint_t *endpoint);
-/* Counts a socket's error and reports it, at most once a second. */
+/* Counts an error of a socket, and reports errors to the conductor at most once a second. */
 void ps_send_endpoint_report_error(ps_send_endpoint_t *endpoint, int32_t code, int64_t now_ns);
 /* Sends datagrams to all destinations (MDC) or to the peer. Returns the number of datagrams
  * accepted (0..count); counts short sends, errors and bytes. Sender thread. */

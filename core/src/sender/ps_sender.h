@@ -40,11 +40,11 @@ enum {
 #define PS_TICK_NS INT64_C(1000000)
 
 /* A publication that had a turn in this duty cycle and has more data to send. The field since_ns
- * has the time since which it waits for its next turn. */
+ * has the time since which the publication waits for its next turn. */
 typedef struct ps_sender_again {
     ps_publication_t *pub;
     int64_t since_ns;
-    bool repair; /* the turn was one of retransmits */
+    bool repair; /* true if the publication's turn was a turn of retransmits */
 } ps_sender_again_t;
 
 struct ps_sender {

@@ -19,9 +19,10 @@ typedef struct ps_dgram {
 typedef struct ps_socket ps_socket_t; /* A socket; each implementation of the network defines the
                                        * structure. Only one thread at a time uses it. */
 
-/* Callback of recv: called for each received datagram. If the kernel joined datagrams (GRO), they
- * are separate again. The datagram's bytes are valid during the call and may be unaligned. `from`
- * is the source address; rx_ns is the receive time, on the same clock as the agents' now_ns. */
+/* Callback of recv: called for each received datagram. If the kernel joined several datagrams into
+ * one buffer (GRO), the callback is called for each of them. The datagram's bytes are valid during
+ * the call and may be unaligned. `from` is the source address; rx_ns is the receive time, on the
+ * same clock as the agents' now_ns. */
 typedef void (*ps_on_datagram_fn)(void *context, const uint8_t *data, uint32_t length,
                                   const ps_addr_t *from, int64_t rx_ns);
 
@@ -48,7 +49,7 @@ typedef struct ps_direct {
      * datagrams, from the first one on, stay in the log, and returns their total length. The
      * transport passes each of the other datagrams to `fn`. The callback may overwrite the 8 bytes
      * after the datagrams that stay in the log. If these 8 bytes belong to a received datagram, the
-     * callback first copies them to *next_word. */
+     * callback first copies the 8 bytes to *next_word. */
     uint32_t (*received)(void *context, const ps_direct_range_t *range, uint64_t first_word,
                          uint32_t length, uint32_t segment, const ps_addr_t *from, int64_t rx_ns,
                          uint64_t *next_word);
@@ -87,8 +88,8 @@ typedef struct ps_net_ops {
                      void *context, int64_t now_ns);
     /* Enlarges the receive buffer to `bytes` (1..PS_RECV_BUFFER_MAX) as far as the kernel allows;
      * never shrinks it. *got gets the new size, in the unit of SO_RCVBUF; a size below `bytes` is
-     * no error. PS_E_SYSTEM. Any thread may call it while the socket is open. A network whose
-     * receive buffer has a fixed size sets this table entry to NULL. */
+     * no error. PS_E_SYSTEM. Any thread may call fit_recv_buffer while the socket is open. A
+     * network whose receive buffer has a fixed size sets this table entry to NULL. */
     int (*fit_recv_buffer)(ps_socket_t *socket, int32_t bytes, int32_t *got);
 } ps_net_ops_t;
 enum { PS_RECV_BUFFER_MAX = 1 << 30 };

@@ -23,8 +23,8 @@ typedef struct ps_impair_params {
                              * after the next one. */
     uint32_t corrupt_ppm;   /* on receive: one bit flipped */
     int64_t delay_ns;       /* on receive, fixed */
-    int64_t jitter_ns;      /* Received datagrams only: largest random delay; it is uniform in [0,
-                             * jitter_ns]. */
+    int64_t jitter_ns;      /* Received datagrams only: largest random delay; the delay is uniformly
+                             * distributed in [0, jitter_ns]. */
     uint64_t seed;
 } ps_impair_params_t;
 

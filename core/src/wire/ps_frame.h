@@ -100,8 +100,8 @@ static inline int64_t ps_max_position(int32_t shift)
 
 /* The term id and term offset with which heartbeats and status messages state a position. The
  * maximum position of a stream is stated as the end of the last term (offset T, the term length).
- * Stated as the start of a next term, the term id would wrap, and a receiver would drop the
- * frame. */
+ * As the start of a next term, the maximum position would have a wrapped term id, and a receiver
+ * would drop the frame. */
 typedef struct ps_place {
     int32_t term_id;
     int32_t term_offset; /* Offset in the term, 0 to T (the term length); only the maximum position
@@ -115,9 +115,9 @@ static inline ps_place_t ps_place_of(int64_t position, int32_t shift, int32_t in
     return (ps_place_t){ ps_term_id_at(last, shift, initial), (int32_t)(position - begin) };
 }
 
-/* Returns the position that a peer states. Aeron states the maximum position of a stream with a
- * term id that has wrapped around, and uses that id for nothing else. The result is negative if the
- * term id lies before the initial term. */
+/* Returns the position that a peer states by a term id and a term offset. Aeron states the maximum
+ * position of a stream with a term id that has wrapped around, and uses that id for nothing else.
+ * The result is negative if the term id lies before the initial term. */
 static inline int64_t ps_position_stated(int32_t term_id, int32_t offset, int32_t shift,
                                          int32_t initial)
 {
@@ -154,8 +154,8 @@ static inline uint64_t ps_claim_word_of(int32_t frame_length, int32_t client_slo
 }
 
 /* Checks a message ordinal from a peer or from memory that clients can write. A stream has at most
- * 2^56 messages (positions end at 2^61, a frame takes 32 bytes). Returns -1 (unknown) for a larger
- * or negative value. */
+ * 2^56 messages (positions end at 2^61, a frame takes 32 bytes). Returns -1 (unknown) if the
+ * ordinal is negative or larger than that. */
 static inline int64_t ps_believed_ordinal(int64_t ordinal)
 {
     return ordinal >= 0 && ordinal <= INT64_C(1) << 56 ? ordinal : -1;
@@ -208,14 +208,15 @@ static inline void ps_frame_reserved(ps_frame_t *frame, int64_t reserved_value)
 }
 
 /* Returns `value`, the length of a frame, which usually equals *guess (the length of the last
- * frame). Without this function, the processor would wait for the load of the length before it
- * computes the address of the next frame. With a branch on the guess, the processor predicts the
- * length and continues at once. */
+ * frame). Without ps_frame_guess, the processor would wait for the load of the length before it
+ * computes the address of the next frame. Because of the branch on *guess, the processor predicts
+ * the length and continues at once. */
 static inline int32_t ps_frame_guess(int32_t *guess, int32_t value)
 {
     if (__builtin_expect(value != *guess, 0)) {
         *guess = value;
-        __asm__ volatile("" : "+r"(*guess)); /* Keeps the compiler from removing the branch. */
+        /* The empty assembly prevents the compiler from removing the branch. */
+        __asm__ volatile("" : "+r"(*guess));
     }
     return *guess;
 }
@@ -239,8 +240,8 @@ static inline int64_t ps_frame_reserved_value(const ps_frame_t *frame)
     return (int64_t)__atomic_load_n(words + 3, __ATOMIC_RELAXED);
 }
 
-/* Returns the number of messages that end with a frame, or that were dropped if the frame is
- * padding. */
+/* Returns the number of messages that end with a frame (0 or 1). For a padding frame, returns the
+ * number of dropped messages that it replaces. */
 static inline int32_t ps_frame_messages(const ps_frame_t *frame)
 {
     return frame->type == PS_TYPE_PAD ? ps_marked_messages(ps_frame_reserved_value(frame))

@@ -35,7 +35,7 @@ enum {
     PS_ERR_TEXT_MAX = 1023,
     PS_TTL_MAX = 255,
     PS_CONTROL_MAX = 512,
-    /* Longest name of a client or a host in a trailer, in bytes of UTF-8. */
+    /* Largest length of the name of a client or host in a trailer, in bytes of UTF-8. */
     PS_NAME_MAX = 32
 };
 
@@ -115,7 +115,7 @@ typedef struct ps_trailer {
     char client_name[PS_NAME_MAX + 1];
     char host[PS_NAME_MAX + 1];
     int64_t congestion_window;  /* In a status message: congestion window, the number of bytes that
-                                 * may be in flight; 0: the receiver does not limit it. */
+                                 * may be in flight; 0: the receiver does not limit this number. */
     int64_t pacing_rate;        /* In a status message: pacing rate for the sender in bytes a
                                  * second; 0: not stated. */
     int64_t rtt_ns;             /* SM: smoothed, 0 unknown */
@@ -186,9 +186,9 @@ int ps_wire_chain(const uint8_t *data, uint32_t length, int32_t term_length, int
 /* Checks joined datagrams: `data` has datagrams of `segment` bytes back to back; the last may be
  * shorter. Counts the datagrams from the first one on that contain only whole DATA frames of one
  * session, contiguous in one term. Returns the total length of these datagrams, which is also the
- * number of bytes of the stream that they cover. *messages gets the number of their DATA frames
- * with the END flag. Returns 0 if the first datagram is different (for example valid padding); the
- * caller must then call ps_wire_chain. Cost: visits at most length / 32 frames. */
+ * number of bytes of the stream that they cover. *messages gets the number of DATA frames with the
+ * END flag in these datagrams. Returns 0 if the first datagram is different (for example valid
+ * padding); the caller must then call ps_wire_chain. Cost: visits at most length / 32 frames. */
 uint32_t ps_wire_run(const uint8_t *data, uint32_t length, uint32_t segment, int32_t term_length,
                      int32_t *messages);
 /* Checks joined datagrams like ps_wire_run. The first 8 bytes of the datagrams are in first_word,

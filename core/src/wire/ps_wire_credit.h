@@ -19,8 +19,8 @@ typedef struct ps_wire_credit {
     uint32_t flags;  /* With the flag PS_CREDIT_ANSWER_SETTLED: the sender has sent all messages
                       * below `ordinal`, and sends no further message in this epoch. */
     int64_t ordinal; /* Number of messages for which publishers had taken credits when the epoch
-                      * began. With PS_CREDIT_ANSWER_SETTLED: the number that they have
-                      * published. */
+                      * began. With PS_CREDIT_ANSWER_SETTLED: the number of messages that publishers
+                      * have published. */
 } ps_credit_frame_t;
 
 /* Decodes a CREDIT frame; call ps_wire_check first. If the frame is longer than PS_CREDIT_BYTES,

@@ -92,8 +92,8 @@ struct ps_sim_host {
     bool touched;          /* True if a datagram has arrived since the world last checked this
                             * host. */
     int64_t full_until_ns; /* Time until which the sockets of the host accept no datagram. */
-    uint32_t short_ppm;    /* Share of the send calls that accept only a part of their datagrams, in
-                            * ppm. */
+    uint32_t short_ppm;    /* Probability, in ppm, that a send call accepts only a part of its
+                            * datagrams. */
 };
 
 typedef struct ps_sim_link_state {
@@ -180,8 +180,8 @@ void ps_sim_trace(ps_simnet_t *simnet, int64_t time_ns, const ps_sim_packet_t *p
 void ps_sim_release(ps_sim_packet_t *packet);
 /* Sends a datagram to every host to which it is addressed. PS_E_NO_MEMORY. */
 int ps_sim_route(ps_sim_host_t *from, ps_sim_packet_t *packet, int64_t now_ns);
-/* Puts a datagram on the link to one host. The link may lose, delay, repeat or damage it.
- * PS_E_NO_MEMORY. */
+/* Puts a datagram on the link to one host. The link may lose, delay, duplicate or damage the
+ * datagram. PS_E_NO_MEMORY. */
 int ps_sim_put_on_link(ps_sim_host_t *from, ps_sim_host_t *to, ps_sim_packet_t *packet,
                        int64_t now_ns);
 /* Adds an arrival.  Takes a reference.  PS_E_NO_MEMORY. */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_simnet.h: a simulated network in virtual time.  Hosts with addresses, one directed link
- * between every two of them (delay, jitter, bandwidth, loss), unicast and multicast. Each host has
- * a ps_net, which a driver in INVOKER mode uses in place of kernel UDP. The behaviour depends only
- * on the seed and on the calls: no clock, no system randomness, one thread. This header is also the
- * cffi declaration (plain types and enums only).
+ * ps_simnet.h: a simulated network in virtual time. The network has hosts with addresses, unicast
+ * and multicast. Between every two hosts it has one link in each direction, with delay, jitter,
+ * bandwidth and loss. Each host has a ps_net, which a driver in INVOKER mode uses in place of
+ * kernel UDP. The behaviour of the network depends only on the seed and on the calls: it uses no
+ * clock, no system randomness and only one thread. This header is also the cffi declaration (plain
+ * types and enums only).
  */
 #ifndef PS_SIMNET_H
 #define PS_SIMNET_H
@@ -19,8 +20,9 @@ typedef struct ps_simnet ps_simnet_t;
 /* One direction between two hosts.  All zero: instant and lossless. */
 typedef struct ps_simnet_link {
     int64_t delay_ns;              /* fixed */
-    int64_t jitter_ns;             /* Largest additional delay; it is uniform in [0, jitter_ns], so
-                                    * that datagrams can overtake each other. */
+    int64_t jitter_ns;             /* Largest additional delay; the delay is uniformly
+                                    * distributed in [0, jitter_ns], so that datagrams can
+                                    * overtake each other. */
     int64_t bandwidth_bytes_per_s; /* 0: unlimited */
     int64_t queue_bytes;           /* Number of bytes that may wait for the link; 0: unlimited. */
     uint32_t loss_ppm;             /* Probability that a datagram to one receiving host is lost;
@@ -64,7 +66,8 @@ typedef struct ps_simnet_stats {
 int ps_simnet_create(uint64_t seed, ps_simnet_t **out);
 /* Destroy the drivers, with their networks and sockets, before this call. `simnet` may be NULL. */
 void ps_simnet_destroy(ps_simnet_t *simnet);
-/* Adds a host. Returns its index 0, 1, ..., or PS_E_NO_SPACE if there are 64 hosts. */
+/* Adds a host. Returns the index of the host (0, 1, ...), or PS_E_NO_SPACE if there are 64
+ * hosts. */
 int32_t ps_simnet_add_host(ps_simnet_t *simnet);
 /* Adds an address to a host (the port is ignored). PS_E_NO_SPACE: the host already has 8 addresses.
  * PS_E_ADDRESS_IN_USE. */

@@ -55,7 +55,7 @@ void ps_probe_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packe
 void ps_probe_sent(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
                    enum ps_sim_kind kind, int64_t now_ns);
 /* Records that the host's socket did not accept a datagram. A receiver counts such a datagram as
- * sent, and sends it again when a timer is due. A sender does not count it. */
+ * sent, and sends it again when a timer is due. A sender does not count such a datagram. */
 void ps_probe_refused(ps_probe_t *probe, int32_t host, const uint8_t *data, uint32_t length,
                       int64_t now_ns);
 /* Returns true if the datagram begins exactly at the end of its image's data. The driver may then
@@ -104,8 +104,8 @@ const char *ps_probe_index_check(ps_probe_index_t *model, const ps_index_ring_t 
 /* Both functions concern a publication that has sent data up to `high`. The function
  * ps_probe_sent_floor returns the lowest position that a receiver can still request. The function
  * ps_probe_may_grant returns true if a status message may state `position`. With the term length T,
- * `position` may be T/2 behind `high` (with fc=nak: T), and at the end of a term also the longest
- * padding. */
+ * `position` may be T/2 behind `high`; with fc=nak it may be T behind. At the end of a term, it may
+ * in addition be the longest padding behind. */
 int64_t ps_probe_sent_floor(const ps_publication_t *pub, int64_t high);
 bool ps_probe_may_grant(const ps_publication_t *pub, int64_t high, int64_t position);
 
@@ -174,11 +174,12 @@ void ps_probe_rttm_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_rtt
                         int64_t now_ns);
 void ps_probe_pressure_sent(ps_probe_t *probe, ps_probe_image_t *model,
                             const ps_pressure_t *pressure, int64_t now_ns);
-/* Returns true if one of the image's connections to the sender is alive. */
+/* Returns true if the image has recently heard the sender through at least one of its
+ * connections. */
 bool ps_probe_is_heard(const ps_image_t *image, int64_t now_ns);
-/* Returns true if a timer in this cycle ended the wait for an untethered reader. Timers run after
- * the receiver has built the cycle's status message, so only the next status message states the
- * released data. */
+/* Returns true if in this duty cycle, because of a timer, the image stopped waiting for an
+ * untethered reader. Timers run after the receiver has built the cycle's status message, so only
+ * the next status message states the released data. */
 bool ps_probe_left_behind(const ps_probe_image_t *model);
 void ps_probe_recv_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
 

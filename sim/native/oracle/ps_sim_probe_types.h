@@ -69,7 +69,8 @@ typedef struct ps_probe_strength {
     double limit, floor, base, wall, wall_dev;
     double unsure;             /* Upper bound of the rounding errors in `limit` since the last
                                 * check. */
-    int64_t window_ns, end_ns; /* `end_ns` 0: the stream has no limit, so no window runs */
+    int64_t window_ns, end_ns; /* `end_ns` is 0 if the stream has no rate limit, so that no window
+                                * runs */
     int64_t base_until_ns, sent_ns, began_ns;
     int64_t culprit;
     int32_t level, quiet, beyond;
@@ -95,8 +96,10 @@ typedef struct ps_probe_receiver {
     int64_t open_ns;              /* Time at which the receiver last advertised a window of at least
                                    * one datagram. */
     uint32_t reason;
-    bool live;              /* the publication counts as connected because of this receiver */
-    bool followed, leaving; /* `followed`: the strategy fc=min or fc=tagged tracks the receiver. */
+    bool live;              /* True if the publication counts as connected because of this
+                             * receiver. */
+    bool followed, leaving; /* `followed` is true if the strategy fc=min or fc=tagged tracks the
+                             * receiver. */
     bool within;            /* True if the sender position was within this receiver's window at some
                              * time. */
 } ps_probe_receiver_t;
@@ -141,7 +144,7 @@ typedef struct ps_probe_request {
 typedef struct ps_probe_joiner {
     int64_t id, given_ns;
     ps_addr_t address;
-    bool used, waited, joined; /* `waited`: the join hold is for this receiver */
+    bool used, waited, joined; /* `waited` is true if the join hold is for this receiver */
 } ps_probe_joiner_t;
 
 typedef struct ps_probe_join {
@@ -156,7 +159,7 @@ typedef struct ps_probe_join {
     bool fresh, owed;          /* `fresh` is true if the first request of a receiver has arrived.
                                 * `owed` is true if the SETUP for this receiver was sent, so that a
                                 * join hold must begin. */
-    bool began;                /* the driver sent a SETUP in this duty cycle */
+    bool began;                /* True if the driver sent a SETUP in this duty cycle. */
     int64_t ended_ns;          /* Time of the latest check at which a join hold that had been in
                                 * force was over. */
     int64_t fresh_id;
@@ -197,7 +200,8 @@ typedef struct ps_probe_pub {
     int32_t answers; /* Number of ranges that one frame of a receiver may request; 0: unknown. */
     int64_t plain_ns, plain_edge;
     /* memory and account */
-    int64_t zero_to;           /* Position below which the probe knows the memory to be zeroed. */
+    int64_t zero_to;           /* Position up to which, as the probe knows, the sender has zeroed
+                                * the memory. */
     int64_t reach;             /* Upper bound of all publisher limits that the publication had so
                                 * far. */
     int64_t limit_most, began; /* Highest publisher limit so far; approximate start position of the
@@ -253,7 +257,7 @@ typedef struct ps_probe_image {
     ps_probe_promise_t promises[PS_PROBE_IMAGE_PROMISES];
     int64_t made_ns;
     int64_t edge;     /* End position of the highest data or heartbeat that the image accepted. */
-    int64_t heard_ns; /* Time of the last datagram that restarts the image's liveness time-out. */
+    int64_t heard_ns; /* Time of the last datagram that restarted the image's liveness time-out. */
     int64_t data_ns;
     int64_t eos;          /* Position that the last heartbeat with the EOS flag stated; -1: no such
                            * heartbeat arrived. */
@@ -301,7 +305,8 @@ typedef struct ps_probe_image {
     int64_t late_ns;                     /* learned reordering */
     int64_t late_start_ns, late_top_ns;  /* Value of late_ns at the beginning of the duty cycle, and
                                           * largest value of late_ns in this cycle. */
-    int64_t late_least_ns, late_most_ns; /* Bounds of late_ns in the last duty cycle. */
+    int64_t late_least_ns, late_most_ns; /* Least and largest value of late_ns in the last duty
+                                          * cycle. */
     ps_probe_suspect_t suspects[PS_PROBE_SUSPECTS];
     uint32_t suspect_next;
     int64_t path_ns; /* Time at which the receiver last heard the sender; -1: unknown. */
@@ -360,7 +365,8 @@ typedef struct ps_probe_counts {
     ps_probe_tally_t tallies[PS_PROBE_TALLIES];
 } ps_probe_counts_t;
 
-/* Histogram of the random NAK delays. The bins are quantiles of the expected distribution. */
+/* Histogram of the random NAK delays. The bins of the histogram are quantiles of the expected
+ * distribution. */
 typedef struct ps_probe_backoff {
     int64_t bins[PS_PROBE_BINS], count;
     bool broken;

@@ -49,7 +49,8 @@ typedef struct ps_sim_ledger {
     int64_t lead_life; /* Number of drivers that the publisher's host had started when the
                         * publication accepted the message lead_since; 0: no message was accepted
                         * yet. */
-    int64_t lead_id;   /* Id of the publication whose rates limit these messages. */
+    int64_t lead_id;   /* Id of the publication whose rates limit the messages since number
+                        * lead_since. */
     int64_t lead_since, second_from, second_bytes;
 } ps_sim_ledger_t;
 
@@ -124,13 +125,13 @@ typedef struct ps_sim_slot {
     ps_driver_t *driver;
     int64_t lives; /* Number of drivers that this host has started, including the present one. */
     int64_t cycle_ns;
-    int64_t ready_ns;    /* earliest time at which the driver may be stepped again */
+    int64_t ready_ns;    /* earliest time at which the world may run the driver's next duty cycle */
     int64_t deadline_ns; /* deadline of the driver */
     int64_t control_ns;
     int64_t control_from_ns; /* Time until which the host's conductor is busy, so that it does not
                               * run. */
-    int32_t idle_steps;      /* Number of consecutive steps of the driver without an event from
-                              * outside. */
+    int32_t idle_steps;      /* Number of consecutive duty cycles of the driver without an event
+                              * from outside. */
     bool touched;
     bool stepped; /* at this moment */
 } ps_sim_slot_t;
@@ -192,8 +193,8 @@ void ps_sim_apps_free(ps_simworld_t *world);
  * Returns NULL if the session has no publisher. */
 ps_sim_reader_t *ps_sim_reader_of(ps_simworld_t *world, int32_t subscriber, int32_t session_id,
                                   int32_t stream_id);
-/* Fetches and records the gaps that the subscriber's images have reached. Returns true if there was
- * a gap. */
+/* Fetches and records the gaps that the subscriber's images have reached. Returns true if an image
+ * had reached a gap. */
 bool ps_sim_take_gaps(ps_simworld_t *world, int32_t subscriber);
 /* Returns the number of missing messages in [first, end) that are not in a reported gap. */
 int64_t ps_sim_untold(const ps_sim_ledger_t *ledger, const ps_sim_reader_t *reader, int64_t first,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_simworld.h: drivers and applications on the simulated network, stepped in virtual time.  This
- * header is also the cffi declaration (plain types and enums only).
+ * ps_simworld.h: drivers and applications on the simulated network, which run step by step in
+ * virtual time. This header is also the cffi declaration (plain types and enums only).
  */
 #ifndef PS_SIMWORLD_H
 #define PS_SIMWORLD_H
@@ -20,8 +20,8 @@ enum ps_simworld_stop {
     PS_SIMWORLD_TIME = 0,    /* until_ns */
     PS_SIMWORLD_CONTROL = 1, /* A host's conductor must run, because an event waits for the
                               * conductor or the conductor's deadline has come. */
-    PS_SIMWORLD_STUCK = 2,   /* A host repeatedly requests a step at the same time, and does no work
-                              * in these steps. */
+    PS_SIMWORLD_STUCK = 2,   /* A host repeatedly requests a duty cycle at the same virtual time,
+                              * and does no work in these duty cycles. */
     PS_SIMWORLD_WOKEN = 3    /* A client that was passed to ps_simworld_await was woken. */
 };
 
@@ -74,8 +74,8 @@ typedef struct ps_sim_subscriber_params {
     int32_t host;
     int32_t stream_id;
     int32_t poll_limit;       /* messages a turn */
-    int64_t poll_interval_ns; /* Time from one turn in which the application read messages to the
-                               * next such turn. */
+    int64_t poll_interval_ns; /* Time from one turn in which the application reads messages to the
+                               * next turn in which it does. */
     int32_t batch;            /* If above 0: number of messages that the application reads and
                                * releases at each multiple of poll_interval_ns. */
     int64_t credits;          /* Largest number of messages that the application lets be
@@ -140,7 +140,7 @@ int64_t ps_simworld_ledger_position(const ps_simworld_t *world, int32_t ledger);
 /* Returns an index.  PS_E_NO_MEMORY, PS_E_NO_SPACE. */
 int32_t ps_simworld_add_publisher(ps_simworld_t *world, const ps_sim_publisher_params_t *params);
 int32_t ps_simworld_add_subscriber(ps_simworld_t *world, const ps_sim_subscriber_params_t *params);
-/* Stop the use of the application's publication or subscription handle. The statistics stay. */
+/* Stop using the handle of the application's publication or subscription. The statistics stay. */
 void ps_simworld_detach_publisher(ps_simworld_t *world, int32_t publisher);
 void ps_simworld_detach_subscriber(ps_simworld_t *world, int32_t subscriber);
 /* Pauses or continues an application. */
@@ -168,8 +168,8 @@ uint64_t ps_simworld_digest(const ps_simworld_t *world, int32_t subscriber);
  * there are already PS_SIM_MAX_APPS waiting clients. */
 int ps_simworld_await(ps_simworld_t *world, ps_client_t *client, uint32_t ticket);
 void ps_simworld_await_nobody(ps_simworld_t *world);
-/* Makes a publication of a Python application use the virtual time for its account. The world must
- * exist longer than the publication. */
+/* Makes a publication of a Python application use the virtual time for its account of refused
+ * offers. The world must exist longer than the publication. */
 void ps_simworld_set_clock(ps_simworld_t *world, ps_pub_t *pub);
 
 /* Runs the world until until_ns, or until Python code must run. The caller sets *now_ns to the time
