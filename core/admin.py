@@ -116,9 +116,9 @@ class Cnc(NativeObject):
         channel: str, source: str, settled: bool,
     ) -> None:
         """Add a loss to the stream's entry in the loss report, or to an entry that many streams
-        share (ps_cnc.h). A full report is not an error. ``gaps`` is the number of new gaps, which
-        is added to the entry's number of observations; 0 if only gaps that were already reported
-        grew.
+        share (ps_cnc.h). A loss report that is full is not an error. ``gaps`` is the number of new
+        gaps, which is added to the entry's number of observations; 0 if only gaps that were already
+        reported grew.
         """
         texts = [self._ffi.new("char[]", text.encode()) for text in (channel, source)]
         loss = self._ffi.new(

@@ -57,7 +57,8 @@ class Library:
         return code
 
     def refuse_others(self, **objects: Owned) -> None:
-        """:raises InvalidArgument: an object, named by its keyword, is of another library."""
+        """:raises InvalidArgument: an object belongs to another library; the error names the
+        object's keyword."""
         for name, owned in objects.items():
             if owned.library is not self:
                 raise InvalidArgument(

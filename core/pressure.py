@@ -172,8 +172,9 @@ class PressureView:
         return Recent(*_RECENT.unpack_from(self.levels, _LEVELS.size + _SCHEDULING.size))
 
     def past(self) -> PressureView:
-        """Return a view that states the cause of the last refused offer, if the view has no present
-        cause. If the account has only one culprit, the result also names this culprit."""
+        """Return the view. If the view has no present cause, the result states the cause of the
+        last refused offer. If the account has only one culprit, the result also names this
+        culprit."""
         known = [party for party in self.culprits if party.id]
         return attrs.evolve(
             self, cause=self.recent().cause, since_ns=_NEVER_NS,

@@ -8,8 +8,8 @@ from penstock.core.client import ImageHandle, PublicationHandle
 
 
 def pub_take_over(pub: PublicationHandle, position: int, ordinal: int) -> int:
-    """Return the number of messages from ``position`` on. Replace messages that the dead owner had
-    begun and not published with padding.
+    """Return the number of messages from ``position`` on. Write padding in place of messages that
+    the dead owner had begun and not published.
 
     :param position: a position between two messages, at most two terms below the end.
     :param ordinal: number of messages below ``position``.

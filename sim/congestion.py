@@ -28,8 +28,8 @@ class Halver:
 
 
 class MoodyWindow:
-    """:class:`Halver` with faults. A faulty congestion control. Sometimes it raises an exception,
-    returns a value that is not a window, or returns a window far out of bounds."""
+    """:class:`Halver` with faults. A faulty congestion control. Sometimes the control raises an
+    exception, returns a value that is not a window, or returns a window far out of bounds."""
 
     def __init__(self) -> None:
         self.raised = 0

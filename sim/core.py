@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load the simulator's core ``penstock._core_sim``. Wrap those of its functions that the product's
-core does not have: hosts, links, datagrams and applications in virtual time.
+"""Load the simulator's core ``penstock._core_sim``. Wrap the functions of this core that the
+product's core does not have: hosts, links, datagrams and applications in virtual time.
 
 ``SIM`` is the simulator's core as a :class:`penstock.core.library.Library`. All objects of a
 simulated world are created with this library: drivers, clients, files.
@@ -235,8 +235,8 @@ class SimNetwork(NativeObject):
         self._check(self._lib.ps_simnet_calm(self._handle, port, delay_ns), "keep a port calm")
 
     def watch(self, half_term_stream_id: int = 0) -> None:
-        """Check all datagrams from now on. A given stream id names a stream with fc=nak, whose
-        sender may always be half a term ahead of its receivers."""
+        """Check all datagrams from now on. If a stream id is given, it names a stream with fc=nak,
+        whose sender may always be half a term ahead of its receivers."""
         self._check(self._lib.ps_simnet_watch(self._handle, half_term_stream_id), "watch the wire")
 
     def wire(self) -> WireStatistics:

@@ -123,7 +123,8 @@ GROUP_RECEIVERS: Final = (*MISFITS, "plain")
 
 @attrs.frozen(kw_only=True)
 class MisfitScript:
-    """A receiver on a host that violates the rules of a stream, once in each interval."""
+    """A misbehaving receiver on a host: once in each interval, it violates the rules of a
+    stream."""
 
     host: int
     stream_id: int = 1001

@@ -27,8 +27,8 @@ class Slowest:
 
 
 class Moody:
-    """:class:`Slowest` with faults. A faulty strategy. Sometimes it raises an exception, returns an
-    invalid position, removes the limit, or stops the sender for a step."""
+    """:class:`Slowest` with faults. A faulty strategy. Sometimes the strategy raises an exception,
+    returns an invalid position, removes the limit, or stops the sender for a step."""
 
     def __init__(self) -> None:
         self.raised = 0

@@ -34,7 +34,7 @@ class SimParking(Parking):
         rest_ns: Callable[[], int] = lambda: 0,
     ) -> bool:
         """See :meth:`Parking.until`; virtual time. ``rest_ns`` is a time on the real clock; this
-        method ignores it."""
+        method ignores the argument."""
         app = current()
         if app is None:
             if happened():

@@ -165,7 +165,7 @@ class Guard:
 
     def install(self, seed: int) -> None:
         """Replace the guarded functions in every loaded module that has imported them. Also replace
-        the random generator with which trio shuffles its tasks by a seeded one.
+        trio's random generator, which shuffles tasks, by a generator with a fixed seed.
         """
         _Audit.add()
         replaced: dict[int, tuple[Any, Any]] = {}

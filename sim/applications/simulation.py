@@ -56,8 +56,8 @@ def _link(
 
 
 class Simulation:
-    """A simulated network: hosts with daemons, and the applications on them. Use it in a ``with``
-    statement; only one simulation can exist at a time.
+    """A simulated network: hosts with daemons, and the applications on them. Use a simulation in a
+    ``with`` statement; only one simulation can exist at a time.
 
     :param seed: seed of every loss, delay and id; the same seed gives the same run.
     :param loss: share of datagrams that each link loses, 0 to 1.
@@ -129,7 +129,7 @@ class Simulation:
         :param ip: IPv4 address of the host; default 10.0.0.1, 10.0.0.2, ... in the order of the
             calls.
         :param window_bytes: receiver window of the host's daemon.
-        :raises ValueError: the name or the address is taken.
+        :raises ValueError: another host already has the name or the address.
         """
         address = ip or host_ip(len(self._hosts))
         if name in self._hosts or any(host.ip == address for host in self._hosts.values()):
@@ -158,7 +158,8 @@ class Simulation:
         background: bool = False,
         **kwargs: Any,
     ) -> App:
-        """Run a function as a separate application on a host; the host is added if missing.
+        """Run a function as a separate application on a host; the host is added if it does not
+        exist.
 
         The function needs no change: inside it, ``penstock.connect()`` and
         ``penstock.open_client()`` connect to the simulated daemon of the host.
@@ -168,7 +169,7 @@ class Simulation:
         :param message_us: virtual microseconds that the application needs for each received
             message: a slow reader.
         :param at_s: start at this virtual time; None: now.
-        :param background: whether :meth:`run` does not wait for the end of the function.
+        :param background: if true, :meth:`run` does not wait for the end of the function.
         """
         if host not in self._hosts:
             self.host(host)

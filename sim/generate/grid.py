@@ -150,7 +150,8 @@ def _cell(number: int, point: tuple[float, ...], *, copes: bool) -> Cell | None:
 
 def sample(seed: int, cells: int) -> list[Cell]:
     """Return the cells of a seed: the first ``cells`` combinations that are possible. In every
-    tenth cell the readers keep up: they read whole batches at the offered rate."""
+    tenth cell (combination of conditions) the readers keep up: they read whole batches at the
+    offered rate."""
     found: list[Cell] = []
     for point in points(6, seed):
         if len(found) == cells:
@@ -162,7 +163,7 @@ def sample(seed: int, cells: int) -> list[Cell]:
 
 
 def scenario(cell: Cell) -> Scenario:
-    """Return the scenario of a cell."""
+    """Return the scenario of a cell, which is one combination of conditions."""
     receivers = range(1, 1 + cell.group)
     channel = f"{_ENDPOINT}|term-length={cell.term_bytes}|mtu={cell.mtu}|fc=nak"
     size = cell.frame - _HEADER
@@ -392,7 +393,7 @@ def verdict(outcomes: list[Outcome]) -> Verdict:
 
 
 def describe(cell: Cell) -> str:
-    """Return a cell as one line."""
+    """Return the conditions of a cell as one line of text."""
     return (
         f"cell {cell.number:3} {cell.kind():7} {cell.batch} x {cell.frame} B each "
         f"{cell.cadence_ns / MS_NS:.1f} ms of {cell.offered / 1e6:.1f} MB/s, "
@@ -402,7 +403,7 @@ def describe(cell: Cell) -> str:
 
 
 def report(outcome: Outcome) -> str:
-    """Return a run as one line."""
+    """Return the result of a run as one line of text."""
     o = outcome
     return (
         f"{describe(o.cell)} | read {o.share:.1%} of r*, sent {o.sent / o.cell.offer:.1%} of o*, "

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Sobol sequence of up to eight dimensions, shifted by a seed.
 
-Source: I. M. Sobol (1967); direction numbers of S. Joe and F. Y. Kuo (2008), ``new-joe-kuo-6``,
-first eight dimensions. A sample of a grid must cover each pair of axes evenly, for any number of
-points. Pseudo-random points do not. The direction numbers of eight dimensions are only 21 numbers,
-so this file is smaller than a dependency would be. The seed shifts the points by an exclusive or.
-The shifted points cover the cube as evenly as before.
+The method is that of Sobol (1967). The direction numbers are those of Joe and Kuo (2008): the first
+eight dimensions of ``new-joe-kuo-6``. A sample of a grid must cover each pair of axes evenly, for
+any number of points. Pseudo-random points would not cover each pair of axes evenly. The direction
+numbers of eight dimensions are only 21 numbers, so this module needs no library. The seed shifts
+the points by an exclusive or. The shifted points cover the cube as evenly as before.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ def jain_ppm(values: Sequence[int]) -> int:
 
 
 class Meter:
-    """Measures the rates between the two moments in the scenario's budget, if the budget has
-    them."""
+    """Measures rates between two moments of a run, if the scenario's budget states these
+    moments."""
 
     def __init__(self, world: World) -> None:
         self._world = world

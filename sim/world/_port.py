@@ -38,7 +38,7 @@ class SimPort:
         return self._lease
 
     def take_watch(self, fd: int) -> None:
-        """Give the client an eventfd, which it then owns.  Before the client is made."""
+        """Give the client an eventfd, which the client then owns. Before the client is made."""
         self._lease = attrs.evolve(self._lease, watch_fd=fd)
 
     @property

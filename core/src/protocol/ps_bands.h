@@ -136,8 +136,8 @@ static inline ps_band_entry_t *ps_bands_pick(ps_bands_t *bands)
     return only;
 }
 
-/* Charges the bytes that the last picked entry sent to the entry's band. A caller that adds the
- * entry again must do so before this call. */
+/* Charges the bytes that the last picked entry sent to the entry's band. If the caller adds the
+ * same entry to the ready set again, it must do so before this call. */
 static inline void ps_bands_charge(ps_bands_t *bands, int32_t list, int64_t bytes)
 {
     if (!bands->alone) {

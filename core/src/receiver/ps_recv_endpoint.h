@@ -187,8 +187,8 @@ void ps_recv_endpoint_elicit(ps_receiver_t *receiver, const ps_recv_destination_
 /* Executes a command of the conductor that concerns endpoints. Returns false if the command is of
  * another type. */
 bool ps_recv_endpoint_on_command(ps_receiver_t *receiver, const ps_command_t *command);
-/* Close an open destination, and free an endpoint. Only the conductor thread may call these
- * functions, after the agent has stopped or has released the object. */
+/* The first function closes an open destination; the second frees an endpoint. Only the conductor
+ * thread may call these functions, after the agent has stopped or has released the object. */
 void ps_recv_destination_close(ps_recv_endpoint_t *endpoint, ps_recv_destination_t *destination);
 void ps_recv_endpoint_free(ps_recv_endpoint_t *endpoint);
 

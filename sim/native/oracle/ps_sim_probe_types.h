@@ -156,9 +156,9 @@ typedef struct ps_probe_join {
                                 * sender. */
     bool held, known;          /* At the last check: `held` is true if a join hold limited the
                                 * sender; `known` is true if a join hold was in force. */
-    bool fresh, owed;          /* `fresh` is true if the first request of a receiver has arrived.
-                                * `owed` is true if the SETUP for this receiver was sent, so that a
-                                * join hold must begin. */
+    bool fresh, owed;          /* `fresh` is true if the first request of a receiver for a SETUP has
+                                * arrived. `owed` is true if the SETUP for this receiver was sent,
+                                * so that a join hold must begin. */
     bool began;                /* True if the driver sent a SETUP in this duty cycle. */
     int64_t ended_ns;          /* Time of the latest check at which a join hold that had been in
                                 * force was over. */
