@@ -8,8 +8,7 @@ native object alive. To close an object, the client marks the object as closed a
 A handle refers to the compiled library that created it, and calls with this handle use the
 functions of this library. Functions whose names start with ``pub_``, ``sub_`` and ``img_`` take a
 handle. Code that runs for each message calls the functions of ``handle.lib`` with
-``handle.native``, to save a Python frame. A position is a number of bytes since the start of the
-stream. The name of a time states its unit.
+``handle.native``, to save a Python frame. The name of a time states its unit.
 """
 
 from __future__ import annotations
@@ -64,8 +63,7 @@ class ClientParams:
 def client_open(params: ClientParams, library: Library = CORE) -> ClientHandle:
     """Map ``cnc.dat`` and ``penstock.dat``.  VersionMismatch, NativeError.
 
-    The handle owns the descriptors of the lease: they are closed with the handle, or if this call
-    fails.
+    The descriptors of the lease are closed with the handle, or if this call fails.
     """
     every = (params.sender_wake_fd, params.receiver_wake_fd, params.watch_fd)
     fds = [fd for fd in every if fd >= 0]
@@ -101,8 +99,7 @@ def _close_all(fds: list[int]) -> None:
 
 
 def client_ticket(client: ClientHandle) -> int:
-    """Return a ticket for :func:`client_sleep`. Take the ticket before you check the condition for
-    which you wait."""
+    """Return a ticket for :func:`client_sleep`; take it before you check the condition."""
     return int(client.lib.ps_client_ticket(client.native))
 
 
@@ -158,8 +155,8 @@ def client_replace_fds(
     params: ClientParams, sender_wake_fd: int, receiver_wake_fd: int, watch_fd: int = -1
 ) -> None:
     """Replace the descriptors with those of a new daemon, and wake both of its agents. The agents
-    are woken because they may have missed work that the client announced while the descriptors were
-    replaced. The function takes over the new descriptors.
+    may have missed work that the client announced while the descriptors were replaced. The client
+    owns the new descriptors.
 
     A thread that is about to write to an old descriptor writes to the new descriptor instead."""
     for new, old in (
@@ -287,8 +284,7 @@ def pub_is_connected(pub: PublicationHandle) -> int:
 
 
 def pub_pressure(pub: PublicationHandle) -> PressureView | None:
-    """Return the publication's two accounts; None if the sender changed them during each attempt to
-    copy them."""
+    """Return the publication's two accounts; None if the sender changed them in each attempt."""
     view = pub.library.ffi.new("ps_pressure_view_t *")
     code = pub.lib.ps_pub_pressure(pub.native, view)
     if code == pub.lib.PS_E_AGAIN:
@@ -341,8 +337,7 @@ def _flat(data: Any) -> Any:
 
 
 class BatchOutcome(NamedTuple):
-    """Result of a batch: the number of accepted messages, and the position after them (a code if no
-    message was accepted)."""
+    """Number of accepted messages of a batch, and the position after them (if 0: a code)."""
 
     accepted: int
     position: int
@@ -367,8 +362,7 @@ def pub_offer_batch(
 def pub_offer_strided(
     pub: PublicationHandle, base: Any, stride: int, first: int, count: int
 ) -> BatchOutcome:
-    """Offer ``count`` messages of ``stride`` bytes each, without space between them, from message
-    ``first`` on."""
+    """Offer ``count`` adjacent messages of ``stride`` bytes each, from message ``first`` on."""
     ffi = pub.library.ffi
     accepted = ffi.new("int32_t *")
     with ffi.from_buffer(base) as bytes_:
@@ -378,8 +372,7 @@ def pub_offer_strided(
 
 
 class NativeClaim:
-    """A claimed frame of a publication. ``position`` is the position after the message, or a
-    negative code if the claim was refused."""
+    """A claimed frame. ``position`` is the end of the message; if the claim was refused, a code."""
 
     __slots__ = ("_native", "_pub", "position")
 
@@ -498,8 +491,7 @@ def img_has_data(image: ImageHandle) -> int:
 
 
 def img_poll(image: ImageHandle, messages: MessageArray, limit: int, flags: int) -> int:
-    """Poll the image into an array of messages; return the number of messages, or a
-    ps_error_code."""
+    """Poll the image into the array; return the number of messages, or a ps_error_code."""
     return int(image.lib.ps_img_poll(image.native, messages, limit, flags))
 
 
@@ -553,8 +545,7 @@ class MappedLog(NamedTuple):
 
 
 def img_mapped(image: ImageHandle) -> MappedLog:
-    """Return the whole mapped log of an image, as an object for the fast path
-    (``penstock._fast``)."""
+    """Return the whole mapped log of an image, as an object for ``penstock._fast``."""
     ffi = image.library.ffi
     length = ffi.new("int64_t *")
     base = image.lib.ps_img_map(image.native, length)
@@ -571,8 +562,7 @@ def sub_open(client: ClientHandle, registration_id: int, stream_id: int) -> Subs
 
 
 def sub_add_image(sub: SubscriptionHandle, image: ImageHandle) -> None:
-    """Append ``image`` to the images that polls of a subscription read. The caller must keep the
-    handle of the image."""
+    """Add ``image`` to a subscription, for its polls. The caller must keep the image handle."""
     sub.library.refuse_others(image=image)
     sub.library.check(sub.lib.ps_sub_add_image(sub.native, image.native), "adding an image")
 
@@ -586,8 +576,7 @@ def sub_remove_image(sub: SubscriptionHandle, image: ImageHandle) -> None:
 
 
 def sub_poll(sub: SubscriptionHandle, messages: MessageArray, limit: int, flags: int) -> int:
-    """Poll the subscription into an array of messages; return the number of messages, or a
-    ps_error_code."""
+    """Poll the subscription into the array; return the number of messages, or a ps_error_code."""
     return int(sub.lib.ps_sub_poll(sub.native, messages, limit, flags))
 
 
