@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Match replies to requests (``docs/request-reply.md``, decision 210). This module has the parts of
-a requester that never block; :mod:`penstock.client._requester` waits."""
+a requester that never block. The parts that wait for replies are in
+:mod:`penstock.client._requester`."""
 
 from __future__ import annotations
 
@@ -143,13 +144,14 @@ class Call:
         return message
 
     def all_replies(self) -> list[Message | RemoteError]:
-        """Return all replies. A reply that is an error is returned as an exception object, not
-        raised."""
+        """Return all replies. If a reply is an error, its element is an exception object; the call
+        does not raise it."""
         return [remote_error(reply) if failed else reply for reply, failed in self.replies]
 
 
 class Sending:
-    """A request that is being sent. A lock lets one thread at a time use the publication."""
+    """A request that a requester is sending. A lock lets only one thread at a time use the
+    requester's publication."""
 
     def __init__(
         self, publication: Publication, turn: threading.Lock, data: Payload, reserved_value: int
@@ -161,8 +163,8 @@ class Sending:
         self._position = 0
 
     def attempt(self) -> bool:
-        """Offer the request once. Return True if the publication accepted it, and False if the
-        caller must wait for room or a receiver and try again."""
+        """Offer the request once. Return True if the publication accepted the request, and False if
+        the caller must wait for room or a receiver and try again."""
         publication = self._publication
         with self._turn:
             publication._want_room()
@@ -170,13 +172,14 @@ class Sending:
         return publication._settled(self._position, True)
 
     def raise_timeout(self, timeout_s: float | None) -> NoReturn:
-        """Name the cause and the culprit that block the stream of requests."""
+        """Raise TimeoutExpired with the cause and the culprit that block the stream of requests."""
         self._publication._raise_timeout(self._position, timeout_s)
         raise AssertionError("unreachable")
 
 
 class Asking:
-    """Holds the two streams of one requester, and its unanswered requests.  Any thread."""
+    """Holds the two streams of one requester, and its unanswered requests. Any thread may use the
+    object."""
 
     def __init__(self, client: Client, channel: str, stream_id: int) -> None:
         check_request_channel(channel)
@@ -237,16 +240,16 @@ class Asking:
 
     @property
     def is_moved(self) -> bool:
-        """Whether a restarted daemon bound the reply subscription to another UDP port. The caller
-        must then call :meth:`move`."""
+        """Whether a restarted daemon bound the reply subscription to another UDP port. If the value
+        is true, the caller must call :meth:`move`."""
         subscription = self.subscription
         return bool(self._port) and not subscription.is_closed and (
             _port(subscription) != self._port
         )
 
     def move(self) -> None:
-        """Open a new session for requests, because a session id contains the UDP port on which
-        replies arrive. The call sends requests to the daemon."""
+        """If the UDP port on which replies arrive has changed, open a new session for requests,
+        because the session id contains this port. The call waits for the daemon."""
         with self._lock:
             port = _port(self.subscription)
             if port == self._port:
@@ -267,8 +270,8 @@ class Asking:
         return Sending(self.publication, self._sending, data, call.reserved_value)
 
     def call(self, wanted: int) -> Call:
-        """Record a new request that expects ``wanted`` replies. The caller sends it, and later
-        removes it with :meth:`forget`."""
+        """Record a new request that expects ``wanted`` replies. The caller sends the request, and
+        later removes the record with :meth:`forget`."""
         with self._lock:
             if self.subscription.is_closed:
                 self._client._check()
@@ -282,12 +285,14 @@ class Asking:
         return made
 
     def forget(self, call: Call) -> None:
-        """Remove the record of a request. Replies to it that arrive later count as late."""
+        """Remove the record of a request. Replies that arrive after the record of their request was
+        removed count as late."""
         with self._lock:
             self._calls.pop(call.counter, None)
 
     def arrived(self, call: Call) -> bool:
-        """Process the available replies of all calls; return whether this call has its reply."""
+        """Process the replies that have arrived, for all requests. Return whether the request
+        ``call`` has its replies."""
         if call.is_answered:
             return True
         with self._lock:
@@ -316,7 +321,7 @@ class Asking:
         return for_others
 
     def no_reply(self, call: Call, timeout_s: float | None) -> TimeoutExpired:
-        """Return the exception to raise when the reply to a sent request is late."""
+        """Return the exception to raise when the reply to a request has not arrived in time."""
         count = len(self.subscription.images)
         servers = "1 server is" if count == 1 else f"{count} servers are"
         return TimeoutExpired(

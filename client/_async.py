@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The client for asyncio and trio.
 
-An offer or a poll never blocks, so it runs in the loop's thread. A task that waits for room or for
-messages sleeps on the client's eventfd (:mod:`penstock.client._async_parking`). Exchanges with the
-daemon run in worker threads.
+An offer or a poll never blocks, so it runs in the thread of the event loop. A task that waits for
+room or for messages sleeps on the client's eventfd (:mod:`penstock.client._async_parking`).
+Exchanges with the daemon run in worker threads.
 """
 
 from __future__ import annotations
@@ -272,7 +272,7 @@ class AsyncClient:
         return await in_thread(self._sync.status)
 
     async def close(self) -> None:
-        """See :meth:`penstock.Client.close`. If the call is cancelled, it finishes before it raises
+        """See :meth:`penstock.Client.close`. A cancelled call completes its work before it raises
         the cancellation."""
         if not self._sync.is_closed:
             await to_the_end(self._sync.close)
@@ -345,7 +345,8 @@ async def open_client(
     credits: CreditsGiven = None,
     on_daemon: DaemonCallback | None = None,
 ) -> AsyncIterator[AsyncClient]:
-    """``async with open_client() as client``: like :func:`penstock.connect`, for asyncio and trio.
+    """``async with open_client() as client``: connect like :func:`penstock.connect`, for asyncio
+    and trio.
 
     ``on_daemon`` is called in the loop's thread, and may use the client.
     If the task is cancelled while it waits for a daemon, the wait ends at once.

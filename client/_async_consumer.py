@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class AsyncGroupBatch:
-    """A :class:`penstock.GroupBatch` for asyncio and trio: ``commit`` is awaited."""
+    """A :class:`penstock.GroupBatch` for asyncio and trio, whose method ``commit`` is awaited."""
 
     def __init__(self, batch: GroupBatch) -> None:
         self._sync = batch
@@ -78,7 +78,7 @@ class AsyncGroupBatch:
         return self._sync.to_arrow()
 
     async def commit(self) -> None:
-        """See :meth:`penstock.GroupBatch.commit`. If the call is cancelled, it finishes before it
+        """See :meth:`penstock.GroupBatch.commit`. A cancelled call completes its work before it
         raises the cancellation."""
         await to_the_end(self._sync.commit)
 
@@ -170,7 +170,7 @@ class AsyncConsumerGroup:
         await in_thread(self._sync.end)
 
     async def close(self) -> None:
-        """See :meth:`penstock.ConsumerGroup.close`. If the call is cancelled, it finishes before it
+        """See :meth:`penstock.ConsumerGroup.close`. A cancelled call completes its work before it
         raises the cancellation."""
         await to_the_end(self._sync.close)
 

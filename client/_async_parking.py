@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Let tasks of an event loop (asyncio or trio) wait for the daemon.
 
-A waiting task takes a ticket, checks its condition, and calls ``client_watch``. The data plane then
-writes to the client's eventfd at the next event. The event loop waits for the eventfd together with
-its other descriptors, so a client needs no thread. A write to the eventfd wakes all waiting tasks
-of the client, and each task checks its condition again. If recent waits were short, a task first
-polls its condition for at most 150 us. This polling costs less than one iteration of the event
-loop. After at most 16 waits without the event loop, the task lets other tasks run. In addition,
-each task checks its condition every 250 ms, as a waiting thread does.
+A waiting task reads a ticket (the count of the client's events so far), checks its condition, and
+calls ``client_watch`` with the ticket. This call requests the data plane to write to the client's
+eventfd at the next event. The event loop waits for the eventfd together with its other descriptors,
+so a client needs no thread. A write to the eventfd wakes all waiting tasks of the client, and each
+task checks its condition again. If recent waits were short, a task first polls its condition for at
+most 150 us. Polling for so short a time costs less than one iteration of the event loop. After at
+most 16 waits that ended by polling, the task lets other tasks run. In addition, each waiting task
+checks its condition every 250 ms, as a waiting thread does.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ _GREEDY: Final = 16
 
 class _Waker(Protocol):
     async def wait(self, seconds: float) -> None:
-        """Sleep until the client's eventfd is written, or for ``seconds`` at most."""
+        """Sleep until the data plane writes to the client's eventfd, but at most ``seconds``."""
 
     async def breathe(self) -> None:
         """Check for a cancellation, and let other tasks run from time to time."""
 
     def call_soon(self, function: Callable[[], object]) -> None:
         """Schedule a function to run in the event loop. Any thread may call this method. After the
-        event loop has ended, the call does nothing."""
+        event loop has ended, :meth:`call_soon` does nothing."""
 
     def renew(self) -> None:
         """Watch another descriptor.  In the loop."""
@@ -60,7 +61,7 @@ class _Waker(Protocol):
 
 
 class AsyncParking:
-    """Lets the tasks of one client wait for an event."""
+    """Lets the tasks that use one client wait for an event."""
 
     def __init__(self, client: Client) -> None:
         """Create the object in the event loop in which the tasks will run."""
@@ -75,8 +76,8 @@ class AsyncParking:
         rest_ns: Callable[[], int] = lambda: 0,
     ) -> bool:
         """Return True as soon as ``happened()`` is true, or False after ``timeout_s`` seconds
-        (None: no limit). A throttled publisher has to pause: while ``rest_ns()``, its remaining
-        pause, is above 0, the call does not check ``happened()``."""
+        (None: no limit). ``rest_ns()`` is the remaining pause of a throttled publisher. While it is
+        above 0, the call does not check ``happened()``."""
         deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
         while True:
             handle = self._client._handle

@@ -72,7 +72,7 @@ class AsyncPublication:
         wait_connected: bool = True,
         on_no_credit: OnNoCredit = "block",
     ) -> int:
-        """See :meth:`penstock.Publication.send`.  A cancelled call has sent nothing."""
+        """See :meth:`penstock.Publication.send`.  A cancelled call has not sent the message."""
         sync = self._sync
         position = sync.offer(data, reserved_value=reserved_value)
         if position > 0:
@@ -107,8 +107,8 @@ class AsyncPublication:
     async def send_batch(
         self, messages: Any, timeout_s: float | None = None, *, wait_connected: bool = True
     ) -> int:
-        """See :meth:`penstock.Publication.send_batch`. A cancelled call may have sent a part of the
-        batch."""
+        """See :meth:`penstock.Publication.send_batch`. If the call is cancelled, a part of the
+        batch may have been sent."""
         sending = self._sync._batch_sender(messages, wait_connected)
         while not sending.is_done:
             if not await self._parking.until(
@@ -250,12 +250,12 @@ class AsyncPublication:
     # ---- life ------------------------------------------------------------------------------------
 
     async def revoke(self) -> None:
-        """See :meth:`penstock.Publication.revoke`. If the call is cancelled, it finishes before it
+        """See :meth:`penstock.Publication.revoke`. A cancelled call completes its work before it
         raises the cancellation."""
         await to_the_end(self._sync.revoke)
 
     async def close(self) -> None:
-        """See :meth:`penstock.Publication.close`. If the call is cancelled, it finishes before it
+        """See :meth:`penstock.Publication.close`. A cancelled call completes its work before it
         raises the cancellation."""
         await to_the_end(self._sync.close)
 

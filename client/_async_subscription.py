@@ -201,7 +201,8 @@ class AsyncSubscription:
         )
 
     async def recv(self, timeout_s: float | None = None) -> Message:
-        """See :meth:`penstock.Subscription.recv`.  A cancelled call has consumed no message."""
+        """See :meth:`penstock.Subscription.recv`.  If the call is cancelled, no message is
+        consumed."""
         sync, held = self._sync, Held(self._sync)
         while (message := sync._next(held)) is None:
             if not sync._soon() and not await self._parking.until(sync._has_data, timeout_s):
@@ -213,8 +214,8 @@ class AsyncSubscription:
     async def recv_batch(
         self, limit: int = DEFAULT_BATCH, timeout_s: float | None = None
     ) -> MessageBatch:
-        """See :meth:`penstock.Subscription.recv_batch`. A cancelled call has consumed no
-        message."""
+        """See :meth:`penstock.Subscription.recv_batch`. If the call is cancelled, no message is
+        consumed."""
         sync, held = self._sync, Held(self._sync)
         while (batch := sync._next_batch(held, limit)) is None:
             if not sync._soon() and not await self._parking.until(sync._has_data, timeout_s):
@@ -258,9 +259,9 @@ class AsyncSubscription:
         return self._sync.credits
 
     async def withhold(self, timeout_s: float, handler: Handler | None = None) -> None:
-        """See :meth:`penstock.Subscription.withhold`. During the call, another task that receives
-        from the subscription may get messages that ``handler`` would otherwise get. If the call is
-        cancelled, the publishers continue."""
+        """See :meth:`penstock.Subscription.withhold`. If another task receives from the
+        subscription during the call, that task gets some of the messages, and ``handler`` does not.
+        If the call is cancelled, the publishers continue to send."""
         sync = self._sync
         if handler is not None:
             sync._check_not_polling()
@@ -345,7 +346,7 @@ class AsyncSubscription:
     # ---- life ------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """See :meth:`penstock.Subscription.close`. If the call is cancelled, it finishes before it
+        """See :meth:`penstock.Subscription.close`. A cancelled call completes its work before it
         raises the cancellation."""
         await to_the_end(self._sync.close)
         self._parking.wake()

@@ -19,8 +19,8 @@ async def away(function: Callable[[*_Args], _T], *args: *_Args) -> _T:
 
 
 async def in_thread(function: Callable[[*_Args], _T], *args: *_Args) -> _T:
-    """Run a blocking call in a worker thread. If the task is cancelled, it still waits until the
-    call has ended."""
+    """Run a blocking call in a worker thread. A cancelled task still waits until the blocking call
+    has ended."""
     return await away(function, *args)
 
 

@@ -39,7 +39,7 @@ class AsyncTypedPublication(Generic[T]):
     async def send(
         self, value: T, timeout_s: float | None = None, *, wait_connected: bool = True
     ) -> int:
-        """See :meth:`penstock.TypedPublication.send`.  A cancelled call has sent nothing."""
+        """See :meth:`penstock.TypedPublication.send`.  A cancelled call has not sent the value."""
         return await self._raw.send(
             self._codec.encode(value), timeout_s, wait_connected=wait_connected
         )
@@ -73,7 +73,7 @@ class AsyncTypedPublication(Generic[T]):
         return await self._raw.wait_connected(timeout_s, receivers=receivers)
 
     async def close(self) -> None:
-        """See :meth:`penstock.Publication.close`. If the call is cancelled, it finishes before it
+        """See :meth:`penstock.Publication.close`. A cancelled call completes its work before it
         raises the cancellation."""
         await self._raw.close()
 
@@ -88,8 +88,8 @@ class AsyncTypedPublication(Generic[T]):
 
 
 class AsyncTypedSteps(Generic[T]):
-    """Iterator of :class:`AsyncTypedSubscription`. Only this iterator refers to the iterator of
-    messages below it, so both are destroyed at the same time."""
+    """Iterator of :class:`AsyncTypedSubscription`. It converts the messages of an inner iterator,
+    and holds the only reference to that iterator, so both are destroyed at the same time."""
 
     __slots__ = ("_convert", "_steps")
 
@@ -138,7 +138,8 @@ class AsyncTypedSubscription(Generic[T]):
         return AsyncTypedSteps(steps, lambda messages: TypedBatch(codec, messages))
 
     async def recv(self, timeout_s: float | None = None) -> T:
-        """See :meth:`penstock.TypedSubscription.recv`. A cancelled call has consumed no message."""
+        """See :meth:`penstock.TypedSubscription.recv`. If the call is cancelled, no message is
+        consumed."""
         value: T = self._codec.decode(await self._raw.recv(timeout_s))
         return value
 
@@ -163,7 +164,7 @@ class AsyncTypedSubscription(Generic[T]):
         return await self._raw.wait_connected(timeout_s)
 
     async def close(self) -> None:
-        """See :meth:`penstock.Subscription.close`. If the call is cancelled, it finishes before it
+        """See :meth:`penstock.Subscription.close`. A cancelled call completes its work before it
         raises the cancellation."""
         await self._raw.close()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Send a batch, and wait for room."""
+"""Send a batch of messages, and wait for room in the log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TURNS: Final = 16
 
 
 class BatchSender:
-    """A batch that is being sent."""
+    """A batch of messages that a publication is sending."""
 
     def __init__(self, publication: Publication, block: Block, wait_connected: bool) -> None:
         self._publication = publication
@@ -34,8 +34,8 @@ class BatchSender:
         return self._done == self._block.count
 
     def attempt(self) -> bool:
-        """Offer the remaining messages of the batch. Return True if all were sent, and False if the
-        caller must wait for room or a receiver and try again."""
+        """Offer the remaining messages of the batch. Return True if all messages were sent, and
+        False if the caller must wait for room or a receiver and try again."""
         publication = self._publication
         publication._want_room()
         for _ in range(TURNS):

@@ -2,10 +2,10 @@
 """Convert a batch of messages into one block of memory.
 
 ``offer_batch`` calls the core once for a whole batch. The core needs the address of the first
-message, and either a constant distance between messages (stride) or an int64 offset for each
-message. This module computes the address and the offsets of NumPy arrays, Arrow arrays and
-sequences of buffers. The module copies the data only if the layout requires a copy. The module uses
-NumPy and pyarrow only if the caller has already imported them.
+message. In addition it needs either a constant distance between messages (the stride), or an int64
+offset for each message. This module computes the address and the offsets of NumPy arrays, Arrow
+arrays and sequences of buffers. The module copies the data only if the core cannot read its memory
+layout. This module uses NumPy or pyarrow only if the application has already imported it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ PAYLOAD_COLUMN = "payload"
 
 @attrs.frozen(kw_only=True)
 class Block:
-    """``count`` messages in the memory ``base``. Message i begins at i * ``stride``, or lies
-    between ``offsets[i]`` and ``offsets[i + 1]`` if ``stride`` is 0."""
+    """A batch of ``count`` messages in the memory ``base``. If ``stride`` is above 0, message i
+    begins at the offset i * ``stride``. If ``stride`` is 0, message i lies between ``offsets[i]``
+    and ``offsets[i + 1]``."""
 
     base: Any
     count: int
@@ -37,15 +38,16 @@ class Block:
     """Length of the longest message in bytes."""
 
     def bounds(self) -> Any:
-        """Return the messages' offsets in ``base``. If all messages are empty, no offsets are
-        stored, and the result is all zeros."""
+        """Return the messages' offsets in ``base``. A block of empty messages stores no offsets, so
+        the method returns zeros."""
         return self.offsets if self.offsets is not None else bytes(8 * (self.count + 1))
 
 
 def as_block(messages: Any) -> Block:
-    """Return ``messages`` as a block, without a copy if the layout allows.
+    """Return ``messages`` as a :class:`Block`. Copy the data only if the core cannot read its
+    layout.
 
-    :raises InvalidArgument: the element type or the shape cannot be sent, or there is a null.
+    :raises InvalidArgument: the element type or the shape cannot be sent, or an element is null.
     """
     if isinstance(messages, (str, bytes, bytearray)):
         raise InvalidArgument("a batch is many messages; use offer() for one")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find code that uses a message after its handler returned: ``poll(handler, checked=True)``."""
+"""Support ``poll(handler, checked=True)``, which finds code that uses a message after its handler
+returned."""
 
 from __future__ import annotations
 
@@ -25,11 +26,11 @@ _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 def checked_handler(handler: Handler) -> Handler:
-    """Wrap a handler: the wrapped handler gets a copy of the message. The pages of the copy become
-    unreadable when the handler returns.
+    """Return a handler that calls ``handler`` with a copy of the message. When ``handler`` returns,
+    the memory pages of the copy become unreadable.
 
-    The pages of the last 1024 messages stay unreadable, so that a later access to such a message
-    fails.
+    The copies of the last 1024 messages stay mapped and unreadable, so that a later access to one
+    of these messages fails.
     """
 
     def call(message: memoryview, header: Header) -> None:

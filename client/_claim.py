@@ -10,11 +10,10 @@ from penstock.core.errors import ClaimRefused, ClosedError
 
 
 class Claim:
-    """A frame in the log to write a message into.
-
-    If the claim was refused, the object is false in a condition, and ``code`` states the reason. At
-    the end of a ``with`` block the claim commits, or aborts if the block raises. Outside a ``with``
-    block, call the method :meth:`commit` or :meth:`abort`.
+    """A frame in the log, into which the application writes a message. If the publication refused
+    the claim, ``bool(claim)`` is False, and ``code`` states the reason. At the end of a ``with``
+    block the claim commits; if the block raises an exception, the claim aborts. If you use a claim
+    outside a ``with`` block, call :meth:`commit` or :meth:`abort`.
     """
 
     __slots__ = ("_native", "_open", "_view", "length", "reserved_value")
@@ -38,12 +37,14 @@ class Claim:
 
     @property
     def position(self) -> int:
-        """Stream position after the message, or the (negative) code of the refusal."""
+        """Stream position after the message; if the claim was refused, the (negative) code of the
+        refusal."""
         return self._native.position
 
     @property
     def buffer(self) -> memoryview:
-        """The writable payload, valid until commit or abort."""
+        """The frame's payload as a writable memoryview, valid until :meth:`commit` or
+        :meth:`abort`."""
         self._require_open()
         if self._view is None:
             self._view = self._native.view()

@@ -3,7 +3,8 @@
 (``offer``, ``poll`` and others) are written in C. The plain classes call the core through cffi.
 
 Both behave alike. With ``PENSTOCK_FAST=0`` in the environment, clients that connect afterwards use
-cffi. A client also uses cffi if the extension is missing or belongs to another build of the core.
+the cffi classes. A client also uses the cffi classes if the extension module is missing or belongs
+to another build of the core.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class ClientClasses:
 
 
 def client_classes(library: Library) -> ClientClasses:
-    """Return the fast classes if this core has them and the environment allows them."""
+    """Return the classes written in C if this core has them and the environment allows them."""
     if library is CORE and os.environ.get("PENSTOCK_FAST", "1") != "0":
         try:
             from penstock.client import _fast_path

@@ -73,8 +73,9 @@ class Client:
         name: str = "",
         credits: Credits | None = None,
     ) -> None:
-        """``timeout_s`` bounds every exchange with the daemon, in seconds. ``library`` is the core
-        library that the client calls; the simulator passes a library of its own."""
+        """``timeout_s`` is the longest wait for the daemon's answer to a request, in seconds.
+        ``library`` is the C core library that the client calls; the simulator passes a library of
+        its own."""
         self._port = port
         self.name = name
         self._credits = credits
@@ -111,7 +112,7 @@ class Client:
 
     @property
     def client_id(self) -> int:
-        """The id that the daemon gave to this client."""
+        """The id that the daemon assigned to this client."""
         return self._port.lease.client_id
 
     @property
@@ -169,7 +170,7 @@ class Client:
         schema: Any = None,
         on_session_lost: SessionCallback | None = None,
     ) -> Publication | TypedPublication[Any]:
-        """Add a publication that other clients of this daemon may share.
+        """Add a publication, which other clients of this daemon can share.
 
         :param channel: an Aeron URI, for example ``aeron:udp?endpoint=10.0.0.2:40456``.
         :param stream_id: 32 bits.
@@ -250,7 +251,8 @@ class Client:
         :param schema: as for :meth:`add_publication`.
         :param on_available: called with each new image, on the thread that polls, waits or asks
             for images, before the first message of it is handed out.
-        :param on_unavailable: called with an ended image, before the client closes the image.
+        :param on_unavailable: called with an image that has ended, before the client closes the
+            image.
         :param on_gap: called with a :class:`Gap` for each range of permanently missing messages.
         :param credits: messages that may be outstanding: a number, ``auto``, or a :class:`Credits`;
             default: the client's, from ``connect(credits=...)``.
@@ -293,12 +295,13 @@ class Client:
         concurrency: int = 1,
         reply_timeout_s: float = 1.0,
     ) -> Callable[[RequestHandler], Service]:
-        """Make a server of a function: ``@client.serve("aeron:ipc", 10)``.
+        """Decorate a function to make it a server of requests, as in ``@client.serve("aeron:ipc",
+        10)``.
 
         The function is called with each request, a :class:`Message`, and returns the reply: bytes,
         a buffer, a list of buffers, or None for an empty reply.  If the function raises, the
-        requester gets a :class:`RemoteError`. The decorated name is a :class:`Service`; call its
-        ``run()`` to serve.
+        requester gets a :class:`RemoteError`. The decorated function becomes a :class:`Service`;
+        call ``run()`` of this object to serve requests.
 
         :param channel: an Aeron URI, as for :meth:`add_subscription`.
         :param concurrency: number of calls of the function at once, each in a separate thread.
@@ -358,7 +361,7 @@ class Client:
 
         :param label: at most 380 bytes of text.
         :param type_id: meaning of the key; application counters start at 1000.
-        :param key: at most 112 bytes.
+        :param key: the counter's key, at most 112 bytes.
         """
         if not isinstance(label, str) or not isinstance(key, (bytes, bytearray, memoryview)):
             raise InvalidArgument(
@@ -381,15 +384,15 @@ class Client:
         return counter
 
     def status(self) -> Mapping[str, Any]:
-        """Return a snapshot of the daemon as plain data."""
+        """Return the daemon's present state as plain data (dicts, lists, numbers and text)."""
         self._check()
         return self._port.status(self._timeout_s).snapshot
 
     # ---- life ------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close all objects of the client, then end its lease. Further calls, and calls in a forked
-        child, do nothing."""
+        """Close all objects of the client, then end its lease. Further calls of ``close``, and
+        calls in a forked child, do nothing."""
         with self._lock:
             resources = list(self._resources.values())
             self._resources.clear()

@@ -27,8 +27,8 @@ _NAME_CHARS: Final = 95
 
 
 class Attempt:
-    """Makes the connection attempts of one call of :func:`connect`. Only one thread at a time may
-    use the object."""
+    """Tries to connect to the daemon until one call of :func:`connect` succeeds or times out. Only
+    one thread at a time may use the object."""
 
     def __init__(
         self,
@@ -146,7 +146,8 @@ def connect(
 
 
 def wait_for(attempt: Attempt) -> Client:
-    """Try until a client is connected. The call blocks this thread."""
+    """Try to connect until the daemon answers or the time-out passes. The call blocks this
+    thread."""
     while (client := attempt.once()) is None:
         time.sleep(RETRY_S)
     return client

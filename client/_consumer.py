@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Members of consumer groups: they read batches, work on them, and commit them."""
+"""Members of consumer groups: a member reads batches of messages, processes them, and commits
+them."""
 
 from __future__ import annotations
 
@@ -37,10 +38,11 @@ _ALIGN: Final = gather.ALIGNMENT
 
 
 class GroupBatch:
-    """Messages of one session, in order. The batch is assigned to this member of the group until
-    the member calls :meth:`commit`. Meanwhile no other member gets these messages.
+    """A batch of messages of one session, in order. The batch is assigned to this member of the
+    group until the member calls :meth:`commit`. While a batch is assigned to a member, no other
+    member gets its messages.
 
-    The messages are copies, so they stay valid after the log is reused.
+    The batch contains copies of the messages, which stay valid after the publisher reuses the log.
     """
 
     def __init__(
@@ -108,7 +110,8 @@ class GroupBatch:
         })
 
     def commit(self) -> None:
-        """Acknowledge these messages: no member receives them again.  Idempotent.
+        """Acknowledge the messages of this batch, so that no member receives them again.
+        Idempotent.
 
         :raises AssignmentLost: this member does not hold them any more; another one may have
             received them, or will.
@@ -229,14 +232,14 @@ class ConsumerGroup:
         self, limit: int = DEFAULT_BATCH, timeout_s: float | None = None, *,
         max_bytes: int = DEFAULT_BYTES,
     ) -> Iterator[GroupBatch]:
-        """Iterate over batches, waiting for each. The call returns earlier batches that this member
-        has not committed to the group; this or another member then receives them again.
+        """Iterate over batches, waiting for each. The call releases earlier batches that this
+        member has not committed, so that this or another member receives them again.
 
         :param limit: largest number of messages in one batch.
         :param timeout_s: longest wait for one batch, in seconds; None: no limit.
         :param max_bytes: largest number of log bytes in one batch; a batch always has at least one
             message.
-        :raises TimeoutExpired: no batch within ``timeout_s``.
+        :raises TimeoutExpired: no batch was available within ``timeout_s``.
         :raises AssignmentLost: the group has expired or was ended.
         """
         self._check_sizes(limit, max_bytes)
@@ -455,8 +458,8 @@ class ConsumerGroup:
             raise ClosedError("the member of the group is closed")
 
     def close(self) -> None:
-        """Leave the group: other members receive the batches that this member has not committed.
-        Idempotent."""
+        """Leave the group; other members then receive the batches that this member has not
+        committed. Idempotent."""
         if self.is_closed:
             return
         if os.getpid() == self._pid and (self._client.directory).is_dir():
@@ -468,8 +471,8 @@ class ConsumerGroup:
         self._control.close()
 
     def end(self) -> None:
-        """End the group for all its members. The daemon releases messages that are not acknowledged
-        yet."""
+        """End the group for all its members. When a group ends, the daemon releases its
+        unacknowledged messages."""
         self._check()
         self._control.close_group(
             name=self._name, channel=self._channel, stream_id=self._stream_id

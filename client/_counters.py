@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Application counters, and reading any counter of the daemon."""
+"""Add counters of the application, and read all counters of the daemon."""
 
 from __future__ import annotations
 
@@ -99,7 +99,8 @@ class Counters:
         self._client = client
 
     def __len__(self) -> int:
-        """Return the number of counters that ``cnc.dat`` has room for, free ones included."""
+        """Return the number of counters for which ``cnc.dat`` has room, including unused
+        counters."""
         return core.client_counter_count(self._client._native())
 
     def __getitem__(self, counter_id: int) -> int:

@@ -2,9 +2,10 @@
 """Handles of credits. A handle records the messages whose credits the application has not returned
 yet.
 
-Each delivered message, or batch of messages, has one handle. Any thread may release handles, in any
-order. If an unreleased handle is garbage-collected, its finalizer only records the lost credits,
-because a finalizer can run in any thread. The next call on the subscription reports them.
+With credit handles, each delivered message or batch of messages has one handle. Any thread may
+release handles, in any order. If an unreleased handle is garbage-collected, its finalizer only
+records the lost credits, because a finalizer can run in any thread. The next call on the
+subscription logs a warning about the lost credits.
 """
 
 from __future__ import annotations
@@ -44,15 +45,16 @@ class SubscriptionCredits:
 
     @property
     def outstanding(self) -> int:
-        """Number of granted credits that have not been returned. This number bounds the messages
-        that are in flight, in a log, or not yet released by the application."""
+        """Number of granted credits that have not been returned. At most this many messages are in
+        flight, in a log, or not yet released by the application."""
         return self.granted - self.returned
 
 
 class CreditHandle:
-    """The credits of a message, or of the messages of a batch.
+    """A handle for the credits of a message, or of the messages of a batch.
 
-    At the end of a ``with`` block the credits are released, unless an exception ends the block.
+    At the end of a ``with`` block the handle releases its credits, unless an exception ends the
+    block.
     """
 
     __slots__ = ("__weakref__", "_account", "_held", "_lock")
@@ -73,7 +75,7 @@ class CreditHandle:
         :param n: number of credits to release, beginning with the batch's oldest message; None: all
             that remain.
         :raises CreditReleased: the credits were released before.
-        :raises InvalidArgument: ``n`` is not positive, or exceeds the remaining credits.
+        :raises InvalidArgument: ``n`` is below 1, or exceeds the handle's remaining credits.
         """
         with self._lock:
             left = self.count
@@ -135,8 +137,8 @@ class CreditAccount:
         give_back: Callable[[Image, int], object],
         keep: Callable[[Image, int], object],
     ) -> None:
-        """``name`` is the client and stream shown in reports. ``give_back`` and ``keep`` notify the
-        core of released credits and of lost credits."""
+        """``name`` is the name of the client and stream for warnings. ``give_back`` notifies the
+        core of released credits, and ``keep`` notifies the core of lost credits."""
         self.name = name
         self._leak = leak
         self._give_back = give_back
@@ -146,7 +148,7 @@ class CreditAccount:
         self.leaked = 0
 
     def handle(self, counts: Iterable[tuple[Image, int]]) -> CreditHandle:
-        """Create the handle for messages that are being delivered."""
+        """Create the handle for the credits of messages that a poll is delivering."""
         held = []
         for image, count in counts:
             early = min(count, self._early.get(id(image), 0)) if self._early else 0
@@ -164,13 +166,14 @@ class CreditAccount:
                 self._give_back(image, count)
 
     def lose(self, parts: Iterable[tuple[Image, int]]) -> None:
-        """Record credits whose handle was garbage-collected without a release.  Any thread may call
-        this method, also from a finalizer."""
+        """Record credits whose handle was garbage-collected without a release. Any thread may call
+        this method; a finalizer may call it too."""
         self._lost.extend(parts)
 
     def rewound(self, handle: CreditHandle, counts: Iterable[tuple[Image, int]]) -> None:
-        """Void a handle whose messages will be delivered again. Credits that the application has
-        already released are remembered, so that the second delivery does not require them again."""
+        """Make a handle void, because its messages will be delivered again. The method records the
+        credits that the application has already released, so that the second handle does not
+        contain them."""
         left: dict[int, int] = {}
         for image, count in handle._void():
             left[id(image)] = left.get(id(image), 0) + count
@@ -180,7 +183,7 @@ class CreditAccount:
                 self._early[id(image)] = self._early.get(id(image), 0) + early
 
     def forget(self, image: Image) -> None:
-        """Remove what is recorded about an image that has ended."""
+        """Remove the record of early released credits of an image that has ended."""
         self._early.pop(id(image), None)
 
     def report(self) -> None:

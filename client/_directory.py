@@ -47,8 +47,8 @@ def _user(environ: Mapping[str, str]) -> str:
 
 
 def no_daemon(directory: Path, *, waited_s: float = 0.0) -> str:
-    """Return the error text for a directory in which no daemon answers; ``waited_s``: time waited,
-    in seconds."""
+    """Return the error text for a directory in which no daemon answers. ``waited_s`` is the time
+    that the client has waited, in seconds."""
     waited = f" (waited {waited_s:g} s for one)" if waited_s else ""
     return (
         f"no daemon is running in {directory}{waited}: start one with '{up_command(directory)}', "
@@ -63,7 +63,7 @@ def up_command(directory: Path) -> str:
 
 
 def not_allowed(path: Path) -> ChannelRefused:
-    """Return the error for a daemon's file or socket that this user may not access."""
+    """Return the exception for a file or socket of the daemon that this user may not access."""
     blocked = _blocked(path)
     try:
         found = blocked.stat()

@@ -2,7 +2,7 @@
 """The client's classes whose calls for each message are in C (``core/fast``).
 
 Each class is a plain class in which C methods replace some Python methods. In rare cases the C
-methods call Python functions of these names, which are in the plain class or in this module:
+methods call Python functions, which are in the plain class or in this module. Their names are
 ``_offer_slowly``, ``_send_slowly``, ``_refusal``, ``_prepare``, ``_nothing``, ``_check_limit``,
 ``_wait_slowly``, ``_check_waiting`` and ``_address_of``.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class FastPublication(fast.Offerer, Publication):
-    """A publication whose ``offer`` and ``send`` run in C unless they are refused."""
+    """A publication whose ``offer`` and ``send`` run in C; Python code handles refused messages."""
 
     _address_of = staticmethod(core.address_of)
 

@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 
 def call_in_child(method: Callable[[], None]) -> None:
-    """Call a bound method in every forked child, as long as the object of the method exists.
+    """Register a bound method to be called in every forked child, as long as the object of the
+    method exists.
 
     Python cannot remove a fork hook, so the hook has only a weak reference to the object.
     """

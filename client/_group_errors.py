@@ -8,7 +8,7 @@ from penstock.errors import GroupOwned, GroupRefused, UnknownGroup, UnreliableSt
 
 
 def refusal(failure: control.Failure) -> GroupRefused:
-    """Return the exception for a ``Failure`` reply."""
+    """Return the exception for the daemon's reply ``Failure`` to a group request."""
     kind = {
         "unknown_group": UnknownGroup, "owned": GroupOwned, "unreliable": UnreliableStream,
     }.get(failure.code, GroupRefused)

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests about groups over ZeroMQ: to a daemon on this host, or over TCP with CURVE.
+"""Send requests about consumer groups over ZeroMQ: to a daemon on this host, or over TCP with
+CURVE.
 
-Each call takes one connection from a pool, and a fetch keeps its connection until it ends. If a
-connection does not answer, the port closes the connection and repeats the request on another
-connection, until the time-out. The daemon may therefore execute a request twice.
+Each call takes one connection from a pool. A fetch keeps its connection until the fetch ends. If
+the daemon does not answer on a connection, the port closes the connection and repeats the request
+on another connection, until the time-out. Because of these repetitions, the daemon may execute a
+request twice.
 """
 
 from __future__ import annotations
@@ -124,8 +126,8 @@ class _Connection:
             self._socket.send(data)
 
     def add(self, message: Any) -> None:
-        """Send another message with the correlation id of the last request, for example further
-        credit for a fetch."""
+        """Send another message that belongs to the last request and has its correlation id, for
+        example further credit for a fetch."""
         with _until_closed():
             self._socket.send(codec.encode(message, self._correlation))
 
@@ -197,9 +199,10 @@ class GroupPort:
         return message
 
     def fetch(self, request: control.Fetch) -> Generator[bytes, None, None]:
-        """Yield the pieces of a fetch. The fetch begins when the caller requests the first piece
-        with ``next``. If the daemon ends the fetch because the reader consumed no piece for too
-        long, the port starts another fetch for the remaining range."""
+        """Yield the pieces of the log range that ``request`` names. The daemon gets the request
+        when the caller requests the first piece with ``next``. If the daemon ends the fetch because
+        the reader consumed no piece for too long, the port starts another fetch for the remaining
+        range."""
         position = request.start
         while True:
             try:

@@ -3,9 +3,9 @@
 
 Only an acknowledgement advances the position of a group. Reading data does not advance the
 position, neither from the mapped log on the daemon's host nor with :meth:`GroupControl.fetch` on
-any host. Unacknowledged data stays in the log; when this data fills the window, the sender waits.
-If a group gets no request for its expiry time, the daemon ends it, and the sender no longer waits
-for it.
+any host. Unacknowledged data stays in the log; when it fills the group's window, the sender waits.
+If a group gets no request for its expiry time, the daemon ends the group, and the sender no longer
+waits for it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class LogRange:
 
 @attrs.frozen(kw_only=True)
 class LogCuts:
-    """Positions at which a batch ends or may be split; none lies inside a message. Ascending."""
+    """Ascending positions at which a batch ends or may be split; all of them lie between
+    messages."""
 
     positions: list[int]
     """The last is the end of a batch, those before it split it.  None: no message is complete."""
@@ -69,8 +70,8 @@ class LogCuts:
 
 @attrs.frozen(kw_only=True)
 class LogTimes:
-    """Times at which positions of a log were reached: ``positions[i]`` at ``times_ns[i]`` at the
-    latest. Both lists are ascending."""
+    """Times at which a log reached certain positions: at the time ``times_ns[i]``, the log
+    contained all data below ``positions[i]``. Both lists are ascending."""
 
     positions: list[int]
     times_ns: list[int]
@@ -121,10 +122,10 @@ class GroupState:
 
 
 class GroupControl:
-    """A connection to the consumer groups of one daemon: to a daemon of this host by its directory,
-    or to any daemon over TCP with CURVE keys. Calls block until the daemon answers; several threads
-    may use the object. The object connects at the first call. After a fork or a restart of the
-    daemon, the object connects again. It needs no lease.
+    """A connection to the consumer groups of one daemon. Give the directory of a daemon on this
+    host, or the TCP address of any daemon and CURVE keys. Calls block until the daemon answers;
+    several threads may use the object. It connects to the daemon at the first call, and again after
+    a fork or a restart of the daemon. It needs no lease.
 
     Every method raises :class:`InvalidArgument` for invalid arguments, or a request of more than 64
     KiB; :class:`DaemonUnreachable` if no answer arrived in ``timeout_s``; :class:`NotAuthorised` if
@@ -223,7 +224,7 @@ class GroupControl:
         self, *, name: str, channel: str, stream_id: int,
         positions: Mapping[tuple[int, int], int], owner: str = "",
     ) -> GroupState:
-        """Acknowledge all data below the positions, and keep the group alive.
+        """Acknowledge all data of the logs below the given positions, and keep the group alive.
 
         :param positions: by (session id, initial term id). The maximum of all acknowledgements
             counts. Logs that the group does not hold on this daemon are ignored.
@@ -269,9 +270,10 @@ class GroupControl:
     def fetch(
         self, *, log_id: int, session_id: int, initial_term_id: int, start: int, end: int
     ) -> Generator[bytes, None, None]:
-        """Yield the raw frames of [start, end), headers included, in the order of their positions.
-        Each piece contains whole frames and has at most 1 MiB; a few pieces are in flight at any
-        time. If the iterator is closed early, the daemon stops sending pieces too.
+        """Yield the raw frames (with their headers) of the log positions [start, end), in this
+        order. The iterator yields pieces of at most 1 MiB, which contain whole frames. The daemon
+        sends a few pieces in advance. If the caller closes the iterator early, the daemon stops
+        sending pieces.
 
         :raises RangeNotRetained: before the first piece or between two: the daemon does not retain
             the range (any more); ``lowest_readable`` is the lowest position that it retains.
@@ -290,9 +292,11 @@ class GroupControl:
         batch can be split between messages.
 
         :param start: a position between messages.
-        :param max_bytes: largest number of log bytes; at least one message is included.
-        :param max_messages: largest number of messages; 0: no limit.
-        :param pieces: number of parts of about the same length, 1 to 1024.
+        :param max_bytes: largest size of the batch in log bytes; the batch has at least one
+            message.
+        :param max_messages: largest number of messages in the batch; 0: no limit.
+        :param pieces: number of parts into which the positions split the batch, 1 to 1024; the
+            parts have about the same length.
         :raises RangeNotRetained: the daemon does not retain the data at ``start``.
         """
         request = _made(
@@ -310,7 +314,7 @@ class GroupControl:
 
         :param most: most entries to return, 2 to 2048; entries that are neighbours in time are
             joined if there are more.
-        :raises RangeNotRetained: no group of the daemon keeps the log any more.
+        :raises RangeNotRetained: no consumer group of the daemon keeps the log any more.
         """
         request = _made(
             control.ReadTimes, log_id=log_id, session_id=session_id,
@@ -323,9 +327,10 @@ class GroupControl:
         self, *, log_id: int, session_id: int, initial_term_id: int, start: int,
         reserved_value: int, max_bytes: int = 2**62,
     ) -> LogMarks:
-        """Find messages by their reserved value, from ``start`` on. One call searches only a part
-        of the log; ``position`` of the result is the end of this part. To search the rest, call the
-        method again with this position as ``start``.
+        """Find the messages at or after ``start`` that have a given reserved value. One call
+        searches only a part of the log; ``position`` of the result is the end of this part. To
+        search the rest, call the method again with ``start`` set to ``position`` of the last
+        result.
 
         :param start: a position between messages.
         :param max_bytes: length of the searched range; messages that begin after it are not

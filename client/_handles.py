@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Subscriptions whose application releases each credit (``credit_handles=True``).
 
-Subscriptions with credit handles use the plain Python classes, not those in C, because each message
-needs a Python object for its handle anyway.
+Subscriptions with credit handles use the plain Python classes, not the faster C classes, because
+each message needs a Python object for its handle.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 class HandleImage(Image):
-    """An image of a subscription with credit handles. Poll the subscription, not the image: only
-    the subscription creates a handle for each message."""
+    """An image of a subscription with credit handles. Poll the subscription, not its images: only a
+    poll of the subscription creates a handle for each message."""
 
     _credit_mode = CreditMode.HANDLES
 
@@ -68,8 +68,8 @@ class HandleSubscription(Subscription):
         return batch
 
     def poll_batch(self, limit: int = DEFAULT_BATCH) -> MessageBatch:
-        """Like :meth:`penstock.Subscription.poll_batch`; ``batch.credit`` has the credits of the
-        batch."""
+        """Like :meth:`penstock.Subscription.poll_batch`; the handle ``batch.credit`` has the
+        credits of the batch."""
         batch = super().poll_batch(limit)
         if len(batch):
             batch._credit = self._handle_for(batch._messages, len(batch))
@@ -117,8 +117,8 @@ class HandleSubscription(Subscription):
 
     @property
     def leaked_credits(self) -> int:
-        """Number of credits of all images so far whose handles were garbage-collected without a
-        release."""
+        """Number of credits whose handles were garbage-collected without a release, of all images
+        since the subscription was added."""
         self._account.report()
         return self._account.leaked
 
@@ -126,9 +126,10 @@ class HandleSubscription(Subscription):
 def subscription_class(
     classes: ClientClasses, credits: Credits | None, schema: Any
 ) -> Callable[..., Subscription]:
-    """Return the class to use for a subscription with these credit options.
+    """Return the class of a subscription with the given credit options.
 
-    :raises InvalidArgument: handles are requested with a schema, whose values cannot have handles.
+    :raises InvalidArgument: the caller requested credit handles and a schema; values of a schema
+        cannot have handles.
     """
     if credits is None or not credits.handles:
         return classes.subscription

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of the main objects' state, as a notebook shows them.
+"""Create the HTML tables with which a notebook shows clients, publications and subscriptions.
 
-A table never raises: after the daemon's death it shows the last known values.
+The functions never raise: after the daemon's death, a table shows the last known values.
 """
 
 from __future__ import annotations

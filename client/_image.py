@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 class Image(Reader):
     """An image of one session. Only the thread that uses its subscription may use the image.
 
-    An application can poll an image directly, in addition to its subscription or instead of it.
+    An application can poll an image directly, in addition to polling its subscription or instead of
+    it.
     """
 
     _credit_mode = 0        # ps_credit_mode; 0: as the notice says
@@ -60,7 +61,7 @@ class Image(Reader):
 
     @property
     def correlation_id(self) -> int:
-        """The id that the daemon gave to this image."""
+        """The id that the daemon assigned to this image."""
         return self._notice.correlation_id
 
     @property
@@ -73,13 +74,14 @@ class Image(Reader):
 
     @property
     def source_identity(self) -> str:
-        """``ip:port`` of the sender, ``aeron:ipc`` or ``aeron-spy``."""
+        """Source of the image: the sender's ``ip:port``, ``aeron:ipc`` for IPC, or ``aeron-spy``
+        for a spy."""
         return self._notice.source_identity
 
     @property
     def relay_path(self) -> tuple[int, ...]:
-        """Ids of the relays that the stream has passed, in the order of its path: the first one is
-        next to the publisher."""
+        """Ids of the relays that the stream has passed; the first id belongs to the relay nearest
+        to the publisher."""
         return tuple(self._notice.relay_path)
 
     @property
@@ -96,7 +98,7 @@ class Image(Reader):
     @property
     def released_position(self) -> int:
         """Position up to which this subscription has released messages, in bytes; the publisher may
-        reuse the log up to here."""
+        reuse the log below this position."""
         return core.img_released(self._open())
 
     @property
@@ -115,7 +117,8 @@ class Image(Reader):
 
     @property
     def is_end_of_stream(self) -> bool:
-        """Whether the publisher has ended and all messages were delivered."""
+        """Whether the publisher has ended the stream and this subscription has delivered all its
+        messages."""
         return bool(core.img_is_end_of_stream(self._open()))
 
     @property
@@ -126,11 +129,11 @@ class Image(Reader):
 
     @property
     def is_closed(self) -> bool:
-        """Whether the image ended or its subscription was closed."""
+        """Whether the image has ended or its subscription was closed."""
         return self._handle is None
 
     def reject(self, reason: str) -> None:
-        """Reject the stream: the publisher gets ``reason``, and the image ends.
+        """Reject the image's stream. The image ends, and the publisher is notified of ``reason``.
 
         :raises ChannelRefused: the daemon no longer has the image, or it has no publisher to
             notify.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inspect a daemon without a lease; its shared memory is mapped read-only."""
+"""Inspect a daemon without a lease. The functions map the daemon's shared memory read-only."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def request_drain(
 ) -> control.Drained:
     """End the daemon and all its streams; return when its files are removed.
 
-    :param timeout_s: time for which the daemon waits for receivers.
-    :param discard: also remove data that is still unsent, or that consumer groups hold.
+    :param timeout_s: longest time for which the daemon waits until receivers have all data.
+    :param discard: end the daemon even if data is unsent, or if a consumer group still needs data.
 
     :raises DaemonNotRunning: no daemon runs in the directory.
     :raises DaemonGone: the daemon ended without a drain, because it was already stopping, or

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loops over messages and batches.
 
-A loop returns one message (or batch) at a time. The message is a copy that belongs to the caller.
-The original message in the log is released only at the next step of the loop. ``break`` and
-``return`` release it. If an exception leaves the loop, the message is not released, and the next
-loop or poll delivers it again. When a loop ends, the interpreter destroys its iterator. The
-iterator's destructor (``core/fast/taking.c``) then detects whether an exception is propagating.
+A loop over a subscription returns one message (or batch) at a time, as a copy that belongs to the
+caller. The subscription releases the original message in the log only at the next step of the loop.
+``break`` and ``return`` release it. If an exception leaves the loop, the message is not released,
+and the next loop or poll delivers it again. When a loop over messages ends, the interpreter
+destroys its iterator. The iterator's destructor (``core/fast/taking.c``) detects whether the loop
+ended because of an exception.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _T = TypeVar("_T", Message, MessageBatch)
 
 
 class Held:
-    """Stands in for the reader's current batch while the body of a loop works on a message, or on
+    """Takes the place of the reader's current batch while the body of a loop processes a message or
     ``batch``."""
 
     __slots__ = ("_reader", "batch")
@@ -60,8 +61,8 @@ class Held:
         self.batch = None
 
     def ended(self, failed: bool) -> None:
-        """End the loop: release the current message, or let the next poll deliver it again if the
-        loop ``failed``."""
+        """End the loop. If the loop ``failed``, the next poll delivers the current message again;
+        otherwise release the message."""
         reader = self._reader
         if reader._batch is not self:
             return

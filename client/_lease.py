@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Obtain a lease from the daemon by the exchange of the first messages on ``lease.sock``."""
+"""Request a lease from the daemon: exchange the first messages on the socket ``lease.sock``."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Record which member of a consumer group reads which range (decision 211).
 
-The members run on the daemon's host and share one file, under a lock that the kernel releases when
-its holder dies. Ranges that a dead member claimed are available to other members again.
+The members run on the daemon's host and share one file. A member locks the file to change it; the
+kernel releases the lock if the member dies. If a member dies, its claimed ranges become available
+to other members.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ _FORMAT: Final = 1
 
 @attrs.frozen
 class Claim:
-    """A range of a stream that is assigned to one member: positions from ``start`` to ``end``, in
-    bytes."""
+    """A range of a stream that is assigned to one member of a consumer group: the positions from
+    ``start`` to ``end``, in bytes."""
 
     start: int
     end: int
@@ -59,14 +60,15 @@ class Joined:
 
 @attrs.define
 class LogShares:
-    """Assigned parts of one log: ranges that members claim, and ranges that were committed but not
-    yet acknowledged to the daemon. Both lists are ascending."""
+    """Assigned parts of one log: ranges that members have claimed, and ranges that were committed
+    but not yet acknowledged to the daemon. The lists of claimed and of committed ranges are
+    ascending."""
 
     claims: list[Claim] = attrs.Factory(list)
     done: list[tuple[int, int]] = attrs.Factory(list)
 
     def taken(self) -> list[tuple[int, int]]:
-        """Return the ranges that are claimed or committed, ascending."""
+        """Return the ranges that members have claimed or committed, in ascending order."""
         return sorted([(claim.start, claim.end) for claim in self.claims] + self.done)
 
     def free(self, committed: int, end: int) -> tuple[int, int] | None:
@@ -91,7 +93,7 @@ class LogShares:
 
 
 class Shares:
-    """The content of one group's file, while this member holds the lock."""
+    """The content of one group's file of claims, read while this member holds the file's lock."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -113,7 +115,8 @@ class Shares:
             )
 
     def write(self) -> None:
-        """Replace the file. If the process dies during the call, the file keeps its old content."""
+        """Write the claims to the group's file. If the process dies during the call, the file keeps
+        its old content."""
         plain = {
             "format": _FORMAT,
             "next": self.next,
@@ -161,7 +164,7 @@ class Shares:
             log.claims = [claim for claim in log.claims if claim.member != member]
 
     def take(self, session: Session, start: int, end: int, member: str) -> Claim:
-        """Assign a free range to a member."""
+        """Record that a member claims a free range of a log."""
         claim = Claim(start, end, member, self.next)
         self.next += 1
         log = self.logs[session]
@@ -169,8 +172,8 @@ class Shares:
         return claim
 
     def commit(self, session: Session, claim: Claim) -> bool:
-        """Mark a member's claimed range as committed. Return False if the claim was removed
-        meanwhile."""
+        """Mark a member's claimed range as committed. Return False if the claim no longer exists,
+        because another member removed it."""
         log = self.logs.get(session)
         if log is None or claim not in log.claims:
             return False
@@ -181,7 +184,8 @@ class Shares:
 
 @contextlib.contextmanager
 def shares(directory: Path, name: str, channel: str, stream_id: int) -> Iterator[Shares]:
-    """Lock a group's file of claims and read it; the caller changes the result and writes it back.
+    """Lock a group's file of claims and read it. The caller changes the result, and writes it to
+    the file with ``write``.
 
     :raises OSError: this user may not access the daemon's directory.
     """
@@ -210,14 +214,13 @@ def _file(directory: Path, name: str, channel: str, stream_id: int) -> Path:
 
 
 def member_name(number: int) -> str:
-    """Return a name for the member ``number`` of this process; the name identifies the process
-    too."""
+    """Return a name that identifies this process and its member ``number``."""
     return f"{os.getpid()}/{process_started(os.getpid())}/{process_place()}/{number}"
 
 
 def is_alive(member: str) -> bool:
-    """Whether the process of a member lives. If the member is on another host or in another PID
-    namespace, this process cannot check, and the result is True."""
+    """Return whether the process of a member is alive. If the member is on another host or in
+    another PID namespace, this process cannot check that, so the result is True."""
     pid, started, place, _number = (*member.split("/"), "", "", "", "")[:4]
     if place != process_place() or not pid.isdigit():
         return place != process_place()
@@ -235,7 +238,7 @@ def process_started(pid: int) -> str:
 
 @functools.cache
 def process_place() -> str:
-    """Return an id that is the same for all processes of this host, boot and PID namespace."""
+    """Return an id of this host, its current boot, and the PID namespace of this process."""
     boot = namespace = ""
     with contextlib.suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")[:8]

@@ -84,12 +84,12 @@ class Header:
 
     @property
     def flags(self) -> int:
-        """Flags of the frame; 0xC0 (begin and end) for a whole message."""
+        """Flags of the frame; 0xC0 (begin and end) if the frame contains a whole message."""
         return self._fields[FLAGS]
 
     @property
     def reserved_value(self) -> int:
-        """The 64 bits that the publisher sent with the message."""
+        """The reserved value: 64 bits that the publisher sent with the message."""
         return self._fields[RESERVED_VALUE]
 
     @property
@@ -115,8 +115,8 @@ class Header:
 
 
 class Message(bytes):
-    """A copy of a message: a bytes object with the payload, which has the values of the header as
-    attributes."""
+    """A copy of a message: a bytes object that contains the payload, and whose attributes are the
+    values of the header."""
 
     _row: bytes
     _credit: CreditHandle | None = None
@@ -129,7 +129,7 @@ class Message(bytes):
 
     @property
     def credit(self) -> CreditHandle:
-        """The handle of the message's credit.
+        """The handle with which the application releases the message's credit.
 
         :raises InvalidArgument: the subscription has no handles.
         """
@@ -161,18 +161,18 @@ class Message(bytes):
 
     @property
     def reserved_value(self) -> int:
-        """The 64 bits that the publisher sent with the message."""
+        """The reserved value: 64 bits that the publisher sent with the message."""
         return self._fact(RESERVED_VALUE)
 
 
 class MessageBatch:
-    """Messages of one ``poll_batch``, as columns: payloads, positions, sessions and so on.
+    """A batch of messages as columns: payloads, positions, sessions and so on.
 
     A batch of ``poll_batch`` has views into the log: they are valid until :meth:`release`, the end
-    of a ``with`` block, or the next poll or wait of the subscription. If an array still uses such a
-    view, the call that would end it raises ``BufferError`` and releases nothing. A batch of
-    ``recv_batch`` or ``batches`` contains copies, so its views stay valid. Columns of numbers are
-    copies.
+    of a ``with`` block, or the next poll or wait of the subscription. If an array still uses a view
+    of the batch, the call that would end the view raises ``BufferError`` and releases no message. A
+    batch of ``recv_batch`` or ``batches`` contains copies, so its views stay valid. Columns of
+    numbers are copies.
     """
 
     __slots__ = (
@@ -212,7 +212,7 @@ class MessageBatch:
 
     @property
     def payloads(self) -> list[memoryview]:
-        """A read-only memoryview of each message: of the log, or of the batch's own copy."""
+        """A read-only memoryview of each message, in the log or in the batch's copy."""
         self._require_live()
         if self._views is None:
             if not self._owned:
@@ -233,9 +233,9 @@ class MessageBatch:
 
     @property
     def credit(self) -> CreditHandle:
-        """The handle of the credits of all messages.
+        """The handle with which the application releases the credits of all messages of the batch.
 
-        :raises InvalidArgument: the subscription has no handles, or the batch is empty.
+        :raises InvalidArgument: the subscription has no credit handles, or the batch is empty.
         """
         return credit_of(self._credit)
 
@@ -277,7 +277,8 @@ class MessageBatch:
         """Return two arrays: a copy of all payloads, back to back, and the count + 1 offsets at
         which the payloads begin and end.
 
-        If all messages have ``n`` bytes, ``data.reshape(-1, n)`` has one message in each row.
+        If ``data`` is the first array and all messages have ``n`` bytes, ``data.reshape(-1, n)``
+        has one message in each row.
         """
         self._require_live()
         numpy = _import("numpy", "to_numpy() needs")
@@ -384,7 +385,7 @@ class MessageBatch:
 def credit_of(handle: CreditHandle | None) -> CreditHandle:
     """Return ``handle``, the credit handle of a delivered message or batch.
 
-    :raises InvalidArgument: ``handle`` is None, because the subscription has no credit handles.
+    :raises InvalidArgument: ``handle`` is None: the subscription was added without credit handles.
     """
     if handle is None:
         raise InvalidArgument(
@@ -432,7 +433,7 @@ def release_view(view: memoryview) -> None:
 
 
 def end_view(view: memoryview, owner: Any, references: int, header: Header) -> None:
-    """Release the memoryview that a handler received.
+    """Release the memoryview that a handler received, after the handler has returned.
 
     :param references: the value of ``sys.getrefcount(owner)`` in the caller before the view was
         made.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choose what ``send`` does with a message when the publisher has no credit."""
+"""Choose how ``send`` treats a message for which the publisher has no credit."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Route:
-    """Names the publication that sends a message in place of one that has no credit;
-    see :func:`route`."""
+    """Names a publication that sends the messages for which another publication has no credit; see
+    :func:`route`."""
 
     publication: Publication | AsyncPublication
 
@@ -37,7 +37,7 @@ OnNoCredit: TypeAlias = Literal["block", "drop"] | Route
 @attrs.frozen(kw_only=True)
 class PublicationCredits:
     """Credits of a stream at one moment, counted in messages since the stream began. All publishers
-    of the stream share these credits."""
+    of a stream share its credits."""
 
     is_granted: bool
     """Whether a receiver grants credits. Without one the stream is not limited by credits."""
@@ -52,14 +52,14 @@ class PublicationCredits:
 
     @property
     def available(self) -> int:
-        """Messages that may be sent now; 0 if no receiver grants credits."""
+        """Number of messages that publishers may send now; 0 if no receiver grants credits."""
         return max(0, self.granted - self.spent)
 
 
 @attrs.define
 class Diverted:
-    """Counts of one publication's messages that were dropped or sent by another publication for
-    lack of credit."""
+    """For lack of credit, a publication drops a message or another publication sends it; this
+    object has both counts."""
 
     dropped: int = 0
     routed: int = 0
@@ -89,14 +89,14 @@ def checked(on_no_credit: Any) -> OnNoCredit:
 
 
 def is_diverted(position: int, on_no_credit: OnNoCredit) -> bool:
-    """Return whether ``send`` drops a message or gives it to another publication, because the offer
-    found no credit and the caller chose not to wait."""
+    """Return whether ``send`` drops a message or sends it on another publication: the offer found
+    no credit, and the caller chose not to wait."""
     return position == Offer.NO_CREDIT and on_no_credit != "block"
 
 
 def other_of(publication: Publication, on_no_credit: OnNoCredit) -> Any:
-    """Count a message for which there was no credit. Return the publication that sends it instead,
-    or None if the message is dropped."""
+    """Count a message for which there was no credit. Return the publication that sends this message
+    instead, or None if ``send`` drops the message."""
     publication._diverted.ever_granted = True
     if not isinstance(on_no_credit, Route):
         publication._diverted.dropped += 1

@@ -8,10 +8,10 @@ from typing import Final
 
 
 class Offer(enum.IntEnum):
-    """Reason of a refused offer. If several codes apply, ``offer`` returns the one that comes first
-    in the table of ``docs/offer-codes.md``.
+    """Reason of a refused offer. If an offer is refused for several reasons, ``offer`` returns the
+    code that comes first in the table of ``docs/offer-codes.md``.
 
-    The values from -1 to -5 are Aeron's.
+    The codes from -1 to -5 are the codes of Aeron's ``offer``.
     """
 
     NOT_CONNECTED = -1
@@ -69,6 +69,6 @@ _BY_CODE: Final = {int(code): code for code in Offer}
 
 
 def offer_code(position: int) -> Offer | None:
-    """Return the :class:`Offer` code that equals ``position``, or None if ``position`` is no such
-    code."""
+    """Return the :class:`Offer` code that equals ``position``, or None if ``position`` is not the
+    value of a code."""
     return _BY_CODE.get(position)

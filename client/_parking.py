@@ -2,8 +2,9 @@
 """Let threads wait without spinning.
 
 A waiting thread reads a ticket (the count of events so far) and checks its condition. If the
-condition is false, the thread sleeps on the client's futex word until an event that is newer than
-the ticket. If an event occurs between the check and the sleep, the sleep ends at once.
+condition is false, the thread sleeps on the client's futex word until the client has an event that
+is newer than the ticket. If an event occurs after the thread has read the ticket and before it
+sleeps, the sleep ends at once.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ class Parking:
     """Lets the threads of one client sleep until an event."""
 
     def __init__(self, handle: core.ClientHandle, check: Callable[[], None]) -> None:
-        """``check`` raises if waiting is useless, because the client is closed or forked or the
-        daemon has gone."""
+        """``check`` raises an exception if waiting is useless: the client is closed, this process
+        is a forked child, or the daemon has ended."""
         self._handle = handle
         self._check = check
 
     def replace(self, handle: core.ClientHandle) -> None:
-        """Use another mapped client. Threads that sleep on the old client's futex word change to
-        the new one within 250 ms."""
+        """Use ``handle``, the client that was mapped again. Threads that sleep on the old client's
+        futex word sleep on the new client's word within 250 ms."""
         self._handle = handle
 
     def until(
@@ -37,8 +38,8 @@ class Parking:
         rest_ns: Callable[[], int] = lambda: 0,
     ) -> bool:
         """Return True as soon as ``happened()`` is true, or False after ``timeout_s`` seconds
-        (None: no limit). A throttled publisher has to pause: while ``rest_ns()``, its remaining
-        pause, is above 0, the call does not check ``happened()``."""
+        (None: no limit). ``rest_ns()`` is the remaining pause of a throttled publisher. While it is
+        above 0, the call does not check ``happened()``."""
         deadline_ns = None if timeout_s is None else time.monotonic_ns() + int(timeout_s * 1e9)
         while True:
             handle = self._handle

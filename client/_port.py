@@ -39,8 +39,8 @@ Request: TypeAlias = (
 
 @attrs.frozen(kw_only=True)
 class Lease:
-    """Lease that the daemon granted to this client. The core's client, which is opened with the
-    file descriptors of the lease, owns and closes them."""
+    """Lease that the daemon granted to this client. The core's client object is opened with the
+    file descriptors of the lease, and closes them."""
 
     directory: Path
     client_id: int
@@ -60,8 +60,8 @@ class Lease:
 
 
 class PortState(enum.Enum):
-    """Life of a port.  The state may change between OPEN and AWAY several times; GONE and CLOSED
-    are final."""
+    """Life of a port.  The port's state may change between OPEN and AWAY several times; GONE and
+    CLOSED are final."""
 
     OPEN = "open"
     AWAY = "away"
@@ -73,19 +73,19 @@ class PortState(enum.Enum):
 
 
 class Listener(Protocol):
-    """Callbacks of a port. The port calls them in its own thread, so they must return quickly and
-    never raise."""
+    """Callbacks of a port. The port calls the methods of its listener in the port's thread, so they
+    must return quickly and never raise."""
 
     def on_notice(self) -> None:
-        """Called when the daemon has sent a notice about one of the client's registrations, and the
-        notice was queued."""
+        """Called when the port has queued a notice from the daemon about one of the client's
+        registrations."""
 
     def on_away(self) -> None:
-        """Called when the daemon has hung up and the client waits for a new one; the port's state
-        is already AWAY."""
+        """Called when the daemon has closed the connection and the client waits for a new daemon;
+        the port's state is already AWAY."""
 
     def on_back(self, lease: Lease, lost: frozenset[int], same: bool) -> None:
-        """Called when a new daemon has granted ``lease``; from now on the listener owns the
+        """Called when a new daemon has granted ``lease``; from then on the listener owns the
         descriptors of the lease.
 
         :param lost: registrations that the client must add again.
@@ -113,7 +113,8 @@ class DriverPort(Protocol):
     def state(self) -> PortState: ...
 
     def listen(self, listener: Listener) -> None:
-        """Set the object that gets the callbacks; the port keeps only a weak reference to it."""
+        """Set the listener that gets the callbacks; the port keeps only a weak reference to the
+        listener."""
 
     def add_publication(
         self, request: control.AddPublication, timeout_s: float
@@ -128,20 +129,20 @@ class DriverPort(Protocol):
     ) -> control.CounterReady: ...
 
     def perform(self, request: Request, timeout_s: float) -> control.Done:
-        """Send a request that the daemon answers with Done."""
+        """Send a request that the daemon answers with the message Done."""
 
     def status(self, timeout_s: float) -> control.Status: ...
 
     def notices(self, registration_id: int) -> deque[Notice]:
-        """Return the queue of the daemon's notices about a registration. It begins with the first
-        notice after the reply to the request."""
+        """Return the queue of the daemon's notices about a registration. The queue begins with the
+        first notice that arrived after the reply to the registration's request."""
 
     def forget(self, registration_id: int) -> None:
-        """Drop the queue of a removed registration."""
+        """Delete the queue of notices about a registration that was removed."""
 
     def close(self) -> None:
         """End the lease.  Idempotent."""
 
     def abandon_in_child(self) -> None:
-        """In a forked child, close the child's copies of file descriptors. The call must change no
-        state that the parent shares."""
+        """In a forked child, close the child's copies of file descriptors. ``abandon_in_child``
+        must not change any state that the child shares with the parent process."""

@@ -30,7 +30,8 @@ class Pressure:
     offers. The values come from shared memory.
 
     ``blocked_ns`` and ``blocked_by_ns`` state how long publishers were at their limit, by cause and
-    by culprit. Each of the two adds up to the same total. ``refused`` counts refused offers.
+    by culprit. The sum over all causes equals the sum over all culprits. ``refused`` counts refused
+    offers.
     """
 
     cause: str
@@ -106,31 +107,32 @@ class Pressure:
 
     @property
     def watermark(self) -> str:
-        """The watermark state. ``high``: publishers have just reached the depth. ``paused``:
-        publishers are still blocked. ``low``: the log has drained, but no publisher has continued
-        yet. Otherwise ``normal``."""
+        """The watermark state. ``high``: publishers have just reached the configured depth of the
+        log. ``paused``: publishers are still blocked. ``low``: the log has drained to the low
+        watermark, but no publisher has continued yet. Otherwise ``normal``."""
         return WATERMARKS.get(self._view.levels_at(self._now_ns).watermark, "normal")
 
     @property
     def pressed_ns(self) -> int:
-        """Total time under pressure, in nanoseconds. Each episode begins when publishers reach the
-        configured depth, and ends when the log has drained to the low watermark."""
+        """Total duration of all episodes of pressure, in nanoseconds. Each episode of pressure
+        begins when publishers reach the configured depth of the log, and ends when the log has
+        drained to the low watermark."""
         return self._view.levels_at(self._now_ns).pressed_ns
 
     @property
     def pressed_episodes(self) -> int:
-        """Number of episodes of pressure, including a present one."""
+        """Number of episodes of pressure so far, including the present episode, if there is one."""
         return self._view.levels_at(self._now_ns).pressed_episodes
 
     @property
     def drained_messages(self) -> int:
-        """Messages that left the log during episodes of pressure; on IPC counted only for streams
-        with a policy."""
+        """Number of messages that left the log during episodes of pressure. On IPC, only streams
+        with a back-pressure policy count these messages."""
         return self._view.levels_at(self._now_ns).drained_messages
 
     @property
     def throttled(self) -> int:
-        """Number of offers that were answered ``THROTTLED``."""
+        """Number of offers that returned ``THROTTLED``."""
         return self._view.scheduled().throttled
 
     @property
@@ -159,7 +161,7 @@ class Pressure:
     @property
     def summary(self) -> str:
         """One clause for people: the cause, duration, culprit and backlog of the present blockage,
-        or "held by nothing"."""
+        or the text "held by nothing"."""
         if self.cause == "none":
             return "held by nothing"
         by = f" by {self.culprit}" if self.culprit else ""
@@ -181,8 +183,8 @@ def _bytes(number: int) -> str:
 
 
 def pressure_of(view: PressureView, now_ns: int) -> Pressure:
-    """Convert ``view``, the values in shared memory, to a :class:`Pressure` at the time ``now_ns``
-    of the monotonic clock."""
+    """Convert ``view`` (values read from shared memory) to a :class:`Pressure` at the time
+    ``now_ns`` of the monotonic clock."""
     return Pressure(
         cause=cause_name(view.cause),
         culprit=view.culprit_text,
@@ -209,10 +211,10 @@ def pressure_of(view: PressureView, now_ns: int) -> Pressure:
 def after_refusal(
     view: PressureView, read: Callable[[], PressureView], parking: Parking
 ) -> PressureView:
-    """Return the view with the cause of a refusal that the publisher met just before.
-
-    The sender states a cause when it next checks the stream, which a refusal requests. The call
-    waits for that check. If there is room again by then, the last cause is returned.
+    """Return the view of a publication's pressure, with the cause of its latest refused offer. A
+    refused offer requests the sender to check the stream and to record the cause. The function
+    waits until the sender has done so. If there is room again by then, the function returns the
+    last recorded cause.
     """
     deadline_ns = time.monotonic_ns() + _CHECK_NS
     while view.cause == 0 and (recent := view.recent()).refused_since_ns:
@@ -224,7 +226,7 @@ def after_refusal(
 
 
 class Rest:
-    """The pause of a ``send`` call after an offer was answered ``THROTTLED``."""
+    """The pause of a ``send`` call after an offer that returned ``THROTTLED``."""
 
     def __init__(self, publication: Throttled) -> None:
         self._publication = publication
@@ -250,9 +252,9 @@ class Throttled:
 
     @property
     def retry_after_s(self) -> float:
-        """Time in seconds after which an offer that was answered ``THROTTLED`` may be repeated; 0:
-        the governor throttles no publisher of this stream now. ``send`` waits for this time before
-        it offers a throttled message again."""
+        """Time in seconds after which an offer that returned ``THROTTLED`` may be repeated; 0: the
+        governor throttles no publisher of this stream now. ``send`` waits for this time before it
+        offers a throttled message again."""
         handle = self._handle
         if handle is None:
             return 0.0

@@ -53,7 +53,8 @@ if TYPE_CHECKING:
     from penstock.client._client import Client
 
     class Array(Protocol):
-        """A NumPy array; NumPy's types declare arrays as Buffer only from Python 3.12 on."""
+        """Type of a NumPy array; NumPy's type hints declare arrays as ``Buffer`` only from Python
+        3.12 on."""
 
         @property
         def __array_interface__(self) -> dict[str, Any]: ...
@@ -171,7 +172,8 @@ class Publication(Throttled, Receivers):
         return self._refusal(position, data)
 
     def offer_batch(self, messages: Any) -> BatchResult:
-        """Publish many messages in one call, in order, until one is refused. Never waits.
+        """Publish many messages in one call, in order; stop at the first message that is refused.
+        Never waits.
 
         :param messages: a sequence of bytes; a NumPy array, 2-D uint8 or 1-D of fixed-size records
             (one message a row); an Arrow binary, string or fixed-size-binary array; a RecordBatch
@@ -199,8 +201,8 @@ class Publication(Throttled, Receivers):
         :returns: the stream position after the message, or ``Offer.DROPPED`` under
             ``ps-policy=drop_newest`` or ``drop_oldest``. A dropped message without credit:
             ``Offer.NO_CREDIT``; a routed message: its position in the other stream.
-        :raises TimeoutExpired: no room, or no receiver, within ``timeout_s``.
-        :raises NotConnected: no receiver, and ``wait_connected`` is False.
+        :raises TimeoutExpired: the stream had no room, or no receiver, for ``timeout_s`` seconds.
+        :raises NotConnected: there is no receiver, and ``wait_connected`` is False.
         :raises DaemonGone: the daemon died.
         :raises PublicationFailed: this session cannot accept further messages, or
             ``ps-policy=error`` has failed the publication (call :meth:`reset` to continue).
@@ -234,7 +236,7 @@ class Publication(Throttled, Receivers):
     def send_batch(
         self, messages: Any, timeout_s: float | None = None, *, wait_connected: bool = True
     ) -> int:
-        """Publish all of ``messages`` (see :meth:`offer_batch`); wait for room.
+        """Publish all of ``messages`` (see :meth:`offer_batch`); wait while the stream has no room.
 
         If the call raises, a part of the batch may have been sent.
 
@@ -252,7 +254,8 @@ class Publication(Throttled, Receivers):
         return BatchSender(self, self._block(messages), wait_connected)
 
     def try_claim(self, length: int) -> Claim:
-        """Claim a frame of ``length`` payload bytes, to write a message directly into the log.
+        """Claim a frame for a payload of ``length`` bytes, so that the application can write a
+        message directly into the log.
 
         :raises MessageTooLong: ``length`` exceeds :attr:`max_payload_length`.
         """
@@ -271,12 +274,14 @@ class Publication(Throttled, Receivers):
 
     @property
     def position(self) -> int:
-        """Stream position after the last published message of all publishers, in bytes."""
+        """Stream position after the last message that any publisher of the stream has published, in
+        bytes."""
         return core.pub_position(self._open())
 
     @property
     def position_limit(self) -> int:
-        """Position up to which the stream accepts messages now, in bytes; 0 without a receiver."""
+        """Position up to which the stream now accepts messages, in bytes; 0 if there is no
+        receiver."""
         return core.pub_limit(self._open())
 
     @property
@@ -288,9 +293,10 @@ class Publication(Throttled, Receivers):
         """Return the cause that blocks this publication now, and the total time for which each
         cause and each culprit has blocked it.
 
-        The call reads shared memory, and takes some microseconds for any number of streams. After a
-        refused offer it waits up to 100 ms until the sender has stated the cause. If there is room
-        again by then, the last cause is returned, with ``held_ns`` 0.
+        The method ``pressure`` reads shared memory, which takes some microseconds for any number of
+        streams. After a refused offer, ``pressure`` waits up to 100 ms until the sender has
+        recorded the cause. If there is room again by then, the result has the last recorded cause,
+        and its ``held_ns`` is 0.
         """
         bell = self._client._bell
         view = self._view()
@@ -308,7 +314,8 @@ class Publication(Throttled, Receivers):
 
     @property
     def credits(self) -> PublicationCredits:
-        """Credits that receivers have granted, and credits that publishers have used."""
+        """Number of credits that the stream's receivers have granted, and number that its
+        publishers have used."""
         return credits_of(self)
 
     @property
@@ -322,7 +329,8 @@ class Publication(Throttled, Receivers):
 
     @property
     def lost_sessions(self) -> tuple[LostSession, ...]:
-        """Sessions that a restarted daemon could not continue, the newest last; at most 16."""
+        """Sessions of this publication that a restarted daemon could not continue: at most 16, the
+        newest last."""
         return tuple(self._lost)
 
     @property
@@ -353,7 +361,8 @@ class Publication(Throttled, Receivers):
 
     @property
     def max_payload_length(self) -> int:
-        """Longest message that fits into one frame, in bytes; also the limit of try_claim."""
+        """Length of the longest message that fits into one frame, in bytes; also the limit of
+        ``try_claim``."""
         return self._constants.max_payload_bytes
 
     @property
@@ -368,7 +377,7 @@ class Publication(Throttled, Receivers):
 
     @property
     def rejections(self) -> tuple[RemoteRejection, ...]:
-        """Receivers that rejected the stream, the newest last; at most 64."""
+        """Rejections of the stream by its receivers: at most 64, the newest last."""
         while self._notices:
             notice = self._notices.popleft()
             if isinstance(notice, control.PublicationError):
@@ -417,10 +426,11 @@ class Publication(Throttled, Receivers):
     def reset(self) -> bool:
         """Reopen a publication that has failed under ``ps-policy=error``.
 
-        The publication keeps session, positions, open claims and accepted messages.
+        A reopened publication keeps its session, positions, open claims and accepted messages.
 
-        :returns: True if the publication had failed, and False if there was nothing to reopen.
-        :raises InvalidArgument: the publication has another policy.
+        :returns: True if the publication had failed; False if it had not failed, and the call did
+            nothing.
+        :raises InvalidArgument: the publication's channel does not have ``ps-policy=error``.
         """
         handle = self._open()
         found = pub_policy.pub_reset(handle)
@@ -433,8 +443,8 @@ class Publication(Throttled, Receivers):
 
     @property
     def is_failed(self) -> bool:
-        """Whether ``ps-policy=error`` failed the publication, and :meth:`reset` was not called
-        yet."""
+        """Whether the publication has failed because of ``ps-policy=error``, and :meth:`reset` was
+        not called since."""
         return bool(pub_policy.pub_is_failed(self._open()))
 
     def revoke(self) -> None:

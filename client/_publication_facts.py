@@ -20,8 +20,8 @@ class BatchResult(NamedTuple):
 @attrs.frozen(kw_only=True)
 class RemoteRejection:
     """A receiver rejected the stream with ERR frames. ``source`` is the receiver's address.
-    ``count`` is the number of ERR frames received from this receiver so far; it rises because the
-    receiver repeats the frame."""
+    ``count`` is the number of ERR frames that have arrived from this receiver. The receiver repeats
+    the frame, so the count rises."""
 
     receiver_id: int
     source: str
@@ -32,7 +32,7 @@ class RemoteRejection:
 
 @attrs.frozen(kw_only=True)
 class PublicationStatistics:
-    """State of a publication at one moment; positions and window in bytes."""
+    """State of a publication at one moment. Positions and window are in bytes."""
 
     channel: str
     stream_id: int

@@ -4,7 +4,8 @@
 In one call, the core fills an array with descriptions (address, length, position and so on) of up
 to ``limit`` messages. The reader then calls the handler for each message, with a view of the mapped
 log. If a handler raises an exception or stops the poll, the reader sets the core back to the first
-message that was not handled. When the poll ends, the reader releases the handled messages.
+message that was not handled. When the poll ends, the reader releases the messages that the handler
+has handled.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _UNUSED: Final = 3
 
 
 class Reader(ABC):
-    """Polls one object of the core. Only one thread at a time may use a reader."""
+    """Polls one subscription or image of the core. Only one thread at a time may use a reader."""
 
     # No __slots__: the fast path's classes derive from these and from one with fields in C.
 
@@ -88,9 +89,9 @@ class Reader(ABC):
         """Call ``handler(message, header)`` for up to ``limit`` available messages.
 
         ``message`` is a read-only memoryview into the log; the view is released when the handler
-        returns. Never waits. If the handler raises, the poll ends with the exception. The next poll
-        delivers this message and the following messages again. A handler that closes the
-        subscription also ends the poll.
+        returns. Never waits. If the handler raises an exception, the poll ends with this exception.
+        The next poll delivers the message that the handler did not handle, and the following
+        messages. A handler that closes the subscription also ends the poll.
 
         :param checked: for debugging: the handler gets a copy in pages that become unreadable when
             it returns. Code that uses the memory later ends with SIGSEGV.
@@ -226,7 +227,8 @@ class Reader(ABC):
         """Return the available messages, at most ``limit``, as a batch of columns. The result may
         be empty. Never waits.
 
-        The payloads are views that are valid until the batch is released or the next poll or wait.
+        The batch's payloads are views, which are valid until the batch is released or the next poll
+        or wait.
         """
         self._check_limit(limit)
         self._prepare()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The receivers of a publication, from the daemon's counters."""
+"""Count the receivers of a publication, with the daemon's counters."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def count(publication: Publication) -> int:
 
 
 def condition(publication: Publication, receivers: int) -> Callable[[], bool]:
-    """Return the condition for which ``wait_connected`` waits."""
+    """Return a function that returns whether the condition for ``wait_connected`` is true."""
     if receivers < 1:
         raise InvalidArgument(f"receivers={receivers}: wait for at least one receiver")
 
@@ -58,8 +58,8 @@ def condition(publication: Publication, receivers: int) -> Callable[[], bool]:
 
 
 def why_not_connected(publication: Publication) -> str:
-    """Return the reason for NOT_CONNECTED as a clause if it is known: credits, or a group with too
-    few receivers."""
+    """Return the reason for which a publication is NOT_CONNECTED, as a clause: missing credits, or
+    a receiver group with too few receivers. Return an empty text if the reason is not known."""
     if publication._diverted.ever_granted:
         return ": the receivers that granted it credits have left"
     chosen = uri.parse(publication.channel).fc
@@ -79,14 +79,14 @@ class Receivers:
     def receivers(self: Any) -> int:
         """Number of receivers that are connected. On UDP a receiver is a daemon: all subscriptions
         of one daemon count as one. Under ``fc=tagged``, receivers without the tag do not count. On
-        IPC each subscription is a receiver. The call reads the daemon's counters, which takes
-        longer than other calls."""
+        IPC each subscription is a receiver. This method reads all of the daemon's counters, so it
+        takes longer than other methods."""
         return count(self)
 
     def wait_connected(
         self: Any, timeout_s: float | None = None, *, receivers: int = 1
     ) -> bool:
-        """Sleep until the stream is connected to ``receivers`` receivers. Return False after
+        """Sleep until the stream has at least ``receivers`` connected receivers. Return False after
         ``timeout_s`` seconds; None, the default, waits without a limit.
 
         :param receivers: on UDP a receiver is a daemon, and all subscriptions of one daemon are one

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests that add or remove an object at the daemon, and the record of these requests."""
+"""Create the requests that add or remove an object at the daemon, and record them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _MAX_CHANNEL: Final = control.MAX_CHANNEL_CHARS
 
 @attrs.frozen(kw_only=True)
 class Registration:
-    """Record of a request that added an object, so that the client can add the object again at a
-    restarted daemon."""
+    """Record of a request that added an object at the daemon. With this record, the client adds the
+    object again after the daemon's restart."""
 
     registration_id: int
     request: Addition
@@ -57,7 +57,7 @@ def add_again(port: DriverPort, request: Addition, timeout_s: float) -> Any:
 
 
 def removal_of(request: Addition, registration_id: int) -> Request:
-    """Return the request that removes the object that ``request`` has added."""
+    """Return the request to remove the object that the request ``request`` has added."""
     if isinstance(request, control.AddPublication):
         return control.RemovePublication(registration_id=registration_id)
     if isinstance(request, control.AddSubscription):

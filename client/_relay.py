@@ -2,12 +2,12 @@
 """A relay publishes the messages of one stream (the source) on another (the target), and then
 releases each message of the source.
 
-A message counts as relayed when the target's log has accepted it. The relay releases the message at
-the source only then, so a slow target slows the source down. The target has an exclusive
-publication for each session of the source. The n-th message of this publication is the n-th message
-of the source session. If a relay process was killed, the next process must find the message at
-which it continues. To find this message, the process counts the messages in the target's log
-(:mod:`._relay_state`).
+A message counts as relayed when the target's log has accepted it. The relay releases a message at
+the source only after it counts as relayed, so a slow target slows the source down. The target has
+an exclusive publication for each session of the source. The n-th message of a publication on the
+target is the n-th message of its source session. If a relay process was killed, the next process
+must find the message at which it continues the relaying. To find this message, the next process
+counts the messages in the target's log (:mod:`._relay_state`).
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ class _Leg:
         self.cell.write(self.image.position, self.target, 0, 0)
 
     def go_on(self) -> None:
-        """Continue a session where the last process of this relay stopped."""
+        """Continue to relay a session at the message where the last process of this relay
+        stopped."""
         point = self.cell.read()
         found = pub_take_over(self.publication._open(), point.target, point.ordinal)
         self.target = self.publication.position
@@ -166,9 +167,9 @@ class Relay:
     """Relays the messages of one stream to another; :func:`penstock.relay` creates the object.
     Only one thread at a time may use the object.
 
-    A context manager. If the ``with`` block ends without an exception, the target's sessions end.
-    After an exception, or a call of :meth:`hand_over`, the target's sessions linger, so that the
-    next process can continue these sessions.
+    A context manager. If a ``with relay`` block ends without an exception, the target's sessions
+    end. After an exception, or a call of :meth:`hand_over`, the sessions of the relay's target
+    linger. The next process of the relay can then continue these sessions.
     """
 
     def __init__(
@@ -295,8 +296,8 @@ class Relay:
     # ---- work ------------------------------------------------------------------------------------
 
     def run(self, until: Callable[[], bool] | None = None) -> None:
-        """Relay until ``until()`` returns true; it is called at least every 250 ms. None: without
-        end.
+        """Relay messages until ``until()`` returns true; the method calls ``until()`` at least
+        every 250 ms. None: relay without end.
 
         :raises PublicationFailed: a target has failed, or has used all its positions.
         :raises MessageTooLong: a message of the source does not fit into the target.
@@ -308,7 +309,8 @@ class Relay:
                 self._client._parking().until(self.step, _SLICE_S)
 
     def step(self) -> bool:
-        """Relay the available messages; never wait. Returns whether there was anything."""
+        """Relay the available messages, without waiting. Return whether there was anything to
+        do."""
         moved = self._follow()
         for leg in list(self._legs.values()):
             if not leg.image.is_closed:
@@ -453,8 +455,8 @@ class Relay:
         """Stop relaying in this process, so that the next process with the same relay name can
         continue. Idempotent.
 
-        If no process continues within the linger time, the target's sessions end, and the source no
-        longer waits for the relay.
+        If no process continues the relay within the linger time, the target's sessions end, and the
+        source no longer waits for the relay.
         """
         if not self._closed:
             self._closed = True
@@ -465,7 +467,7 @@ class Relay:
         """End the relay: the target's sessions end when their accepted messages have been sent.
         Idempotent.
 
-        Messages of the source that the relay has not published yet are not relayed any more.
+        The relay does not publish the remaining messages of the source.
         """
         if not self._closed:
             self._closed = True
@@ -493,7 +495,8 @@ class Relay:
 
 
 def default_name(source: str, source_stream: int, target: str, target_stream: int) -> str:
-    """Return the default name of a relay, which is the same for the same streams."""
+    """Return the default name of a relay. Relays with the same source and target stream get the
+    same name."""
     text = f"{source}\0{source_stream}\0{target}\0{target_stream}"
     return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
@@ -505,9 +508,9 @@ def relay(
 ) -> Relay:
     """Create a relay that publishes one stream on another; :meth:`Relay.run` does the work.
 
-    The relayed messages have the same boundaries and reserved values as those of the source. The
-    relay releases a message at the source after the target's log has accepted it, so a slow target
-    slows the source down.
+    The relay keeps the boundaries and reserved values of the source's messages. The relay releases
+    a message at the source after the target's log has accepted it, so a slow target slows the
+    source down.
 
     :param source: channel to read; if it states a ``ps-sub-policy`` that skips messages, the relay
         may miss messages.
@@ -520,8 +523,9 @@ def relay(
     :param directory: directory of the daemon; default as for :func:`penstock.connect`.
     :param linger_s: time for which source and target wait for the next process after this one has
         died.
-    :param timeout_s: bounds the start and each exchange with the daemon, in seconds.
-    :param reattach_timeout_s: how long to wait for a new daemon, in seconds.
+    :param timeout_s: longest wait for the daemon at the start and in each later request, in
+        seconds.
+    :param reattach_timeout_s: longest wait for a new daemon after the daemon died, in seconds.
     :raises InvalidArgument: an argument is out of range, or the target's policy drops messages.
     :raises ConfigurationError: another process runs the relay of this name.
     :raises DaemonNotRunning: no daemon appeared in the directory within ``timeout_s``.

@@ -2,12 +2,12 @@
 """Record a relay's progress in two files, so that the next process of the relay can continue where
 this process stopped.
 
-``DIR/relays/NAME.json`` contains the ids of the relay's client and of its registrations; each
-change replaces the file. ``DIR/relays/NAME.cells`` is a memory-mapped file with a cell (a
+``DIR/relays/NAME.json`` contains the ids of the relay's client and of its registrations. The relay
+replaces this file at each change. ``DIR/relays/NAME.cells`` is a memory-mapped file with a cell (a
 fixed-size record) for each relayed session. The relay writes a cell by single stores in a fixed
-order, so a killed process leaves a state that the next process can interpret. The relay's process
-holds the lock of this file as long as it lives. The relay's two files are in shared memory like the
-logs, so they disappear together with the logs.
+order, so a killed process leaves a state that the next process can interpret. The process of a
+relay holds the lock of ``NAME.cells`` as long as it lives. The relay's two files are in shared
+memory like the logs, so they disappear together with the logs.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Cell:
 
     @property
     def intent(self) -> int:
-        """Source position up to which the relay may have offered messages to the target before it
-        died."""
+        """Position in the source up to which the dead relay process may have offered messages to
+        the target."""
         return int(_NUMBER.unpack_from(self._memory, self._at + 8)[0])
 
     def intend(self, position: int) -> None:
@@ -79,8 +79,8 @@ class Cell:
         return Point(*_POINT.unpack_from(self._memory, at))
 
     def write(self, source: int, target: int, ordinal: int, skip: int) -> None:
-        """Record the progress. If the process is killed during the call, the previous record stays
-        valid."""
+        """Record the progress. If the process is killed while it writes a record, the previous
+        record stays valid."""
         which = 1 - (_NUMBER.unpack_from(self._memory, self._at)[0] & 1)
         at = self._at + _POINTS_AT + which * _POINT.size
         _POINT.pack_into(self._memory, at, source, target, ordinal, skip)
@@ -88,7 +88,8 @@ class Cell:
 
 
 class RelayFiles:
-    """The two files of a relay; the object holds their lock."""
+    """The two files of a relay. The object holds the lock that excludes other processes of the
+    relay."""
 
     def __init__(self, directory: Path, name: str) -> None:
         """
@@ -124,8 +125,8 @@ class RelayFiles:
         return {"format": _FORMAT, "relay_id": secrets.randbits(63) | 1, "client": {}, "legs": {}}
 
     def write(self) -> None:
-        """Replace the file of registrations. If the process dies during the call, the file keeps
-        its old content."""
+        """Replace the file of registrations. If the process dies while it replaces the file, the
+        file keeps its old content."""
         new = self._path.with_suffix(".new")
         with contextlib.suppress(FileNotFoundError):
             new.unlink()
@@ -138,7 +139,7 @@ class RelayFiles:
         return Cell(self._memory, index)
 
     def free_cell(self) -> Cell | None:
-        """Return a cell that no relayed session uses; None if all cells are in use."""
+        """Return a cell (record) that no relayed session uses, or None if all cells are in use."""
         used = {leg["cell"] for leg in self.plain["legs"].values()}
         free = next((index for index in range(CELLS) if index not in used), None)
         if free is None:
@@ -148,7 +149,8 @@ class RelayFiles:
         return cell
 
     def close(self, *, remove: bool) -> None:
-        """Release the lock. ``remove``: also remove the files, because the relay has ended."""
+        """Release the lock. With ``remove``, also remove both files, because the relay has
+        ended."""
         if remove:
             for path in (self._path, self._path.with_suffix(".cells")):
                 with contextlib.suppress(FileNotFoundError):

@@ -41,7 +41,7 @@ class Requester:
         :raises TimeoutExpired: no server, or no reply, within ``timeout_s``.  A reply that comes
             later is dropped and counted.
         :raises RemoteError: the handler of the server raised; the error has ``type`` and ``text``.
-        :raises MessageTooLong: the request is over the stream's limit.
+        :raises MessageTooLong: the request is longer than the stream's longest message.
         :raises DaemonGone: the daemon died.
         """
         with self._begin(1) as call:
@@ -52,11 +52,13 @@ class Requester:
     def request_many(
         self, data: Payload, timeout_s: float, *, count: int | None = None
     ) -> list[Message | RemoteError]:
-        """Send a request to several servers, and wait for ``count`` replies, at most ``timeout_s``.
+        """Send a request to several servers, and wait for ``count`` replies, but at most
+        ``timeout_s`` seconds.
 
         :param timeout_s: seconds.
-        :param count: number of replies that end the wait; None: wait until the time is over.
-        :returns: the replies that arrived in time, perhaps none; an error is a ``RemoteError``.
+        :param count: number of replies after which the call returns; None: wait for ``timeout_s``.
+        :returns: the replies that arrived in time, perhaps none; an error reply is an object of
+            :class:`RemoteError`.
         :raises TimeoutExpired: the request could not be sent within ``timeout_s``.
         """
         with self._begin(_wanted(count)) as call:
@@ -78,8 +80,8 @@ class Requester:
         return until(lambda: self._asking.arrived(call), _left(began, timeout_s))
 
     def wait_connected(self, timeout_s: float | None = None) -> bool:
-        """Sleep until a server is connected. Return True, or False if ``timeout_s`` seconds have
-        passed."""
+        """Sleep until a server is connected. Return True if a server is connected, and False if
+        ``timeout_s`` seconds have passed."""
         return self._asking.publication.wait_connected(timeout_s)
 
     @property
@@ -104,7 +106,8 @@ class Requester:
         return self._asking.statistics()
 
     def close(self) -> None:
-        """End both streams of the requester; requests in flight raise ClosedError.  Idempotent."""
+        """End the streams of requests and replies; calls that wait for a reply raise ClosedError.
+        Idempotent."""
         self._asking.close()
 
     def __enter__(self) -> Requester:
@@ -132,7 +135,8 @@ class AsyncRequester:
         return self._sync
 
     async def request(self, data: Payload, timeout_s: float | None = None) -> Message:
-        """See :meth:`penstock.Requester.request`.  A cancelled call may have sent the request."""
+        """See :meth:`penstock.Requester.request`.  If the call is cancelled, the request may have
+        been sent."""
         with await self._begin(1) as call:
             if not await self._exchange(call, data, timeout_s):
                 raise self._asking.no_reply(call, timeout_s)
@@ -195,7 +199,7 @@ class AsyncRequester:
         return self._sync.statistics()
 
     async def close(self) -> None:
-        """See :meth:`penstock.Requester.close`. If the call is cancelled, it finishes before it
+        """See :meth:`penstock.Requester.close`. A cancelled call completes its work before it
         raises the cancellation."""
         await to_the_end(self._sync.close)
         self._parking.wake()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handle a daemon's death in its clients (docs/restart.md): report lost data and sessions, and
-attach the client to the next daemon."""
+"""Handle the death of a client's daemon (docs/restart.md): report lost data and sessions, and
+connect the client to the next daemon."""
 
 from __future__ import annotations
 
@@ -42,8 +42,7 @@ class Gap:
 
 @attrs.frozen(kw_only=True)
 class LostSession:
-    """A publication's session that ended with its daemon; the publication continues in a new
-    session."""
+    """A session that ended with its daemon; its publication continues in a new session."""
 
     session_id: int
     sent_position: int
@@ -54,8 +53,8 @@ class LostSession:
 
 class Bell:
     """Receives the callbacks of the driver port and wakes the client's waiting threads. The
-    listener has only a weak reference to the client, so that a client without references is
-    collected."""
+    listener has only a weak reference to the client, so that Python can collect a client that the
+    application no longer uses."""
 
     __slots__ = (
         "__weakref__", "_client", "_handle", "_params", "away_ns", "is_away", "on_daemon",
@@ -75,7 +74,7 @@ class Bell:
         self.away_ns = 0
 
     def replace(self, handle: core.ClientHandle, params: core.ClientParams) -> None:
-        """From now on, wake the threads that wait on ``handle``, the client that was mapped again
+        """From now on, wake the threads that wait on ``handle``, the core's client that was opened
         after the daemon's restart."""
         self._handle, self._params = handle, params
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Schemas that are tables themselves: NumPy records and Arrow record batches."""
+"""Schemas that are tables themselves: Codecs of typed streams for NumPy records and Arrow record
+batches."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def _changed(made: NDArray[Any], values: NDArray[Any]) -> int | None:
 
 
 class NumpyCodec(Codec):
-    """Codec for messages that each contain one NumPy record, in the record's memory layout."""
+    """Codec for a stream in which each message contains one NumPy record, in the record's memory
+    layout."""
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
         if dtype.hasobject or not dtype.itemsize:
@@ -108,8 +110,8 @@ class NumpyCodec(Codec):
         return np.frombuffer(b"".join(payloads), self.dtype)
 
     def records(self, data: NDArray[np.uint8], lengths: NDArray[np.int64]) -> NDArray[Any]:
-        """Return the messages in ``data``, which lie back to back, as an array of records, without
-        a copy."""
+        """Return ``data``, which contains messages back to back, as an array of records, without a
+        copy."""
         wrong = np.flatnonzero(lengths != self.dtype.itemsize)
         if len(wrong):
             begin = int(lengths[: wrong[0]].sum())
@@ -156,7 +158,8 @@ def flat_width(values: NDArray[Any]) -> int:
 
 
 class ArrowCodec(Codec):
-    """Codec for record batches of one schema. A large batch is sent as several messages."""
+    """Codec for record batches of one schema. The codec sends a large record batch as several
+    messages."""
 
     def __init__(self, schema: pa.Schema) -> None:
         import pyarrow as pa

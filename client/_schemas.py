@@ -55,8 +55,8 @@ class Codec(ABC):
 
     @abstractmethod
     def decode(self, message: Any) -> Any:
-        """Decode one message to a value. ``message`` is bytes or a memoryview; the value must not
-        refer to it, because a view becomes invalid.
+        """Decode one message to a value. ``message`` is bytes or a memoryview. The returned value
+        must not refer to ``message``, because the memoryview becomes invalid.
 
         :raises SchemaMismatch: the message does not fit the schema.
         """
@@ -113,7 +113,7 @@ class Codec(ABC):
         return TypedConsumerGroup(raw, self)
 
     def mismatch(self, message: Any, why: str) -> SchemaMismatch:
-        """Return the error for a message that does not fit the schema."""
+        """Return the exception for a message that does not fit the schema."""
         return SchemaMismatch(
             f"a message of {memoryview(message).nbytes} bytes is no {self.name}: {why}; "
             "publisher and subscriber need the same schema"
@@ -356,8 +356,8 @@ def _from_fields(converter: Any, kind: Any) -> Callable[[Any, Any], Any]:
 
 
 def hints_of(schema: Any) -> dict[str, Any]:
-    """Return the fields of a class, by name, with their type hints; the constructor must accept
-    each of them by this name."""
+    """Return the fields of a class, by name, with their type hints. The constructor of the class
+    must accept each field by its name."""
     hints = typing.get_type_hints(schema)
     fields: Iterable[Any] = (
         attrs.fields(schema) if attrs.has(schema) else dataclasses.fields(schema)
@@ -388,7 +388,8 @@ def _why(error: BaseException) -> str:
 
 
 def arrow_type(hint: Any) -> Any:
-    """Return the Arrow type of a type hint; None: Arrow derives the type from the values."""
+    """Return the Arrow type of a type hint, or None if Arrow must derive the type from the
+    values."""
     import pyarrow as pa
 
     simple = {
@@ -430,7 +431,7 @@ def _as_dicts(hint: Any, column: Iterable[Any]) -> list[Any]:
 
 
 def is_table(values: Any) -> bool:
-    """Whether the values are a table of Arrow, Polars, pandas or DuckDB."""
+    """Return whether ``values`` is a table of Arrow, Polars, pandas or DuckDB."""
     return hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__") or (
         "pandas" in sys.modules and isinstance(values, sys.modules["pandas"].DataFrame)
     )

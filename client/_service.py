@@ -115,7 +115,8 @@ class Answering:
 
     @property
     def has_departed(self) -> bool:
-        """Whether a requester has left, and the server must close its reply stream."""
+        """Whether a requester has left, so that the server must close the stream of replies to this
+        requester."""
         return bool(self._departed)
 
     def close_departed(self) -> None:
@@ -151,9 +152,9 @@ class Answering:
         return good
 
     def reply_at_once(self, request: Message, payload: Payload | None) -> bool:
-        """Offer the handler's result as the reply, without waiting. Return False if sending the
-        reply needs a wait, an exchange with the daemon, or the report of an error. The caller then
-        calls :meth:`reply`."""
+        """Offer the handler's result as the reply, without waiting. Return False if the reply needs
+        a wait, a request to the daemon, or the report of an error. If the result is False, the
+        caller must call :meth:`reply`."""
         requester = self._requesters.get(request.session_id)
         publication = None if requester is None else requester.publication
         if publication is None or not isinstance(payload, (bytes, type(None))):
@@ -260,8 +261,8 @@ class Service:
     """Serves the requests that arrive on one stream.  Made by :meth:`penstock.Client.serve`.
 
     The method :meth:`run` serves requests in the calling thread until :meth:`close` is called. A
-    block ``with service:`` serves requests in separate threads until the block ends. The service
-    object can also be called like the handler function that it wraps.
+    block ``with service:`` serves requests in separate threads until the block ends. A call of the
+    service object calls the handler function that it wraps.
     """
 
     def __init__(
@@ -281,7 +282,7 @@ class Service:
         return self._handler(request)
 
     def run(self) -> None:
-        """Serve until :meth:`close`, or until the client is closed.
+        """Serve requests until :meth:`close` is called or the client is closed.
 
         :raises DaemonGone: the daemon died.
         :raises ChannelRefused: with the daemon's reason.
@@ -294,7 +295,7 @@ class Service:
         self._raise_failure()
 
     def close(self) -> None:
-        """End the service. Handlers that are running finish, and their replies are sent.
+        """End the service. Running handlers finish, and the server sends their replies.
         Idempotent."""
         self._closed = True
         subscription = self._subscription

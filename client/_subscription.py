@@ -40,7 +40,7 @@ class _Renewal(NamedTuple):
 
 @attrs.frozen(kw_only=True)
 class SubscriptionStatistics:
-    """State of a subscription at one moment; positions in bytes."""
+    """State of a subscription at one moment. All positions are in bytes."""
 
     channel: str
     stream_id: int
@@ -101,20 +101,20 @@ class Subscription(Reader):
     @property
     def local_addresses(self) -> tuple[str, ...]:
         """The addresses (``ip:port``) on which the daemon receives this channel. If the channel
-        states port 0, they contain the port that the kernel chose."""
+        states port 0, the addresses contain the port that the kernel chose."""
         return tuple(self._ready.local_addresses)
 
     @property
     def images(self) -> tuple[Image, ...]:
-        """The present images. The property first processes the daemon's notices, so it may call
-        ``on_available`` and ``on_unavailable``."""
+        """The present images. Reading the property first processes the daemon's notices, which may
+        call ``on_available`` and ``on_unavailable``."""
         self._refresh()
         return tuple(self._images)
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is an image. The property first processes the daemon's notices, so it may
-        call ``on_available`` and ``on_unavailable``."""
+        """Whether there is an image. Reading the property first processes the daemon's notices,
+        which may call ``on_available`` and ``on_unavailable``."""
         self._refresh()
         return bool(self._images)
 
@@ -141,11 +141,11 @@ class Subscription(Reader):
     # ---- waiting ---------------------------------------------------------------------------------
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Sleep until there is a message to poll. Return True, or False if ``timeout_s`` seconds
-        have passed.
+        """Sleep until there is a message to poll. Return True if there is a message, and False if
+        ``timeout_s`` seconds have passed.
 
-        If the application holds a batch, the call first releases it, because the stream may wait
-        for its memory.
+        If the application holds a batch of ``poll_batch``, ``wait`` first releases the batch,
+        because the publisher may need its memory.
 
         :raises DaemonGone: the daemon died, and no message is left.
         """
@@ -154,8 +154,8 @@ class Subscription(Reader):
         return self._client._parking().until(self._has_data, timeout_s)
 
     def wait_connected(self, timeout_s: float | None = None) -> bool:
-        """Sleep until there is an image. Return True, or False if ``timeout_s`` seconds have
-        passed."""
+        """Sleep until the subscription has an image. Return True if it has one, and False if
+        ``timeout_s`` seconds have passed."""
         return self._client._parking().until(lambda: self.is_connected, timeout_s)
 
     def _soon(self) -> bool:
@@ -176,9 +176,9 @@ class Subscription(Reader):
     def messages(self, timeout_s: float | None = None, *, until_end: bool = False) -> Messages:
         """Iterate over messages, waiting for each.  Each owns its bytes.
 
-        A message is released at the next step of the loop, or when ``break`` or ``return`` ends the
-        loop.  If an exception leaves the loop, the message is not released, and the next loop or
-        poll delivers it again.  The loop ends when the subscription is closed.
+        The subscription releases a message at the next step of the loop, or when ``break`` or
+        ``return`` ends the loop.  If an exception leaves the loop, the message is not released, and
+        the next loop or poll delivers it again.  The loop ends when the subscription is closed.
 
         :param timeout_s: the longest wait for one message, in seconds; None: without end.
         :param until_end: end the loop when all publishers have ended and all messages were
@@ -215,8 +215,8 @@ class Subscription(Reader):
     def recv_batch(
         self, limit: int = DEFAULT_BATCH, timeout_s: float | None = None
     ) -> MessageBatch:
-        """Wait for messages; return the available ones, at most ``limit``, and release them. The
-        batch owns its bytes.
+        """Wait for a message; return copies of the available messages, at most ``limit``, and
+        release them. The batch owns its bytes.
 
         :raises TimeoutExpired: no message within ``timeout_s`` seconds.
         """
@@ -263,7 +263,7 @@ class Subscription(Reader):
 
     @property
     def credits(self) -> SubscriptionCredits:
-        """The credits of all present images, added up. All values are 0 if the subscription was
+        """The sum of the credits of all present images. All values are 0 if the subscription was
         added without ``credits=``."""
         views = [img_credits(image._handle) for image in self.images]
         return SubscriptionCredits(
@@ -277,7 +277,7 @@ class Subscription(Reader):
         """Stop the publishers, and wait until nothing is in flight or buffered on any host.
 
         The publishers' offers return ``Offer.NO_CREDIT``. Messages in flight are delivered before
-        the call returns. If a loop holds a batch or a message, the call releases it first.
+        the call returns. If a loop holds a batch or a message, ``withhold`` first releases it.
 
         :param handler: called with the messages that still arrive, as by :meth:`poll`. Without it,
             only messages that were delivered before may be outstanding.
@@ -297,8 +297,8 @@ class Subscription(Reader):
     def drain(self, timeout_s: float, handler: Handler | None = None) -> None:
         """Stop the publishers, deliver the messages that still arrive, and close the subscription.
 
-        Parameters and errors are those of :meth:`withhold`; after an error the subscription stays
-        open.
+        The method ``drain`` has the parameters and errors of :meth:`withhold`. After an error the
+        subscription stays open.
         """
         self.withhold(timeout_s, handler)
         self.close()
@@ -323,8 +323,8 @@ class Subscription(Reader):
     # ---- life ------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the subscription. Memoryviews of the subscription's logs become invalid.
-        Idempotent."""
+        """Close the subscription. When the subscription closes, memoryviews of its logs become
+        invalid. Idempotent."""
         if self._handle is None:
             return
         self._client._remove(
@@ -516,7 +516,8 @@ def _ordinal_at(image: Image, notice: control.ImageUnavailable) -> int:
 
 
 def removal(registration_id: int, destination: str | int) -> control.RemoveDestination:
-    """Return the request that removes a destination; ``destination`` is its channel or its id."""
+    """Return the request to remove ``destination``, which is the channel or the id of a
+    destination."""
     if isinstance(destination, str):
         return control.RemoveDestination(registration_id=registration_id, channel=destination)
     if destination <= 0:

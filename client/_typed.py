@@ -26,8 +26,8 @@ T = TypeVar("T")
 class TypedBatch(Generic[T]):
     """Values of one batch.  Iterate over the values, or convert all of them to a table.
 
-    A library that reads the Arrow C stream interface can use the batch directly. Examples are
-    ``pl.DataFrame(batch)``, ``pa.table(batch)``, and ``FROM batch`` in DuckDB.
+    Libraries that read the Arrow C stream interface can use a batch of values directly. Examples of
+    direct use are ``pl.DataFrame(batch)``, ``pa.table(batch)``, and ``FROM batch`` in DuckDB.
     """
 
     def __init__(self, codec: Codec, messages: MessageBatch) -> None:
@@ -96,7 +96,7 @@ class TypedBatch(Generic[T]):
 
 
 class TypedPublication(Generic[T]):
-    """A :class:`penstock.Publication` that takes values of one schema."""
+    """A :class:`penstock.Publication` that publishes values of one schema instead of bytes."""
 
     def __init__(self, publication: Publication, codec: Codec) -> None:
         self._raw = publication
@@ -170,7 +170,7 @@ class TypedPublication(Generic[T]):
 
 
 class TypedSubscription(Generic[T]):
-    """A :class:`penstock.Subscription` that returns values of one schema."""
+    """A :class:`penstock.Subscription` that returns values of one schema instead of bytes."""
 
     def __init__(self, subscription: Subscription, codec: Codec) -> None:
         self._raw = subscription

@@ -27,8 +27,8 @@ _STATES = {
 
 @attrs.frozen(kw_only=True)
 class Outstanding:
-    """An image whose messages the application has not all returned. The counts begin when the image
-    joined the stream."""
+    """An image with messages whose credits the application has not returned yet. All counts of
+    messages begin at the position where the image joined the stream."""
 
     session_id: int
     source: str
@@ -50,8 +50,8 @@ class Outstanding:
 
 
 class Withholding:
-    """One run of :meth:`penstock.Subscription.withhold`: it requests the daemon to withhold the
-    credits, and polls until no message is outstanding."""
+    """One call of :meth:`penstock.Subscription.withhold`. The object requests the daemon to
+    withhold the credits, and polls until no message is outstanding."""
 
     def __init__(self, subscription: Subscription, handler: Handler | None) -> None:
         self._subscription = subscription
@@ -63,7 +63,7 @@ class Withholding:
         set_withheld(self._subscription, withheld=True)
 
     def is_done(self) -> bool:
-        """Continue to poll, and return whether no message is outstanding any more.
+        """Poll the subscription, and return whether no message is outstanding any more.
 
         :raises ChannelRefused: a sender does not support credits.
         """
@@ -88,13 +88,13 @@ class Withholding:
         return done
 
     def end(self) -> None:
-        """Record the epoch of each image's freeze, so that a later call does not take this freeze
-        for its own."""
+        """Record the epoch of each image's freeze, so that a later call of ``withhold`` can
+        distinguish its own freeze from this one."""
         for image in self._subscription._images:
             self._settled[image.correlation_id] = img_credits(image._handle).epoch
 
     def failure(self, timeout_s: float) -> WithholdTimeout:
-        """Return the error that lists the images with outstanding messages."""
+        """Return the exception whose text lists the images with outstanding messages."""
         subscription = self._subscription
         found = tuple(
             _outstanding(image, view) for image in subscription._images
@@ -143,7 +143,7 @@ def _outstanding(image: Image, view: CreditView) -> Outstanding:
 
 
 def no_credits(subscription: Subscription) -> PenstockError:
-    """Return the error for a subscription without credits."""
+    """Return the exception for a subscription that was added without credits."""
     return ChannelRefused(
         f"{subscription.channel} stream {subscription.stream_id}: this subscription grants no "
         "credits: add it with credits=N",

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The driver port: exchange messages with the daemon over its two sockets.
 
-While the connection on ``lease.sock`` (SEQPACKET) is open, client and daemon are alive; a hang-up
-means that the other end has died. The daemon answers the first datagram with a lease and two
-eventfds. ``control.sock`` (ZeroMQ) carries requests, answers and notices. One thread per client
-owns the ZeroMQ socket; other threads pass requests to this thread through a queue and an eventfd,
-and sleep until the thread returns the reply.
+While the connection on ``lease.sock`` (SEQPACKET) is open, client and daemon are alive. If the
+connection closes, the other process has died. The daemon answers the client's first datagram on
+``lease.sock`` with a lease and two eventfds. ``control.sock`` (ZeroMQ) carries requests, answers
+and notices. One thread per client owns the ZeroMQ socket; other threads pass requests to this
+thread through a queue and an eventfd, and sleep until the thread returns the reply.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class _Pending:
 
 @attrs.frozen(kw_only=True)
 class Returning:
-    """Identifies the client of a process that has ended, so that this process can continue it: its
-    id, secret and registrations."""
+    """Identifies the client of a process that has ended, by its id, secret and registrations, so
+    that this process can continue that client."""
 
     client_id: int
     token: bytes = attrs.field(repr=False)
@@ -67,7 +67,7 @@ class Returning:
 
 
 class ZmqPort:
-    """See :class:`penstock.client._port.DriverPort`, which this implements."""
+    """Implements the interface :class:`penstock.client._port.DriverPort` over two Unix sockets."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class ZmqPort:
         :param returning: the client of a process that has ended, if this process continues it.
 
         :param reattach_timeout_s: time to wait for a new daemon after the old one hung up.
-        :param watch: whether to request an eventfd for an event loop.
+        :param watch: whether to request an eventfd that wakes an event loop.
 
         :raises DaemonNotRunning: no daemon listens in ``directory``.
         :raises VersionMismatch: daemon and client have different protocol versions.

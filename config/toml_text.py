@@ -10,11 +10,12 @@ from typing import Any
 
 
 def parse_toml(text: str, parse_float: Callable[[str], Any] = float) -> dict[str, Any]:
-    """Return the tables of a text.
+    """Parse a TOML text and return its tables.
 
-    Too deeply nested brackets exhaust Python's stack. If garbage collection ran at that depth,
-    finalizers would fail too, and each would print a traceback. The function therefore turns
-    garbage collection off until the parser has returned.
+    If the text has too deeply nested brackets, the parser exhausts Python's stack. If garbage
+    collection ran on the exhausted stack, finalizers would fail too, and each would print a
+    traceback. For this reason the function turns garbage collection off until the TOML parser has
+    returned.
 
     :raises ValueError: the text is not TOML; the exception states the reason.
     """

@@ -11,7 +11,8 @@ DURATION_UNITS: Final = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 
 
 def write_size(value: int) -> str:
-    """Return a number of bytes as text, in the largest unit that divides the number: ``64k``."""
+    """Return a number of bytes as text, in the largest unit that divides the number, for example:
+    ``64k``."""
     for suffix in ("g", "m", "k"):
         unit = SIZE_UNITS[suffix]
         if value >= unit and value % unit == 0:
@@ -20,8 +21,8 @@ def write_size(value: int) -> str:
 
 
 def write_duration(value: int) -> str:
-    """Return a number of nanoseconds as text, in the largest unit that divides the number:
-    ``5s``."""
+    """Return a number of nanoseconds as text, in the largest unit that divides the number, for
+    example: ``5s``."""
     for suffix in ("s", "ms", "us"):
         unit = DURATION_UNITS[suffix]
         if value >= unit and value % unit == 0:

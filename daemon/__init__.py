@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The control plane: conductor, control socket, liveness, inspection, metrics."""
+"""The daemon's control plane: conductor, control socket, leases, inspection and metrics."""

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Address arithmetic: multicast control addresses and the choice of a network interface.
 
-The functions have no side effects; other modules resolve names and list interfaces. The rules are
-Aeron's, so that a URI leads to the same socket address as in Aeron.
+The functions of this module have no side effects; other modules resolve host names and list
+interfaces. The functions use Aeron's rules, so that a URI leads to the same socket address as in
+Aeron.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from penstock.core.driver_types import Address
 
 
 class AddressingError(ValueError):
-    """An address cannot be used; ``code`` is an error code of the control protocol."""
+    """Raised for an address that cannot be used; ``code`` is an error code of the control
+    protocol."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -81,9 +83,10 @@ def choose_interface(
     """Return the interface of a channel. :param spec: the ``interface`` parameter, with an IP
     address in ``host`` or a name in ``name``.
 
-    The function considers only interfaces that are up and match ``spec``. The function chooses
-    loopback only if no other interface with multicast matches. If several interfaces match, the
-    result is the one with the longest netmask; if these are equal, it is the first.
+    The function considers only interfaces that are up and match ``spec``. For a multicast channel,
+    it chooses a loopback interface only if no other matching interface supports multicast. If
+    several interfaces match, the function chooses an interface with the longest netmask, and of
+    several such interfaces the first.
     """
     matching = [i for i in interfaces if _matches(i, spec, family)]
     candidates = [i for i in matching if i.is_multicast and not i.is_loopback] if multicast else []

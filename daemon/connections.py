@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Count the TCP connections, from the reports of ZeroMQ.
+"""Count the TCP connections of a ZeroMQ socket, with ZeroMQ's reports of connections.
 
 ZeroMQ reports the file descriptor of each accepted connection, each closed connection and each
-message. ZeroMQ reports a finished handshake without the file descriptor. The number of authorised
-keys is therefore known at once, but the connection of a key is known only from its first message
-on.
+message. For a finished handshake, ZeroMQ does not report the file descriptor. The daemon therefore
+knows at once how many connections have an authorised key, but learns which connection it is only
+from the connection's first message.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class Connections:
         self._silent[fd] = None
 
     def admitted(self) -> None:
-        """Record that one more connection has an authorised key; this connection has sent no
+        """Record that one more connection has an authorised key. A new connection has not sent a
         message yet."""
         self._admitted = min(self._admitted + 1, len(self._silent))
 
     def heard(self, fd: int) -> None:
-        """Record that a message arrived on a connection. The handshake of this connection is
-        therefore finished."""
+        """Record that a message arrived on a connection, which shows that the connection's
+        handshake is finished."""
         if fd in self._silent:
             del self._silent[fd]
             self._heard.add(fd)
@@ -64,9 +64,9 @@ class Connections:
 
 
 def shut(fd: int, port: int) -> bool:
-    """Shut down a TCP connection that another thread owns, by its descriptor ``fd``. The number
-    ``fd`` may refer to another file by now, so the call first checks that the file is a connection
-    to ``port``."""
+    """Shut down a TCP connection that another thread owns; ``fd`` is its descriptor. The other
+    thread may have closed ``fd``, so that another file has this number now. The function therefore
+    first checks that ``fd`` is a connection to ``port``."""
     try:
         with socket.fromfd(fd, socket.AF_INET, socket.SOCK_STREAM) as own:
             ours = (

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ZeroMQ sockets: ROUTER for requests, PUB for the event feed.
+"""The ZeroMQ sockets: Own the daemon's control sockets: a ROUTER socket for requests and a PUB
+socket for the event feed.
 
 The descriptor of a ZeroMQ socket is edge-triggered: it becomes readable only for events after the
-last call on the socket, and a send is such a call. After each wake-up the thread therefore reads
-until EAGAIN. After each send it reads once more.
+last call on the socket; a send is such a call too. For this reason the thread reads the socket
+until EAGAIN after each wake-up, and once more after each send.
 """
 
 from __future__ import annotations
@@ -36,12 +37,13 @@ class Receiver(Protocol):
     """Callbacks of the control socket; the server implements them."""
 
     def on_hello(self, identity: bytes, token: bytes) -> bool:
-        """Bind the client's ZeroMQ identity to its lease by the token. Return False if the token is
-        unknown."""
+        """Bind a client's ZeroMQ identity to the lease that has the client's token. Return False if
+        the token is unknown."""
         ...
 
     def on_request(self, identity: bytes, correlation_id: int, message: Message) -> bool:
-        """Process a request. Return False if the identity is not bound to a lease."""
+        """Process a request. Return False if the client's ZeroMQ identity is not bound to a
+        lease."""
         ...
 
     async def on_status(self, correlation_id: int) -> bytes:
@@ -78,7 +80,7 @@ class ControlSocket:
     # ---- out ----
 
     def send(self, identity: bytes, message: Message, correlation_id: int = 0) -> None:
-        """Send to one client; do nothing if the client has gone."""
+        """Send a message to one client; do nothing if the client has closed its connection."""
         try:
             data = codec.encode(message, correlation_id)
         except ControlError as error:
@@ -96,8 +98,8 @@ class ControlSocket:
             self._kick.set()
 
     def publish(self, name: str, fields: dict[str, Any]) -> None:
-        """Publish one event: [name, {sequence, time_ms, name, fields}]. The feed may lose events; a
-        gap in the sequence numbers shows the loss."""
+        """Publish one event: [name, {sequence, time_ms, name, fields}]. The event feed may lose
+        events; a gap in the sequence numbers shows the loss."""
         self._sequence += 1
         event = {
             "sequence": self._sequence,
@@ -194,8 +196,8 @@ class ControlSocket:
 
 
 def correlation_of(data: bytes) -> int:
-    """Return the correlation id of a message that could not be decoded, or 0 if no valid id can be
-    found in it."""
+    """Return the correlation id of a message that could not be decoded, or 0 if the message
+    contains no valid id."""
     try:
         frame = msgpack.unpackb(data, max_array_len=64, max_map_len=64)
     except (ValueError, msgpack.UnpackException):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Authentication of TCP control: CURVE keys, the allow-list, and the number of connections.
+"""Authentication of TCP control: Check the CURVE keys of clients with the allow-list, and limit the
+number of connections.
 
 For each connection, ZeroMQ calls a handler in this process (ZAP), which decides whether the
 client's key may connect. The handler is pyzmq's authenticator. The authenticator uses the daemon's
@@ -34,8 +35,8 @@ _EVENTS: Final = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
 
 class AllowList:
     """Public keys of the clients that may connect. The keys are in the ``.key`` files of a
-    directory, or in the lines of one file. In such a line, a blank and a comment may follow the
-    key."""
+    directory, or in the lines of one file. A line of the file contains a key, after which a blank
+    and a comment may follow."""
 
     def __init__(self, path: Path) -> None:
         """:raises ConfigurationError: the list cannot be read, or contains an invalid key."""
@@ -63,7 +64,7 @@ class AllowList:
             _LOG.error("%s: the previous allow-list stays in effect", error)
             return
         for fault in faults:
-            _LOG.error("%s: it authorises no client key", fault)
+            _LOG.error("%s: this file or line authorises no client key", fault)
         _LOG.info("%s: %d keys may connect", self._path, len(self._keys))
 
     def _files(self) -> list[Path]:
@@ -234,8 +235,8 @@ class CurveGate:
             self._connections.heard(int(frames[-1].get(zmq.SRCFD)))
 
     def admit(self, key: str) -> bool:
-        """Return whether a client with this key may connect now: the key is on the allow-list, and
-        the limit of connections is not reached."""
+        """Return whether a client with the given key may connect now. The key must be on the
+        allow-list, and the number of connections must be below the limit."""
         if not self.allows(key):
             _LOG.warning("TCP control: refused the key %s, which is not on the allow-list", key)
             self.refused += 1
@@ -256,8 +257,8 @@ class CurveGate:
 
     @staticmethod
     def key_of(frames: list[zmq.Frame]) -> str:
-        """Return the public key of the client that sent a message. For a message over the local
-        socket, the result is empty."""
+        """Return the public key of the client that sent a message. If the message arrived over the
+        local socket, the result is empty."""
         try:
             return str(frames[-1].get("User-Id"))
         except (zmq.ZMQError, KeyError):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claim, clean and remove the daemon's directory. Only one daemon at a time can claim a directory.
 
-As long as it runs, the daemon holds a lock (flock) on the file ``DIR/daemon.lock``, whose text
-names the daemon. A directory with entries but without ``daemon.lock`` belongs to another program,
-and the daemon changes nothing in it.
+As long as a daemon runs, it holds a lock (flock) on the file ``DIR/daemon.lock``, whose text names
+the daemon. A directory with entries but without ``daemon.lock`` belongs to another program, and the
+daemon changes nothing in it.
 """
 
 from __future__ import annotations
@@ -58,8 +58,7 @@ class ClaimedDirectory:
         os.chmod(self.path / name, self.file_mode)
 
     def wipe(self, *, keep_streams: bool = False) -> None:
-        """Remove the files of a dead daemon: all of them, or only its sockets if
-        ``keep_streams``."""
+        """Remove the files of a dead daemon. With ``keep_streams``, remove only its sockets."""
         if keep_streams:
             for name in _SOCKETS:
                 (self.path / name).unlink(missing_ok=True)
@@ -73,21 +72,21 @@ class ClaimedDirectory:
 
     def let_go(self) -> None:
         """Release the claim at the daemon's end. If a new daemon needs the content of the
-        directory, keep it; otherwise remove it."""
+        directory, keep the content; otherwise remove it."""
         if self.owed:
             self.leave()
         else:
             self.release()
 
     def leave(self) -> None:
-        """Leave the directory to the next daemon: remove only its sockets, and release the lock."""
+        """Leave the directory to the next daemon: remove only the sockets, and release the lock."""
         for name in _SOCKETS:
             (self.path / name).unlink(missing_ok=True)
         os.close(self._lock_fd)
 
     def release(self) -> None:
-        """Remove all files of the daemon. If a daemon created the directory, remove it too. Release
-        the lock."""
+        """Remove all files of the daemon. If a daemon created the directory, remove the directory
+        too. Release the lock."""
         _wipe(self.path)
         for name in (*_FOLDERS, *_OF_CLIENTS):
             _remove_folder(self.path / name)
@@ -100,12 +99,12 @@ class ClaimedDirectory:
 def claim_directory(
     config: DirectoryConfig, *, keep: bool = False, any_layout: bool = False
 ) -> ClaimedDirectory:
-    """Claim the directory for this daemon. Remove the files that a dead daemon left, unless
-    ``keep``.
+    """Claim the directory for this daemon. Unless ``keep`` is set, remove the files that a dead
+    daemon left.
 
     :param any_layout: claim the directory even if another version of penstock wrote its files.
 
-    :raises DirectoryInUseError: a live daemon owns it.
+    :raises DirectoryInUseError: a live daemon owns the directory.
     :raises VersionMismatch: the directory belongs to another program, or to a daemon with another
         layout.
     :raises ConfigurationError: the directory cannot be made or written.

@@ -21,8 +21,8 @@ _IMAGE: Final = ObjectKind.IMAGE
 
 @attrs.frozen
 class DriverCall:
-    """The function of ``ps_driver.h`` that performs an action, and the fields of the action that
-    are its arguments."""
+    """Names the function of ``ps_driver.h`` that performs an action, and the fields of the action
+    that are the function's arguments."""
 
     function: str
     kind: ObjectKind                    # of the object

@@ -23,7 +23,7 @@ class EventPump:
     def turn(self) -> bool:
         """Process at most EVENTS_PER_TURN events, of which at most SETUPS_PER_TURN are SETUPs.
 
-        :returns: True if the turn ended before the queue of events was empty.
+        :returns: Return True if the turn ended before the queue of events was empty.
         """
         setups = 0
         for _ in range(EVENTS_PER_TURN):

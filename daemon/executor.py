@@ -116,8 +116,8 @@ def _prefix_length(netmask: str | None) -> int:
 
 
 class Executor:
-    """Performs actions. Only one thread uses the executor; any thread may
-    call :meth:`perform_slow`."""
+    """Performs actions. Only one thread may use the executor, except that any thread may call
+    :meth:`perform_slow`."""
 
     def __init__(
         self, *, driver: Driver, cnc: admin.Cnc, shared: admin.Shared, port: Port
@@ -141,7 +141,8 @@ class Executor:
             self._shared.free_slot(action.kind, action.index)
 
     def perform(self, action: a.Action) -> a.Outcome:
-        """Perform an action in this thread. If the action fails, the result contains the error."""
+        """Perform an action in the calling thread. If the action fails, the returned result
+        contains the error."""
         try:
             return a.Outcome(value=self._handlers[type(action)](action))
         except (PenstockError, OSError, KeyError, ValueError, OverflowError) as error:
@@ -149,7 +150,7 @@ class Executor:
 
     @staticmethod
     def is_slow(action: a.Action) -> bool:
-        """Return whether an action should run in a worker thread."""
+        """Return whether the shell should perform an action in a worker thread."""
         match action:
             case a.ResolveName() | a.MakeStrategy() | a.RunStrategy() | c.RunCongestion():
                 return True

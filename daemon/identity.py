@@ -16,8 +16,8 @@ def version() -> str:
 
 
 def version_number(text: str) -> int:
-    """Return a version text as the number that cnc.dat has: major, minor and patch in one
-    integer."""
+    """Convert a version text to the integer in cnc.dat, which contains major, minor and patch
+    number."""
     parts = [int("".join(filter(str.isdigit, part)) or 0) for part in text.split(".")[:3]]
     major, minor, patch = (*parts, 0, 0, 0)[:3]
     return major << 16 | minor << 8 | patch

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``DIR/lease.sock``: an open connection shows that its client lives.
+"""Serve ``DIR/lease.sock``: as long as a connection is open, the daemon regards its client as
+alive.
 
-The kernel identifies the process that connects (SO_PEERCRED), and closes the connection when the
-process dies (hang-up). Clients send no heartbeats, so a client that is stopped (by SIGSTOP or a
-debugger) never counts as dead.
+The kernel identifies the process that connects to ``DIR/lease.sock`` (SO_PEERCRED), and closes the
+connection when this process dies. Clients send no heartbeats, so a client that is stopped (by
+SIGSTOP or a debugger) never counts as dead.
 """
 
 from __future__ import annotations
@@ -52,9 +53,10 @@ class _Word(enum.Enum):
 
 class LeaseSocket:
     """Accepts connections on ``lease.sock``. For each lease request of a client, the object calls
-    ``on_request(connection_id, request, pid, uid)``. When a client hangs up after the answer, the
-    object calls ``on_lost(connection_id)``. When the daemon's user or root requests a drain, the
-    object calls ``on_drain(connection, request)``; the callback then owns the connection."""
+    ``on_request(connection_id, request, pid, uid)``. When a client that has a lease closes its
+    connection, the object calls ``on_lost(connection_id)``. When the daemon's user or root requests
+    a drain, the object calls ``on_drain(connection, request)``; the callback then owns the
+    connection."""
 
     def __init__(
         self, directory: ClaimedDirectory, *, on_request: OnRequest, on_lost: OnLost,
@@ -82,7 +84,8 @@ class LeaseSocket:
         self._accepting = trio.socket.from_stdlib_socket(self._listener)
 
     def stop_listening(self) -> None:
-        """Stop listening. A new client then gets the same error as if no daemon were running."""
+        """Stop listening. A client that connects later gets the same error as if no daemon were
+        running."""
         self._path.unlink(missing_ok=True)
         self._accepting.close()
 
@@ -100,8 +103,8 @@ class LeaseSocket:
     def answer(
         self, connection_id: int, message: Message, descriptors: tuple[int, ...] = ()
     ) -> None:
-        """Send the answer to a lease request: a grant or a failure. If the client has gone, hang up
-        its connection."""
+        """Send the answer to a lease request: a grant or a failure. If the client does not exist
+        any more, close its connection."""
         connection = self._connections.get(connection_id)
         if connection is None:
             return

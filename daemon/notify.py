@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 
 class Notifier:
-    """Sends the daemon's state to systemd. If systemd did not start the daemon, the calls do
+    """Sends the daemon's state to systemd. If systemd did not start the daemon, the methods do
     nothing."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identify processes of this host by id and start time, because the kernel reuses ids."""
+"""Identify processes of this host by process id and start time, because the kernel reuses process
+ids."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ _STARTED_FIELD: Final = 19              # of /proc/PID/stat, counted behind the 
 
 
 def process_started(pid: int) -> int:
-    """Return the start time of a process in kernel ticks; 0 if the process has ended or is not
-    visible."""
+    """Return the start time of a process in kernel ticks, or 0 if the process has ended or this
+    process cannot see it."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:

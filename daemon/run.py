@@ -25,7 +25,7 @@ _STOP: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 async def run_daemon(config: DaemonConfig, *, last_act: bool = False) -> None:
-    """Runs a daemon until SIGTERM or SIGINT, or a request to drain.
+    """Run a daemon until SIGTERM, SIGINT or a request to drain arrives.
 
     :param last_act: whether the process ends after this call. Signals are then ignored until the
         process ends.
@@ -87,8 +87,8 @@ def _first(group: BaseExceptionGroup[PenstockError]) -> PenstockError:
 
 
 def run(config: DaemonConfig) -> NoReturn:
-    """Run a daemon as the whole program: like :func:`run_daemon`, but write the log to standard
-    error and end the process."""
+    """Run a daemon like :func:`run_daemon`, but write the daemon's log to standard error and exit
+    the process at the end."""
     logging.basicConfig(
         stream=sys.stderr, level=config.log.level.upper(),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",

@@ -85,7 +85,8 @@ class Server:
     def __init__(
         self, config: DaemonConfig, directory: ClaimedDirectory, last: contextlib.ExitStack
     ) -> None:
-        """``last`` collects callbacks; the caller runs them after the directory is released."""
+        """``last`` collects callbacks, which the caller runs after it has released the
+        directory."""
         self._config = config
         self._last = last
         self._directory = directory
@@ -217,7 +218,7 @@ class Server:
         self._directory.owed = "what a daemon that failed left"
 
     async def run(self, signals: Signals) -> None:
-        """Serves until one of ``signals`` or a request to drain arrives."""
+        """Serve clients until one of ``signals`` or a request to drain arrives."""
         metrics = self._open_metrics()
         self._trace = self._open_trace()
         self._control = ControlSocket(self._directory, self)
@@ -311,7 +312,8 @@ class Server:
         self._stopping = True
 
     def close(self) -> None:
-        """Ends threads and mappings. The caller releases the directory afterwards."""
+        """End the threads and unmap the files. After ``close``, the caller releases the
+        directory."""
         self._driver.close()
         self._shared.set_state(DriverState.STOPPED)
         self._cnc.heartbeat(-1)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convert the daemon's configuration to the parameters of its parts."""
+"""Convert the daemon's configuration to the parameters of the conductor, the network and the data
+plane."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ _PPM_PER_PERCENT: Final = 10_000
 
 @attrs.frozen(kw_only=True)
 class Identity:
-    """Random ids and the start time of this daemon; they are new at each start."""
+    """Random ids and the start time of a daemon, which are different at each start."""
 
     daemon_id: int
     epoch: int

@@ -14,10 +14,10 @@ many bytes may be in flight to it::
     class Control:
         def on_interval(self, view: CongestionView, now_ns: int) -> int: ...
 
-A faulty class affects only its own stream, and only until the built-in rule replaces its answers.
-The daemon logs and counts a failure: an exception, an answer of another type or range, or no answer
-in time. The daemon runs the user's code in separate threads. If a call never returns, the daemon
-abandons its thread.
+A faulty user class affects only its own stream, and only until the built-in rule replaces the
+answers of this class. The daemon logs and counts the failures of a user class: exceptions, answers
+of a wrong type or out of range, and late answers. The daemon runs the user's code in separate
+threads. If a call of the user's code never returns, the daemon abandons the call's thread.
 """
 
 from __future__ import annotations
@@ -54,11 +54,12 @@ class Strategy(Protocol):
 
 
 class Control(Protocol):
-    """Interface of a congestion control. The daemon creates one object for each arriving stream."""
+    """Interface of a congestion control. The daemon creates one object of a congestion-control
+    class for each arriving stream."""
 
     def on_interval(self, view: CongestionView, now_ns: int) -> int:
-        """Return the number of bytes that may be in flight. The receiver limits the result to the
-        range from ``view.least`` to ``view.most``."""
+        """Return the number of bytes that the sender may have in flight. The receiver limits the
+        result to the range from ``view.least`` to ``view.most``."""
 
 
 @attrs.frozen(kw_only=True)
@@ -136,8 +137,8 @@ def find(name: str, kind: StrategyKind = StrategyKind.FLOW) -> Callable[[], Any]
 
 
 def make(name: str, kind: StrategyKind = StrategyKind.FLOW) -> Any:
-    """Return a new object of the class registered as ``name``. The call runs the user's code, which
-    may not return. Any thread may call it.
+    """Return a new object of the class registered as ``name``. This runs the user's code, which may
+    never return. Any thread may call it.
 
     :raises ChannelRefused: the object cannot be created.
     """
@@ -159,8 +160,8 @@ def make(name: str, kind: StrategyKind = StrategyKind.FLOW) -> Any:
 
 
 class StrategyHost:
-    """Holds the users' objects of a daemon, by the id of the publication or image that each
-    controls. One thread uses the object; any thread may call :meth:`run`."""
+    """Holds the objects of users' classes, by the id of the publication or image that each object
+    controls. Only one thread may use the table, except that any thread may call :meth:`run`."""
 
     def __init__(self) -> None:
         self._running: dict[int, Running] = {}
@@ -170,8 +171,8 @@ class StrategyHost:
     def open(
         self, owner_id: int, name: str, strategy: Any, kind: StrategyKind = StrategyKind.FLOW
     ) -> None:
-        """Register the user's object for a publication or image. If ``strategy`` is None, the first
-        call of :meth:`run` creates the object; this is so for images and adopted publications.
+        """Register the user's object for a publication or image. If ``strategy`` is None (for
+        images and adopted publications), the first call of :meth:`run` creates the user's object.
 
         :raises ChannelRefused: too many threads are abandoned, because calls for closed streams
             have not returned.
@@ -186,8 +187,8 @@ class StrategyHost:
         self._running[owner_id] = Running(name=name, strategy=strategy, kind=kind)
 
     def close(self, owner_id: int) -> None:
-        """Forget the object of a publication or image. The method does not interrupt a call that is
-        in progress."""
+        """Remove the user's object of a publication or image. The method does not interrupt a call
+        of the object that is in progress."""
         with self._lock:
             running = self._running.pop(owner_id, None)
             if running is not None and running.in_call:
@@ -199,8 +200,8 @@ class StrategyHost:
     def run(
         self, owner_id: int, seen: Sequence[ReceiverView] | CongestionView, now_ns: int
     ) -> StrategyAnswer:
-        """Return the object's answer. Any thread may call this method, but only one thread at a
-        time for the same ``owner_id``."""
+        """Return the object's answer. Any thread may call ``run``, but only one thread at a time
+        for the same ``owner_id``."""
         with self._lock:
             running = self._running.get(owner_id)
             if running is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Eventfds of clients that wait in an event loop (docs/decisions/0150)."""
+"""Manage the eventfds of clients that wait in an event loop (docs/decisions/0150)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from penstock.core.admin import Shared
 
 class Watches:
     """Keeps one file descriptor for each client slot whose client has requested an eventfd. The
-    data plane may write to this descriptor at any time. The number of this descriptor therefore
-    stays open until the daemon ends; the eventfd of the slot's next client gets the same number.
+    data plane may write to the descriptor of a slot at any time. Its number therefore stays in use
+    until the daemon ends; the eventfd of the slot's next client gets the same descriptor number.
     """
 
     def __init__(self, shared: Shared) -> None:
@@ -22,7 +22,7 @@ class Watches:
 
     @contextlib.contextmanager
     def renewed(self, client_slot: int) -> Iterator[int]:
-        """Create an eventfd for the client that has the slot now. The caller sends the eventfd to
+        """Create an eventfd for the client that now has the slot. The caller sends the eventfd to
         the client inside the ``with`` block."""
         fresh = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         try:

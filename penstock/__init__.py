@@ -217,7 +217,7 @@ _CLIENT = frozenset(
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name when it is first used. Importing penstock therefore loads neither ZeroMQ
+    """Load a public name when it is first used, so that ``import penstock`` loads neither ZeroMQ
     nor anyio."""
     if name not in __all__:
         raise AttributeError(f"module 'penstock' has no attribute {name!r}")

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exceptions of penstock. Each class can also be imported from :mod:`penstock`.
+"""Exceptions of penstock. Each exception class can also be imported from :mod:`penstock`.
 
 All derive from :class:`PenstockError`.  ``offer`` never raises an exception because of back
-pressure. In this case, ``offer`` returns a negative code, a :class:`penstock.Offer`. An exception
-means misuse, a broken connection to the daemon, or a blocking call that reached its time-out.
+pressure. Under back pressure, ``offer`` returns a negative code, a :class:`penstock.Offer`. An
+exception of penstock means misuse, a broken connection to the daemon, or a blocking call that
+reached its time-out.
 """
 
 from __future__ import annotations
@@ -12,21 +13,21 @@ from typing import Any
 
 
 class PenstockError(Exception):
-    """Base class of all exceptions that penstock raises. The text of an exception is one line. The
-    line states the error, the wrong value and, if possible, the remedy."""
+    """Base class of all exceptions that penstock raises. The text of an exception is one line. It
+    states the error, the wrong value and, if possible, the remedy."""
 
 
 class ConfigurationError(PenstockError):
-    """A configuration file, option or URI parameter is wrong; the text names the key, the value and
-    the accepted values."""
+    """A configuration file, option or URI parameter is wrong; the exception's text names the key,
+    the value and the accepted values."""
 
 
 class DirectoryInUseError(PenstockError):
-    """Another daemon is running in the directory."""
+    """Another daemon is already running in the daemon directory."""
 
 
 class DaemonNotRunning(PenstockError):
-    """No daemon answers in the directory."""
+    """No daemon answers in the daemon directory."""
 
 
 class DaemonGone(PenstockError):
@@ -34,14 +35,15 @@ class DaemonGone(PenstockError):
 
 
 class VersionMismatch(PenstockError):
-    """A file or a peer has an incompatible version, or the directory belongs to another program."""
+    """A file or the other process has an incompatible version, or the directory belongs to another
+    program."""
 
 
 class ChannelRefused(PenstockError):
     """The daemon refused a request.
 
-    ``code`` is one of :data:`penstock.config.protocol.control.ERROR_CODES`, for example
-    ``invalid_channel``.
+    The attribute ``code`` is one of :data:`penstock.config.protocol.control.ERROR_CODES`, for
+    example ``invalid_channel``.
     """
 
     def __init__(self, message: str, *, code: str = "internal") -> None:
@@ -50,8 +52,8 @@ class ChannelRefused(PenstockError):
 
 
 class StorageError(ChannelRefused):
-    """Shared memory has no room for the requested log; the text states how many bytes are needed
-    and available."""
+    """Shared memory has no room for the requested log; the exception's text states how many bytes
+    are needed and available."""
 
     def __init__(self, message: str, *, code: str = "storage") -> None:
         super().__init__(message, code=code)
@@ -62,7 +64,7 @@ class InvalidArgument(PenstockError, ValueError):
 
 
 class MessageTooLong(PenstockError, ValueError):
-    """A message is longer than the stream allows; the text states the limit."""
+    """A message is longer than the stream allows; the exception's text states the limit."""
 
 
 class ForkedError(PenstockError):
@@ -71,16 +73,17 @@ class ForkedError(PenstockError):
 
 
 class ClosedError(PenstockError):
-    """The client, publication, subscription, image or batch was closed or released before."""
+    """The client, publication, subscription, image or batch is already closed or released."""
 
 
 class NotConnected(PenstockError):
-    """No receiver is connected to the publication, and the caller chose not to wait for one."""
+    """No receiver is connected to the publication, and the caller chose not to wait for a
+    receiver."""
 
 
 class ClaimRefused(PenstockError):
-    """A ``with`` statement was used on a claim that ``try_claim`` had refused. ``code`` is the
-    negative offer code of the refusal."""
+    """A ``with`` statement was used on a claim that ``try_claim`` had refused. The attribute
+    ``code`` is the negative offer code of the refusal."""
 
     def __init__(self, message: str, *, code: int) -> None:
         super().__init__(message)
@@ -88,13 +91,13 @@ class ClaimRefused(PenstockError):
 
 
 class ClaimLost(PenstockError):
-    """A claim stayed open for too long, and the daemon replaced it by padding. The message is not
-    sent."""
+    """A claim stayed open for too long, and the daemon has replaced the claim by padding. The
+    message is not sent."""
 
 
 class PublicationFailed(PenstockError):
-    """A publication accepts no further messages: its policy ended it, or it reached the maximum
-    position. ``code`` is the (negative) offer code."""
+    """A publication accepts no further messages, because it failed under its policy or reached the
+    maximum position. The attribute ``code`` is the (negative) offer code."""
 
     def __init__(self, message: str, *, code: int) -> None:
         super().__init__(message)
@@ -108,17 +111,17 @@ class RelayLoop(PenstockError):
 
 class CorruptLogError(PenstockError):
     """The log in shared memory contains an impossible value. The subscriber cannot read the stream
-    beyond this position."""
+    beyond the position of this value."""
 
 
 class TimeoutExpired(PenstockError, TimeoutError):
-    """A blocking call reached its ``timeout_s``."""
+    """A blocking call has reached its time-out ``timeout_s``."""
 
 
 class WithholdTimeout(TimeoutExpired):
-    """Messages were still outstanding at the time-out of ``withhold()``; the stream continues.
-    ``outstanding`` has one :class:`penstock.client.Outstanding` for each image with outstanding
-    messages."""
+    """Messages were still outstanding at the time-out of ``withhold()``, so the publishers
+    continue. The attribute ``outstanding`` has one :class:`penstock.client.Outstanding` for each
+    image with outstanding messages."""
 
     def __init__(self, message: str, *, outstanding: tuple[Any, ...] = ()) -> None:
         super().__init__(message)
@@ -134,8 +137,9 @@ class SchemaMismatch(PenstockError, ValueError):
 
 
 class RemoteError(PenstockError):
-    """The handler of a server raised an exception. ``type`` is the name of its class, and ``text``
-    is its text."""
+    """The handler of a server has raised an exception while it processed a request. The attribute
+    ``type`` is the class name of the handler's exception, and ``text`` is the text of this
+    exception."""
 
     def __init__(self, type: str, text: str) -> None:  # noqa: A002
         super().__init__(f"the server raised {type}: {text}")
@@ -144,7 +148,7 @@ class RemoteError(PenstockError):
 
 
 class NativeError(PenstockError, OSError):
-    """A call into the native core failed; the text names the operation and the cause.
+    """A call of the native core failed; the exception's text names the operation and the cause.
 
     ``native_code`` is the ``ps_error_code``.
     """
@@ -163,7 +167,7 @@ class GroupError(PenstockError):
 
 
 class DaemonUnreachable(GroupError):
-    """No answer from the daemon at ``address`` within ``timeout_s``."""
+    """The daemon at ``address`` did not answer within ``timeout_s`` seconds."""
 
     def __init__(self, message: str, *, address: str, timeout_s: float) -> None:
         super().__init__(message)
@@ -179,7 +183,7 @@ class NotAuthorised(GroupError):
 class GroupRefused(GroupError):
     """The daemon refused.
 
-    ``code`` is one of :data:`penstock.config.protocol.control.ERROR_CODES`.
+    The attribute ``code`` is one of :data:`penstock.config.protocol.control.ERROR_CODES`.
     """
 
     def __init__(self, message: str, *, code: str = "internal") -> None:
@@ -188,8 +192,8 @@ class GroupRefused(GroupError):
 
 
 class UnknownGroup(GroupRefused):
-    """The daemon has no group with this name, channel and stream: it was never opened, was closed,
-    or has expired."""
+    """The daemon has no consumer group with this name, channel and stream: the group was never
+    opened, was closed, or has expired."""
 
 
 class UnreliableStream(GroupRefused):
@@ -198,7 +202,7 @@ class UnreliableStream(GroupRefused):
 
 
 class GroupOwned(GroupRefused):
-    """Another reader uses the group, according to the daemon's records."""
+    """According to the daemon's records, another reader uses the consumer group."""
 
 
 class AssignmentLost(GroupError):
@@ -207,9 +211,9 @@ class AssignmentLost(GroupError):
 
 
 class RangeNotRetained(GroupError):
-    """The daemon's log no longer contains the requested range, or does not contain it yet. The log
-    contains the positions from ``lowest_readable`` to ``end_position``; both are 0 if the log no
-    longer exists."""
+    """The daemon's log no longer contains the requested range of positions, or does not contain it
+    yet. The log contains the positions from ``lowest_readable`` to ``end_position``. If the log no
+    longer exists, both attributes are 0."""
 
     def __init__(self, message: str, *, lowest_readable: int, end_position: int) -> None:
         super().__init__(message)

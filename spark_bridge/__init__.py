@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark reads and writes streams: the data source ``penstock``.
+"""The data source ``penstock``, with which Spark reads and writes streams.
 
 Needs the extra ``spark``. If the wheel of penstock is installed,
 ``spark.readStream.format("penstock")`` works. Otherwise, :func:`register` registers the source in a

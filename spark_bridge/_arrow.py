@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrow batches as messages. The schema precedes the batches, and a mark in each batch identifies
-its schema.
-
-A batch alone does not define the types of its bytes: eight bytes may be a bigint or a double. The
-sink sends the schema as the first message of each part. The messages of a part (the rows of one
-task) are therefore an Arrow IPC stream. The sink marks each batch with a fingerprint of the schema
-in its reserved value. A task that reads from the middle of a part checks the fingerprint.
+"""Arrow batches as messages. The schema precedes the Arrow batches, and a fingerprint in each batch
+identifies its schema. A batch alone does not define the types of its values: eight bytes may be a
+bigint or a double. The sink sends the schema as the first message of each part. The messages of a
+part (the rows of one task) therefore form an Arrow IPC stream. The sink marks each batch with a
+fingerprint of the schema in its reserved value. If a task reads from the middle of a part, it
+checks the fingerprint of each batch.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ _ZONE: Final = re.compile(r"tz=[^\],>]+")
 
 
 def fingerprint(schema: Any) -> int:
-    """Return the reserved value of a batch of this schema, which is positive and the same in each
-    process. The value depends on the names and types of the columns. The value does not depend on
-    nullability or on the name of a time zone, because these do not change the data."""
+    """Return the reserved value for batches with this schema: a positive number, which is the same
+    in each process. The fingerprint depends on the names and types of the columns. It does not
+    depend on nullability or on the name of a time zone, because these do not change the data."""
     text = "\n".join(f"{field.name} {_ZONE.sub('tz', str(field.type))}" for field in schema)
     return _PREFIX | int.from_bytes(hashlib.blake2b(text.encode(), digest_size=6).digest(), "big")
 

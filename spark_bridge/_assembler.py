@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Assemble complete parts of epochs from the messages of a penstock sink (markers and rows), and
-drop repeated parts. A part has the rows of one task of a Spark batch (an epoch). This module reads
-no stream and no clock."""
+drop repeated parts. A part contains the rows of one task of a Spark batch (an epoch). The assembler
+reads no stream and no clock."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ Place: TypeAlias = tuple[int, bytes]
 
 class RepeatDiffers(PenstockError):
     """Spark repeated a batch and divided it differently among the tasks, so that repeated rows
-    cannot be distinguished from new rows. The reader dropped this part, and can continue with the
-    next one."""
+    cannot be distinguished from new rows. The reader of parts dropped the repeated part, and can
+    continue with the next part."""
 
     def __init__(self, message: str, *, part: Part) -> None:
         super().__init__(message)
@@ -36,12 +36,13 @@ class RepeatDiffers(PenstockError):
 
 
 class PendingTooLarge(PenstockError):
-    """The rows of open parts (begun and not committed) exceed the limit of bytes."""
+    """The rows of open parts (begun, but not committed) exceed ``max_pending_bytes``."""
 
 
 @attrs.frozen(kw_only=True)
 class CommittedPart:
-    """A complete part of an epoch: the rows of one task, with a COMMIT that matches them."""
+    """A complete part of an epoch: the rows of one task, followed by a COMMIT that matches these
+    rows."""
 
     part: Part
     session_id: int
@@ -53,7 +54,7 @@ class CommittedPart:
 
     @property
     def epoch(self) -> int:
-        """Spark's batch id; 0 for a batch write."""
+        """The epoch: Spark's batch id, or 0 for a batch write."""
         return self.part.epoch
 
     @property
@@ -62,7 +63,8 @@ class CommittedPart:
 
     @property
     def key(self) -> bytes:
-        """Value of the sink's key column for this part; empty if the sink has no key column."""
+        """Value of the sink's key column in the rows of this part; empty if the sink has no key
+        column."""
         return self.part.key
 
 
@@ -82,7 +84,7 @@ class PartialPart:
 
 @attrs.frozen(kw_only=True)
 class CommittedStatistics:
-    """Numbers of parts and rows that a reader of parts has processed since its construction."""
+    """Counts the parts and rows that an assembler has processed since it was created."""
 
     parts: int = 0
     """Handed out."""
@@ -114,7 +116,8 @@ class _Open:
         self.count = self.bytes = self.crc = 0
 
     def add(self, payloads: Iterable[bytes | memoryview]) -> int:
-        """Add rows to the part; return the number of bytes that the assembler keeps for them."""
+        """Add rows to the part; return the number of bytes in which the assembler keeps these
+        rows."""
         kept = 0
         for payload in payloads:
             self.crc = zlib.crc32(payload, self.crc)
@@ -148,15 +151,15 @@ class _Job:
 
 
 class Assembler:
-    """Assembles the parts in all sessions of a stream. The caller identifies a session by any
+    """Assembles the parts in all sessions of a stream. The caller may identify a session by any
     hashable value.
 
     For each query, epoch, partition and key, the assembler returns the first attempt whose COMMIT
-    matches its rows. The assembler drops other attempts and counts them. The assembler keeps the
-    parts of a job until all parts and the JOB_COMMIT have arrived. The assembler keeps in memory
-    the rows of open parts, up to ``max_pending_bytes``. For each of the last ``remember`` epochs of
-    a query, the assembler records which parts it has returned. All parts of older epochs count as
-    returned.
+    matches its rows. The assembler drops and counts all other attempts of a part. The assembler
+    keeps the parts of a job until all parts and the JOB_COMMIT have arrived. The assembler keeps in
+    memory the rows of open parts, up to ``max_pending_bytes``. For each of the last ``remember``
+    epochs of a query, the assembler records which parts it has returned. The parts of epochs that
+    are older than the recorded epochs count as returned.
     """
 
     def __init__(
@@ -206,11 +209,11 @@ class Assembler:
             )
 
     def marked(self, session: Hashable, message: bytes | memoryview) -> list[CommittedPart]:
-        """Process a marker: a message with the reserved value of markers.
+        """Process a marker, which is a message with a fixed reserved value.
 
-        Return the parts that the message completes: none, one, or all parts of a job.
+        Return the parts that the marker completes: no part, one part, or all parts of a job.
 
-        :raises RepeatDiffers: the assembler returned this part before with other rows.
+        :raises RepeatDiffers: the assembler has already returned this part with other rows.
         """
         try:
             marker = decode(message)
@@ -228,7 +231,7 @@ class Assembler:
         return self._end_job(marker)
 
     def ended(self, session: Hashable) -> None:
-        """End a session; its open part stays incomplete."""
+        """End a session. Its open part, if there is one, stays incomplete."""
         self._give_up(session, "ended")
 
     # ---- what is known ---------------------------------------------------------------------------
@@ -240,7 +243,7 @@ class Assembler:
 
     @property
     def partial(self) -> tuple[PartialPart, ...]:
-        """Return the incomplete parts: the last 256 abandoned parts, then the open parts."""
+        """Return the incomplete parts: first the last 256 abandoned parts, then the open parts."""
         still = (
             PartialPart(
                 part=item.part, session_id=_number(session), messages=item.count, reason="open"
@@ -261,8 +264,8 @@ class Assembler:
         return self._seen
 
     def state(self, *, waiting: Iterable[Part] = ()) -> dict[str, Any]:
-        """Return a record of the returned parts, as plain data. Store the record with your results,
-        and pass it to the next reader after a restart.
+        """Return a record of the returned parts, as plain data. Store this record with your
+        results, and pass it to the new assembler after a restart.
 
         :param waiting: complete parts that were not delivered yet, which the next reader will
             assemble again.

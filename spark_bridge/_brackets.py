@@ -2,11 +2,11 @@
 """Find the parts that a penstock sink has published in a range of a session, and record the parts
 that a query has read.
 
-This module reads no stream and no clock. A session of a sink is a sequence of parts, each from
-BEGIN to COMMIT. A part without a COMMIT before the next BEGIN is broken. The last part of a range
-may be open, because its COMMIT can still arrive. The offsets of a reading query contain a record of
-the parts that it has read (:class:`Done`). The source therefore recognises a repeated part after a
-restart.
+The functions and classes read no stream and no clock. A session of a sink is a sequence of parts,
+each from BEGIN to COMMIT. A part is broken if the next BEGIN arrives before the part's COMMIT. The
+last part of a range may be open, because its COMMIT can still arrive. The offsets of a reading
+query contain a record of the parts that it has read (:class:`Done`). With this record, the source
+recognises a repeated part after a restart.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ class Piece:
 
 
 def pieces(marks: Sequence[Mark], start: int, end: int) -> Iterator[Piece]:
-    """Return the parts in the range [start, end) of a session, found from the markers in it."""
+    """Return the parts in the range [start, end) of a session, as the markers in this range
+    show."""
     begun: Mark | None = None
     at = start
     for mark in marks:
@@ -117,8 +118,8 @@ class _Query:
         self.epochs[epoch] = {**self.places(epoch), place: text}
 
     def folded(self) -> _Query:
-        """Return a copy that lists only the last epochs individually. If there are many runs, the
-        copy omits the oldest."""
+        """Return a copy that lists only the last epochs individually. If there are records of many
+        runs, the copy omits the oldest runs."""
         recent = sorted(self.epochs)[-_RECENT:]
         runs = list(self.runs)
         for epoch in sorted(self.epochs):
@@ -176,7 +177,7 @@ class Done:
         return found is not None and part.epoch < found.floor
 
     def differs(self, part: Part, content: Content) -> bool:
-        """Whether the query has read an earlier attempt of this part that had other rows."""
+        """Whether the query has read an earlier attempt of this part that contained other rows."""
         text = self._queries[part.query].places(part.epoch)[place_of(part)]
         return bool(text) and content.rows > 0 and text != _text(content)
 
@@ -207,7 +208,7 @@ class Done:
     # ---- in an offset ----------------------------------------------------------------------------
 
     def to_plain(self) -> dict[str, Any]:
-        """Return the record as plain data for JSON; empty if there is none."""
+        """Return the record of read parts as plain data for JSON; empty if no part was read."""
         latest = sorted(self._queries.items(), key=lambda item: -item[1].number)[:_MOST_QUERIES]
         plain: dict[str, Any] = {
             "queries": {str(query): _query_plain(known) for query, known in sorted(latest)},
@@ -217,7 +218,7 @@ class Done:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Done:
-        """Convert the result of :meth:`to_plain` back.
+        """Create the record from the result of :meth:`to_plain`.
 
         :raises InvalidArgument: ``plain`` has another form.
         """

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the end of a batch of committed rows. A batch of committed rows has complete parts of a
-penstock sink, each part once.
+"""Find the end of a batch of committed rows. A batch of committed rows contains only complete parts
+from a penstock sink, and each part only once.
 
-The planner looks for markers in the daemons' logs. A batch ends between parts. The offset of a
-batch lists the ranges that the batch skips: broken parts, repeated parts, failed batch writes. If
-Spark repeats the batch, it therefore skips the same ranges.
+The planner looks for the markers of the sink in the daemons' logs. A batch ends between parts. The
+offset of a batch lists the ranges that the batch skips: broken parts, repeated parts, failed batch
+writes. If Spark repeats a batch, the source therefore skips the same ranges.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ Look: TypeAlias = Callable[[Want, int, int], LogMarks]
 
 
 class ForgottenPart(PenstockError):
-    """A part of an epoch is so old that the offset no longer states whether the query has read the
-    part."""
+    """Raised for a part of an epoch that is so old that the offset no longer states whether the
+    query has read the part."""
 
 
 @attrs.frozen(kw_only=True)
 class Batch:
-    """The ranges of a batch in those sessions that have markers of a sink."""
+    """The ranges of one batch, for the sessions that have markers of a sink."""
 
     heard: frozenset[Session] = frozenset()         # those with markers
     ends: Mapping[Session, int] = attrs.Factory(dict)
@@ -59,8 +59,8 @@ class Batch:
     keys: Mapping[Session, bytes] = attrs.Factory(dict)
 
     def offset(self, begin: Offset, after: Offset) -> Offset:
-        """Return the offset ``after`` (the end of the batch) with added entries, which a repeat of
-        this batch and the next batch need."""
+        """Return ``after``, the offset at the end of the batch, with entries that the next batch
+        needs, and that Spark needs to repeat this batch."""
         marked = (self.heard | begin.skipped.keys()) & after.positions.keys()
         keys = {**begin.keys, **self.keys}
         return attrs.evolve(
@@ -100,8 +100,9 @@ class Commits:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """
-        :param required: option readCommitted=true: every session must come from a sink.
-        :param strict: raise an exception if it is unknown whether the query has read a part.
+        :param required: with True (option readCommitted=true), every session must come from a sink.
+        :param strict: whether to raise an exception if it is unknown whether the query has read a
+            part.
         """
         self._look = look
         self._required = required
@@ -117,8 +118,8 @@ class Commits:
         self, view: View, begin: Offset, found: Sequence[Want], *, max_messages: int = 0,
         target: Mapping[Session, int] | None = None,
     ) -> Batch:
-        """Return the batch for those sessions in ``found`` that have markers. The ends of this
-        batch do not include the other sessions."""
+        """Return the batch for those sessions in ``found`` that have markers. Sessions without
+        markers have no end in the returned batch."""
         if self._old_daemon:
             return Batch(done=begin.done)
         heard = {}
@@ -177,7 +178,7 @@ class Commits:
         return self._clock() - self._since.setdefault(key, self._clock()) > GRACE_S
 
     def there(self, keys: Iterable[object]) -> None:
-        """Forget all missing items except ``keys``."""
+        """Remove the records of all missing items except ``keys``."""
         kept = set(keys)
         self._since = {key: since for key, since in self._since.items() if key in kept}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read the complete parts of epochs that a sink published, each once."""
+"""Read the complete parts of epochs that a sink has published, and each part only once."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _RETURN_S: Final = 30.0
 class Committed(Iterator[CommittedPart]):
     """Iterates over complete parts, in the order in which their COMMITs arrive.
 
-    Made by :func:`committed`. Only the iterator may poll the subscription. After an exception, the
-    caller can request the next part.
+    Made by :func:`committed`. While the iterator is in use, no other code may poll its
+    subscription. If the iterator raises an exception, the caller can still request the next part.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Committed(Iterator[CommittedPart]):
         return self._ready.popleft()
 
     def poll(self) -> bool:
-        """Read the available messages without waiting; return False if there are none."""
+        """Read the available messages without waiting; return False if no message is available."""
         strange = self._strange()
         with self._subscription.poll_batch(_BATCH) as batch:
             count = len(batch)
@@ -72,7 +72,7 @@ class Committed(Iterator[CommittedPart]):
 
     @property
     def partial(self) -> tuple[PartialPart, ...]:
-        """Incomplete parts: the last 256 abandoned parts, then the open parts."""
+        """The incomplete parts: first the last 256 abandoned parts, then the open parts."""
         return self._assembler.partial
 
     @property
@@ -131,20 +131,23 @@ def committed(
     subscription: Subscription, *, timeout_s: float | None = None, remember: int = 1024,
     max_pending_bytes: int = 1 << 30, state: Mapping[str, Any] | None = None,
 ) -> Committed:
-    """Iterate over the complete parts of epochs that Spark's sink publishes on a stream, each once.
+    """Iterate over the complete parts of epochs that Spark's sink publishes on a stream; return
+    each part only once.
 
     The iterator drops and counts repeats (further attempts of the same query, epoch and partition).
     The iterator does not return parts without a COMMIT; :attr:`Committed.partial` lists these
-    parts. The parts of a batch write are returned together, when the write has succeeded.
+    parts. The iterator returns the parts of a batch write together, when the write has succeeded.
 
     :param timeout_s: the iteration ends if no part became complete for this time, in seconds, and
         no message is available; None: it never ends.
     :param remember: number of epochs of a query for which repeats are detected; older epochs count
         as returned.
     :param max_pending_bytes: largest number of bytes kept for the rows of incomplete parts.
-    :param state: the result of :meth:`Committed.state` before a restart of this reader.
-    :raises RepeatDiffers: from the iterator: a repeated part has other rows than before.
-    :raises PendingTooLarge: from the iterator: a part was abandoned because of its size.
+    :param state: the result of :meth:`Committed.state` that the application stored before a
+        restart.
+    :raises RepeatDiffers: raised by the iterator: a repeated part has other rows than before.
+    :raises PendingTooLarge: raised by the iterator: it has abandoned a part because of the part's
+        size.
     """
     assembler = Assembler(remember=remember, max_pending_bytes=max_pending_bytes, state=state)
     return Committed(subscription, assembler, timeout_s=timeout_s)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convert messages to Arrow columns for a Spark query.
 
-With ``payload=binary`` a message is a row: its bytes are in the column ``value``, and the other
-columns describe the message. With ``payload=arrow`` each message is an Arrow IPC record batch of
-the declared schema; a message may also be a whole IPC stream. The decoder returns its rows. The
-query does not see the markers of a sink, unless it reads all messages.
+With ``payload=binary`` each message becomes a row: the column ``value`` has its bytes, and the
+other columns describe the message. With ``payload=arrow`` each message must be an Arrow IPC record
+batch of the declared schema, or a whole Arrow IPC stream. The decoder returns its rows. The query
+does not see the markers of a sink, unless it reads all messages.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class PayloadError(PenstockError, ValueError):
 
 
 def metadata(options: SourceOptions) -> tuple[tuple[str, str, Any], ...]:
-    """The columns besides the payload, as (name, Spark's type, Arrow's type)."""
+    """The columns that describe a message, each as (name, Spark's type, Arrow's type)."""
     return (*METADATA, HEADERS) if options.include_headers else METADATA
 
 
@@ -80,9 +80,10 @@ def ddl(options: SourceOptions) -> str:
 
 
 def check_schema(options: SourceOptions, schema: StructType) -> None:
-    """Check that the source has these columns.
+    """Check that the source has the columns that a user's schema names.
 
-    :raises InvalidArgument: a column is absent; the text names it and the existing columns.
+    :raises InvalidArgument: the source has no such column; the exception's text names this column
+        and the source's columns.
     """
     names = [name.lower() for name in schema.fieldNames()]
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -125,8 +126,8 @@ class Messages:
 
 
 class Constants:
-    """Cache of columns with a constant value. A new column is slow to make, a slice of a cached one
-    is fast."""
+    """Cache of columns with a constant value. The creation of a new column is slow; a slice of a
+    cached column is fast."""
 
     def __init__(self) -> None:
         self._columns: dict[tuple[Any, Any], Any] = {}
@@ -166,7 +167,7 @@ class Decoder:
         self._constants = _constants()
 
     def decode(self, messages: Messages) -> Iterator[Any]:
-        """Return the messages as record batches.
+        """Convert messages to record batches.
 
         :raises PayloadError: a message does not match the declaration.
         """
@@ -320,9 +321,9 @@ def _headers(messages: Messages) -> Any:
 
 @functools.cache
 def stamp_offset(channel: str) -> int | None:
-    """Return where the messages of a channel have a time stamp: at an offset in the payload, or in
-    the reserved value. None: they have no time stamp. If the channel writes both, the result is the
-    time of reception, not the time of sending."""
+    """Return the place of the time stamp in the messages of a channel: an offset in the payload, or
+    ``RESERVED_VALUE_OFFSET``. None: the channel writes no time stamps. If the channel writes times
+    of reception and of sending, the result is the place of the time of reception."""
     found = uri.parse(channel)
     for offset in (
         found.media_rcv_ts_offset, found.channel_rcv_ts_offset, found.channel_snd_ts_offset

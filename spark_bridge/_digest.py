@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The digest of a set of rows. The digest depends neither on the order of the rows nor on how they
-are split into Arrow batches."""
+"""Compute the digest (checksum) of a set of rows. The digest of a set of rows depends neither on
+the order of the rows nor on their division into Arrow batches."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _NULL: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 def of_messages(raw: memoryview, offsets: Any) -> int:
-    """Return the sum of the digests of messages. ``offsets`` (int64) has the start and end of each
-    message in the data."""
+    """Return the sum of the digests of all messages in ``raw``. ``offsets`` (int64) states where
+    each message begins and ends in ``raw``."""
     sums = np.zeros(len(offsets) - 1, np.uint64)
     digest.add_column(sums, raw, offsets)
     return _sum(sums)
 
 
 def of_batch(batch: pa.RecordBatch) -> int:
-    """Return the sum of the digests of the rows of a batch."""
+    """Return the sum of the digests of all rows of an Arrow batch."""
     sums = np.zeros(batch.num_rows, np.uint64)
     for column in batch.columns:
         _add(sums, column)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the frames of a range for a task: in a log on the task's own host, or by a fetch from a
+"""Read the frames of a range for a task: from a log on the task's own host, or by a fetch from a
 daemon that has the range.
 
-A worker process runs several tasks. The worker keeps mapped logs and connections for its next task.
-A new mapping would cause a page fault for every page, and a new connection with keys would take
-several round trips.
+A worker process of Spark runs several tasks. Between tasks, it keeps its mapped logs and its
+connections. If a task mapped a log again, every page would cause a page fault; a new connection
+with keys would take several round trips.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _SOCKET: Final = "groups.sock"   # in the directory of a running daemon
 
 
 class RangeLost(PenstockError):
-    """No daemon retains the range any more. ``lowest`` is the lowest retained position of the
-    session; None: no daemon retains any data."""
+    """Raised if no daemon retains a range any more. ``lowest`` is the lowest retained position of
+    the session; None if no daemon retains any data of the session."""
 
     def __init__(self, message: str, *, lowest: int | None = None) -> None:
         super().__init__(message)
@@ -42,16 +42,17 @@ class RangeLost(PenstockError):
 
 
 class FrameSource(Protocol):
-    """Frames of one range, in order."""
+    """Source of the frames of one range, in the order of their positions."""
 
     host: str
 
     def frames(self, position: int) -> gather.Frames:
-        """Return the available frames from ``position`` to the end of its term."""
+        """Return the available frames from ``position`` to the end of the term that contains this
+        position."""
 
     def more(self, position: int) -> bool:
-        """Get further frames of the range; discard those before ``position``. Return False if the
-        range has no further frames."""
+        """Read further frames of the range, and discard the frames before ``position``. Return
+        False if the range has no further frames."""
 
     def check(self, position: int) -> None:
         """Check that no publisher has overwritten the bytes that were copied from ``position`` on.
@@ -60,11 +61,11 @@ class FrameSource(Protocol):
         """
 
     def finish(self) -> None:
-        """Check the whole range, like ``check``, after it was read."""
+        """After the task has read the whole range, check it like ``check``."""
 
 
 class Worker:
-    """Logs and connections that this process has open. Any thread."""
+    """Keeps the logs and connections that this process has opened. Any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -100,8 +101,7 @@ class Worker:
             return known[1]
 
     def daemon_id(self, directory: str | None) -> int | None:
-        """Return the id of the daemon in the directory; None if no daemon is there, or it does not
-        answer."""
+        """Return the id of the daemon in the directory, or None if no daemon answers there."""
         daemon = Daemon(directory=directory)
         key = directory or ""
         try:
@@ -165,8 +165,9 @@ class _Mapped:
             )
 
     def finish(self) -> None:
-        """If the daemon confirms that it still retains the range, no writer has changed the range.
-        If the daemon does not answer, it does not run, so it does not write either."""
+        """Check the range after the task has read it. If the daemon still retains the range, no
+        thread has overwritten the data. A daemon that does not answer is not running, so it has not
+        overwritten the data either."""
         session = self._range.session
         try:
             state = worker.control(Daemon(directory=self._directory), None).state(
@@ -227,7 +228,7 @@ class _Fetched:
         return True
 
     def check(self, position: int) -> None:
-        """Do nothing, because the daemon checks the data that it sends."""
+        """Do nothing: the daemon checks the data that it sends for a fetch."""
 
     def finish(self) -> None:
         """As ``check``."""
@@ -251,8 +252,8 @@ def _pieces(
 
 
 def sources(options: SourceOptions, item: Range) -> Iterator[FrameSource]:
-    """Yield the sources of a range (logs and daemons), the nearest first. If a source fails, the
-    caller logs the reason and tries the next source.
+    """Yield the sources from which a range can be read: logs on this host first, then daemons. If
+    the caller cannot read a source, it logs the reason and tries the next source.
     :raises InvalidArgument: option keyFile names no key on this host.
     """
     where = local_directory(options)
@@ -288,7 +289,8 @@ def _is_of(facts: gather.LogFacts, item: Range) -> bool:
 
 def local_directory(options: SourceOptions) -> str | None:
     """Return the daemon directory of this host. If the query has daemons on several hosts, the
-    environment of each host names the directory; otherwise an option does."""
+    environment of each host names its directory; otherwise an option of the query names the
+    directory."""
     if options.remote:
         return os.environ.get("PENSTOCK_DIR") or options.daemon_dir
     return options.daemon_dir

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read each range of a stream on a host whose daemon retains it.
 
-Spark does not let a Python source state preferred locations. In a barrier stage each task knows the
-hosts of all tasks. All tasks can therefore compute the same assignment of ranges to tasks. A range
-is assigned to a task on a host that has the range; if there are several such tasks, they get ranges
-in turn. If no task runs on such a host, any task gets the range. The Spark driver sends the names
-of each host to the tasks, so that all tasks compare the same texts.
+In Spark, a Python source cannot state preferred hosts for its partitions. In a barrier stage,
+however, each task knows the hosts of all tasks, so all tasks can compute the same assignment of
+ranges to tasks. Each range is assigned to a task on a host whose daemon has the range. Several
+tasks on the same host get ranges in turn. If no task runs on a host with the range, any task gets
+the range. The Spark driver sends the names of each host to the tasks, so that all tasks compare the
+same texts.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ if TYPE_CHECKING:
 
 
 def read_local(df: DataFrame) -> DataFrame:
-    """Return ``df`` with ranges assigned by host: a task on the host of a range reads the range
-    without the network.
+    """Return ``df`` with its ranges assigned to tasks by host, so that tasks read ranges from logs
+    on their own hosts, without the network.
 
-    ``df`` comes from ``format("penstock")`` with the options ``locality=barrier`` and
-    ``minPartitions`` = the number of task slots of the cluster, or fewer. A barrier stage starts
-    when all its tasks can run at once. If there are too few slots, the stage waits without a
-    message. If one task fails, Spark repeats all tasks. Not with dynamic allocation.
+    ``df`` must come from ``format("penstock")`` with the options ``locality=barrier`` and
+    ``minPartitions``. The value of ``minPartitions`` is at most the number of task slots of the
+    cluster. A barrier stage starts only when all its tasks can run at the same time. If the cluster
+    has too few task slots, the stage waits without a message. If one task of a barrier stage fails,
+    Spark repeats all its tasks. Barrier stages do not work with dynamic allocation.
     """
     return df.mapInArrow(_same, df.schema, barrier=True)
 
@@ -53,8 +55,9 @@ def own_ranges(table: Sequence[Range], own: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def assign(table: Sequence[Range], hosts: Sequence[str]) -> list[tuple[int, ...]]:
-    """Assign ranges to tasks by their hosts. A range goes to a task on a host that has the range,
-    or to any task if there is none. Of these tasks, the one with the least data gets it."""
+    """Assign ranges to tasks by host. A range goes to a task on a host that has the range; if there
+    is no such task, it may go to any task. Of several possible tasks, the task with the least data
+    gets the range."""
     loads = [0] * len(hosts)
     tasks: list[list[int]] = [[] for _ in hosts]
     for index in sorted(range(len(table)), key=lambda i: (-table[i].length, i)):

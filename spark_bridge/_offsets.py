@@ -1,37 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Offsets: the position of a query in each session of its streams.
+"""Encode and decode offsets. An offset states the position of a query in each session of its
+streams.
 
 Spark compares offsets as text, so the keys are sorted, and no entry changes without new data::
 
     {"aeron:ipc|1001|-77|12": 40960}
 
-An offset is a dictionary. A key has the channel, the stream, the session and the initial term id;
-its value is the position, between two messages, up to which the query has planned. Session and
-initial term id identify a log. A publisher that restarts gets another session, so the positions of
-its two logs are never confused. Further entries record changes, so that the source can plan a batch
-again from its two offsets alone, even after a restart:
+An offset is a dictionary. The key of a session consists of the channel, the stream, the session id
+and the initial term id. The value of this key is the position, between two messages, up to which
+the query has planned. Session id and initial term id together identify a log. A publisher that
+restarts gets another session id, so the positions in its old and its new log are never confused.
+Further entries record changes, so that the source can plan a batch again from its two offsets
+alone, even after a restart:
 
-- ``from|KEY``: this is the first offset with the session; the query reads the session from this
-position on;
+- ``from|KEY``: the offset is the first one that contains the session; the value is the position at
+  which the query begins to read it.
 - ``end|KEY`` replaces ``KEY``: the stream ends at this position. After the query has acknowledged
-the end, the next offset has no entry for the session;
+  the end of the stream, the next offset has no entry for the session.
 - ``group|CHANNEL|STREAM``: the consumer groups, and their daemons, that retain the stream for the
-query; if a group no longer exists, its data may be lost;
+  query. If such a group no longer exists, data of the stream may be lost.
 - ``held|KEY``, if a stream has several groups: the names of the consumer groups that retain the
-session from this position on;
+  session from the position of ``KEY`` on.
 - ``left|KEY``: last position of an ended session, and the number of this end among all ends. If
-  the session returns at a later position, the range in between is missing.
+  an ended session continues at a higher position, the range between the two positions is missing.
 - ``times|KEY``: times at which the messages of the batch before this offset arrived
   (:mod:`._times`). If Spark repeats the batch, its messages have the same times, on every host.
-- ``skip|KEY``: the session has markers of a penstock sink; a list of ranges [start, end) that this
-  batch skips, because they are not committed or are repeats.
+- ``skip|KEY``: the session contains markers of a penstock sink. The value is a list of ranges
+  [start, end) that the batch skips, because they are not committed or are repeats.
 - ``key|KEY``: the sink's key of the session, in hexadecimal digits.
-- ``parts``: the parts of queries that were read (:mod:`._brackets`).
+- ``parts``: a record of the parts that the query has read (:mod:`._brackets`).
 - ``records``: largest number of messages in a part, if the option maxRecordsPerPartition was given.
 - ``tasks``: number of parts (tasks) of the batch before this offset. A sink identifies rows by
-their part, so a repeated batch must be split in the same way, even by a driver with more cores.
+  their part, so a repeated batch must be split in the same way, even by a driver with more cores.
 
-The source can read offsets of older versions, which lack the newer entries.
+The source can also read offsets of older versions, which do not have all of these entries.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ _KEY: Final = "key|"
 
 @attrs.frozen(kw_only=True, order=True)
 class Session:
-    """Identity of a log: two daemons that have the same session have the same log."""
+    """Identifies a log. If two daemons have the same session, their logs have the same content."""
 
     channel: str
     stream_id: int
@@ -93,7 +95,7 @@ class Session:
 
 @attrs.frozen
 class Left:
-    """Last position of an ended session."""
+    """The last position of a session that has ended, with the number of this end."""
 
     position: int
     number: int              # in the order of leaving
@@ -149,7 +151,7 @@ class Offset:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any] | None) -> Offset:
-        """:raises InvalidArgument: the text is no offset of this source."""
+        """:raises InvalidArgument: the text is not an offset of this source."""
         positions: dict[Session, int] = {}
         begun: dict[Session, int] = {}
         ended: set[Session] = set()

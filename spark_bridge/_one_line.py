@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Report a user's mistake in one line: the first line of Spark's exception then has the reason,
-without a traceback. Spark puts a worker's traceback before the reason, unless an environment
-variable disables it."""
+"""Report a user's mistake in one line, so that the first line of Spark's exception states the
+reason, without a traceback. In its exceptions, Spark puts a Python worker's traceback before the
+reason, unless an environment variable disables the traceback."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _T = TypeVar("_T")
 
 
 def one_line(call: Callable[_Q, _T]) -> Callable[_Q, _T]:
-    """Wrap a function that Spark calls. If penstock raises an error, the wrapper sets the variable
-    SPARK_HIDE_TRACEBACK. The error ends the worker process, so the variable affects only this
-    exception."""
+    """Wrap a function that Spark calls. If the function raises an error of penstock, the wrapper
+    sets the environment variable SPARK_HIDE_TRACEBACK. The error ends the worker process, so
+    SPARK_HIDE_TRACEBACK affects only this exception."""
 
     @functools.wraps(call)
     def wrapped(*arguments: _Q.args, **words: _Q.kwargs) -> _T:
@@ -34,7 +34,8 @@ def one_line(call: Callable[_Q, _T]) -> Callable[_Q, _T]:
 
 
 def hide(error: PenstockError) -> None:
-    """Make Spark report the reason without the traceback."""
+    """Set the variable with which Spark reports the reason of an exception without the
+    traceback."""
     os.environ[_HIDE] = "1"
     if error.args and isinstance(error.args[0], str):
         error.args = (" ".join(error.args[0].split("\n")), *error.args[1:])

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Descriptions of the options, from which the tables on the pages of the manual are made.
+"""Describe the options of the Spark source and sink; the tables in the manual are generated from
+these texts.
 
 ``python -m penstock.spark_bridge._option_table`` prints the two tables (source and sink). A test
-compares them with the pages, and with the options that the code reads.
+compares the two tables with the pages of the manual, and with the options that the code reads.
 """
 
 from __future__ import annotations
@@ -243,7 +244,7 @@ SINK: Final = (
 
 
 def names(rows: tuple[tuple[str, str, str], ...]) -> set[str]:
-    """Return the options that have an entry in a table."""
+    """Return the names of the options that have an entry in one of the tables."""
     return {name for row in rows for name in re.findall(r"`(\w+)`", row[0])}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the source, read and checked before a query starts."""
+"""Read the options of the Spark source, and check them before a query starts."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ class StreamName:
 
 @attrs.frozen(kw_only=True)
 class Daemon:
-    """A daemon: its ``directory`` on this host, or its ``address`` with keys."""
+    """Names a daemon that a query uses: by its ``directory`` on this host, or by its TCP
+    ``address`` with keys."""
 
     directory: str | None = None
     address: str | None = None
@@ -112,12 +113,12 @@ class SourceOptions:
 
     @property
     def remote(self) -> bool:
-        """Whether the daemons are reached over TCP."""
+        """Whether the query reaches its daemons over TCP."""
         return any(daemon.address is not None for daemon in self.daemons)
 
 
 def read_options(options: Mapping[str, str], *, streaming: bool = True) -> SourceOptions:
-    """Return the options of a reader.
+    """Read and check the options of a Spark reader.
 
     :raises InvalidArgument: an option is wrong; the text names it, its value and the accepted
         values.

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects that a Python worker of Spark keeps between its tasks: a client and its publications.
 
-A task takes some tens of milliseconds. A new connection with a new publication would take as long
-again. The worker therefore keeps its client and its publications for later tasks. A worker runs one
-task at a time, so the publications are exclusive. The rows of successive tasks follow each other in
-one session.
+A task takes some tens of milliseconds, and a new connection with a new publication would take as
+long as the task itself. A worker process therefore keeps its client and its publications for later
+tasks. A worker runs one task at a time, so it can use exclusive publications. A session therefore
+contains the rows of successive tasks, one task after the other.
 """
 
 from __future__ import annotations
@@ -42,12 +42,13 @@ def _is_drained(row: Mapping[str, Any], position: int, how: str) -> bool:
 
 
 class SinkError(PenstockError):
-    """A task could not publish; the text names stream, cause and culprit."""
+    """A task could not publish its rows; the exception's text names the stream, the cause and the
+    culprit."""
 
 
 @attrs.frozen(kw_only=True)
 class Pipe:
-    """One publication of the worker. Each send to this publication succeeds or fails within a
+    """One publication of the worker. A publication on which each send succeeds or fails within a
     bounded time."""
 
     client: Client
@@ -72,8 +73,9 @@ class Pipe:
         self._same_session()
 
     def drain(self, how: str) -> None:
-        """Wait until the daemon has sent all data (``sent``; no wait on ``aeron:ipc``), or until
-        the readers of all receivers have consumed it (``consumed``)."""
+        """Wait for the published data. With ``sent``, wait until the daemon has sent all data
+        (``aeron:ipc`` needs no wait). With ``consumed``, wait until the readers of all receivers
+        have consumed all data."""
         if how == "sent" and self.publication.channel.startswith("aeron:ipc"):
             return
         position = self.publication.position
@@ -149,14 +151,15 @@ class _Where:
 
 
 class Outlet:
-    """The publications of one daemon directory.  For one thread."""
+    """Keeps the client and the publications of this process on the daemon of one directory.  For
+    one thread."""
 
     def __init__(self, directory: str | None) -> None:
         self.client: Client = connect(directory, name=f"spark sink {os.getpid()}")
         self._publications: OrderedDict[_Where, Publication] = OrderedDict()
 
     def pipe(self, options: SinkOptions, key: bytes) -> Pipe:
-        """Return the publication for a key; it may exist since an earlier task."""
+        """Return the publication for a key; an earlier task may have created this publication."""
         where = _Where(channel=options.channel, stream_id=options.stream_id, key=key)
         found = self._publications.get(where)
         if found is None or found.is_closed:
@@ -190,8 +193,8 @@ def _outlets() -> dict[tuple[int, str | None], Outlet]:
 
 
 def outlet(directory: str | None, timeout_s: float) -> Outlet:
-    """Return the publications that this process has on a daemon. If the daemon restarts, wait for
-    it.
+    """Return the publications that this process has on a daemon. If the daemon is restarting, wait
+    for the daemon.
 
     :raises SinkError: no daemon answers in time.
     """

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The name under which a query reads its consumer groups (their owner). From this name, another
-process of the same host can find out whether the query is still alive."""
+"""Create the name under which a query reads its consumer groups; the daemon calls this name the
+owner. From the owner's name, another process on the same host can find out whether the query is
+still alive."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ def token(number: int = 0) -> str:
     """Return the name under which this process reads consumer groups. The name does not change
     while the process lives.
 
-    :param number: distinguishes several readers of one process.
+    :param number: distinguishes several readers in the same process.
     """
     host = re.sub(r"\s", "-", socket.gethostname())[:64]
     mark = f".{number}" if number else ""
@@ -27,8 +28,8 @@ def token(number: int = 0) -> str:
 
 
 def is_dead(owner: str) -> bool:
-    """Whether the reader was a process of this host that has ended; False if it is alive, or if
-    this process cannot find out."""
+    """Return whether a reader was a process on this host that has ended. Return False if the
+    process is alive, or if this process cannot check that."""
     match = _FORM.fullmatch(owner)
     if match is None or match[4].partition(".")[0] != process_place():
         return False

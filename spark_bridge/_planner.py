@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan a batch and its tasks from the known states of the daemons, without requests to them.
+"""Plan a batch and its tasks from the known states of the daemons, without sending requests to the
+daemons.
 
-Several daemons may have a log of the same session (multicast), or one daemon may have two (an image
-that was lost and joined again). A *holding* is one such log on one daemon. The frames of a session
-are equal in all holdings, so the source can read a position from any holding that retains it.
+Several daemons may have a log of the same session (multicast). One daemon may have two logs of a
+session (of an image that was lost and joined again). A *holding* is one log of a session on one
+daemon. The frames of a session are equal in all its holdings, so the source can read a position
+from any holding that retains this position.
 
-A batch contains at most half of a session's window. While the query processes the batch, the sender
-can fill the other half. All sessions of a batch together respect the query's limits. The planner
-divides these limits so that a small session never waits for a large one (max-min fairness).
+A batch contains at most half of a session's window, so that the sender can fill the other half
+while the query processes the batch. The limits of a query apply to all sessions of a batch
+together. The planner divides a limit so that a session with little data never waits for a session
+with much data (max-min fairness).
 """
 
 from __future__ import annotations
@@ -31,7 +34,8 @@ _K = TypeVar("_K")
 
 @attrs.frozen(kw_only=True)
 class Holding:
-    """A log of a session on one daemon. The daemon is identified by its number in the options."""
+    """A log of a session on one daemon. The number of the daemon in the options identifies the
+    daemon."""
 
     daemon: int
     daemon_id: int
@@ -54,14 +58,15 @@ class Holding:
 
 @attrs.frozen(kw_only=True)
 class View:
-    """State of all daemons for the query at one moment."""
+    """State of all daemons at one moment, as far as the query needs it."""
 
     holdings: Mapping[Session, Sequence[Holding]] = attrs.Factory(dict)
     groups: Mapping[StreamName, str] = attrs.Factory(dict)
 
     @classmethod
     def of(cls, states: Sequence[tuple[int, GroupState]]) -> View:
-        """Make a view from pairs: the number of a daemon, and the state of one of its groups."""
+        """Create a view from pairs, each with the number of a daemon and the state of one of its
+        consumer groups."""
         holdings: dict[Session, list[Holding]] = {}
         marks: dict[StreamName, list[str]] = {}
         for daemon, state in states:
@@ -88,8 +93,8 @@ class View:
         return max((h.log.end_position for h in self.holdings.get(session, ())), default=0)
 
     def source(self, session: Session, position: int) -> Holding | None:
-        """Return the log from which to plan a batch at ``position``. The result is the shortest log
-        that contains the position, so that every daemon can serve the batch."""
+        """Return the log from which to plan a batch at ``position``. The planner uses the shortest
+        log that contains the position, so that every daemon can serve the batch."""
         found = [h for h in self.holdings.get(session, ()) if h.readable(position)]
         return min(found, key=lambda h: (h.log.end_position, h.daemon), default=None)
 
@@ -129,8 +134,8 @@ class View:
         )
 
     def held(self, positions: Mapping[Session, int]) -> dict[Session, str]:
-        """For each session whose stream has several groups: return the groups that retain the
-        session from its position on."""
+        """For each session whose stream has several consumer groups, return the groups that retain
+        the session from its position on."""
         found = {}
         for session, position in positions.items():
             marks = {
@@ -141,8 +146,8 @@ class View:
         return found
 
     def ended_at(self, session: Session, position: int) -> bool:
-        """Return whether the stream is known to have ended at this position. A session that was
-        only lost may begin again."""
+        """Return whether the stream of a session is known to have ended at ``position``. If a
+        daemon only lost the session, the session may continue later."""
         held = self.holdings.get(session, ())
         return self.end(session) == position and any(
             h.log.ended and h.log.end_position == position for h in held
@@ -154,7 +159,7 @@ class View:
 
 @attrs.frozen(kw_only=True)
 class Loss:
-    """Range of a stream that the query cannot read."""
+    """A range of a session that the query cannot read."""
 
     session: Session
     start: int
@@ -213,7 +218,7 @@ def _may_be_lost(view: View, start: Offset, session: Session) -> bool:
 
 
 def returns(view: View, start: Offset) -> list[Loss]:
-    """Return the lost ranges of sessions that ended and began again at a later position."""
+    """Return the lost ranges of sessions that ended and later continued at a higher position."""
     return [
         Loss(session=session, start=left.position, end=view.first(session),
              reason=f"the connection was lost, and joined again at {view.first(session)}")
@@ -224,10 +229,10 @@ def returns(view: View, start: Offset) -> list[Loss]:
 
 
 def outlived(view: View, start: Offset, end: Offset) -> list[StreamName]:
-    """Return the streams whose groups ended between the planning of ``end`` and of ``start``. If
-    the first batch of a query did not finish, Spark requests the first offset again. If the groups
-    ended between the two requests, the second offset is the start of the new groups and not the
-    start of the batch."""
+    """Return the streams whose consumer groups ended after the offset ``end`` was planned and
+    before ``start`` was planned. If the first batch of a query did not finish, Spark requests the
+    first offset again. If the consumer groups ended between Spark's two requests, the second offset
+    is the start of the new groups, not the start of the batch."""
     found = []
     for stream in sorted({session.stream for session in end.positions}, key=str):
         now = set(view.groups.get(stream, "").split())
@@ -239,8 +244,8 @@ def outlived(view: View, start: Offset, end: Offset) -> list[StreamName]:
 
 
 def skip(start: Offset, lost: Sequence[Loss]) -> Offset:
-    """Return the offset ``start`` moved beyond the losses: at the retained data, or without a
-    session that is lost."""
+    """Return the offset ``start``, moved beyond the losses. If a session is lost completely, the
+    result does not contain this session."""
     positions = dict(start.positions)
     for loss in lost:
         if loss.end is None:
@@ -268,7 +273,8 @@ def _left(start: Offset, positions: Mapping[Session, int]) -> dict[Session, Left
 
 @attrs.frozen(kw_only=True)
 class Want:
-    """A request to read a session from ``start`` on, at most ``max_bytes`` of its log."""
+    """A request to read at most ``max_bytes`` of a session's log, from the position ``start``
+    on."""
 
     session: Session
     holding: Holding
@@ -290,7 +296,7 @@ class Want:
 def share(available: Mapping[_K, int], limit: int) -> dict[_K, int]:
     """Divide ``limit`` among the sessions by max-min fairness. No session gets more than it
     requests; a session that gets less than it requests gets at least as much as any other. Each
-    part is at least 1, so that every session continues."""
+    session gets at least 1, so that every session continues."""
     parts: dict[_K, int] = {}
     left, count = limit, len(available)
     for key, most in sorted(available.items(), key=lambda item: item[1]):
@@ -326,8 +332,8 @@ def wants(
 
 
 def advance(view: View, start: Offset, ends: Mapping[Session, int]) -> Offset:
-    """Return the offset of a batch that reads up to ``ends``; ``start`` itself if there is no new
-    data."""
+    """Return the end offset of a batch that reads each session up to its position in ``ends``. If
+    there is no new data, return ``start``."""
     moved = {
         session: end for session, end in ends.items()
         if end > start.positions.get(session, -1)
@@ -359,7 +365,7 @@ def advance(view: View, start: Offset, ends: Mapping[Session, int]) -> Offset:
 
 @attrs.frozen(kw_only=True)
 class Holder:
-    """A daemon that can serve a range."""
+    """A daemon from which a task can read a range."""
 
     daemon: int              # number in the options
     daemon_id: int
@@ -394,8 +400,8 @@ class Range:
 
 
 def ranges(view: View, start: Offset, end: Offset) -> list[Range]:
-    """Return the ranges between two offsets, without those that the batch skips. If no daemon
-    retains a range, its list of daemons is empty."""
+    """Return the ranges between two offsets, without the ranges that the batch skips. If no daemon
+    retains a range, the range's list of daemons is empty."""
     found = []
     for session, stop in sorted(end.positions.items()):
         begin = start.positions.get(session, end.begun.get(session, stop))
@@ -451,15 +457,16 @@ def _joint_holder(chain: Sequence[Holding], end: int) -> tuple[Holder, ...]:
 
 
 def partition_count(total_bytes: int, *, wanted: int | None, cores: int) -> int:
-    """Return the number of tasks: the requested number, or one for each core as long as each task
-    has enough work."""
+    """Return the number of tasks for a batch: the requested number, or else one task for each core,
+    but fewer if a task would have too little work."""
     if wanted is not None:
         return wanted
     return max(1, min(cores, -(-total_bytes // SMALLEST_PART)))
 
 
 def pieces(found: Sequence[Range], count: int) -> list[int]:
-    """Return the number of parts of each range, so that ``count`` tasks get about equal work."""
+    """Return the number of parts into which to split each range, so that ``count`` tasks get about
+    equal work."""
     total = sum(item.length for item in found)
     even = max(1, -(-total // count))
     return [max(1, round(item.length / even)) for item in found]
@@ -480,7 +487,7 @@ def pack(found: Sequence[Range], count: int, *, apart: bool = False) -> list[tup
     of their ranges, so that the rows of a session stay in order.
     :param count: number of tasks; all tasks get about the same number of bytes, and each gets at
         least one range.
-    :param apart: each range gets its own task.
+    :param apart: whether each range gets a task of its own.
     """
     if apart:
         return [(index,) for index in range(len(found))] or [()]

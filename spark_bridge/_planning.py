@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state that a query's offset methods share: the subscription, the last known state of the
+"""Implement a query's offset methods. They share the subscription, the last known state of the
 daemons, and the planned offset. One for each query."""
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ _PAUSE_S: Final = 0.1
 
 @attrs.frozen
 class Partition(InputPartition):
-    """The ranges that one task reads; in a barrier stage, the ranges of all tasks."""
+    """A partition for Spark: the ranges that one task reads, or in a barrier stage the ranges of
+    all tasks."""
 
     index: int
     own: tuple[int, ...]
@@ -332,9 +333,9 @@ class Planning:
         return ends, max_messages - left
 
     def prepare(self) -> None:
-        """Set the flag that the query ends (trigger AvailableNow). The end of the query is
-        determined only when Spark first requests it, because this call cannot know whether the
-        query is new."""
+        """Record that the query ends when it has read the data that is available now (trigger
+        AvailableNow). The planner determines the end position only when Spark first requests an
+        offset, because it does not know earlier whether the query is new."""
         self._available_now = True
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
@@ -352,7 +353,8 @@ class Planning:
         return self._partitions(view, self._with_holders(found), end.tasks, end.records)
 
     def batch(self) -> list[InputPartition]:
-        """Return the offsets of a batch read: all retained data, or the range of the options."""
+        """Return the start and end offset of a batch read. The read covers all retained data, or
+        the range that the options state."""
         start = self.initial(acknowledge=False)
         view = self._settled(self._view)
         ending = self._options.ending

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures for the progress of a query: how far the query is behind, and how long it blocked its
-senders.
-
-Spark shows these figures as the source's ``latestOffset``, because Spark gives a Python source no
-separate metrics.
+"""Compute figures for the progress of a query: how far the query is behind, and how long it has
+blocked its senders. Spark shows the figures as the source's ``latestOffset``, because Spark has no
+separate metrics for a Python source.
 """
 
 from __future__ import annotations
@@ -38,8 +36,8 @@ class Progress:
         self._messages = 0
 
     def look(self, view: View) -> None:
-        """Update the figures from the daemons' state; the planner calls this each time it has read
-        the state."""
+        """Update the progress figures from the daemons' state. The planner calls this method
+        whenever it has read that state."""
         now = self._clock()
         for session in self._held_now:
             self._held_s[session] = self._held_s.get(session, 0.0) + now - self._looked_s
@@ -54,8 +52,8 @@ class Progress:
     def report(
         self, view: View, planned: Mapping[Session, int], counters: Mapping[str, int]
     ) -> dict[str, Any]:
-        """Return the end of each session, and the figures together with ``counters``. The keys are
-        sorted, as Spark requires."""
+        """Return the end position of each session and the progress figures, together with
+        ``counters``. Spark requires sorted keys."""
         behind = {
             session: max(0, view.end(session) - planned.get(session, view.first(session)))
             for session in view.holdings

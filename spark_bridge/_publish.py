@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Publish from inside a query: a step of the query sends its rows and returns a summary."""
+"""Publish from inside a query: one step of the query sends the rows and returns a summary."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ _SCHEMA: Final = (
 def publish(
     df: DataFrame, *, channel: str, stream_id: int, **options: Any
 ) -> DataFrame:
-    """Publish the rows of ``df`` in the tasks that compute its partitions, as the sink does.
+    """Publish the rows of ``df`` in the tasks that compute its partitions, in the same way as the
+    sink publishes them.
 
     Return a row for each task: host, partition, attempt, messages, bytes, seconds. The function is
-    lazy, like all functions of Spark: Spark publishes the rows when it computes the result, and
-    publishes them again each time it computes the result again. In a streaming query, no step of a
-    sink then runs on the Spark driver.
+    lazy, like all functions of Spark. The tasks publish the rows when Spark computes the result,
+    and publish them again each time Spark computes the result again. In a streaming query that
+    publishes in this way, no step of a sink runs on the Spark driver.
 
     :param options: options of the sink, in its spelling or in Python's: ``timeout="30s"``,
         ``key_column="symbol"``, ``payload="arrow"``.

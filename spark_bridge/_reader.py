@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The executor's side: convert ranges of logs to Arrow record batches.
+"""Convert ranges of logs to Arrow record batches, in the executors of Spark.
 
-A task changes no position when it reads, so a repeated task returns the same rows, on every host.
+Reading changes no position, so a repeated task returns the same rows, on any host.
 """
 
 from __future__ import annotations
@@ -41,19 +41,22 @@ _SMALL_BYTES: Final = 256 * 1024        # ... up to here
 
 class DataLoss(PenstockError):
     """A range of the stream is permanently lost. With failOnDataLoss=false, the query continues
-    after the range."""
+    after the lost range."""
 
 
 class Unreadable(PenstockError):
-    """A range of the stream cannot be read now but may still exist. The query never skips it."""
+    """A range of the stream cannot be read at present, but may still exist. The query never skips
+    it."""
 
 
 def read_ranges(
     options: SourceOptions, schema: StructType, found: Sequence[Range]
 ) -> Iterator[Any]:
-    """Return the messages of ranges as record batches of ``schema``, in the order of the ranges.
+    """Return the messages of the given ranges as record batches of ``schema``, in the order of the
+    ranges.
 
-    :raises DataLoss: no daemon retains a range any more, and the option failOnDataLoss is true.
+    :raises DataLoss: no daemon retains one of the ranges any more, and the option failOnDataLoss is
+        true.
     :raises Unreadable: no daemon returned a range, but a daemon that may hold the range did not
         answer.
     :raises PayloadError: a message does not match the option payload.
@@ -102,17 +105,17 @@ def _joined(batches: Sequence[Any]) -> Iterator[Any]:
 
 
 class Blocks:
-    """Memory for the Arrow batches of this process. A block that no batch uses any more is kept for
-    the next batch. The kernel would clear each page of new memory, which takes as long as a dozen
-    messages. Several threads may use this memory: a block belongs to the thread that has taken the
-    block out of the deque."""
+    """Memory for the Arrow batches of this process. When no batch uses a memory block any more, the
+    process keeps the block for a later batch. With new memory, the kernel would have to clear each
+    page, which takes as long as the processing of a dozen messages. Several threads may take
+    blocks: a block belongs to the thread that has taken it out of the deque."""
 
     def __init__(self) -> None:
         self._free: dict[int, deque[Any]] = {}      # by size, a power of two
 
     def take(self, size: int) -> Any:
-        """Return a buffer of ``size`` bytes. The block behind the buffer becomes free when no
-        object refers to the buffer, to its slices or to arrays on it."""
+        """Return a buffer of ``size`` bytes. The buffer's memory block becomes free when no object
+        refers to the buffer, to its slices or to arrays in it."""
         whole = 1 << max(size - 1, 1).bit_length()
         if not _SMALLEST_BLOCK <= whole <= _LARGEST_BLOCK:
             return pa.py_buffer(np.empty(size, np.uint8))
@@ -210,7 +213,7 @@ class _RangeReader:
     def confirm(self) -> None:
         """Wait until the daemons have confirmed the data that was read.
 
-        :raises DataLoss: a publisher may have overwritten the data while it was read.
+        :raises DataLoss: a publisher may have overwritten the data while this task read the data.
         """
         if self._confirmation is None:
             return

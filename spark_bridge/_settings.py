@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Register the source with Spark, and settings that make it faster."""
+"""Register the source with Spark, and return settings that make Spark faster."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ _LOCAL_CHECKPOINTS: Final = (
 
 
 def register(spark: SparkSession) -> None:
-    """Register ``format("penstock")`` with a session. If Spark has already found the source in the
-    installed wheel, this call has no effect, because Spark would warn of a second registration."""
+    """Register ``format("penstock")`` with a Spark session. If Spark has already found the data
+    source in the installed wheel, :func:`register` does nothing, because Spark would warn of a
+    second registration."""
     from penstock.spark_bridge import DefaultSource
 
     if not _is_found(spark, DefaultSource.name()):
@@ -39,11 +40,11 @@ def tuned_settings(*, local_checkpoints: bool = True) -> dict[str, str]:
     about 40 ms for a delayed acknowledgement.
     - Write no checksum files for the files of the checkpoint, and use larger buffers between Spark
     and its Python workers.
-    - Allow ten minutes instead of 15 s for the handshake of a Python worker that has connected. The
-    10 s in which a worker must connect cannot be changed (PythonWorkerFactory of Spark 4).
+    - Allow ten minutes instead of 15 s for the handshake of a Python worker that has connected.
+    Spark 4 has no setting for the 10 s within which a worker must connect (PythonWorkerFactory).
     - ``local_checkpoints``: write checkpoint files as plain files and rename them, which takes half
-    the time of the default. Use this setting with a local or a POSIX file system, not with object
-    stores.
+    the time of Spark's default. Use ``local_checkpoints`` with a local or a POSIX file system, not
+    with object stores.
     """
     settings = {
         "spark.python.unix.domain.socket.enabled": "true",

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sink: each task of a query publishes its rows between two markers (:mod:`.markers`).
-
-A receiver can therefore distinguish a complete part from the rows of a failed attempt.
-Back-pressure delays the task, and with it the batch and the acknowledgement of the batch's input.
-The publishers of the query's input therefore slow down, too.
+"""Implement the sink. Each task of a query publishes its rows between two markers
+(:mod:`.markers`). With the markers, a receiver distinguishes a complete part from the rows of a
+failed attempt. Back-pressure on the sink's stream delays the task, and so delays the batch and the
+acknowledgement of the batch's input. As a result, the publishers of the query's input slow down
+too.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class _Lane:
         return self._content
 
     def rows(self, values: pa.Array) -> None:
-        """Publish a binary column without nulls, each value as a message."""
+        """Publish each value of a binary column without nulls as a message."""
         values = values.cast(pa.large_binary())
         count = len(values)
         if count == 0:
@@ -117,7 +117,8 @@ class _Lane:
             first = last
 
     def batch(self, batch: pa.RecordBatch) -> None:
-        """Publish a batch as one message, or as several if it is too long for one."""
+        """Publish an Arrow batch as one message, or as several messages if the batch is too long
+        for one message."""
         self._send_schema(batch.schema)
         if self._options.markers:
             self._count_rows(batch.num_rows, _digest.of_batch(batch))
@@ -210,7 +211,7 @@ class _Task:
             self._send(self._lane(_key_bytes(value.as_py(), key)), rows)
 
     def commit(self) -> None:
-        """Send the COMMITs of all parts of the task, and wait until they are sent."""
+        """Publish the COMMIT markers of all parts of the task, and wait until all data is sent."""
         for lane in self.lanes:
             lane.commit()
         if self._options.drain != "none":
@@ -257,8 +258,8 @@ def publish_task(
 ) -> Published:
     """Publish the rows of a task.
 
-    :param job: ids that stand for the query and the run of a batch write, because Spark gives a
-    batch write no ids.
+    :param job: id that takes the place of the query id and run id in a batch write, because Spark
+    gives a batch write no ids.
     :param whole: whether readers return the parts of all tasks together, after the driver's
         JOB_COMMIT.
     """
@@ -320,16 +321,16 @@ class StreamSink(DataSourceStreamArrowWriter):
     def commit(
         self, messages: list[WriterCommitMessage | None], batchId: int  # noqa: N803
     ) -> None:
-        """Do nothing, because each part has its own COMMIT."""
+        """Do nothing when a batch succeeds, because each part has its own COMMIT marker."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Do nothing: readers drop the rows that were sent, because no COMMIT follows, and Spark
-        may repeat them."""
+        """Do nothing when a batch fails: readers drop the rows that were sent, because no COMMIT
+        marker follows, and Spark may repeat these rows."""
 
 
 class BatchSink(DataSourceArrowWriter):
-    """The writer of ``df.write.format("penstock")``. Readers accept the parts of such a job only
-    when all parts have arrived."""
+    """The writer of ``df.write.format("penstock")``. Readers accept the parts of a batch write only
+    when all its parts have arrived."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -346,15 +347,15 @@ class BatchSink(DataSourceArrowWriter):
 
     @one_line
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """On the Spark driver, publish a message that states the end of the job. Without this
-        message, readers return no part of the job."""
+        """On the Spark driver, publish the marker JOB_COMMIT. Without this marker, readers return
+        no part of the batch write."""
         done = [one for one in messages if isinstance(one, Published) and one.job is not None]
         if done and done[0].job is not None:
             self._end(Kind.JOB_COMMIT, done[0].job, sum(len(one.sessions) for one in done))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Publish a message that states that the job failed, so that readers need not keep its
-        parts."""
+        """Publish the marker JOB_ABORT, which states that the batch write failed, so that readers
+        need not keep its parts."""
         for one in messages:
             if isinstance(one, Published) and one.job is not None:
                 # Without it the parts stay uncommitted just as well.
@@ -375,7 +376,7 @@ class BatchSink(DataSourceArrowWriter):
 
 
 def stream_writer(options: Any, schema: StructType, overwrite: bool = False) -> StreamSink:
-    """The writer of a streaming query.
+    """The writer of ``df.writeStream.format("penstock")`` in a streaming query.
 
     :raises InvalidArgument: an option or the schema is wrong: the text names the mistake and the
         fix.

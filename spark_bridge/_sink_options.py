@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the sink, read and checked before a query starts."""
+"""Read the options of the Spark sink, and check them before a query starts."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class SinkOptions:
 
 
 def read_options(options: Mapping[str, str]) -> SinkOptions:
-    """Return the options of a writer.
+    """Read and check the options of a Spark writer.
 
     :raises InvalidArgument: an option is wrong; the text names it, its value and the accepted
         values.
@@ -102,8 +102,8 @@ def read_options(options: Mapping[str, str]) -> SinkOptions:
 def check_schema(options: SinkOptions, schema: StructType) -> None:
     """Check that rows of ``schema`` can be sent.
 
-    :raises InvalidArgument: the sink cannot send a column; the text names the column and says what
-    to change.
+    :raises InvalidArgument: the sink cannot send a column; the exception's text names the column
+    and the remedy.
     """
     types = {field.name: field.dataType.typeName() for field in schema.fields}
     listed = ", ".join(f"{name} {kind}" for name, kind in types.items()) or "none"

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The data source ``penstock``: the methods that Spark calls, in several processes.
+"""Define the data source ``penstock``, whose methods Spark calls in several processes.
 
 Before a query starts, a planner process of Spark checks the options and the schema. The offset
 methods of the stream reader run in one process on the driver's host, which lives as long as the
-query. The method ``read`` runs in the executors, on an unpickled copy of the reader that has only
-options and schema. A reader therefore opens connections only when it uses them, and a partition
-contains all that its task needs.
+query. The method ``read`` runs in Spark's executors, on an unpickled copy of the reader that has
+only options and schema. For this reason a reader opens a connection only when it uses it, and a
+partition contains all information that its task needs.
 
 Spark calls ``latestOffset(start)`` when all data before ``start`` is in the sink and in the commit
-log. The source therefore takes a call of ``latestOffset`` as the acknowledgement of the data before
-``start``. ``commit`` acknowledges the batch a second time. With ``ackOn=commit`` (for asynchronous
-progress tracking), ``commit`` is the only acknowledgement.
+log. The source therefore treats a call of ``latestOffset(start)`` as the acknowledgement of all
+data before ``start``. The method ``commit`` acknowledges the batch a second time. With
+``ackOn=commit`` (for asynchronous progress tracking), ``commit`` is the only acknowledgement.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class DefaultSource(DataSource):
 
     @one_line
     def schema(self) -> str:
-        """Return the schema. Spark calls this method when a reader is loaded, so that errors appear
+        """Return the schema. Spark calls this method in ``load()``, so errors in the options appear
         before a query starts."""
         options = read_options(self.options, streaming=_streams(self.options))
         check_reachable(options)
@@ -200,7 +200,7 @@ def _stop_on_sigterm() -> None:
 
 
 class BatchReader(DataSourceReader):
-    """``spark.read``: reads the retained data and acknowledges nothing."""
+    """The reader of ``spark.read``, which reads the retained data and acknowledges nothing."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of a subscription that runs on the Spark driver. This part keeps the subscription's
-consumer groups on every daemon alive, reads their state, and acknowledges data. If a daemon does
-not answer for a short time, the subscription waits."""
+"""Manage a query's subscription on the Spark driver. The object keeps the subscription's consumer
+groups on every daemon alive, reads their state, and acknowledges data. If a daemon does not answer
+for a short time, the subscription waits for the daemon."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def control_of(
 ) -> GroupControl:
     """Return a connection to one of the daemons that the options name.
 
-    :raises InvalidArgument: an option is wrong; the text names it.
+    :raises InvalidArgument: an option is wrong; the exception's text names the option.
     """
     if daemon.address is None:
         return GroupControl(directory=daemon.directory, timeout_s=timeout_s)
@@ -79,9 +79,9 @@ def control_of(
 def check_reachable(options: SourceOptions) -> None:
     """Check that all daemons answer, before a query starts.
 
-    A missing daemon is reported within a second.
-    :raises InvalidArgument: a daemon does not answer; the text names the option and says what to
-    do.
+    If a daemon is missing, the function raises within a second.
+    :raises InvalidArgument: a daemon does not answer; the exception's text names the option and the
+    remedy.
     """
     for daemon in options.daemons:
         refusal = _connection_refused(daemon)
@@ -138,9 +138,9 @@ class SubscriptionInUse(PenstockError):
 
 
 class Subscription:
-    """The groups of one query. Spark's planning process creates and uses this object. The
-    keep-alive threads start with the first group. Each daemon has a thread, so that a slow daemon
-    does not delay the other daemons."""
+    """The groups of one query. Spark's planning process creates and uses the subscription object.
+    The threads that keep consumer groups alive start when the first group is opened. There is one
+    such thread for each daemon, so that a slow daemon does not delay the other daemons."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -163,7 +163,7 @@ class Subscription:
 
         Open the groups. A new query joins a live stream at the position that the option
         startingOffsets determines. A query that has read the stream before joins at the oldest
-        retained position. ``keep``: whether an existing group keeps its expiry time.
+        retained position. ``keep`` states whether an existing consumer group keeps its expiry time.
         :raises InvalidArgument: no daemon accepts a channel.
         :raises SubscriptionInUse: another query reads the subscription.
         """
@@ -288,8 +288,8 @@ class Subscription:
                 _log.warning("subscription %s: %s", self._options.subscription, warning)
 
     def view(self, acknowledged: Mapping[Session, int] | None = None) -> View:
-        """Send the acknowledgements, then return the daemons' state. If a group has expired, open
-        it again; the planner then decides whether data is missing."""
+        """Send the acknowledgements, and then return the daemons' state. If a consumer group has
+        expired, open the group again; the planner decides whether data is missing."""
         states = []
         for daemon in range(len(self._controls)):
             began = time.monotonic()
@@ -333,8 +333,8 @@ class Subscription:
             return self._open_group(daemon, stream, "earliest")
 
     def others(self, marks: Mapping[StreamName, str]) -> list[str]:
-        """Of the given groups (``daemon.group``, as in offsets), return the names of those that
-        belong to another subscription. These groups were left by a query that had another name."""
+        """Return the names of the given groups (``daemon.group``, as in offsets) that belong to
+        another subscription. A query that used another subscription name has left these groups."""
         wanted = {mark for text in marks.values() for mark in text.split()}
         found: set[str] = set()
         for control in self._controls:
@@ -379,8 +379,8 @@ class Subscription:
         return cuts.positions, cuts.messages
 
     def find(self, want: Want, start: int, max_bytes: int, reserved_value: int) -> LogMarks:
-        """Return the messages of a session with a reserved value, in at most ``max_bytes`` from
-        ``start`` on.
+        """Return the messages of a session that have a given reserved value. Search at most
+        ``max_bytes`` from ``start`` on.
 
         :raises RangeNotRetained: no daemon retains the log any more.
         """
@@ -431,9 +431,9 @@ class Subscription:
     # ---- life ------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """End the keep-alive. Close the connections. The groups stay until they expire, so that a
-        restarted query finds them. The groups have no owner any more, so the restarted query need
-        not wait."""
+        """End the keep-alive. Close the connections. The consumer groups stay until they expire, so
+        that a restarted query finds them. After ``stop`` the groups have no owner, so a restarted
+        query need not wait."""
         self._stopping.set()
         if self._reads:
             # otherwise the daemon notices it later

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arrival times of a batch's messages, encoded as text for an offset.
+"""Encode the arrival times of a batch's messages as text, which the source writes into an offset.
 
 The planner requests the times of a session's positions from the daemon once, and writes them into
-the offset of the batch. The messages of a batch therefore have the same times each time the batch
-is read, on every host. An entry (position, time) states that all data before the position had
-arrived at the time. A message gets the time of the first entry at or after its end.
+the offset of the batch. A repeated batch therefore has the same arrival times as the first attempt,
+on every host. An entry consists of a position and a time; all data before the position had arrived
+at this time. A message gets the time of the first entry whose position is at or after the message's
+end.
 
-The text is base64 of numbers with seven bits in each byte, the lowest bits first; the top bit is
-set in all bytes except the last. Each entry has two numbers: the position in units of 32 bytes, and
-the time in microseconds since 1970. Each number is the difference from the previous entry.
-Differences of times are zigzag-coded, because clocks may be set back.
+The text is the base64 encoding of a sequence of numbers. A number has seven bits in each byte, the
+lowest bits first; all its bytes except the last have the top bit set. For each entry, the text
+contains two numbers: the position in units of 32 bytes, and the time in microseconds since 1970.
+Both numbers are written as differences from the previous entry. The differences of the times are
+zigzag-coded, because a clock can be set back.
 """
 
 from __future__ import annotations
@@ -28,13 +30,13 @@ _UNIT: Final = 32
 
 
 def entries_each(sessions: int) -> int:
-    """Return the number of entries that each session of a batch may have, so that the offset stays
-    small."""
+    """Return the largest number of time entries for each session of a batch; the limit keeps the
+    offset small."""
     return max(FEWEST_ENTRIES, MOST_ENTRIES // max(1, sessions))
 
 
 def encode(entries: Iterable[tuple[int, int]]) -> str:
-    """Encode pairs (position, time since 1970 in ns), which must be in the order of the
+    """Encode pairs (position, time in ns since 1970), which must be in the order of their
     positions."""
     out = bytearray()
     position = time_us = 0
@@ -47,9 +49,9 @@ def encode(entries: Iterable[tuple[int, int]]) -> str:
 
 
 def decode(text: str) -> tuple[list[int], list[int]]:
-    """Return positions and times in microseconds since 1970.
+    """Decode a text; return the positions, and the times in microseconds since 1970.
 
-    :raises InvalidArgument: the text was not made by :func:`encode`.
+    :raises InvalidArgument: the text is not a result of :func:`encode`.
     """
     try:
         numbers = list(_numbers(base64.b64decode(text, validate=True)))
@@ -71,8 +73,8 @@ def decode(text: str) -> tuple[list[int], list[int]]:
 
 
 def bounded(positions: Sequence[int], times: Sequence[int], start: int, end: int) -> str:
-    """Return the entries that a range [start, end) needs: those inside the range, and the first one
-    at or after its end."""
+    """Return the entries that a range [start, end) needs: the entries inside the range, and the
+    first entry at or after its end."""
     entries: list[tuple[int, int]] = []
     for position, time_ns in zip(positions, times, strict=True):
         if position <= start or (entries and position <= entries[-1][0]):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The markers by which a receiver distinguishes a complete part of an epoch from a partial one.
+"""Encode the markers with which a receiver distinguishes a complete part of an epoch from an
+incomplete part.
 
 The sink brackets what one attempt of one task publishes: BEGIN, the rows, COMMIT.  A batch write is
 a job: its parts count when a JOB_COMMIT of the same query, epoch and run has come, which the driver
@@ -55,7 +56,8 @@ _JOB_FLAG: Final = 1
 
 
 class MarkerError(PenstockError, ValueError):
-    """A message is no marker, or a marker of a later version. The text says which."""
+    """Raised for a message that is not a marker, or is a marker of a later version. The text says
+    which."""
 
 
 class Kind(enum.IntEnum):
@@ -72,7 +74,7 @@ def _below(end: int) -> Callable[[Any, attrs.Attribute[int], int], Any]:
 
 @attrs.frozen(kw_only=True)
 class Part:
-    """Identity of a part of an epoch: the messages that one attempt of a task publishes in one
+    """Identifies a part of an epoch: the messages that one attempt of a task publishes in one
     session."""
 
     query: UUID
@@ -94,7 +96,8 @@ class Part:
 
 @attrs.frozen(kw_only=True)
 class Content:
-    """Content of a COMMIT: number, bytes and checksum of the rows since its BEGIN."""
+    """Content of a COMMIT marker: number, total bytes and checksum of the rows since the BEGIN
+    marker of the part."""
 
     messages: int = attrs.field(default=0, validator=_below(2**64))
     bytes: int = attrs.field(default=0, validator=_below(2**64))
@@ -105,12 +108,12 @@ class Content:
     """Of the rows in any order."""
 
     def arrived_as(self, other: Content) -> bool:
-        """Whether the messages that arrived are those that the sink has sent."""
+        """Return whether the messages that arrived are the messages that the sink has sent."""
         return (self.messages, self.bytes, self.crc) == (other.messages, other.bytes, other.crc)
 
     def repeats(self, other: Content) -> bool:
-        """Whether the two contents have the same rows, in any order, because Spark keeps no order
-        after a shuffle."""
+        """Return whether two contents have the same rows. The order may differ, because Spark keeps
+        no order after a shuffle."""
         if self.arrived_as(other):
             return True
         known = self.rows > 0 and self.digest != 0
@@ -119,8 +122,8 @@ class Content:
 
 @attrs.frozen(kw_only=True)
 class Marker:
-    """A marker. The markers BEGIN and JOB_ABORT have no content. In a JOB_COMMIT, the number of
-    messages is the number of parts in the job, and partition and attempt are 0."""
+    """A marker. The markers BEGIN and JOB_ABORT have no content. In a JOB_COMMIT marker, the number
+    of messages is the number of parts of the batch write; partition and attempt are 0."""
 
     kind: Kind
     part: Part
@@ -139,9 +142,9 @@ def encode(marker: Marker) -> bytes:
 
 
 def decode(message: bytes | memoryview) -> Marker:
-    """Return the marker in a message.
+    """Decode the marker in a message.
 
-    :raises MarkerError: the message is no marker.
+    :raises MarkerError: the message is not a marker.
     """
     length = len(message)
     if length < _FIRST.size:

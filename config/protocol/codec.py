@@ -3,9 +3,9 @@
 
 :mod:`penstock.config.protocol.control` describes the form.
 
-If a message is invalid, both functions raise :class:`ControlError` and no other exception. Decoding
-needs bounded time and memory: it checks the size before it parses the message, and the depth of
-nesting before it creates objects.
+If a message is invalid, :func:`encode` and :func:`decode` raise :class:`ControlError` and no other
+exception. Decoding needs bounded time and memory: :func:`decode` checks the size before it parses
+the message, and the depth of nesting before it creates objects.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def encode(message: Message, correlation: int = 0) -> bytes:
 
 
 def decode(data: bytes) -> tuple[int, Message]:
-    """Return (correlation id, message) of one frame."""
+    """Decode one frame; return the correlation id and the message."""
     _check_size(data)
     frame = _unpack(data)
     if not isinstance(frame, list) or len(frame) != 4:

@@ -2,12 +2,13 @@
 """Messages between clients and the daemon's control socket and lease socket.
 
 Every message is a frozen attrs class.  On the wire, a message is one msgpack array
-``[PROTOCOL_VERSION, type name, correlation id, {field: value}]``: a ZeroMQ frame on the control
-socket, a SEQPACKET datagram on the lease socket. A request carries a correlation id > 0 that the
-client chooses; the reply repeats this id. Notices carry 0.
+``[PROTOCOL_VERSION, type name, correlation id, {field: value}]``. On the control socket it is a
+ZeroMQ frame, on the lease socket a SEQPACKET datagram. A request carries a correlation id > 0 that
+the client chooses; the reply repeats this id. Notices carry 0.
 
 Decoding is strict. Unknown types, unknown or missing fields, wrong types and values out of range
-raise :class:`ControlError`. The error names the message, the field and the expected value.
+raise :class:`ControlError`. The exception's text names the message, the field and the expected
+value.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ _CHANNEL: Any = validators.and_(validators.min_len(1), validators.max_len(MAX_CH
 
 
 class ControlError(ValueError):
-    """Raised for an invalid control message. The text names the message, the field and the
-    reason."""
+    """Raised for an invalid control message. The exception's text names the message, the field and
+    the reason."""
 
 
 # ---- lease socket --------------------------------------------------------------------------------
@@ -42,9 +43,9 @@ class ControlError(ValueError):
 
 @attrs.frozen(kw_only=True)
 class LeaseRequest:
-    """First datagram of a client on ``DIR/lease.sock``. The open connection shows that the client
-    is alive. After its daemon died, a client states its old id. A daemon that has adopted the
-    client grants the same id and slot; another daemon grants a new id."""
+    """First datagram of a client on ``DIR/lease.sock``. While the connection is open, the daemon
+    regards the client as alive. After its daemon died, a client states its old client id. A daemon
+    that has adopted the client grants the same id and slot; any other daemon grants a new id."""
 
     client_id: int = attrs.field(default=0, validator=_I64)     # 0: new
     token: bytes = attrs.field(default=b"", validator=validators.max_len(64))
@@ -122,7 +123,8 @@ class RemovePublication:
 
 @attrs.frozen(kw_only=True)
 class AddSubscription:
-    """Reply: SubscriptionReady, then an ImageAvailable notice for each present image."""
+    """Reply: SubscriptionReady. After this reply the daemon sends an ImageAvailable notice for each
+    present image."""
 
     channel: str = attrs.field(validator=_CHANNEL)
     stream_id: int = attrs.field(validator=_I32)
@@ -138,7 +140,7 @@ class RemoveSubscription:
 @attrs.frozen(kw_only=True)
 class AddDestination:
     """Adds a destination to a publication or subscription with ``control-mode=manual``.  Reply:
-    Done whose ``registration_id`` is the destination's id."""
+    Done; its ``registration_id`` is the id of the destination."""
 
     registration_id: int = attrs.field(validator=_ID)
     channel: str = attrs.field(validator=_CHANNEL)
@@ -172,7 +174,7 @@ class RemoveCounter:
 
 @attrs.frozen(kw_only=True)
 class RejectImage:
-    """The application rejects an image; its sender gets an ERR frame. Reply: Done."""
+    """Reject an image: the daemon sends an ERR frame to the image's sender. Reply: Done."""
 
     correlation_id: int = attrs.field(validator=_ID)
     reason: str = attrs.field(validator=validators.max_len(1023))
@@ -180,8 +182,8 @@ class RejectImage:
 
 @attrs.frozen(kw_only=True)
 class WithholdCredits:
-    """Withhold the credits of one of the client's subscriptions, or grant them again. Reply: Done,
-    which is sent before the senders have acknowledged the change."""
+    """Withhold the credits of one of the client's subscriptions, or grant them again. Reply: Done.
+    The daemon sends it before the senders have acknowledged the change."""
 
     registration_id: int = attrs.field(validator=_ID)
     withheld: bool
@@ -190,8 +192,8 @@ class WithholdCredits:
 @attrs.frozen(kw_only=True)
 class Resume:
     """Lists the registrations that an adopted client still uses; the daemon removes its other
-    objects. Reply: Resumed, then for each subscription SubscriptionResumed, and its ImageAvailable
-    notices."""
+    objects. Reply: Resumed. After this reply the daemon sends, for each subscription,
+    SubscriptionResumed and its ImageAvailable notices."""
 
     registration_ids: list[int]
 
@@ -266,9 +268,9 @@ class GetGroup(_OfGroup):
 
 @attrs.frozen(kw_only=True)
 class AcknowledgeGroup(_OfGroup):
-    """Acknowledge the data below ``positions[i]`` in the log of session ``sessions[i]`` with the
-    initial term id ``initial_term_ids[i]``. The daemon ignores logs that it does not keep for the
-    group. Keeps the group alive. Reply: GroupReply."""
+    """Acknowledge data of several logs. The log of session ``sessions[i]`` with the initial term id
+    ``initial_term_ids[i]`` is acknowledged below ``positions[i]``. The daemon ignores entries for
+    logs that it does not keep for the group. Keeps the group alive. Reply: GroupReply."""
 
     sessions: list[int] = attrs.field(validator=validators.deep_iterable(_I32))
     initial_term_ids: list[int] = attrs.field(validator=validators.deep_iterable(_I32))
@@ -304,8 +306,8 @@ class WithholdStream:
 @attrs.frozen(kw_only=True)
 class Fetch:
     """Request for the frames of [start, end) in a log that the daemon keeps for a group. Reply: at
-    most ``credit`` FetchPiece messages, each followed by a ZeroMQ frame with its bytes. RangeGone
-    or Failure ends the reply."""
+    most ``credit`` FetchPiece messages, each followed by a ZeroMQ frame with the piece's bytes. In
+    case of an error, RangeGone or Failure ends the reply to Fetch."""
 
     log_id: int = attrs.field(validator=_ID)
     session_id: int = attrs.field(validator=_I32)
@@ -320,8 +322,8 @@ class Fetch:
 @attrs.frozen(kw_only=True)
 class CutLog:
     """Request for the end of a batch that begins at ``start``, a position between messages, and for
-    positions that split it into ``pieces`` parts. The batch has at most ``max_bytes`` and
-    ``max_messages`` (0: no limit). Reply: LogCuts, RangeGone."""
+    positions that split it into ``pieces`` parts. The batch has at most ``max_bytes`` bytes and
+    ``max_messages`` messages (0: no limit). Reply: LogCuts, RangeGone."""
 
     log_id: int = attrs.field(validator=_ID)
     session_id: int = attrs.field(validator=_I32)
@@ -352,7 +354,8 @@ class ReadTimes:
 @attrs.frozen(kw_only=True)
 class FindMarks:
     """Request for the messages with ``reserved_value`` in a log that the daemon keeps for a group.
-    The search covers ``max_bytes`` from ``start``, which lies between messages. Reply: LogMarks."""
+    The search begins at ``start``, a position between messages, and covers ``max_bytes`` bytes of
+    the log. Reply: LogMarks."""
 
     log_id: int = attrs.field(validator=_ID)
     session_id: int = attrs.field(validator=_I32)
@@ -469,7 +472,8 @@ class GroupList:
 
 @attrs.frozen(kw_only=True)
 class CreditReport:
-    """The subscribers of a stream that grant credits, by number; docs/credits.md has the fields."""
+    """The subscribers of a stream that grant credits; each key is a number as text. docs/credits.md
+    describes the fields."""
 
     readers: dict[str, Any]
     withheld: bool
@@ -478,7 +482,8 @@ class CreditReport:
 
 @attrs.frozen(kw_only=True)
 class FetchPiece:
-    """Whole log frames of [position, next_position). The next ZeroMQ frame contains their bytes."""
+    """Whole log frames of [position, next_position). The ZeroMQ frame after this message contains
+    the bytes of the log frames."""
 
     position: int
     next_position: int
@@ -496,8 +501,9 @@ class LogCuts:
 
 @attrs.frozen(kw_only=True)
 class LogTimes:
-    """The log reached ``positions[i]`` at ``times_ns[i]`` (epoch) at the latest. Times and
-    positions are ascending; the last position is at or after the end of the requested range."""
+    """Reply to a request for times: the log had reached ``positions[i]`` at the time
+    ``times_ns[i]`` (since the epoch). Times and positions are ascending; the last position is at or
+    after the end of the requested range."""
 
     positions: list[int]
     times_ns: list[int]
@@ -505,9 +511,9 @@ class LogTimes:
 
 @attrs.frozen(kw_only=True)
 class LogMarks:
-    """Reply to FindMarks. Message ``i`` occupies the positions [``begins[i]``, ``ends[i]``).
-    ``data`` contains the first ``sizes[i]`` payload bytes of each message. The daemon has searched
-    all messages before ``position``; the log may continue."""
+    """Reply to FindMarks. Reply with found messages: message ``i`` occupies the log positions
+    [``begins[i]``, ``ends[i]``). ``data`` contains the first ``sizes[i]`` payload bytes of each
+    message. The daemon has searched all messages before ``position``; the log may continue."""
 
     begins: list[int]
     ends: list[int]
@@ -518,7 +524,8 @@ class LogMarks:
 
 @attrs.frozen(kw_only=True)
 class RangeGone:
-    """Reply: the log no longer contains the requested range, or does not contain it yet."""
+    """Reply: the log no longer contains the requested range of positions, or does not contain it
+    yet."""
 
     lowest: int               # readable now
     end: int                  # readable now, below it
@@ -550,7 +557,8 @@ class ImageAvailable:
 
 @attrs.frozen(kw_only=True)
 class SubscriptionResumed:
-    """Lists the adopted images of a subscription; the client must end its other images."""
+    """Lists the images of a subscription that the daemon has adopted. The client must end the
+    subscription's other images."""
     subscription_id: int
     correlation_ids: list[int]
 

@@ -19,7 +19,7 @@ _Z85_CHARS = 40
 
 @attrs.frozen(kw_only=True)
 class CurveKeys:
-    """A CURVE key pair, each key 40 characters of Z85."""
+    """A CURVE key pair. Each key is a text of 40 characters in the Z85 encoding."""
 
     public: str
     secret: str = attrs.field(repr=False)
@@ -58,7 +58,8 @@ def load_public_key(path: str | os.PathLike[str]) -> str:
 def check_public_key(text: str, what: str) -> str:
     """Return ``text`` if it is a public key in Z85.
 
-    :raises ConfigurationError: ``text`` is not a public key; the error text begins with ``what``.
+    :raises ConfigurationError: ``text`` is not a public key. The exception's text begins with the
+        text ``what``.
     """
     try:
         if len(text) != _Z85_CHARS or len(zmq.utils.z85.decode(text.encode("ascii"))) != 32:

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configuration of the daemon: the models of its keys, the parser of the file, and the text of the
-annotated default file."""
+"""Configuration of the daemon: the classes that define its keys, the parser of the file, and the
+writer of the annotated default file."""

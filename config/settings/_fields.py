@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Create the fields of the configuration models. A field has a default, a unit, accepted values,
-and the texts for the annotated file and the reference page."""
+"""Create the fields of the configuration models. A configuration field has a default, a unit,
+accepted values, and texts for the annotated file and the reference page."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ class Unreadable(ValueError):
 
 @attrs.frozen(kw_only=True)
 class Description:
-    """Describes a field: how it is parsed and written, and its texts in the documentation."""
+    """Describes a field: how its value is parsed and written, and its texts in the
+    documentation."""
 
     doc: str                                # what it does, its unit
     change: str                             # when to change it
@@ -71,7 +72,8 @@ def integer(default: int, low: int, high: int, doc: str, change: str) -> Any:
 
 def size(default: int, low: int, high: int, doc: str, change: str, *,
          power_of_two: bool = False, multiple_of: int = 1) -> Any:
-    """A number of bytes: an integer, or text with k, m or g."""
+    """Create a field for a number of bytes; a file states an integer, or a text with the suffix k,
+    m or g."""
     expected = f"{write_size(low)}..{write_size(high)} bytes, as a number or text like \"64k\""
     if power_of_two:
         expected += ", a power of two"
@@ -89,7 +91,8 @@ def size(default: int, low: int, high: int, doc: str, change: str, *,
 
 
 def duration(default: int, doc: str, change: str, *, low: int = 1) -> Any:
-    """A number of nanoseconds: an integer, or text with ns, us, ms or s."""
+    """Create a field for a number of nanoseconds; a file states an integer, or a text with the
+    suffix ns, us, ms or s."""
     return _make(default, Description(
         doc=doc, change=change, expected=_DURATION_FORM.format(write_duration(low)),
         read=_read_duration, accepts=lambda value: type(value) is int and low <= value < 2**62,
@@ -98,7 +101,7 @@ def duration(default: int, doc: str, change: str, *, low: int = 1) -> Any:
 
 
 def optional_duration(doc: str, change: str) -> Any:
-    """A duration, or None if it is not set."""
+    """Create a field for a duration, whose value is None if the file does not set it."""
     return _make(None, Description(
         doc=doc, change=change, expected=_DURATION_FORM.format(write_duration(1)),
         read=_read_duration,
@@ -134,8 +137,8 @@ def text(default: str, pattern: str, expected: str, doc: str, change: str) -> An
 
 def parsed_text(default: str, parse: Callable[[str], object], expected: str, doc: str,
                 change: str) -> Any:
-    """A field for text. ``parse`` checks the text, and raises ValueError with the reason if it is
-    invalid."""
+    """A field for text. ``parse`` checks the text of the value, and raises ValueError with the
+    reason if the text is invalid."""
 
     def read(value: Any) -> Any:
         if type(value) is not str:

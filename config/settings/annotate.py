@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the annotated configuration file and the reference page from the models, so that both match
-the daemon."""
+"""Write the annotated configuration file and the reference page of the configuration, from the
+classes that the daemon itself uses."""
 
 from __future__ import annotations
 

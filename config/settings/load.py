@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read the daemon's configuration. The report of a mistake names the file, the key, the value found
-and the value expected."""
+"""Read the daemon's configuration. The error text for a mistake names the file, the key, the value
+found and the value expected."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def load_text(text: str, *, source: str = "configuration") -> DaemonConfig:
 
 
 def check_file(path: str | Path) -> tuple[Problem, ...]:
-    """Return all mistakes of a file; empty if it is valid."""
+    """Return all mistakes of a configuration file; the list is empty if the file is valid."""
     try:
         load_file(path)
     except ConfigFileError as error:

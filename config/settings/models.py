@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The daemon's configuration.
 
-One frozen class for each table of the TOML file; fields and keys have the same names. The name of a
-key ends in its unit. A plain number is in the unit of the key's name; a text may state another unit
-(``"64k"``, ``"5s"``). If Aeron has the same setting, the default is Aeron's.
+Define one frozen class for each table of the daemon's TOML file; the fields have the names of the
+keys. The name of a configuration key ends in its unit. A value that is a plain number is in the
+unit of the key's name; a text may state another unit (``"64k"``, ``"5s"``). If Aeron has the same
+setting, its default is Aeron's default.
 """
 
 from __future__ import annotations
@@ -581,12 +582,13 @@ class DaemonConfig:
 
     @property
     def threading(self) -> str:
-        """Return ``shared`` or ``dedicated``; ``auto`` is replaced by the choice for this
-        machine."""
+        """Return ``shared`` or ``dedicated``. If the configuration says ``auto``, return the choice
+        for this machine."""
         if self.agents.threading != "auto":
             return self.agents.threading
         return "shared" if len(os.sched_getaffinity(0)) <= 2 else "dedicated"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the configuration as plain data, with the same tables as the file."""
+        """Return the configuration as plain data, with the same tables as the configuration
+        file."""
         return attrs.asdict(self)

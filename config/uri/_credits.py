@@ -40,7 +40,7 @@ def write_credits(value: int) -> str:
 
 def read_credit_policy(key: str, text: str) -> str:
     if text not in POLICIES:
-        raise ChannelError(key, text, "is not a policy for credits", ", ".join(POLICIES))
+        raise ChannelError(key, text, "is not a credit policy", ", ".join(POLICIES))
     return text
 
 
@@ -52,8 +52,8 @@ def read_credit_pool(key: str, text: str) -> str:
 
 
 def room_of(message_bytes: int, mtu: int) -> int:
-    """Return the largest number of log bytes that a message of this length can occupy, frame
-    headers included."""
+    """Return the largest number of log bytes that a message of ``length`` bytes can occupy, with
+    its frame headers."""
     payload = mtu - _HEADER
     if message_bytes <= payload:
         return _framed(message_bytes)
@@ -105,8 +105,7 @@ def check_credits(uri: ChannelUri) -> None:
 
 
 def check_strategy(uri: ChannelUri, stated: str) -> None:
-    """Refuse credits if the flow control of the channel does not follow the consumption of each
-    receiver."""
+    """Refuse credits if the channel's flow control can let the sender exceed a receiver's limit."""
     if uri.fc is not None and (uri.fc.strategy == "nak" or uri.fc.strategy.startswith("py:")):
         raise ChannelError(
             "fc", str(uri.fc), f"contradicts {stated}: this flow control does not keep a sender "

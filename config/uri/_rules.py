@@ -2,8 +2,8 @@
 """Check which channel parameters can be combined, for a publication, a subscription and a
 destination.
 
-The daemon checks conditions that depend on the host (interfaces, names, ports in use) or on its
-configuration (strategies, defaults).
+This module does not check conditions that depend on the host (interfaces, names, ports in use) or
+on the daemon's configuration (strategies, defaults); the daemon checks them.
 """
 
 from __future__ import annotations
@@ -158,8 +158,8 @@ def _check_multicast(uri: ChannelUri, endpoint: Address) -> None:
     assert ip is not None
     if ip.packed[-1] % 2 == 0:
         raise _wrong(
-            uri, "endpoint", "the last byte of a multicast data address is odd: the next even "
-            "address carries the control traffic", f"{ip + 1}, for example",
+            uri, "endpoint", "the last byte of a multicast data address must be odd: the next "
+            "even address carries the control traffic", f"{ip + 1}, for example",
         )
     for key in ("control", "control-mode"):
         if key in uri.given():
@@ -196,7 +196,7 @@ def _check_publication_addresses(uri: ChannelUri) -> None:
         )
     if uri.control is not None and uri.endpoint is None and uri.control_mode is None:
         raise _wrong(
-            uri, "control", "alone does not tell a publication its destinations",
+            uri, "control", "alone does not state the destinations of a publication",
             "control= together with endpoint= or control-mode=dynamic|manual",
         )
     if uri.endpoint is not None:
@@ -207,7 +207,7 @@ def _check_publication_addresses(uri: ChannelUri) -> None:
     group = multicast or named or uri.control_mode or uri.tags
     if uri.fc is not None and not _needs_no_group(uri) and not group:
         raise _wrong(
-            uri, "fc", "a unicast channel has only one receiver, so it accepts only nak and py:",
+            uri, "fc", "a unicast channel has only one receiver, so its fc must be nak or py:CLASS",
             "other strategies with a multicast endpoint or control-mode=dynamic|manual",
         )
 
@@ -236,7 +236,8 @@ def _check_position(uri: ChannelUri) -> None:
                      "0..2147483647 terms after it")
     if uri.term_offset % 32:
         raise _wrong(
-            uri, "term-offset", "is not an offset at which a frame can start", "multiples of 32"
+            uri, "term-offset", "is not an offset in a term at which a frame can start",
+            "multiples of 32",
         )
     if uri.term_length is not None and uri.term_offset > uri.term_length:
         raise _wrong(uri, "term-offset", f"exceeds the term of {uri.term_length} bytes")

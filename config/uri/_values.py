@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Types of the values of channel parameters, with functions that parse and write them.
 
-Each parsing function takes key and text, and returns a typed value or raises :class:`ChannelError`.
-Each writing function converts the value back to text.
+Each parsing function takes the key and the text of a parameter, and returns a typed value or raises
+:class:`ChannelError`. Each writing function converts a typed value to its text.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def shown(text: str) -> str:
-    """Return untrusted text escaped and shortened, so that it fits into one line of an error
-    message."""
+    """Replace the unprintable characters of an untrusted text and shorten it, so that it fits into
+    one line of an error message."""
     clean = "".join(c if c.isprintable() else "?" for c in text)
     return clean if len(clean) <= 100 else clean[:97] + "..."
 
 
 class ChannelError(ConfigurationError, ValueError):
-    """An invalid channel URI; the text names the parameter, its value and the accepted values."""
+    """Raised for an invalid channel URI. The exception's text names the parameter, its value and
+    the accepted values."""
 
     def __init__(self, parameter: str, value: str, problem: str, accepted: str = "") -> None:
         self.parameter = parameter
@@ -55,8 +56,8 @@ _INTERFACE_FORM: Final = "address[:port][/prefix], [ipv6][:port][/prefix] or {na
 
 @attrs.frozen(kw_only=True)
 class Address:
-    """``host:port``. ``ipv6`` is true if the URI has the host in brackets; a host name in brackets
-    is resolved to an IPv6 address."""
+    """An address ``host:port``. If the URI has the host in brackets, ``ipv6`` is true, and a host
+    name is resolved to an IPv6 address."""
 
     host: str
     port: int
@@ -79,7 +80,8 @@ class Address:
 @attrs.frozen(kw_only=True)
 class Interface:
     """A local network interface, given by its name or by an address. An address with
-    ``prefix_length`` stands for every interface whose address has the same first bits."""
+    ``prefix_length`` selects every interface whose address has the same first ``prefix_length``
+    bits."""
 
     host: str = ""
     name: str = ""
@@ -202,7 +204,7 @@ def size(low: int, high: int) -> Callable[[str, str], int]:
         value = int(match[1]) * SIZE_UNITS[match[2].lower()] if match else -1
         if not low <= value <= high:
             raise ChannelError(
-                key, text, "is not a size in range",
+                key, text, "is not a size in the accepted range",
                 f"{low}..{high} bytes, or a number with k, m or g",
             )
         return value
@@ -286,7 +288,8 @@ class Tags:
 
 @attrs.frozen(kw_only=True)
 class SessionTag:
-    """``session-id=tag:N``: the session id, MTU and term length of the publication tagged N."""
+    """Value ``session-id=tag:N``: use the session id, MTU and term length of the publication with
+    the tag N."""
 
     tag: int
 
@@ -296,7 +299,8 @@ class SessionTag:
 
 @attrs.frozen(kw_only=True)
 class FlowControl:
-    """``fc=name,t:5s,g:tag/min,rrwm:4``.  None: not given."""
+    """Flow control of a publication, written as ``fc=name,t:5s,g:tag/min,rrwm:4``.  None: not
+    given."""
 
     strategy: str
     receiver_timeout_ns: int | None = None
@@ -358,7 +362,9 @@ def read_flow_control(key: str, text: str) -> FlowControl:
         else:
             raise ChannelError(key, text, f"has the unknown option {shown(option)!r}", _FC_FORM)
     if strategy == "max" and seen - {"rrwm"}:
-        raise ChannelError(key, text, "max has no options but rrwm", "max[,rrwm:n]")
+        raise ChannelError(
+            key, text, "the flow control max has no option except rrwm", "max[,rrwm:n]"
+        )
     if strategy == "nak" and "g" in seen:
         raise ChannelError(key, text, "nak follows no group", "nak[,t:duration][,rrwm:n]")
     return FlowControl(strategy=strategy, **found)
@@ -366,7 +372,8 @@ def read_flow_control(key: str, text: str) -> FlowControl:
 
 @attrs.frozen(kw_only=True)
 class Rate:
-    """``ps-rate=10m`` (bytes a second), ``ps-rate=500msg`` (messages a second), or both."""
+    """Rate limit of a publication: ``ps-rate=10m`` (bytes a second), ``ps-rate=500msg`` (messages a
+    second), or both."""
 
     bytes_per_s: int = 0
     messages_per_s: int = 0
@@ -400,10 +407,13 @@ POLICIES: Final = ("block", "drop_newest", "drop_oldest", "error", "rate_limit")
 
 
 def read_policy(key: str, text: str) -> str:
-    """``ps-policy=drop_newest``; hyphens are accepted in place of underscores."""
+    """Parse a publication's policy, such as ``ps-policy=drop_newest``; hyphens are accepted in
+    place of underscores."""
     policy = text.replace("-", "_")
     if policy not in POLICIES:
-        raise ChannelError(key, text, "is not a policy of a publication", ", ".join(POLICIES))
+        raise ChannelError(
+            key, text, "is not a back-pressure policy of a publication", ", ".join(POLICIES)
+        )
     return policy
 
 
@@ -422,10 +432,13 @@ SUB_POLICIES: Final = ("block", "independent", "drop_oldest")
 
 
 def read_sub_policy(key: str, text: str) -> str:
-    """``ps-sub-policy=drop_oldest``; hyphens are accepted in place of underscores."""
+    """Parse a subscription's policy, such as ``ps-sub-policy=drop_oldest``; hyphens are accepted in
+    place of underscores."""
     policy = text.replace("-", "_")
     if policy not in SUB_POLICIES:
-        raise ChannelError(key, text, "is not a policy of a subscription", ", ".join(SUB_POLICIES))
+        raise ChannelError(
+            key, text, "is not a back-pressure policy of a subscription", ", ".join(SUB_POLICIES)
+        )
     return policy
 
 
@@ -433,10 +446,11 @@ _RATIO: Final = re.compile(r"0|1(\.0{1,6})?|0?\.\d{1,6}")
 
 
 def read_ratio(key: str, text: str) -> float:
-    """A ratio above 0, at most 1."""
+    """Parse a ratio, which is above 0 and at most 1."""
     if not _RATIO.fullmatch(text) or not float(text):
         raise ChannelError(
-            key, text, "is not a ratio in range", "a number above 0, up to 1, such as 0.5"
+            key, text, "is not a ratio in the accepted range",
+            "a number above 0, up to 1, such as 0.5",
         )
     return float(text)
 

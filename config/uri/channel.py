@@ -4,12 +4,12 @@
 The grammar is ``[aeron-spy:]aeron:udp|ipc[?key=value{|key=value}]``. Aeron ignores an unknown
 parameter. penstock refuses an unknown parameter and names it. If unknown parameters were ignored, a
 mistyped ``term-lenght`` would be noticed only under load. As in Aeron, publications and
-subscriptions can use the same URI. Each side accepts parameters that affect only the other side
-(``term-length`` on a subscription).
+subscriptions can use the same URI. A publication accepts parameters that affect only subscriptions,
+and a subscription accepts parameters that affect only publications (``term-length``, for example).
 
-The function :func:`parse` checks each value by itself. The
-functions :func:`check_publication`, :func:`check_subscription` and :func:`check_destination` check
-combinations.
+The function :func:`parse` checks each parameter separately. The functions
+:func:`check_publication`, :func:`check_subscription` and :func:`check_destination` check whether
+the parameters can be combined.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class Parameter:
 
 @attrs.frozen(kw_only=True)
 class ChannelUri:
-    """A channel.  A field is None if the URI does not state the parameter; the daemon's default
-    then applies.
+    """A channel.  If the URI does not state a parameter, its field is None, and the daemon's
+    default applies.
 
     Lengths are in bytes, and fields that end in ``_ns`` are in nanoseconds. A timestamp offset is a
-    byte offset in the payload, or ``RESERVED_VALUE_OFFSET``.  ``str(uri)`` returns the URI in its
-    canonical form.
+    byte offset in the payload; ``RESERVED_VALUE_OFFSET`` selects the reserved value instead.
+    ``str(uri)`` returns the URI in its canonical form.
     """
 
     media: Media
@@ -132,7 +132,7 @@ class ChannelUri:
     @property
     def is_multicast(self) -> bool:
         """Whether the endpoint is a multicast IP address. The result is False for a host name,
-        because it is not resolved yet."""
+        because the host name is not resolved yet."""
         return self.endpoint is not None and self.endpoint.is_multicast
 
     @property
@@ -270,7 +270,7 @@ def parse(text: str) -> ChannelUri:
     scheme, _, media = head.partition(":")
     if scheme != "aeron" or media not in ("udp", "ipc"):
         raise ChannelError(
-            "URI", text, "does not begin like a channel URI",
+            "URI", text, "does not begin as a channel URI does",
             "aeron:udp?..., aeron:ipc, aeron-spy:aeron:udp?...",
         )
     if question and not query:

@@ -15,9 +15,11 @@ import attrs
 class Meaning:
     """Explain one channel parameter.
 
-    :param on: ``P`` publication, ``S`` subscription, or both.
-    :param text: effect, in Markdown, with links relative to ``docs/``.
-    :param accepted: accepted values, if the error of the reader names only a part of them.
+    :param on: ``P`` for a parameter of publications, ``S`` for a parameter of subscriptions, or
+        both letters.
+    :param text: effect of the parameter, in Markdown; links are relative to ``docs/``.
+    :param accepted: accepted values; stated only if the error text of the parser names only some of
+        them.
     :param setting: the configuration key that applies if the channel does not state the parameter,
         as ``table.key``; empty if there is none.
     """

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The conductor gets commands, events, results and the time, and returns operations.
 
-The conductor reads no clock, file or socket, and calls no native code. Its caller provides random
-numbers and ids. Every method returns the operations to perform, in order. The caller passes the
-result of each operation that has an id to :meth:`Conductor.on_result`, in any order.
+The conductor reads no clock, file or socket, and calls no native code. The conductor's caller
+provides random numbers and ids. Every method returns the operations that the caller must perform,
+in order. The caller passes the result of each operation that has an id to
+:meth:`Conductor.on_result`, in any order.
 """
 
 from __future__ import annotations
@@ -92,10 +93,10 @@ class Conductor:
         token: bytes = b"", started: int = 0,
     ) -> list[Operation]:
         """Process the lease request of a client that has connected. The conductor answers with the
-        action GrantLease or RefuseLease, with the id of this connection.
+        action GrantLease or RefuseLease, with the id of the client's connection.
 
         :param token: secret for a new client; the client sends it to prove its identity.
-        :param started: when its process started, in the kernel's ticks; 0: unknown.
+        :param started: start time of the client's process, in the kernel's ticks; 0: unknown.
         """
         self._state.now_ns = now_ns
         peer = LeasePeer(pid=pid, uid=uid, token=token, started=started)
@@ -105,7 +106,7 @@ class Conductor:
     def adopt(
         self, records: Registrations, *, dead: frozenset[int] = frozenset(), now_ns: int
     ) -> list[Operation]:
-        """Adopt the registrations of a dead daemon, before any other call.
+        """Adopt the registrations of a dead daemon. Call this method before any other method.
 
         :param dead: ids of the dead daemon's clients whose processes have ended.
         """
@@ -114,8 +115,8 @@ class Conductor:
         return self._state.runner.take()
 
     def sweep_later(self, counters: list[int], slots: list[tuple[SlotKind, int, int]]) -> None:
-        """Free the counters and slots of a dead daemon that were not adopted. The call only sets a
-        timer, so that the clients are notified before."""
+        """Free the counters and slots of a dead daemon that the conductor has not adopted. The call
+        only sets a timer, so that clients are notified before the resources are freed."""
         state = self._state
 
         def sweep() -> None:
@@ -156,8 +157,8 @@ class Conductor:
     def on_group_request(
         self, request_id: int, message: Message | Locate, now_ns: int
     ) -> list[Operation]:
-        """Process a request about consumer groups, which needs no lease; an Answer with its id
-        follows."""
+        """Process a request about consumer groups, which needs no lease. The conductor answers with
+        the action Answer, which has the id of the request."""
         self._state.now_ns = now_ns
         groups.serve(self._state, request_id, message)
         return self._state.runner.take()
@@ -171,7 +172,7 @@ class Conductor:
         return self._state.runner.take()
 
     def on_result(self, operation_id: int, outcome: Outcome, now_ns: int) -> list[Operation]:
-        """Process the result of an operation with an id."""
+        """Process the result of an operation whose ``operation_id`` is not 0."""
         self._state.now_ns = now_ns
         self._state.runner.on_result(operation_id, outcome)
         return self._state.runner.take()
@@ -183,7 +184,7 @@ class Conductor:
         return self._state.runner.take()
 
     def next_deadline_ns(self) -> int:
-        """Return the time of the next timer; INT64_MAX: none is set."""
+        """Return the time of the next timer, in nanoseconds; INT64_MAX if no timer is set."""
         return self._state.timers.next_deadline_ns()
 
     # ---- what is shown ----
@@ -193,7 +194,7 @@ class Conductor:
         return take(self._state)
 
     def snapshot_in_slices(self, objects: int) -> Generator[None, None, Snapshot]:
-        """Take a snapshot in slices: pause each time after ``objects`` objects were copied
+        """Take a snapshot in slices, with a pause after each ``objects`` objects
         (:func:`penstock.daemon.conductor.snapshot.in_slices`)."""
         return in_slices(self._state, objects)
 

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Multi-step work as generators.
 
-A saga is a generator that yields an :class:`Action`. The runner resumes the saga with the action's
-result, or with the exception :class:`Refused`. If a saga yields :data:`EXCLUSIVE`, it waits for the
-exclusive right to change the conductor's objects. Only one saga at a time has the exclusive right,
-until this saga ends. Sagas get the exclusive right in the order of their requests. If a saga
-yields :data:`EXCLUSIVE_LAST`, it waits for the same right, but after all sagas that
-yielded :data:`EXCLUSIVE`. Sagas that a datagram of another host has caused use this value. A saga
-resolves host names before it requests the exclusive right, so that a resolver that does not answer
-delays only its own client. If a saga yields :data:`UNTIL_RELEASE`, it waits until the sender or the
-receiver has released an object. An example is a socket that the conductor then opens again.
+A saga is a generator that yields an :class:`Action`. The runner performs the action, and resumes
+the saga with its result or with the exception :class:`Refused`. If a saga yields :data:`EXCLUSIVE`,
+it waits for the exclusive right to change the conductor's objects. Only one saga at a time has the
+exclusive right, until this saga ends. Sagas get the exclusive right in the order of their requests.
+If a saga yields :data:`EXCLUSIVE_LAST`, it gets the exclusive right only after all sagas that
+yielded :data:`EXCLUSIVE`. Sagas that were started because of a datagram from another host yield
+:data:`EXCLUSIVE_LAST`. A saga resolves host names before it requests the exclusive right, so that a
+resolver that does not answer delays only its own client. If a saga yields :data:`UNTIL_RELEASE`, it
+waits until the sender or the receiver has released an object. An example is a socket that the saga
+wants to open again.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ T = TypeVar("T")
 
 
 class Refused(Exception):
-    """Raised if the conductor refuses a request; the client gets ``code`` and ``message`` in a
-    Failure reply."""
+    """Raised if the conductor refuses a request. The client gets ``code`` and ``message`` in the
+    reply Failure."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -86,8 +87,8 @@ class SagaRunner:
         self._outbox.append(Operation(0, action))
 
     def take(self) -> list[Operation]:
-        """Return the collected operations in the order in which they must be performed, and empty
-        the outbox."""
+        """Return the collected operations in the order in which the caller must perform them, and
+        empty the outbox."""
         out, self._outbox = self._outbox, []
         return out
 
@@ -96,7 +97,7 @@ class SagaRunner:
         self._pump()
 
     def on_result(self, operation_id: int, outcome: Outcome) -> None:
-        """Resumes the saga that waits for the operation."""
+        """Resume the saga that waits for the result of the operation."""
         running = self._waiting.pop(operation_id)
         error = outcome.error
         refused = Refused(error.code, error.message) if error else None
@@ -164,8 +165,8 @@ class SagaRunner:
 
 
 class Undo:
-    """Collects actions that undo the completed steps of a saga, for the case that a later step
-    fails. They run in reverse order."""
+    """Collects the actions that undo the completed steps of a saga if a later step fails. They run
+    in reverse order."""
 
     def __init__(self, runner: SagaRunner) -> None:
         self._runner = runner

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A frozen copy of the conductor's state, for readers outside the conductor.
+"""Take frozen copies (snapshots) of the conductor's state, for code outside the conductor.
 
-The server, the status, the trace, the metrics and the simulator read a snapshot. A snapshot never
-changes and refers to no object of the conductor, so other threads can use it. Positions, lengths
-and windows are in bytes, times in nanoseconds of the conductor's clock.
+The server, the status report, the trace, the metrics and the simulator read snapshots. A snapshot
+never changes and refers to no object of the conductor, so other threads can use it. Positions,
+lengths and windows are in bytes, times in nanoseconds of the conductor's clock.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ _Copy = TypeVar("_Copy")
 
 @attrs.frozen(kw_only=True)
 class ClientSnapshot:
-    """A client. A client with a ``group_id`` is a consumer group, which has no process."""
+    """A client. If a client has a ``group_id``, it represents a consumer group and has no
+    process."""
 
     id: int
     name: str
@@ -268,7 +269,7 @@ def _logs_of(group: Group, state: State) -> list[GroupLogSnapshot]:
 
 @attrs.frozen(kw_only=True)
 class Snapshot:
-    """All registrations of a conductor at one moment."""
+    """All objects that are registered at a conductor at one moment."""
 
     storage_budget_bytes: int
     storage_used_bytes: int
@@ -283,8 +284,7 @@ class Snapshot:
 
 
 def in_slices(state: State, objects: int) -> Generator[None, None, Snapshot]:
-    """Take a snapshot in slices: pause each time after ``objects`` objects were copied.  Conductor
-    thread.
+    """Take a snapshot in slices: with a pause after each ``objects`` objects.  Conductor thread.
 
     The conductor may process requests during a pause. An object that is added or removed during a
     pause may be missing in the snapshot.
@@ -319,8 +319,8 @@ def _sliced(
 
 
 def take(state: State) -> Snapshot:
-    """Take a snapshot without pauses. Only the conductor's thread may call this function; its
-    duration is proportional to the number of objects."""
+    """Take a snapshot without pauses. Only the conductor's thread may take a snapshot; the duration
+    is proportional to the number of objects."""
     slices = in_slices(state, sys.maxsize)
     try:
         while True:

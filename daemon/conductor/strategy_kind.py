@@ -8,7 +8,8 @@ import enum
 
 
 class StrategyKind(enum.Enum):
-    """Kind of a user's class; the value is the channel parameter that names the class."""
+    """Kind of a user's class. The value of each kind is the channel parameter that names such a
+    class."""
 
     FLOW = "fc"
     CONGESTION = "cc"

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Consumer groups in the daemon's shell: their sockets, their logs and fetches."""
+"""The part of the daemon's shell for consumer groups: sockets, logs and fetches."""

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Serve fetches: send whole frames of a log that a group keeps to readers that cannot map the log.
 
-The daemon sends a fetch in pieces. A reader allows a number of pieces (its credit), and the daemon
-sends no more. The bytes in flight are bounded for each fetch and for all fetches together. If a
-reader is silent, the service probes it, so that data in flight to a dead reader soon stops counting
-against this bound. Before a fetch begins, the conductor states the path of the log and its readable
-range. After it has copied a piece, the service checks that a group still needs this data. If no
-group needs the data, the data plane may have overwritten the piece with zeros.
+The daemon sends the log range that a reader fetches in pieces. The reader allows a number of pieces
+(its credit), and the daemon sends at most this number. The number of bytes in flight has a limit
+for each fetch, and a limit for all fetches together. If a reader is silent, the service probes it.
+If the reader is dead, its data in flight soon stops counting against the limits. Before a fetch
+begins, the conductor states the path of the log and its readable range. After the service has
+copied a piece of the log, it checks that a group still needs this data. If no group needs the data
+any more, the data plane may have zeroed the log during the copy.
 """
 
 from __future__ import annotations
@@ -131,8 +132,8 @@ class FetchServer:
             self._request(_Waiting(peer, correlation, request))
 
     def look(self, peer: Peer, correlation: int, request: CutLog | FindMarks) -> None:
-        """Serve CutLog or FindMarks: find the positions at which a range can be split between
-        messages, or the messages with a given reserved value."""
+        """Serve the requests CutLog and FindMarks. CutLog finds the positions at which a range can
+        be split between messages; FindMarks finds the messages with a given reserved value."""
         mine = sum(1 for one in self._waiting.values() if one.peer == peer)
         if len(self._waiting) >= _FETCHES or mine >= _FETCHES_EACH:
             self._fail(peer, correlation, "limit", f"{mine} requests of this connection and "
@@ -144,8 +145,8 @@ class FetchServer:
             self._request(_Waiting(peer, correlation, request))
 
     def credit(self, peer: Peer, correlation: int, pieces: int) -> None:
-        """Process a FetchCredit of a reader: it allows ``pieces`` further pieces, or ends the fetch
-        if this is 0."""
+        """Process the message FetchCredit of a reader, which allows ``pieces`` further pieces; 0
+        ends the fetch."""
         found = self._fetches.get((peer, correlation))
         if found is None:
             return
@@ -258,8 +259,8 @@ class FetchServer:
             self._drop(fetch)
 
     def step(self) -> bool:
-        """Send one piece of each fetch that has credit. Return True if another piece can be sent at
-        once."""
+        """Send one piece of each fetch that has credit. Return True if the service can send another
+        piece immediately."""
         now_ns = self._clock()
         if now_ns >= self._next_check_ns:
             self._next_check_ns = now_ns + 10**9

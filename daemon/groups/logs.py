@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find the acknowledged position and the end of each log that consumer groups read.
 
-A counter has the end of a network image. A local publication has no such counter, so this module
-walks over the frames of its log. Each walk has a bounded length, and begins at the end of the last
-one.
+For a network image, a counter contains the end of the log. A local publication has no such counter,
+so this module reads its log frame after frame to find the end. Each search reads a bounded number
+of bytes, and begins where the last search ended.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _WALK_BYTES: Final = 32 * 1024 * 1024
 
 
 class GroupLogs:
-    """Maps logs of groups and reads them. One thread uses the object; a log stays mapped until it
-    is deleted."""
+    """Maps and reads the logs of consumer groups. Only one thread may use the object. Each log
+    stays mapped until its file is deleted."""
 
     def __init__(self, cnc: admin.Cnc, shared: admin.Shared) -> None:
         self._cnc = cnc
@@ -31,7 +31,7 @@ class GroupLogs:
         self._ends: dict[str, int] = {}
 
     def view(self, action: a.ViewLog) -> a.LogView:
-        """Return the acknowledged position and the end of a log."""
+        """Return the acknowledged position and the end position of a log."""
         position = self._cnc.counter(action.committed_counter_id)
         if action.end_counter_id >= 0:
             end = self._cnc.counter(action.end_counter_id)
@@ -46,8 +46,8 @@ class GroupLogs:
         )
 
     def times(self, action: ViewTimes) -> tuple[tuple[int, int], ...]:
-        """Return the times at which the log reached the positions of a range. Positions after the
-        last entry of the time table get the present time."""
+        """Return the times at which the log reached the positions of a range. If the log has no
+        entry for the end of the range, the end gets the present time."""
         found: list[tuple[int, int]] = []
         if action.slot >= 0 and action.start < action.end:
             found = self._shared.read_times(
@@ -58,8 +58,8 @@ class GroupLogs:
         return tuple(found)
 
     def oldest(self, action: a.OldestPosition) -> int:
-        """Return the position of a frame at which a new reader can begin: the sender will not zero
-        it before it has added the reader."""
+        """Return the position of a frame at which a new reader can begin. The sender will not zero
+        this frame before it has added the reader."""
         bound = action.consumer_position - action.term_length
         if bound <= action.start_position:
             return action.start_position

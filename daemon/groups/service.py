@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Service of consumer groups on ``DIR/groups.sock``, and over TCP with CURVE keys if configured.
+"""Serve requests about consumer groups on ``DIR/groups.sock`` and, if configured, over TCP with
+CURVE keys.
 
-One thread owns the sockets. This thread passes requests about groups to the conductor, and gets the
-replies through a queue. The thread serves requests for data itself, so that a reader of old data
-delays no other client. No request to this service returns file descriptors or a lease, so other
-hosts may send requests too. The service refuses all other requests.
+One thread owns the sockets. The service's thread passes requests about groups to the conductor, and
+gets the conductor's replies through a queue. The service's thread itself answers requests for data,
+so that a reader of old data does not delay the other clients of the daemon. No request to this
+service returns file descriptors or a lease, so other hosts may send requests too. The service of
+consumer groups refuses all requests that are not about groups.
 """
 
 from __future__ import annotations
@@ -69,7 +71,7 @@ class _Request:
 
 class GroupService:
     """Runs the thread of the group service. The daemon's trio thread creates and closes the object,
-    and passes the conductor's replies to :meth:`answer`."""
+    and calls :meth:`answer` with the conductor's replies."""
 
     def __init__(
         self, directory: ClaimedDirectory, tcp: ControlTcpConfig, *, request: Request,
@@ -81,7 +83,7 @@ class GroupService:
             by :meth:`answer` with the same number.
         :param floor: returns the lowest position of a log from which a group still needs data, or
             None if no group needs the log; called in any thread.
-        :param failed: called with the exception that ended the service's thread, in that thread.
+        :param failed: called in the service's thread with an exception that ends this thread.
         :raises ConfigurationError: an address or key file of ``tcp`` cannot be used.
         """
         self._request = request
@@ -129,7 +131,7 @@ class GroupService:
 
     @property
     def address(self) -> str:
-        """Address on which the service listens for TCP, with the port that was bound; empty: no
+        """TCP address on which the service listens, with the port that it has bound; empty without
         TCP."""
         return "" if self._gate is None else self._gate.address
 

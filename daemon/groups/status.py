@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data about consumer groups for the status, the metrics and ``penstock flows``."""
+"""Collect data about consumer groups for the daemon's status, its metrics and ``penstock
+flows``."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 """List the events that the daemon publishes, with their meaning, for the reference page and tools.
 
 :data:`EVENTS` has the names of all events that the conductor publishes; :data:`TRACE_ONLY` has the
-names of events that only a trace contains. `tools/reference.py` reads the fields from the
-conductor's calls.
+names of events that only a trace contains. For the reference page, `tools/reference.py` finds the
+fields of each event in the conductor's source code.
 """
 
 from __future__ import annotations

@@ -15,13 +15,13 @@ _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 def labels(pairs: Mapping[str, object]) -> str:
-    """Return labels as text without the braces."""
+    """Return labels in Prometheus' text format, without the braces."""
     return ",".join(f'{name}="{str(value).translate(_ESCAPES)}"' for name, value in pairs.items())
 
 
 class Family:
-    """One metric with its rows. The attributes have the same names as those of a metric in
-    ``prometheus_client``."""
+    """One metric with its rows. The object's attributes have the same names as the attributes of a
+    metric in ``prometheus_client``."""
 
     def __init__(self, name: str, kind: str, words: str, names: tuple[str, ...]) -> None:
         """
@@ -42,8 +42,9 @@ class Family:
 
 
 def makers(*names: str) -> tuple[Callable[..., Family], Callable[..., Family]]:
-    """Return two functions that create a counter and a gauge with these labels. Each function takes
-    a name, a description, and the names of further labels.
+    """Return two functions, one that creates a counter and one that creates a gauge, with the given
+    labels. The arguments of each function are the metric's name, its description, and the names of
+    further labels.
     """
 
     def counter(name: str, words: str, *further: str) -> Family:

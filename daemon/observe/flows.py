@@ -33,6 +33,7 @@ _TURNS: Final = (
 
 
 def scheduler_of(status: dict[str, Any]) -> dict[str, Any]:
-    """Return the governor's last measurement, and how often it delayed or throttled each stream."""
+    """Return the last measurement of the governor, and how often the governor delayed or throttled
+    each stream."""
     streams = [{key: row[key] for key in _TURNS} for row in status["publications"]]
     return {**status["scheduler"], "streams": streams}

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics for Prometheus, the flows, and a health page, over HTTP.
+"""Serve the metrics for Prometheus, the flows, and a health page over HTTP.
 
-Importing this module takes a fifth of the time that a daemon needs to start. The daemon therefore
-imports this module (in :mod:`penstock.daemon.observe.metrics_socket`) only at the first connection.
+The import of the module ``metrics`` takes a fifth of the time that a daemon needs to start. The
+daemon therefore imports the module ``metrics`` only at the first connection (in
+:mod:`penstock.daemon.observe.metrics_socket`).
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def _families(status: DaemonStatus) -> tuple[Family, ...]:
 
 
 def families(status: DaemonStatus) -> list[Metric | Family]:
-    """Return all metrics, with the value 0 for system counters, for tools that list the metrics."""
+    """Return all metrics, for tools that list their names; system counters have the value 0."""
     return [*_DaemonMetrics(status, lambda counter_id: 0).collect(), *_families(status)]
 
 
@@ -404,7 +405,8 @@ def _groups(rows: list[GroupStatus]) -> tuple[Family, ...]:
 
 
 def make_app(reader: StatusReader, cnc: Cnc, healthy: Callable[[], bool]) -> Starlette:
-    """Return the application with /metrics, /flows, /flows/ID, /scheduler and /healthz."""
+    """Return the web application that serves /metrics, /flows, /flows/ID, /scheduler and
+    /healthz."""
 
     async def metrics(request: Request) -> Response:
         found = await reader.read(lambda status: text_of(status, cnc.counter), peers=False)
@@ -443,7 +445,7 @@ def make_app(reader: StatusReader, cnc: Cnc, healthy: Callable[[], bool]) -> Sta
 
 
 async def serve_metrics(app: Starlette, listener: socket.socket) -> None:
-    """Serve on a listening socket until cancelled. Takes the socket over."""
+    """Serve HTTP on a listening socket until the task is cancelled. Takes the socket over."""
     config = Config()
     config.bind = [f"fd://{listener.detach()}"]
     config.graceful_timeout = 0.5

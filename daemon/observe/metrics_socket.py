@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The socket of the metrics. The daemon binds it at its start, and serves it from the first
-connection on.
+"""The socket for metrics. The daemon binds this socket when it starts, and begins to serve it at
+the first connection.
 
-The web server and its libraries are loaded when the first connection arrives. Meanwhile this
-connection waits in the backlog of the socket. If no program reads the metrics, the daemon starts
-faster and needs less memory.
+The daemon loads the web server and its libraries when the first connection arrives. During the
+loading, this connection waits in the backlog of the socket. Loading the web server late makes the
+daemon start faster, and saves memory if no program reads the metrics.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _LOG = logging.getLogger("penstock.daemon")
 
 
 def open_listener(listen: str, *, directory: Path, file_mode: int) -> socket.socket:
-    """Return a bound socket for "unix:PATH" (in the directory if relative) or "host:port".
+    """Return a bound socket for the address "unix:PATH" or "host:port". A relative PATH is in the
+    daemon's directory.
 
     :raises ConfigurationError: the address cannot be bound.
     """
@@ -75,7 +76,8 @@ async def serve_on_demand(
     reader: StatusReader,
     healthy: Callable[[], bool],
 ) -> None:
-    """Serve metrics on the listener until cancelled. Takes the listener over."""
+    """Serve metrics on the listening socket until the task is cancelled. Takes the listener
+    over."""
     path = listener.getsockname() if listener.family == socket.AF_UNIX else ""
     try:
         with listener:

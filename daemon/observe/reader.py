@@ -3,7 +3,8 @@
 
 The conductor's thread copies the list of objects in slices. A worker thread then reads the state of
 each object from shared memory, and creates the result: an encoded reply, a page or a sample.
-Therefore even a status of 1,000 streams delays no request of a client.
+With this division of the work, even a status report of 1,000 streams does not delay the requests of
+clients.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ _Made = TypeVar("_Made")
 
 
 def encoded_status(found: DaemonStatus, correlation_id: int) -> bytes:
-    """Return the encoded reply to GetStatus. If the status is too long for a message, the reply is
-    a Failure."""
+    """Return the encoded reply to GetStatus. If the encoded status is too long for a control
+    message, the reply is a Failure."""
     try:
         return codec.encode(Status(snapshot=to_dict(found)), correlation_id)
     except ControlError as error:
@@ -50,8 +51,8 @@ def encoded_status(found: DaemonStatus, correlation_id: int) -> bytes:
 
 
 class StatusReader:
-    """Reads the daemon's status. The conductor's thread owns the object, and at most one worker
-    thread reads at a time."""
+    """Reads the daemon's status. The conductor's thread owns the object. At most one worker thread
+    at a time reads the status for this object."""
 
     def __init__(
         self, facts: DaemonFacts, conductor: Conductor, driver: Driver, cnc: Cnc, shared: Shared,
@@ -104,7 +105,7 @@ class StatusReader:
         return None if row is None else attrs.asdict(row)
 
     async def sample(self, now_ns: int) -> dict[str, Any]:
-        """Return the fields of a ``sample`` of the trace."""
+        """Return the fields of the event ``sample`` in a trace."""
         async with self._limiter:
             snapshot = await self._registrations()
 

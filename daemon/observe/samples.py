@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make samples of a host's streams for a trace. The daemon and the simulator use the same code."""
+"""Create samples of a host's streams for a trace. The daemon and the simulator both create samples
+with this module."""
 
 from __future__ import annotations
 

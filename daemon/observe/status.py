@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon's status: the reply to GetStatus, which ``penstock stat --json`` prints.
+"""The status of the daemon: the content of the reply to GetStatus, which ``penstock stat --json``
+prints.
 
-The classes define the schema; :func:`to_dict` converts the status to plain data. Positions are
-bytes.
+The classes define the schema of the status; :func:`to_dict` converts a status to plain data.
+Positions are bytes.
 """
 
 from __future__ import annotations
@@ -368,8 +369,8 @@ def image_status(
     image: ImageSnapshot, driver: Driver, running: Running | None = None
 ) -> ImageStatus | None:
     """Return the status of an image. Return None if the image has ended, or if the receiver has
-    released it and only its log file remains for slow subscribers. Any thread may call this
-    function."""
+    released it and only its log file remains for slow subscribers. Any thread may read a status
+    with this function."""
     if image.released:
         return None
     try:
@@ -460,7 +461,7 @@ def take(
     peers: bool = True,
 ) -> DaemonStatus:
     """Return the daemon's status: the objects of a snapshot, with their present positions. Any
-    thread may call this function.
+    thread may read a status with this function.
 
     :param peers: whether to read the receivers of each publication too.
     """

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``penstock daemon --trace FILE``: events as JSON lines, one object for each event.
+"""Write the trace of ``penstock daemon --trace FILE``: a file with a JSON object in each line, one
+for each event.
 
-``{"t": ns, "host": name, "event": name, "fields": {...}}``: each line is an event of the event
-feed, or a ``sample`` of all streams (:mod:`penstock.daemon.observe.samples`), which is written at a
-constant interval.
+A line has the form ``{"t": ns, "host": name, "event": name, "fields": {...}}``. Each line is an
+event of the event feed, or a ``sample`` of all streams. The trace contains a sample at constant
+intervals (:mod:`penstock.daemon.observe.samples`).
 
-The simulator writes the same format. Other threads put entries into a bounded queue. The trace's
-thread formats and writes them, so a slow or full disk delays no other thread. If the queue is full,
-entries are dropped and counted, and an event ``trace_dropped`` in the file states their number.
+The simulator writes traces in the same format. The daemon's other threads put entries into a
+bounded queue. The trace's thread formats and writes the entries, so a slow or full disk delays no
+other thread. If the queue is full, the trace drops and counts entries, and an event
+``trace_dropped`` in the file states their number.
 """
 
 from __future__ import annotations
@@ -46,9 +48,9 @@ def line(at_ns: int, host: str | None, name: str, fields: Mapping[str, Any]) -> 
 
 
 class TraceFile:
-    """Opened by :meth:`open`. ``t`` is the wall-clock time at which the trace was opened, plus the
-    monotonic time since then. ``t`` never decreases, and traces of several hosts can be compared as
-    precisely as the clocks of the hosts agree."""
+    """Opened by :meth:`open`. The field ``t`` is the wall-clock time at which the trace was opened,
+    plus the monotonic time since its opening. The field ``t`` never decreases. The times in traces
+    of several hosts agree as precisely as the clocks of the hosts agree."""
 
     def __init__(self, path: Path, fd: int, *, host: str, file_bytes: int, queue: int) -> None:
         self._path = path
@@ -72,7 +74,7 @@ class TraceFile:
     def open(
         cls, name: str, *, directory: Path, host: str, file_bytes: int, queue: int = _QUEUE
     ) -> TraceFile:
-        """Open the trace file. If the file exists, the daemon appends to it.
+        """Open the trace file. If the trace file exists, the daemon appends to the file.
 
         :raises ConfigurationError: the file cannot be written, is no trace, or lies in the daemon's
             directory.
@@ -94,8 +96,8 @@ class TraceFile:
     # ---- who tells -------------------------------------------------------------------------------
 
     def put(self, name: str, fields: Mapping[str, Any], *, weight: int = 1) -> None:
-        """Queue an event with the present time; ``fields`` must not change afterwards. Never waits
-        for the disk."""
+        """Put an event with the present time into the queue. After the call, the caller must not
+        change ``fields``. Never waits for the disk."""
         at_ns = time.monotonic_ns() + self._epoch_ns
         with self._events:
             if self._closing:

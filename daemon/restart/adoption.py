@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read a dead daemon's directory, and decide whether a new daemon can adopt it.
 
-Adoption has three conditions. The journal is complete and has the format of this version.
-``cnc.dat`` and ``penstock.dat`` are valid. Something still needs the streams: a client whose
-process lives, a consumer group, or receivers that have not confirmed the end of a publication. If
-one of these conditions is not met, the daemon deletes the directory's content, and returning
-clients add their objects again.
+A new daemon can adopt a directory under three conditions. First, the journal must be complete and
+have the format of this version. Second, ``cnc.dat`` and ``penstock.dat`` must be valid. Third, the
+streams must still be needed: by a client whose process lives, by a consumer group, or by a receiver
+that has not confirmed a publication's end. If one of the conditions for adoption is not met, the
+daemon deletes the directory's content, and returning clients add their objects again.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def adopt(directory: Path) -> Adopted | None:
 
 def sweep(directory: Path, cnc: admin.Cnc, shared: admin.Shared, conductor: Conductor) -> None:
     """Delete the logs that no adopted object uses. Free unused counters and slots only later,
-    because clients may write to them until they are notified."""
+    because clients may write to them until the daemon has notified the clients."""
     used = conductor.in_use()
     for folder in ("publications", "images"):
         for entry in os.scandir(directory / folder):

@@ -2,9 +2,9 @@
 """End a daemon (docs/restart.md): leave its streams to the next daemon (hand-over), or drain them.
 
 In a hand-over, the daemon closes the clients' connections, and the data plane's threads finish
-their work. Directory and journal stay as they are, so the next daemon can adopt the streams. If no
-client and no group is left, the daemon removes the directory. In a drain the daemon first sends the
-remaining data and the end of every stream.
+their work. A hand-over keeps the directory and the journal, so that the next daemon can adopt the
+streams. If the daemon has no client and no consumer group at its end, it removes the directory. In
+a drain the daemon first sends the remaining data and the end of every stream.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Ending:
     _requesters: list[socket.socket] = attrs.field(factory=list)
 
     async def watch_signals(self, signals: Signals, config: StopConfig) -> None:
-        """Handle signals. The first signal starts the shutdown of the daemon. A second signal stops
-        a drain early and leaves unsent data to the next daemon."""
+        """Handle signals. The first SIGTERM or SIGINT starts the shutdown of the daemon. A second
+        one stops a drain early and leaves unsent data to the next daemon."""
         drain = Drain(timeout_ns=config.drain_timeout_ns) if config.drain else None
         async for number in signals:
             if self._requested.is_set():
@@ -70,9 +70,10 @@ class Ending:
             self._requested.set()
 
     def on_drain(self, connection: socket.socket, request: Drain) -> None:
-        """Request a drain for a process, which gets its answer at the end of the drain. The
-        connection of this process closes when the directory is released. If the daemon is already
-        stopping without a drain, the connection closes at once."""
+        """Request a drain for a process, which gets its answer at the end of the drain. The daemon
+        closes the connection to the requesting process when it has released the directory. If the
+        daemon is already stopping without a drain, it closes the requesting process's connection
+        immediately."""
         connection.setblocking(False)
         if self._requested.is_set() and self._drain is None:
             connection.close()
@@ -87,8 +88,9 @@ class Ending:
         self._requested.set()
 
     async def run(self, leases: LeaseSocket) -> str:
-        """Wait for the first request to stop, and execute it. Return a description of the content
-        that the next daemon needs. If the description is empty, the directory can be removed."""
+        """Wait for the first request to stop the daemon, and execute the request. Return a
+        description of the clients, groups and data that the next daemon needs. If the description
+        is empty, the caller can remove the directory."""
         await self._requested.wait()
         leases.stop_listening()
         if self._drain is None:

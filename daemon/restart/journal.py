@@ -2,16 +2,17 @@
 """The file ``DIR/registry.journal``, in which the conductor records its objects for the next
 daemon.
 
-The file begins with a line that states its format. The next bytes are records in the order of the
-changes. The last record of a key is valid; a record without fields removes its key. A record is
+The file begins with a line that states its format. After the first line, the journal contains
+records in the order of the changes. The last record of a key is valid; a record without fields
+removes its key. A record is
 
     length u32 | crc of length u32 | crc of body u32 | body (msgpack: [kind, key, fields])
 
 all little-endian. Each record is one write. A killed daemon leaves whole records and at most one
-incomplete record at the end of the file. Readers ignore the incomplete record, because no client
-was notified of it. If there is any other error, the journal is damaged, and the next daemon refuses
-it. The journal lives in shared memory like the rest of the directory, so it is never synced to a
-disk.
+incomplete record at the end of the file. Readers of the journal ignore an incomplete record,
+because no client was notified of its object. If a journal has any other error, it is damaged, and
+the next daemon refuses to adopt it. The journal is in shared memory like the rest of the directory,
+so the daemon never syncs it to a disk.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ _NAMES: Final[dict[type[Any], str]] = {cls: name for name, cls in _CLASSES.items
 
 
 class JournalDamaged(PenstockError):
-    """The journal has another format or is damaged; the text of the exception states the error."""
+    """Raised for a journal that has another format or is damaged; the text of the exception states
+    the error."""
 
 
 # ---- values --------------------------------------------------------------------------------------
@@ -99,7 +101,7 @@ def _restored(code: int, data: bytes) -> Any:
 
 
 def encode(kind: str, key: tuple[int, ...], fields: Fields | None) -> bytes:
-    """Return one encoded record. If ``fields`` is None, the record removes the key."""
+    """Return one encoded record. If ``fields`` is None, the record removes its key."""
     body = _pack([kind, list(key), None if fields is None else dict(fields)])
     length = _LENGTH.pack(len(body))
     return _FRAME.pack(len(body), zlib.crc32(length), zlib.crc32(body)) + body
@@ -175,13 +177,13 @@ def read(directory: Path) -> dict[Key, dict[str, Any]] | None:
 
 
 class Journal:
-    """The daemon's open journal; one thread uses it."""
+    """The daemon's open journal, which only one thread may use."""
 
     def __init__(
         self, directory: Path, *, file_mode: int, on_failure: Callable[[str], None]
     ) -> None:
-        """Begin an empty journal in memory. The old file stays until :meth:`install` replaces
-        it."""
+        """Begin an empty journal in memory. The journal file of the old daemon stays until
+        :meth:`install` replaces it."""
         self._path = directory / NAME
         self._mode = file_mode & 0o700 | 0o600      # it contains tokens
         self._on_failure = on_failure
@@ -212,9 +214,9 @@ class Journal:
         self._compact_at = 2 * len(blob) + _COMPACT_BYTES
 
     def record(self, kind: str, key: tuple[int, ...], fields: Fields | None) -> None:
-        """Record a change. If the file system has no room for the record, the journal is removed,
-        so that the next daemon does not use an outdated one. No daemon can then adopt the
-        streams."""
+        """Record a change. If the file system has no room for the record, remove the journal, so
+        that the next daemon does not use an outdated journal. Without a journal, no daemon can
+        adopt the streams."""
         if fields is None:
             self._state.pop((kind, key), None)
         else:
@@ -236,8 +238,8 @@ class Journal:
             )
 
     def settle(self) -> bool:
-        """Return whether the file has a record of every object. If an earlier write found no room,
-        first try to write the whole file."""
+        """Return whether the journal has a record of every object. If there was no room for an
+        earlier record, first try to write the whole journal."""
         if self._broken:
             try:
                 self.install()
@@ -247,7 +249,7 @@ class Journal:
         return True
 
     def load(self, records: Iterable[tuple[Key, Fields]]) -> None:
-        """Take over the records of the old daemon."""
+        """Use the records of the old daemon as the records of this journal."""
         self._state.update((key, dict(fields)) for key, fields in records)
 
     def close(self) -> None:

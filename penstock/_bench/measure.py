@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run a publisher and a subscriber, or a pinger and a ponger, and measure all processes.
 
-A rate is the number of messages that the subscriber received between two moments, divided by the
-time between them on the subscriber's clock. Processor time is the time of all processes between the
-two moments, divided by the number of messages between them.
+A message rate is measured at the subscriber: the number of messages received between two moments,
+divided by the time between these moments. The processor time for a message is the time that all
+processes used between the two moments, divided by the number of messages received.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ def _verdict(sent: int, received: dict[str, Any]) -> dict[str, Any]:
 def round_trips(
     pinger: Process, ponger: Process, others: Sequence[Process], *, seconds: float, warmup_s: float
 ) -> dict[str, Any]:
-    """Measure round trips. The pinger compares each message that comes back with the message that
-    it sent."""
+    """Measure round trips. The pinger compares each returned message with the message that it
+    sent."""
     ponger.expect("ready", READY_S)
     pinger.expect("ready", READY_S)
     bill = _Bill([*others, pinger, ponger])
@@ -167,8 +167,8 @@ def many_streams(
     ready_s: float,
     directories: Sequence[Path],
 ) -> dict[str, Any]:
-    """Like :func:`throughput`, with a hash for each busy stream, the time until all streams were
-    connected, and the memory of each daemon."""
+    """Like :func:`throughput`, for many streams. The result also has a hash for each busy stream,
+    the time until all streams were connected, and the memory of each daemon."""
     begin_ns = time.monotonic_ns()
     subscriber.expect("ready", ready_s)
     publisher.expect("ready", ready_s)

@@ -36,8 +36,8 @@ class Network:
 
 @contextlib.contextmanager
 def network(*, veth: bool) -> Iterator[Network]:
-    """Provide loopback, or a veth pair between two namespaces that are removed afterwards (needs
-    root)."""
+    """Provide the loopback interface, or a veth pair between two network namespaces, which needs
+    root and is removed at the end."""
     if not veth:
         here = Side(address="127.0.0.1")
         yield Network(name="loopback", a=here, b=here)

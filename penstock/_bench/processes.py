@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start and control the processes of a measurement. The measured processes die with their parent
-and exchange lines of text with it. The kernel measures their CPU times."""
+"""Start and control the processes of a measurement. The measured processes exchange lines of text
+with their parent process, and end if the parent dies. The kernel measures the CPU time of each
+process."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ _CPU_CLOCK = 2  # CPUCLOCK_SCHED: what the scheduler charged to the process, in 
 
 
 class BenchError(PenstockError):
-    """A measured process failed; the text contains its output."""
+    """Raised if a measured process has failed; the text contains the output of this process."""
 
 
 class Process:
@@ -95,12 +96,13 @@ class Process:
             raise self._failure(f"does not hear {text!r}") from None
 
     def close_input(self) -> None:
-        """End the process's input; the process may print more lines before it ends."""
+        """Close the standard input of the process, which may print more lines before it ends."""
         assert self._process.stdin is not None
         self._process.stdin.close()
 
     def cpu_ns(self) -> int:
-        """Return the processor time of all threads so far, living and ended."""
+        """Return the processor time that all threads of the process have used so far, ended threads
+        included."""
         return time.clock_gettime_ns((~self.pid << 3) | _CPU_CLOCK)
 
     def stop(self) -> None:

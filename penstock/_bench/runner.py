@@ -70,7 +70,8 @@ def run(work: str, settings: Settings) -> dict[str, Any]:
 
 @attrs.frozen(kw_only=True)
 class Hosts:
-    """The running daemons of a measurement: two, or on IPC one daemon that serves both clients."""
+    """The running daemons of a measurement: two daemons, or for IPC one daemon that serves both
+    clients."""
 
     daemons: tuple[Process, ...]
     directories: tuple[Path, ...]

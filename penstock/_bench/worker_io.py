@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Protocol between the benchmark's harness and a measured client, as the client implements it.
+"""Implement the client's side of the protocol between the benchmark's harness and a measured
+client.
 
-Every client, of penstock or of another product, exchanges lines of text with the harness. A
+Each measured client (of penstock or of another product) exchanges lines of text with the harness. A
 publisher says ``ready``, waits for ``go``, sends until ``stop``, and says ``done`` with its count.
 A subscriber says ``ready``, and starts to measure time at the first message. After the warm-up, and
-again after the measured time, the subscriber says ``mark`` with its count of messages. The
-subscriber then gets the publisher's count, receives up to this count, and says ``done`` with its
-hash. A pinger says ``ready``, waits for ``go``, says ``mark`` after its warm-up and ``done`` with
-percentiles. A ponger says ``ready`` and sends each message back. Every client ends when its input
-ends.
+again after the measured time, the subscriber says ``mark`` with its count of messages. Last, the
+subscriber gets the publisher's count, receives up to this count, and says ``done`` with its hash. A
+pinger says ``ready``, waits for ``go``, says ``mark`` after its warm-up and ``done`` with
+percentiles. A ponger says ``ready`` and sends each message back. Every client ends when its
+standard input ends.
 """
 
 from __future__ import annotations
@@ -69,8 +70,8 @@ class Measure:
         self._drain_until_ns: int | None = None
 
     def tick(self, messages: int) -> bool:
-        """Report the subscriber's count of messages; call this every few milliseconds. Return False
-        when all messages have arrived."""
+        """Report the subscriber's count of messages; the subscriber must do so every few
+        milliseconds. Return False when all messages have arrived."""
         now_ns = time.monotonic_ns()
         if self._next_ns is None:
             if messages:
@@ -100,11 +101,11 @@ def finish(load: Load, **facts: Any) -> None:
 
 
 class Collector:
-    """Counts and hashes the messages of a receiver in Python. The handler of a message only appends
-    it to a buffer.
+    """Counts and hashes the messages of a receiver in Python. The handler only appends each message
+    to a buffer.
 
-    ``append`` is the method ``extend`` of a bytearray, so that a handler does as little as
-    possible.
+    ``append`` is the method ``extend`` of a bytearray, so that a message handler does as little
+    work as possible.
     """
 
     def __init__(self, size: int) -> None:
@@ -125,7 +126,8 @@ class Collector:
 
 
 class Source:
-    """Provides the messages to send, in order; C code writes them in blocks."""
+    """Provides the messages that a publisher sends, in order. C code writes the messages in
+    blocks."""
 
     def __init__(self, size: int, block_messages: int = BLOCK_MESSAGES) -> None:
         self._size = size

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line: ``penstock COMMAND``.
 
-Data goes to standard output, everything else to standard error. Progress is shown on a terminal
-only. An error is one line on standard error and exit status 2.
+Commands write data to standard output, and everything else to standard error. Commands show
+progress only on a terminal. For an error, a command prints one line on standard error, and its exit
+status is 2.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data about a daemon in the background: its process, its log file, and the record of its start.
+"""Find the process, the log file, and the start record of a daemon in the background.
 
 ``penstock up`` writes a record of the daemon that it starts. ``penstock down`` ends only the
-recorded daemon. Records and logs are in ``$XDG_STATE_HOME/penstock``, so that they outlive the
-daemon's directory.
+recorded daemon. These records and the daemons' logs are in ``$XDG_STATE_HOME/penstock``, so that
+they outlive the daemon's directory.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Files(NamedTuple):
 
     @classmethod
     def of(cls, directory: Path, environ: Mapping[str, str] | None = None) -> Files:
-        """Return the paths; make their folder.
+        """Return the paths of the log and the record; create their folder.
 
-        :raises ConfigurationError: the folder cannot be made.
+        :raises ConfigurationError: the folder cannot be created.
         """
         env = os.environ if environ is None else environ
         home = env.get("XDG_STATE_HOME", "")
@@ -85,8 +85,8 @@ class Files(NamedTuple):
         self.record.unlink(missing_ok=True)
 
     def open_log(self) -> int:
-        """Open the log file for appending and return its descriptor. If the file is large, rename
-        it first and begin a new one."""
+        """Open the log file for appending and return its descriptor. If the log file is large,
+        rename it and begin a new file."""
         with contextlib.suppress(FileNotFoundError):
             if self.log.stat().st_size > _LOG_BYTES:
                 self.log.replace(self.log.with_suffix(".log.old"))
@@ -94,10 +94,9 @@ class Files(NamedTuple):
 
 
 def answering(directory: Path) -> int | None:
-    """Return the id of the process that serves the directory; None if no process serves it.
-
-    The result is 0 if the process belongs to another PID namespace, where it has no id for this
-    process.
+    """Return the id of the daemon process that serves the directory, or None if no daemon serves
+    it. The result is 0 if the daemon is in another PID namespace, so that this process cannot see
+    its id.
 
     :raises ChannelRefused: this user may not access the daemon; code ``permission``.
     """
@@ -117,8 +116,8 @@ def answering(directory: Path) -> int | None:
 
 
 def owner(directory: Path) -> int | None:
-    """Return the process id in the directory's lock file, if this process is alive; otherwise None.
-    The process may be a daemon that is still starting."""
+    """Return the process id in the directory's lock file if the process with this id is alive,
+    otherwise None. The live process may be a daemon that is still starting."""
     try:
         lines = (directory / "daemon.lock").read_text(encoding="ascii", errors="replace")
     except OSError:

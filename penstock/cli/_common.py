@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options, parameter types and output that several commands share."""
+"""Define options, parameter types and output functions that several commands share."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def connect_option(function: _F) -> _F:
 
 
 def connected(directory: str | None, name: str, connect_s: float, reattach_s: float) -> Client:
-    """Connect to the daemon and return the client. If no daemon has answered after a second, say so
-    on standard error."""
+    """Connect to the daemon and return the client. If no daemon has answered after one second,
+    report this on standard error."""
     from penstock.client._connect import Attempt, wait_for
 
     return wait_for(
@@ -98,8 +98,8 @@ def connected(directory: str | None, name: str, connect_s: float, reattach_s: fl
 
 
 def wait_for_receiver(publication: Publication, timeout_s: float) -> bool:
-    """Wait for a receiver. If no receiver has connected after a second, say so on standard error.
-    False: none came within ``timeout_s``."""
+    """Wait for a receiver. If no receiver has connected after one second, report this on standard
+    error. False: none came within ``timeout_s``."""
     if publication.wait_connected(min(timeout_s, _SILENT_S)):
         return True
     if timeout_s <= _SILENT_S:

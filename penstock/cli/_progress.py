@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Show the progress of a transfer on a terminal: one line that is redrawn, and at the end a line
-with the totals. Nothing in a pipe.
+"""Show the progress of a transfer on a terminal: redraw one line, and at the end write a line with
+the totals. Nothing in a pipe.
 """
 
 from __future__ import annotations
@@ -60,17 +60,18 @@ class Progress:
             self._write(_ERASE)
 
     def begin(self) -> None:
-        """Start the measured transfer now. If this method is not called, the measured transfer
-        starts with the first message."""
+        """Start the measured transfer now. If ``start`` is not called, the measured transfer starts
+        with the first message."""
         self._began = self._last = time.monotonic()
 
     def touch(self) -> None:
-        """Extend the measured transfer until now. If this method is not called, the measured
-        transfer ends with the last message."""
+        """Extend the measured transfer up to the present time. If ``touch`` is not called, the
+        measured transfer ends with the last message."""
         self._last = time.monotonic()
 
     def add(self, messages: int, size: int) -> None:
-        """Add messages and bytes to the counts. The line is redrawn at most ten times a second."""
+        """Add messages and bytes to the counts. The progress line is redrawn at most ten times a
+        second."""
         self._last = now = time.monotonic()
         if self._began is None:
             self._began = now
@@ -92,7 +93,8 @@ class Progress:
         return 0.0 if self._began is None else self._last - self._began
 
     def summary(self) -> dict[str, Any]:
-        """Return plain data for ``--json``; rates are 0 if the time is too short."""
+        """Return the counts and rates as plain data for ``--json``. If the measured time is too
+        short, the rates are 0."""
         seconds = self.seconds
         return {
             "messages": self.messages,

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages in files: lines, or records with a length (u32, little endian) in front of each."""
+"""Read and write messages in files: as lines, or as records that begin with their length (u32,
+little endian)."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ _RECORD_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 class Digest:
-    """Computes the SHA-256 hash of a sequence of messages, with the length of each message before
-    its bytes."""
+    """Computes the SHA-256 hash of a sequence of messages; the length of each message is hashed
+    before its bytes."""
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
@@ -32,8 +33,8 @@ class Digest:
 
 
 def read_lines(source: BinaryIO) -> Iterator[list[bytes]]:
-    """Yield lines without their line ends, in groups as they arrive. A last line without a line end
-    is included."""
+    """Yield the lines of a file without their line ends, in groups as they arrive. The last line
+    need not have a line end."""
     rest = b""
     while chunk := _read_some(source):
         lines = (rest + chunk).split(b"\n")
@@ -45,7 +46,7 @@ def read_lines(source: BinaryIO) -> Iterator[list[bytes]]:
 
 
 def read_records(source: BinaryIO) -> Iterator[list[bytes]]:
-    """Yield length-prefixed records, in groups as they arrive.
+    """Yield the length-prefixed records of a file, in groups as they arrive.
 
     :raises PenstockError: a record is cut off, or longer than the longest message.
     """
@@ -92,8 +93,8 @@ def _read_some(source: BinaryIO) -> bytes:
 def generated(count: int, size: int, *, group: int = 256) -> Iterator[list[bytes]]:
     """Yield ``count`` messages of ``size`` bytes: the number of the message, then a fixed pattern.
 
-    The content depends only on the message's number and size, so that sender and receiver can both
-    compute it.
+    The content of a message depends only on its number and size, so that sender and receiver can
+    both compute the content.
     """
     pattern = bytes(i * 31 % 251 for i in range(256)) * (size // 256 + 1)
     for first in range(0, count, group):
@@ -104,7 +105,7 @@ def generated(count: int, size: int, *, group: int = 256) -> Iterator[list[bytes
 
 
 def printable(message: bytes | memoryview) -> str:
-    """Return text that is safe for a terminal: characters that are not printable are escaped."""
+    """Return text that is safe for a terminal: escape the unprintable characters."""
     text = str(message, "utf-8", "backslashreplace")
     if text.isprintable():
         return text
@@ -125,7 +126,8 @@ def terminal_writer(target: BinaryIO, encoding: str) -> Callable[[bytes | memory
 
 
 def writer(target: BinaryIO, *, length_prefixed: bool) -> Callable[[bytes | memoryview], None]:
-    """Return a function that writes one message: as a line, or with its length before it."""
+    """Return a function that writes one message, either as a line or as a record with its
+    length."""
     write = target.write
     if length_prefixed:
 

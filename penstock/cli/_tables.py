@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make tables that fit the terminal. If a table is too wide, it loses its least important columns,
-and channels are shortened in the middle. A pipe gets all columns."""
+"""Make tables that fit the terminal. If a table is too wide, it omits its least important columns
+and shortens channels in the middle. A pipe gets all columns."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def console(pipe_columns: int = 250) -> Console:
 
 
 def shorten(text: str, width: int) -> str:
-    """Return ``text`` in at most ``width`` characters. If the text is too long, an ellipsis
-    replaces its middle."""
+    """Return ``text`` in at most ``width`` characters. If the text is longer than ``width``, an
+    ellipsis replaces its middle."""
     if len(text) <= width:
         return text
     if width < 2:
@@ -57,8 +57,9 @@ def fit(
 ) -> tuple[list[int], list[int]]:
     """Return the indices of the columns that are shown in ``width`` characters, and their widths.
 
-    Some columns can shrink to a smallest width. Columns are left out in the order of ``drop`` until
-    the others fit at their smallest widths. Columns that can shrink then share the remaining width.
+    Some columns can shrink to a smallest width. The function omits columns in the order of ``drop``
+    until the remaining columns fit at their smallest widths. The shrinkable columns share the width
+    that is left.
     """
     natural = [
         max([len(column.name), *(len(row[i]) for row in rows)]) for i, column in enumerate(columns)
@@ -88,8 +89,7 @@ def table(
 ) -> Table:
     """Return a table of at most ``width`` characters, unless the remaining columns need more.
 
-    Characters of names that are not printable are escaped, because other processes choose the
-    names.
+    The table escapes unprintable characters in names, because other processes choose the names.
     """
     from rich.table import Table
     from rich.text import Text

@@ -2,9 +2,9 @@
 """``penstock attach`` exchanges control messages with the daemon for a C program
 (``capi/penstock_session.h``).
 
-The C library starts this command with a socket at descriptor 3, over which both exchange lines of
-text. The command ends when the C program closes the socket or dies, and the lease ends with the
-command.
+The C library starts ``penstock attach`` with a socket at descriptor 3, over which the library and
+the command exchange lines of text. ``penstock attach`` ends when the C program closes the socket or
+dies, and its lease ends with it.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class _Helper:
             self._send(f"u {notice.subscription_id} {notice.correlation_id}")
 
     def on_away(self) -> None:
-        """Do nothing: this command does not wait for a new daemon."""
+        """Do nothing: ``penstock attach`` does not wait for a new daemon."""
 
     def on_back(self, lease: Lease, lost: frozenset[int], same: bool) -> None:
         """See :meth:`on_away`."""
@@ -146,7 +146,7 @@ class _Helper:
 @click.option("--name", metavar="NAME", default="C", show_default=True,
               help="Name that tools show.")
 def command(directory: Path | None, name: str) -> None:
-    """Serve one C program; libpenstock starts this command."""
+    """Connect one C program to the daemon; libpenstock starts this command."""
     try:
         line = socket.socket(fileno=_FD)
     except OSError:

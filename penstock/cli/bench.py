@@ -64,9 +64,9 @@ def parse_bytes(value: str) -> int:
               "over loopback.")
 @json_option
 def command(work: str, as_json: bool, **options: Any) -> None:
-    """Measure WORK: throughput (udp, ipc), round trips (rtt), or the processor time of idle daemons
-    (idle) or of many open streams (streams). The command starts daemons and clients, checks that
-    every message arrives in order, prints the result and removes its files."""
+    """Measure WORK: throughput (udp, ipc), round trips (rtt), the processor time of idle daemons
+    (idle), or the processor time of many open streams (streams). The command starts daemons and
+    clients, checks that every message arrives in order, prints the result and removes its files."""
     from penstock._bench.runner import Settings, run  # loads the client only for this command
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

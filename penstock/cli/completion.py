@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``penstock completion``: completion of commands and options for shells."""
+"""``penstock completion``: prints a script with which a shell completes commands and options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from click.shell_completion import get_completion_class
 def command(shell: str) -> None:
     """Print a script that completes penstock's commands and options.
 
-    For bash: penstock completion bash > ~/.local/share/bash-completion/completions/penstock
+    For bash, run: penstock completion bash > ~/.local/share/bash-completion/completions/penstock
     """
     from penstock.cli import cli
 

@@ -13,14 +13,14 @@ from penstock.config.settings.load import DEFAULT_FILE, check_file
 
 @click.group("config")
 def command() -> None:
-    """Check configuration files, show the default one."""
+    """Check configuration files, or show the default configuration."""
 
 
 @command.command("check", short_help="Report every mistake in FILE.")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.pass_context
 def check(ctx: click.Context, file: Path) -> None:
-    """Report every mistake in FILE: key, value found, value expected."""
+    """Report every mistake in FILE with its key, the value found and the value expected."""
     problems = check_file(file)
     for problem in problems:
         print(f"penstock: {problem}", file=sys.stderr)

@@ -60,8 +60,8 @@ def command(
 ) -> None:
     """Run the daemon until SIGTERM or Ctrl-C.
 
-    At its end, the daemon leaves its streams to the next daemon in the directory. 'penstock drain'
-    ends the streams instead.
+    When the daemon ends, it leaves its streams to the next daemon in the directory. Use 'penstock
+    drain' to end the streams instead.
     """
     config = DaemonConfig()
     if config_file is not None:

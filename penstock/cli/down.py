@@ -21,9 +21,9 @@ from penstock.core.errors import PenstockError, TimeoutExpired
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), default=30.0,
               show_default=True, metavar="SECONDS", help="Wait so long for its end.")
 def command(directory: str | None, timeout_s: float) -> None:
-    """End the daemon that 'penstock up' started, and return when it has ended.
+    """End the daemon that 'penstock up' started, and wait until it has ended.
 
-    If the daemon was started in another way, it continues, and the exit status is 2.
+    If the daemon was not started by 'penstock up', it continues to run, and the exit status is 2.
     """
     path = daemon_directory(directory)
     files = Files.of(path)

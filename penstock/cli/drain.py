@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``penstock drain``: ends a daemon together with its streams, or stops one stream."""
+"""``penstock drain``: ends a daemon and all its streams, or stops the publishers of one stream."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``penstock flows``: show which cause and culprit block each stream, and the consumer groups."""
+"""``penstock flows``: show for each stream the cause and the culprit that block it, and show the
+consumer groups."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ _TIMEOUT_S = 5.0
 def command(as_json: bool, directory: str | None) -> None:
     """Show the streams, their causes and culprits, and the position of each consumer group.
 
-    For a group, the column "lag" shows its unacknowledged data. The column "left" shows the part of
-    the window that the sender may still use before it waits for the group.
+    For a consumer group, the column "lag" shows the amount of its unacknowledged data. The column
+    "left" shows how much more data the sender may send before it waits for the consumer group.
     """
     found = flows(request_status(daemon_directory(directory), _TIMEOUT_S))
     if as_json:

@@ -36,7 +36,8 @@ def command() -> None:
 @json_option
 @directory_option
 def show(as_json: bool, directory: str | None) -> None:
-    """List the groups with unacknowledged bytes, reader and time to expiry."""
+    """List the consumer groups with their unacknowledged bytes, their reader and the time until
+    they expire."""
     with GroupControl(directory=directory, timeout_s=5.0) as control:
         groups = sorted(control.groups(), key=lambda g: (g.name, g.channel, g.stream_id))
     if as_json:
@@ -100,9 +101,8 @@ def members(name: str | None, as_json: bool, directory: str | None) -> None:
 def end(
     name: str, channel: str | None, stream_id: int | None, force: bool, directory: str | None
 ) -> None:
-    """End the group NAME: the daemon drops its unacknowledged data, and its senders continue.
-
-    A query whose group was ended loses that data.
+    """End the group NAME: the daemon drops the group's unacknowledged data, and senders no longer
+    wait for the group. A Spark query that reads the group loses this data.
     """
     with GroupControl(directory=directory, timeout_s=5.0) as control:
         found = [

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``penstock keygen``: CURVE keys for control over TCP."""
+"""``penstock keygen``: ``penstock keygen``: creates CURVE keys for access to consumer groups over
+TCP."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 def command(directory: Path, name: str, force: bool) -> None:
     """Make a CURVE key pair in ZeroMQ's certificate format.
 
-    Writes NAME.key (public) and NAME.key_secret (mode 600), and prints the line for a daemon's
-    allow-list (control_tcp.clients).
+    The command writes NAME.key (public) and NAME.key_secret (mode 600), and prints the line for a
+    daemon's allow-list (control_tcp.clients).
     """
     if not _NAME.fullmatch(name):
         raise click.BadParameter(

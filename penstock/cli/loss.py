@@ -29,10 +29,10 @@ _STREAM_KEY: Final = struct.Struct("<qii")   # image, session, stream
 def command(as_json: bool, directory: str | None) -> None:
     """Show where data was lost, and whether it was retransmitted.
 
-    The first table shows the streams that arrive now. The second table shows the daemon's loss
-    report, a history that survives a restart on the same directory. Both tables count each loss
-    once, when the receiver detects the gap. On a reliable stream, lost data has been retransmitted
-    unless its gap is still open.
+    The first table shows the streams that this daemon now receives. The second table shows the
+    daemon's loss report, a history that survives a restart on the same directory. Both tables count
+    each lost range once, when the receiver detects the gap. On a reliable stream, lost data has
+    been retransmitted unless its gap is still open.
     """
     path = daemon_directory(directory)
     found = {"live": live(path), "history": history(path)}
@@ -40,7 +40,7 @@ def command(as_json: bool, directory: str | None) -> None:
         print_json(found, indent=2)
         return
     if not found["live"] and not found["history"]:
-        click.echo("no stream arrives at this daemon, and its loss report is empty")
+        click.echo("this daemon receives no stream, and its loss report is empty")
         return
     screen = console()
     for title, columns, rows in (
@@ -52,7 +52,7 @@ def command(as_json: bool, directory: str | None) -> None:
 
 
 def live(directory: Path) -> list[dict[str, Any]]:
-    """Return one row for each arriving stream."""
+    """Return a table row for each stream that the daemon now receives."""
     with open_counters(directory) as cnc:
         naks = {
             _STREAM_KEY.unpack_from(counter.key)[0]: counter.value
@@ -81,14 +81,14 @@ def live(directory: Path) -> list[dict[str, Any]]:
 
 
 def history(directory: Path) -> list[dict[str, Any]]:
-    """Return the loss report: one row for each stream that ever lost data."""
+    """Return the rows of the loss report, one for each stream that has ever lost data."""
     file = directory / "loss-report.dat"
     return read_report(file.read_bytes()) if file.exists() else []
 
 
 def read_report(data: bytes) -> list[dict[str, Any]]:
-    """Parse a loss report in Aeron's layout and return its rows. The report ends at the first
-    invalid record."""
+    """Parse a loss report in Aeron's layout and return its rows. Stop at the first invalid
+    record."""
     rows = []
     at = 0
     while at + _RECORD.size + 4 <= len(data):

@@ -80,7 +80,7 @@ def command(
 
 
 def summary(times_ns: list[int]) -> dict[str, Any]:
-    """Percentiles of sorted times, in microseconds."""
+    """Return percentiles of the sorted times, in microseconds."""
     if not times_ns:
         return {"count": 0, "microseconds": {}}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``penstock pong``: sends the messages of ``penstock ping`` back."""
+"""``penstock pong``: returns each message that it receives from ``penstock ping``."""
 
 from __future__ import annotations
 

@@ -71,10 +71,10 @@ def command(
     connect_s: float,
     reattach_s: float,
 ) -> None:
-    """Publish to STREAM on CHANNEL: the lines of FILE or standard input, records, or --count
-    generated messages.
+    """Publish messages to STREAM on CHANNEL: the lines or records of FILE or of standard input, or
+    --count generated messages.
 
-    The command first waits for a receiver, and ends when all messages were sent.
+    The command first waits for a receiver. It ends when all messages were sent.
     """
     groups = _source(file, length_prefixed=length_prefixed, count=count, size=size)
     digest = Digest() if sha256 else None

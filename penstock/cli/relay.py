@@ -68,11 +68,12 @@ def command(
     connect_s: float,
     reattach_s: float,
 ) -> None:
-    """Publish the messages of SOURCE on TARGET, both channels of this host's daemon.
+    """Publish the messages of the channel SOURCE on the channel TARGET, with this host's daemon.
 
-    The relay releases a message of SOURCE only when TARGET's log contains it. A slow reader of
-    TARGET therefore slows the publisher of SOURCE down. On SIGTERM the command ends without a loss:
-    the next process with the same name continues. Ctrl-C ends the relay.
+    The relay releases a message of SOURCE only when TARGET's log contains it. Because of this, a
+    slow reader of TARGET slows the publisher of SOURCE down. On SIGTERM the command ends without
+    losing messages: the next relay process with the same name continues at the same message. Ctrl-C
+    ends the relay.
     """
     if config_file is not None:
         if source is not None or not name:

@@ -37,9 +37,9 @@ def command() -> None:
               help="The penstock command that the service runs; default: this one.")
 @click.option("--force", is_flag=True, help="Replace files that differ.")
 def install(root: Path, program: str, force: bool) -> None:
-    """Write the files of a systemd service for the daemon. The files define the service unit, its
-    user, its directory and a kernel setting. The command starts nothing; it prints the commands
-    that start the service.
+    """Write the files of a systemd service for the daemon. The written files define the service
+    unit, its user, its directory and a kernel setting. The command does not start the service; it
+    prints the commands with which you start it.
     """
     texts = {place: _text(name, program or _program()) for name, place in PLACES.items()}
     differing = [

@@ -67,7 +67,7 @@ def _picture(_ctx: click.Context, _option: click.Parameter, path: Path | None) -
 def run_scenario(
     file: str, seed: int, plot: Path | None, trace: Path | None, as_json: bool
 ) -> None:
-    """Run the scenario in FILE (or one that comes with penstock, by name).
+    """Run the scenario in FILE (or a scenario of penstock, by its name).
 
     The exit status is 1 if an oracle found a violation."""
     from penstock.sim.trace import lines
@@ -98,7 +98,7 @@ def run_scenario(
               help="Where the picture goes (png, svg, pdf).")
 def plot_traces(traces: tuple[Path, ...], output: Path) -> None:
     """Draw traces of 'penstock sim run --trace' or 'penstock daemon --trace' on one time axis. Give
-    one trace for each host."""
+    one trace file for each host."""
     from penstock.sim.plots.trace import plot
 
     plot(traces, output)
@@ -115,8 +115,8 @@ def plot_traces(traces: tuple[Path, ...], output: Path) -> None:
 def compare_strategies(
     file: str, strategies: tuple[str, ...], seconds: int, seed: int, as_json: bool
 ) -> None:
-    """Run the scenario in FILE (or one that comes with penstock, by name) under several
-    flow-control strategies: the same traffic, network and faults."""
+    """Run the scenario in FILE (or a scenario of penstock, by its name) once with each of several
+    flow-control strategies. All runs have the same traffic, network and faults."""
     from penstock.sim.compare import STRATEGIES, compare
     from penstock.sim.scenario import SECOND_NS
 
@@ -155,9 +155,9 @@ def judge_grid(
     """Run scenarios for a random sample of conditions with fc=LAW. The conditions are read
     intervals, rates, term lengths, round-trip times and group sizes.
 
-    A cell is one set of conditions. The command lists each failing cell with its cause. The exit
-    status is 1 if fewer than 95 % of the cells pass, or if a reader gets less than 70 % of its
-    attainable rate."""
+    One set of conditions is called a cell. The command lists each failing cell and the cause of its
+    failure. The exit status is 1 if fewer than 95 % of the cells pass, or if a reader gets less
+    than 70 % of its attainable rate."""
     from penstock.sim.generate import grid
 
     name = seed or _commit()
@@ -228,9 +228,9 @@ def fuzz(
 ) -> None:
     """Run generated scenarios.
 
-    The command reduces the first failing scenario to a smaller one that still fails, and writes it
-    to a file. If a scenario failed, the exit status is 1, and the command that reproduces the
-    failure is printed."""
+    The command reduces the first failing scenario to a smaller scenario that still fails, and
+    writes this scenario to a file. If a scenario fails, the exit status is 1, and the output
+    contains the command that reproduces the failure."""
     from penstock.sim.runner import summarise, sweep
 
     results: list[Result] = []

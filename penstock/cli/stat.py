@@ -28,9 +28,10 @@ _TIMEOUT_S = 5.0
 def command(
     once: bool, interval_s: float, show_all: bool, as_json: bool, directory: str | None
 ) -> None:
-    """Show a daemon's streams and counters; on a terminal, update them repeatedly.
+    """Show a daemon's streams and counters; on a terminal, update the view repeatedly.
 
-    The command needs no lease: it maps shared memory read-only and requests the daemon's status.
+    ``penstock stat`` needs no lease: it maps the daemon's shared memory read-only and requests the
+    daemon's status.
     """
     path = daemon_directory(directory)
     if as_json:
@@ -57,8 +58,8 @@ def command(
 
 
 def snapshot(directory: Path) -> dict[str, Any]:
-    """Return the state at one moment as plain data, with ``status`` from the daemon, and
-    ``counters`` and ``errors`` from ``cnc.dat``."""
+    """Return the state at one moment as plain data: ``status`` comes from the daemon, and
+    ``counters`` and ``errors`` come from ``cnc.dat``."""
     status = request_status(directory, _TIMEOUT_S)
     with open_counters(directory) as cnc:
         counters = [

@@ -76,7 +76,8 @@ class Stalls:
     _held_ns: int = 0
 
     def line(self, event: Event) -> str | None:
-        """Return the text for an event that begins or ends pressure; None for any other event."""
+        """Return the output text for an event that begins or ends pressure, or None for any other
+        event."""
         fields, key = event["fields"], (event["host"], event["fields"].get("publication_id"))
         if event["event"] == _TRIGGERED:
             self._running[key] = event
@@ -95,7 +96,7 @@ class Stalls:
         )
 
     def end(self) -> Iterable[str]:
-        """Return the summary lines that follow the last event."""
+        """Return the lines of the summary that the command prints after the last event."""
         yield f"{self._ended:,} stalls ended; publishers were held for {self._held_ns / 1e9:.6f} s"
         for event in self._running.values():
             fields = event["fields"]

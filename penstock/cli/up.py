@@ -37,8 +37,9 @@ _CHANNEL: Final = "aeron:udp?endpoint=127.0.0.1:40456"
 def command(directory: str | None, config_file: Path | None, timeout_s: float) -> None:
     """Start a daemon in the background, and return when it is ready.
 
-    If a daemon already serves the directory, only report it. The daemon outlives the shell and
-    writes its log to a file, whose name is printed. 'penstock down' ends it.
+    If a daemon already serves the directory, only report this daemon. The daemon outlives the
+    shell. It writes its log to a file, whose name is printed. Use 'penstock down' to end the
+    daemon.
     """
     path = _directory(directory, config_file)
     files = Files.of(path)

@@ -27,9 +27,8 @@ from penstock.client import GroupControl
 def command(
     stream_id: int, channel: str, timeout_s: float, as_json: bool, directory: str | None
 ) -> None:
-    """Stop the publishers of STREAM, and wait until nothing is in flight.
-
-    Meanwhile the subscribers must continue to poll. If messages are still in flight at the
+    """Stop the publishers of STREAM, and wait until no message is in flight. During the wait, the
+    subscribers must continue to poll. If messages are still in flight at the
     time-out, the publishers continue, and the exit code is 1.
     """
     with GroupControl(directory=directory, timeout_s=ANSWER_S) as orchestrator:

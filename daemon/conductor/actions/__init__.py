@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actions that the conductor requests from its shell.
+"""Actions: the conductor returns them, and the shell that calls the conductor performs them.
 
-Every action is a frozen value. An :class:`Operation` contains one action. If its ``operation_id``
-is not 0, the conductor waits for a call of ``on_result`` with this id. "Result:" in an action's
-docstring states the type of ``Outcome.value`` after success. If a docstring has no "Result:", this
-value is None.
+Every action is a frozen value. An :class:`Operation` contains one action. If an operation's
+``operation_id`` is not 0, the conductor waits for a call of ``on_result`` with this id. The word
+"Result:" in an action's docstring precedes the type of ``Outcome.value`` after success. If the
+docstring of an action has no "Result:", ``Outcome.value`` is None.
 """
 
 from penstock.daemon.conductor.actions.base import (

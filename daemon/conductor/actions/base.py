@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Base types of actions. An action is a frozen value; an operation is an action in progress; an
-outcome contains its result."""
+"""Base types of actions. Define actions, operations (actions in progress), and outcomes (results of
+operations)."""
 
 from __future__ import annotations
 

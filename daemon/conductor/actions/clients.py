@@ -34,8 +34,8 @@ class PublishEvent(Action):
 
 @attrs.frozen(kw_only=True)
 class Record(Action):
-    """Record a change of the conductor's registry in the journal, for the next daemon. ``fields``
-    is None if the key was removed."""
+    """Record a change of the conductor's registry in the journal, for the next daemon. If the
+    record's key was removed, ``fields`` is None."""
 
     kind: str
     key: tuple[int, ...]

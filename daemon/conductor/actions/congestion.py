@@ -11,8 +11,8 @@ from penstock.daemon.conductor.actions.base import Action
 
 @attrs.frozen(kw_only=True)
 class ReadCongestion(Action):
-    """Read the state of an image that a congestion control needs. Result: CongestionView, which
-    also contains the fields of this action."""
+    """Read the part of an image's state that a congestion control needs. Result: CongestionView,
+    which also contains the fields of the action itself."""
 
     image_id: int
     session_id: int
@@ -23,7 +23,8 @@ class ReadCongestion(Action):
 
 @attrs.frozen(kw_only=True)
 class RunCongestion(Action):
-    """Calls a congestion control in Python.  Result: StrategyAnswer, perhaps never."""
+    """Call the Python class of an image's congestion control.  Result: StrategyAnswer, perhaps
+    never."""
 
     image_id: int
     view: CongestionView

@@ -10,8 +10,8 @@ from penstock.daemon.conductor.actions.base import Action
 
 @attrs.frozen(kw_only=True)
 class SetImageCredits(Action):
-    """Change the credits that a reader of an image grants. A lower number of credits, a freeze and
-    the end of a freeze each begin a new epoch."""
+    """Change the credits that a reader of an image grants. A new epoch of the credits begins when
+    their number decreases, when they are frozen, and when the freeze ends."""
 
     image_id: int
     position_counter_id: int

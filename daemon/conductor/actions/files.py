@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actions on files of the directory: logs, the error log and the loss report."""
+"""Actions on files of the daemon's directory: logs, the error log and the loss report."""
 
 from __future__ import annotations
 
@@ -68,6 +68,6 @@ class ReportLoss(Action):
 
 @attrs.frozen(kw_only=True)
 class Warn(Action):
-    """Write a warning to the daemon's log, but not to the error log."""
+    """Write a warning to the daemon's text log, but not to the distinct error log."""
 
     text: str

@@ -11,7 +11,8 @@ from penstock.daemon.conductor.actions.base import Action
 
 @attrs.frozen(kw_only=True)
 class LogView:
-    """The acknowledged position and the end of a group's log at one moment."""
+    """State of a consumer group's log at one moment: the acknowledged position and the end
+    position."""
 
     committed: int
     end_position: int
@@ -20,9 +21,10 @@ class LogView:
 
 @attrs.frozen(kw_only=True)
 class ViewLog(Action):
-    """Read the state of a group's log. If ``end_counter_id`` is -1, no counter has the end of the
-    log. The executor then walks over the frames to the end, beginning at the end of its last walk.
-    If ``slot`` is -1, the log has no time table. Result: LogView."""
+    """Read the state of a consumer group's log. If ``end_counter_id`` is -1, no counter contains
+    the end position of the log. In this case the executor finds the end by reading frame after
+    frame, from the position where its last search ended. If ``slot`` is -1, the log has no table of
+    times. Result: LogView."""
 
     log_id: int
     path: str
@@ -34,8 +36,8 @@ class ViewLog(Action):
 
 @attrs.frozen(kw_only=True)
 class OldestPosition(Action):
-    """Find the oldest frame of a publication's log at which a new reader can begin, because the
-    sender will not zero it soon. Result: int, the position of this frame."""
+    """Find the oldest frame of a publication's log at which a new reader can begin. The sender must
+    not be about to zero this frame. Result: int, the position of the frame."""
 
     slot: int
     start_position: int
@@ -45,7 +47,8 @@ class OldestPosition(Action):
 
 @attrs.frozen(kw_only=True)
 class ReleaseTo(Action):
-    """Advance the position of a group's subscriber. A lower position has no effect."""
+    """Advance the position of a consumer group's subscriber. A position below the present one has
+    no effect."""
 
     position: int
     position_counter_id: int

@@ -22,8 +22,7 @@ class OpenRecvEndpoint(Action):
 
 @attrs.frozen(kw_only=True)
 class AddRecvDestination(Action):
-    """Result: Open a socket of a receive endpoint. Result: Address to which the new socket is
-    bound."""
+    """Open a socket of a receive endpoint. Result: Address to which the new socket is bound."""
 
     endpoint_id: int
     params: RecvDestinationParams
@@ -31,8 +30,8 @@ class AddRecvDestination(Action):
 
 @attrs.frozen(kw_only=True)
 class FitRecvBuffer(Action):
-    """Enlarge a socket's receive buffer as far as the kernel allows. Result: the size of the buffer
-    afterwards, in bytes as SO_RCVBUF counts them."""
+    """Enlarge a socket's receive buffer as far as the kernel allows. Result: the new size of the
+    receive buffer, in bytes as SO_RCVBUF counts them."""
 
     endpoint_id: int
     destination_id: int
@@ -41,7 +40,8 @@ class FitRecvBuffer(Action):
 
 @attrs.frozen(kw_only=True)
 class RemoveRecvDestination(Action):
-    """Request the receiver to stop reading the socket; PS_EV_RELEASED follows."""
+    """Request the receiver to stop reading a socket. The receiver answers with the event
+    PS_EV_RELEASED."""
 
     endpoint_id: int
     destination_id: int
@@ -140,8 +140,8 @@ class ImageReserved(Action):
 
 @attrs.frozen(kw_only=True)
 class ReleaseImageTerms(Action):
-    """Request the receiver to release the terms that are not in use; PS_EV_TERMS_RELEASED
-    follows."""
+    """Request the receiver to release the terms of an image that are not in use. The receiver
+    answers with the event PS_EV_TERMS_RELEASED."""
 
     image_id: int
     least_terms: int

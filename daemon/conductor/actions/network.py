@@ -10,7 +10,8 @@ from penstock.daemon.conductor.actions.base import Action
 
 @attrs.frozen(kw_only=True)
 class ResolveName(Action):
-    """Resolve a host name. Result: Address of the requested address family, with ``port``."""
+    """Resolve a host name. Result: an Address of the requested address family, whose port is
+    ``port``."""
 
     host: str
     port: int

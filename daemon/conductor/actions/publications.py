@@ -104,7 +104,8 @@ class PublicationReserved(Action):
 
 @attrs.frozen(kw_only=True)
 class ReleasePublicationTerms(Action):
-    """Request the sender to release the terms that are not in use; PS_EV_TERMS_RELEASED follows."""
+    """Request the sender to release the terms of a publication that are not in use. The sender
+    answers with the event PS_EV_TERMS_RELEASED."""
 
     publication_id: int
     least_terms: int

@@ -20,7 +20,8 @@ class ReadReceivers(Action):
 
 @attrs.frozen(kw_only=True)
 class MakeStrategy(Action):
-    """Find a user's class and create an object of it. Result: the object."""
+    """Find the Python class that a user wrote, and create an object of this class. Result: the
+    object."""
 
     kind: StrategyKind
     name: str
@@ -28,8 +29,8 @@ class MakeStrategy(Action):
 
 @attrs.frozen(kw_only=True)
 class StrategyAnswer:
-    """Answer of a user's class. If ``limit`` is None, the answer was invalid, and the built-in rule
-    applies."""
+    """Answer of a user's class. If ``limit`` is None, the class gave an invalid answer, and the
+    built-in rule applies."""
 
     limit: int | None = None            # a position (FLOW) or a window in bytes (CONGESTION)
     complaint: str = ""                 # for the error log: the first failure of its kind
@@ -37,7 +38,8 @@ class StrategyAnswer:
 
 @attrs.frozen(kw_only=True)
 class RunStrategy(Action):
-    """Calls a flow-control strategy in Python.  Result: StrategyAnswer, perhaps never."""
+    """Call the Python class of a publication's flow-control strategy.  Result: StrategyAnswer,
+    perhaps never."""
 
     publication_id: int
     snapshots: tuple[ReceiverView, ...]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actions that read the times of a log's positions."""
+"""Actions that read the times at which a log reached its positions."""
 
 from __future__ import annotations
 

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convert a channel URI to a plan (checked settings with all defaults), and find the sockets and
-counters for it."""
+counters for the plan."""

@@ -84,8 +84,8 @@ def stream_counter(
 def channel_counter(
     type_id: CounterType, *, name: str, registration_id: int, channel: str
 ) -> AllocateCounter:
-    """Return the action that allocates a counter of a channel. The types are: channel status (6,
-    7), number of destinations (18), number of refused destinations (1018)."""
+    """Return the action that allocates a counter of a channel. The counter types of a channel are:
+    channel status (6, 7), number of destinations (18), number of refused destinations (1018)."""
     cut = _cut(channel, _CHANNEL_BYTES)
     return AllocateCounter(
         type_id=int(type_id),
@@ -99,8 +99,8 @@ def local_address_counter(
     *, name: str, registration_id: int, status_counter_id: int, address: Address
 ) -> AllocateCounter:
     """Return the action that allocates a counter whose label is the bound address of a channel. The
-    key of this counter contains the id of the channel's status counter, by which tools find the
-    address."""
+    key of the address counter contains the id of the channel's status counter. With this id, tools
+    find the address of a channel."""
     text = _cut(str(address), _ADDRESS_BYTES)
     return AllocateCounter(
         type_id=int(CounterType.LOCAL_ADDRESS),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan a subscription with credits: their number, and a receiver window that is large enough for
-these messages."""
+"""Plan a subscription with credits: choose the number of credits, and a receiver window that is
+large enough for this number of messages."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _LARGEST_WINDOW: Final = 1 << 29        # half of the longest term there is
 def with_credits(
     parsed: uri.ChannelUri, channel: str, settings: ConductorSettings, plan: SubscriptionPlan
 ) -> SubscriptionPlan:
-    """Add credits to a subscription's plan: those that the channel states, or else the default of
-    the configuration.
+    """Add credits to a subscription's plan: the credits that the channel states, or else the
+    default of the configuration.
 
     :raises Refused: the receiver window that the channel states is too small for the granted
         messages.

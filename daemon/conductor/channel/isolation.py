@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan a subscription with ``ps-sub-policy=independent`` or ``drop_oldest``: when it is behind, the
-stream does not wait for it."""
+"""Plan subscriptions with ``ps-sub-policy=independent`` or ``drop_oldest``. If such a subscription
+is behind, the stream does not wait for it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ _ISOLATION: Final = {
 def with_isolation(
     parsed: uri.ChannelUri, channel: str, settings: ConductorSettings, plan: SubscriptionPlan
 ) -> SubscriptionPlan:
-    """Add a policy to a subscription's plan: the policy that the channel states, or else the
-    default of the configuration. A policy that the channel states overrides ``tether=false``.
+    """Add a back-pressure policy to a subscription's plan: the policy that the channel states, or
+    else the default of the configuration. If the channel states both a policy and ``tether=false``,
+    the policy applies.
 
     :raises Refused: ``ps-sub-depth`` is stated without a policy, or is larger than half of the
         window.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the socket addresses of a channel, and the key by which channels share sockets.
+"""Find the socket addresses of a channel, and its key; channels with the same key share sockets.
 
-Two channels share sockets if they have the same *key*, which consists of the resolved addresses and
-the control mode. If a channel has port 0, or no address at all, other channels can share its
-sockets only by a tag.
+The *key* of a channel consists of its resolved addresses and its control mode. Two channels with
+the same key share sockets. If a channel has port 0 or no address, other channels can share its
+sockets only by naming its tag.
 """
 
 from __future__ import annotations
@@ -111,8 +111,9 @@ def _check_interface(spec: uri.Interface | None, family: int) -> Saga[None]:
 
 
 def check_interface(plan: EndpointPlan) -> Saga[None]:
-    """Refuse an interface that this host does not have. This check is for a channel that opens no
-    socket itself, because its tag names another channel or its destinations are added later."""
+    """Refuse an interface that this host does not have. This check is for channels that open no
+    socket themselves: channels with the tag of another channel, and channels whose destinations are
+    added later."""
     spec = plan.interface
     yield from _check_interface(spec, 6 if spec is not None and spec.ipv6 else 4)
 
@@ -144,7 +145,7 @@ def _socket(
 
 
 def send_addressing(plan: EndpointPlan, settings: ConductorSettings) -> Saga[SendAddressing]:
-    """Return the sockets for a network publication."""
+    """Return the socket addresses for a network publication."""
     base = attrs.evolve(_socket(plan, settings, settings.sender_port_range), gso=settings.gso)
     if plan.control_mode:
         return (yield from _mdc_addressing(plan, base))
@@ -211,7 +212,7 @@ def _group_send_addressing(
 
 
 def recv_addressing(plan: EndpointPlan, settings: ConductorSettings) -> Saga[RecvAddressing]:
-    """Return the socket for a network subscription, or for one of its destinations."""
+    """Return the socket addresses for a network subscription, or for one of its destinations."""
     base = attrs.evolve(_socket(plan, settings, settings.receiver_port_range), gro=settings.gro)
     if plan.endpoint is None and plan.control is None:
         raise Refused(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plan a publication, a subscription or a destination from its channel URI: fill in defaults, and
-refuse contradictions. The URI itself was parsed by :mod:`penstock.config.uri`."""
+refuse contradictions. The module :mod:`penstock.config.uri` parses the URI; this module gets the
+result."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ CONGESTION_CONTROL: Final = {
 def congestion_plan(
     given: uri.CongestionControl | None, settings: ConductorSettings
 ) -> uri.CongestionControl:
-    """Return the congestion control of a channel, with defaults for the options that it does not
-    state.
+    """Return the congestion control of a channel, with defaults for the options that the channel
+    does not state.
 
     :raises Refused: this daemon has no such congestion control.
     """
@@ -253,8 +254,9 @@ def group_subscription_plan(
     parsed: uri.ChannelUri, channel: str, settings: ConductorSettings
 ) -> SubscriptionPlan:
     """Plan a consumer group's subscription on this channel. The sender waits for the consumer
-    group. The group requests the largest window that the log allows, unless the channel states one.
-    A group grants no credits, because its acknowledgements already limit the sender."""
+    group. Unless the channel states a receiver window, the plan of a consumer group has the largest
+    window that the log allows. A consumer group grants no credits, because its acknowledgements
+    already limit the sender."""
     parsed = attrs.evolve(
         parsed, ps_credits=None, ps_credit_burst=None, ps_max_message=None, ps_credit_policy=None,
         ps_credit_pool=None, ps_credits_required=None, ps_sub_policy="block", ps_sub_depth=None,

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choose the flow control of a channel that states none. A ``[[stream]]`` rule of the configuration
-decides; without one, the defaults for unicast, multicast or IPC apply.
-
-A rule sets only parameters that the channel does not state. If several rules match a channel, the
-first one applies."""
+"""Choose the flow control of a channel that states no flow control. A ``[[stream]]`` rule of the
+configuration decides; if no rule matches, the defaults for unicast, multicast or IPC apply. A
+``[[stream]]`` rule sets only parameters that the channel does not state. If several rules match a
+channel, the first of them applies."""
 
 from __future__ import annotations
 
@@ -34,12 +33,14 @@ _ONE_RECEIVER: Final = ("nak",)
 
 
 def concerns(rule: StreamRule, parsed: uri.ChannelUri, stream_id: int) -> bool:
-    """Return whether the rule matches this channel and stream, ignoring session and term length."""
+    """Return whether ``rule`` matches a channel and stream. Ignore the rule's session and term
+    length."""
     return fnmatchcase(str(parsed), rule.channel) and rule.stream_id in (None, stream_id)
 
 
 def matches(rule: StreamRule, parsed: uri.ChannelUri, stream_id: int, default_term: int) -> bool:
-    """Return whether the rule matches this channel and stream."""
+    """Return whether ``rule`` matches a channel and stream, and also their session and term
+    length."""
     term = default_term if parsed.term_length is None else parsed.term_length
     return (
         concerns(rule, parsed, stream_id)
@@ -53,9 +54,9 @@ def apply(
 ) -> uri.ChannelUri:
     """Return the channel, with the values of the first matching ``[[stream]]`` rule added.
 
-    Settings that do not apply to this medium are ignored, because a rule can match channels of
-    several media. If a setting contradicts the channel's own parameters, the channel is refused,
-    and the error names the rule.
+    The function ignores settings that do not apply to the channel's medium, because a rule can
+    match channels of several media. If a setting of a rule contradicts the channel's parameters,
+    the daemon refuses the channel with an error that names the rule.
     """
     if publication and parsed.fc is not None:
         _kind_of(parsed.fc)
@@ -71,10 +72,12 @@ def apply(
 def on_late(
     parsed: uri.ChannelUri, stream_id: int, settings: ConductorSettings, strategy: object
 ) -> StrategyLate:
-    """Return the limit that applies while a flow control in Python is late. A ``[[stream]]`` rule
-    decides, else the class of the flow control; the default is ``hold``.
+    """Return which limit applies to the sender while the answer of a flow control in Python is
+    late. A matching ``[[stream]]`` rule decides, otherwise the attribute ``on_late`` of the flow
+    control's class; the default is ``hold``.
 
-    :param strategy: the flow-control object; its class was checked when the object was created.
+    :param strategy: the flow-control object; the daemon checked its class when it created the
+        object.
     """
     default_term = settings.ipc_term_length if parsed.is_ipc else settings.term_length
     for rule in settings.rules:
@@ -174,8 +177,8 @@ def _kind_of(given: uri.FlowControl) -> FlowControl:
 
 
 def custom_names(given: uri.FlowControl | None, settings: ConductorSettings) -> tuple[str, ...]:
-    """Return the names of the flow controls in Python that a network publication may use: the one
-    of its channel, or else the defaults of the configuration."""
+    """Return the names of the flow controls in Python that a network publication may use: the flow
+    control of its channel, or else the defaults of the configuration."""
     choices = [given] if given is not None else [
         _read_flow_control(text)
         for text in (settings.multicast_flow_control, settings.unicast_flow_control)
@@ -187,7 +190,8 @@ def custom_names(given: uri.FlowControl | None, settings: ConductorSettings) -> 
 
 @attrs.frozen(kw_only=True)
 class Choice:
-    """The flow control of a publication, with its options, as the data plane gets it."""
+    """The flow control of a publication, with its options, in the form that the data plane
+    needs."""
 
     kind: FlowControl
     strategy: str                       # as written, for status and custom strategies

@@ -2,10 +2,11 @@
 """Adopt the registrations of a dead daemon (docs/decisions/0030).
 
 The conductor creates all recorded objects with their old ids, counters, slots, addresses and logs.
-Clients and remote hosts therefore notice only a pause. If an object cannot be created, the
-conductor omits it. When the client of this object returns, the daemon notifies the client, and the
-client adds the object again. The conductor creates images before subscriptions listen, so that the
-receiver knows their sessions when the first datagram arrives.
+Clients and remote hosts therefore notice only a pause after a restart. If a recorded object cannot
+be created, the conductor omits it. When the client of an omitted object returns, the daemon
+notifies the client, and the client adds the object again. The conductor creates images before
+subscriptions listen, so that the receiver knows the images' sessions when the first datagram
+arrives.
 """
 
 from __future__ import annotations
@@ -84,8 +85,8 @@ _OVER = (PublicationState.CLOSING.value, PublicationState.DONE.value)
 
 
 def adopt(state: State, records: Registrations, dead: frozenset[int]) -> Saga[None]:
-    """Create all recorded objects, each after the objects that it refers to; then release resources
-    that no object uses."""
+    """Create all recorded objects, each after the objects to which it refers. Last, release
+    resources that no object uses."""
     yield EXCLUSIVE
     makers: dict[str, Callable[..., Saga[None]]] = {
         "client": _client,

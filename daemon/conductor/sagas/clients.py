@@ -64,8 +64,8 @@ from penstock.daemon.conductor.state.state import State
 
 @attrs.frozen(kw_only=True)
 class LeasePeer:
-    """The process that requests a lease, as the kernel identifies it, and the token that a new
-    client would get."""
+    """The identity of the process that requests a lease, as the kernel reports it, and the token
+    for the case that the client is new."""
 
     pid: int
     uid: int
@@ -76,8 +76,8 @@ class LeasePeer:
 def grant_lease(
     state: State, connection_id: int, request: LeaseRequest, peer: LeasePeer
 ) -> Saga[None]:
-    """Grant a lease: to a new client with a new id and slot, or to a returning client of a dead
-    daemon."""
+    """Grant a lease. A new client gets a new id and slot; a returning client of a dead daemon gets
+    its old ones."""
     known = _returning(state, request, peer)
     if known is not None:
         _take_back(state, connection_id, known, peer)

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Choose the congestion control of an image, and call it if it is a Python class.
 
-If the channel states a congestion control, the image uses it. If the channel states none, the first
-``[[stream]]`` rule decides that matches the arriving stream, its session and its term length. If no
-rule matches, the key ``congestion_control`` of the configuration decides.
+If the channel states a congestion control, the image uses this congestion control. If the channel
+states no congestion control, the first ``[[stream]]`` rule applies that matches the arriving
+stream, its session and its term length. If no rule matches, the image uses the value of
+``congestion_control`` in the configuration.
 
-The conductor calls the class once in each interval: the round-trip time, but at least ``STEP_NS``
-and at most ``LONGEST_NS``. The window that the class returns applies until its next answer. If a
-class needs longer than ``DEADLINE_NS`` for an answer, the conductor counts a late answer, and logs
-the first one. If a class gives no answer for ``SILENT_NS``, only the receiver window limits the
-sender until the class answers. The daemon reports this change in its log and in the event feed."""
+The conductor calls a Python class once in each interval. An interval lasts one round-trip time, but
+at least ``STEP_NS`` and at most ``LONGEST_NS``. The window that the Python class returns applies
+until the next answer of this class. If a class needs longer than ``DEADLINE_NS`` for an answer, the
+conductor counts a late answer, and logs the first one. If a class gives no answer for
+``SILENT_NS``, only the receiver window limits the sender until the class answers. The daemon
+reports in its log and in the event feed that the class gives no answers."""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ def choose(
     plan: SubscriptionPlan, stream_id: int, settings: ConductorSettings, *, session_id: int,
     term_length: int,
 ) -> uri.CongestionControl:
-    """Return the congestion control of an image of this session and term length (bytes)."""
+    """Return the congestion control for an image with the given session and term length (bytes)."""
     stated = parse(plan.channel)
     given = stated.cc
     if given is None:
@@ -68,7 +70,8 @@ def _of_rule(text: str) -> uri.CongestionControl | None:
 def names(
     plan: SubscriptionPlan, stream_id: int, settings: ConductorSettings
 ) -> tuple[str, ...]:
-    """Return the Python classes that images of this subscription may use."""
+    """Return the Python classes of congestion controls that the images of a subscription may
+    use."""
     stated = parse(plan.channel)
     if stated.cc is not None:
         choices = [stated.cc]
@@ -82,12 +85,11 @@ def names(
 
 
 def check(plan: SubscriptionPlan, stream_id: int, settings: ConductorSettings) -> Saga[None]:
-    """Check each class that an image may use: create one object of it and discard this object.
+    """Check each Python class that an image may use: create one object of the class and discard the
+    object. The user's code may never return, so the saga checks the classes before it requests the
+    exclusive right.
 
-    The user's code may never return, so the check runs before the saga requests the exclusive
-    right.
-
-    :raises Refused: a class cannot be found or made.
+    :raises Refused: a class cannot be found, or the creation of its object fails.
     """
     for name in names(plan, stream_id, settings):
         yield MakeStrategy(kind=StrategyKind.CONGESTION, name=name)
@@ -146,7 +148,7 @@ def _step(state: State, image: Image) -> Saga[None]:
 
 
 def describe(image: Image) -> str:
-    """Name the image and its class, for logs."""
+    """Return a text that names an image and the class of its congestion control, for logs."""
     return (
         f"{image.endpoint.channel}: session {image.session_id} of stream {image.stream_id}: "
         f"cc={image.params.congestion_name}"

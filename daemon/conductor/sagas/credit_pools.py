@@ -6,8 +6,9 @@ share of the pool. The subscriptions of a client with ``ps-credit-pool=client`` 
 (docs/decisions/0320). At each step the conductor finds out which publishers used up their shares,
 divides the pool (``credit_division``), and changes the shares. To move credits, the conductor first
 lowers one publisher's share. The conductor then waits until the sender has acknowledged the lower
-share, and no more messages than this share are outstanding. Last, the conductor grants the free
-credits to other publishers. The sum of all outstanding messages therefore never exceeds the pool.
+share, and no more messages than this share are outstanding. Last, the conductor grants the credits
+that became free to other publishers. Because of this order, all publishers together never have more
+outstanding messages than the pool has credits.
 
 With ``ps-credits=auto`` the conductor adapts the number of credits in the pool to the traffic.
 """
@@ -43,8 +44,8 @@ _SPARE: Final = 2                       # a publisher requests twice what it use
 
 
 def first_share(state: State, subscription: Subscription) -> CreditShare:
-    """Return the first share of credits of a publisher that joins. With ``ps-credit-policy``, the
-    first share is the free part of the pool.
+    """Return the first share of credits for a publisher that joins. With ``ps-credit-policy``, the
+    joining publisher gets the free part of the pool.
 
     :raises Refused: the pool has no credit for one more publisher.
     """
@@ -257,8 +258,8 @@ def _automatic(now: int, links: list[SubscriberLink], most: int) -> int:
 
 
 def weight_of(state: State, link: SubscriberLink) -> int:
-    """Return the weight of a publisher: the value that a local publication states, or that a
-    ``[[stream]]`` rule sets for the session."""
+    """Return the weight of a publisher for the division of credits. A local publication or a
+    ``[[stream]]`` rule for its session sets this weight."""
     source = link.source
     if isinstance(source, Publication) and source.plan.credit_weight:
         return source.plan.credit_weight
@@ -287,9 +288,9 @@ def _links(members: Iterable[Subscription]) -> list[SubscriberLink]:
 
 
 def adopt(link: SubscriberLink) -> int:
-    """Return the credits with which a new daemon adds an adopted reader. If the sender had not
-    acknowledged a lower share, the new daemon must lower it again, so it first states one credit
-    more."""
+    """Return the number of credits with which a new daemon adds an adopted reader. If the sender
+    has not acknowledged a lowered share, the new daemon must lower the share again; to do so, it
+    first states one credit more."""
     credit = link.credit
     credit.lowered = credit.held > credit.share
     return credit.share + int(credit.lowered)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Withhold and resume the credits that subscriptions grant, and report them."""
+"""Withhold, resume and report the credits that subscriptions grant."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def _without_reader(subscription: Subscription) -> list[Image]:
 
 
 def set_credits(link: SubscriberLink) -> SetImageCredits | SetPublicationCredits:
-    """Return the action that passes the number of credits that a reader grants to the sender or
-    receiver thread."""
+    """Return the action that passes the credits of a reader to the thread that owns its stream
+    (sender or receiver)."""
     plan = link.subscription.plan
     share = link.credit.share
     if isinstance(link.source, Image):
@@ -77,8 +77,8 @@ def set_credits(link: SubscriberLink) -> SetImageCredits | SetPublicationCredits
 
 
 def is_frozen(link: SubscriberLink) -> bool:
-    """Return whether a reader grants no credits now: they are withheld, or its publisher has no
-    share of the pool yet."""
+    """Return whether a reader grants no credits now, because its credits are withheld or its
+    publisher has no share of the pool yet."""
     return link.subscription.withheld or not link.credit.share
 
 

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Call flow-control strategies in Python, and handle late answers.
 
-Every ``STEP_NS`` a publication's strategy gets the last status messages of its receivers. The
-position limit that the strategy returns is valid for ``VALID_NS`` after the call. Afterwards the
-rule ``on_late`` applies (docs/decisions/0096). If a strategy needs longer than ``DEADLINE_NS`` for
-an answer, its answer is late. When ``DEADLINE_NS`` has passed, the conductor counts the call as
-late, and logs the first late call. The conductor uses a late answer, because an older limit is
-safer than no limit. If a strategy gives no answer for ``SILENT_NS``, the sender uses ``max`` until
-the strategy answers. The daemon reports this change in its log and in the event feed."""
+Every ``STEP_NS`` the conductor calls a publication's strategy with the last status messages of the
+publication's receivers. The position limit that the strategy returns is valid for ``VALID_NS``
+after the call. When a returned limit is no longer valid, the rule ``on_late`` applies
+(docs/decisions/0096). If a strategy needs longer than ``DEADLINE_NS`` for an answer, its answer is
+late. The conductor counts the late answers, and logs the first one. The conductor also uses the
+limit of a late answer, because an older limit is safer than no limit. If a strategy gives no answer
+for ``SILENT_NS``, the sender uses ``max`` until the strategy answers. The daemon reports a change
+between the strategy and ``max`` in its log and in the event feed."""
 
 from __future__ import annotations
 
@@ -56,8 +57,8 @@ def _again(state: State, publication: Publication) -> None:
 
 def make(plan: PublicationPlan, settings: ConductorSettings) -> Saga[dict[str, Any]]:
     """Create the flow controls in Python that a publication may use; return them by name. The
-    user's code may be slow or never return, so it runs before the saga requests the exclusive
-    right."""
+    user's code may be slow or never return, so the saga calls this code before it requests the
+    exclusive right."""
     made: dict[str, Any] = {}
     if plan.is_ipc:
         return made
@@ -146,8 +147,8 @@ class Watch:
         self.late = False
 
     def check(self) -> None:
-        """Count the call as late if it has not been answered. A timer calls this method when
-        ``DEADLINE_NS`` has passed since the call began."""
+        """If the user's class has not answered the call yet, count the answer as late. A timer
+        calls this method when ``DEADLINE_NS`` has passed since the call began."""
         if self.answered or self.late:
             return
         self.late = True

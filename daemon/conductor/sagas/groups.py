@@ -3,9 +3,9 @@
 
 The conductor treats a group as a client that has no process. A group has subscriptions. If a group
 blocks a publication, ``pressure()`` shows the name and id of the group as the culprit. Only
-acknowledgements move its positions. The group's acknowledged position has the role of a
-subscriber's read position. The acknowledged position therefore limits the sender's window, local
-publications and the positions in status messages.
+acknowledgements move its positions. The acknowledged position of a group has the same effects as
+the read position of a subscriber. It limits the sender's window, local publications and the
+positions in status messages.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ OWNER_LEASE_NS: Final = 8 * SECOND_NS
 
 
 def serve(state: State, request_id: int, message: Message | Locate) -> None:
-    """Answer a request about groups, which needs no lease."""
+    """Answer a request about consumer groups. Such a request needs no lease."""
 
     def done(value: Any, error: Refused | None) -> None:
         answer = value
@@ -132,8 +132,8 @@ def _serve(state: State, message: Message | Locate) -> Saga[Message | Located]:
 
 
 def check_owner(state: State, group: Group, owner: str, *, instead_of: str = "") -> None:
-    """Refuse a reader if another reader has sent a request for the group within the last
-    ``OWNER_LEASE_NS``. A request that states no owner is not refused."""
+    """Refuse a reader of a group if another reader has sent a request for this group within the
+    last ``OWNER_LEASE_NS``. Never refuse a request that states no owner."""
     if not owner or owner == group.owner or not group.owner or group.owner == instead_of:
         return
     silent_ns = state.now_ns - group.owner_heard_ns
@@ -264,7 +264,7 @@ def _new(state: State, message: OpenGroup) -> Saga[Group]:
 
 
 def make_client(state: State, group_id: int, slot: int, name: str) -> Client:
-    """Create the client object of a group; its id is the id of the group."""
+    """Create the client object of a group. The client and the group have the same id."""
     client = Client(id=group_id, slot=slot, name=name, pid=0, uid=0, group_id=group_id)
     state.clients[client.id] = client
     state.emit(DescribeClient(slot=slot, pid=0, uid=0, name=name))
@@ -536,7 +536,7 @@ def _drop(state: State, group: Group) -> None:
 
 def adopt_group(state: State, group_id: int, fields: dict[str, Any]) -> None:
     """Adopt a group of a dead daemon. The conductor calls this function before it creates the
-    group's subscriptions."""
+    subscriptions of an adopted group."""
     values = dict(fields)
     values["sessions"] = tuple(values["sessions"])
     client_id, client_slot = values.pop("client_id"), values.pop("client_slot")

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Manage images; an image is a stream that arrives from a sender. The conductor creates an image
-when a SETUP arrives, and notifies subscribers of it when its first frame arrives. When the sender
-ends the stream, or sends nothing for the liveness time-out, the image drains: subscribers read the
-remaining data. The daemon keeps a drained image's log for the linger time, and then deletes it."""
+when a SETUP arrives. It notifies subscribers of the image when the image's first frame arrives.
+When the sender ends the stream, or sends nothing for the liveness time-out, the image drains: its
+subscribers read the remaining data. The daemon keeps a drained image's log for the linger time, and
+then deletes it."""
 
 from __future__ import annotations
 
@@ -88,7 +89,7 @@ _REASONS: Final[dict[int, str]] = {
 
 
 def on_setup(state: State, event: Setup) -> Saga[None]:
-    """Make an image for an unknown session of a subscribed stream, or report the reason for a
+    """Create an image for a new session of a subscribed stream, or report the reason for a
     refusal."""
     yield EXCLUSIVE_LAST
     endpoint = state.recv_endpoints.get(event.id)
@@ -135,8 +136,8 @@ def _forget(
 
 
 def on_established(state: State, image_id: int) -> Saga[None]:
-    """Show the image to subscribers. The conductor calls this function when the receiver has
-    accepted the image's first frame."""
+    """Show the image to subscribers. Notify the subscribers of a new image. The conductor calls
+    this function when the receiver has accepted the image's first frame."""
     yield EXCLUSIVE
     image = state.images.get(image_id)
     if image is None or image.state is not ImageState.ACTIVE or image.established:
@@ -367,8 +368,9 @@ def _image_of(
 
 
 def on_second_source(state: State, event: SecondSource) -> None:
-    """Report that a second address sends datagrams of the session that the image receives from its
-    followed source. The report appears once for each followed source."""
+    """Report that datagrams of an image's session also arrive from a second address. The receiver
+    drops them, because it follows only one source. There is one such report for each followed
+    source."""
     image = state.images.get(event.id)
     if image is None:
         return
@@ -432,7 +434,7 @@ def _report_outrun(state: State, image: Image) -> None:
 
 
 def on_drained(state: State, event: ImageDrained) -> None:
-    """Process the receiver's report that all subscribers have read an ended image to its end."""
+    """Process the receiver's report that all subscribers have read all data of an ended image."""
     image = state.images.get(event.id)
     if image is not None:
         image.end_position, image.end_ordinal = event.position, event.messages

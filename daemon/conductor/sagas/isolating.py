@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide whether a stream waits for one of its readers. A reader's own policy is in its plan. The
-sender may state a policy for all readers (``ps-policy=drop_oldest``), or a fan-out for the readers
-of its own log (``ps-fanout=independent``)."""
+"""Decide whether a stream waits for one of its readers. A reader's plan contains the reader's own
+policy. In addition, the publisher may state a policy for all its readers
+(``ps-policy=drop_oldest``), or a fan-out for the readers of its log (``ps-fanout=independent``)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.daemon.conductor.state.model import Image, Publication, Subscripti
 
 @attrs.frozen
 class ReaderIsolation:
-    """How a stream treats one reader that is behind."""
+    """States how a stream treats one reader that is behind."""
 
     kind: Isolation = Isolation.GATES
     depth_bytes: int = 0                # of a reader that may miss messages; 0 for others
@@ -29,10 +29,11 @@ class ReaderIsolation:
 
 
 def isolation_of(plan: SubscriptionPlan, source: Image | Publication) -> ReaderIsolation:
-    """Return how this stream treats this reader. At most half of a window waits for it, a quarter
-    if no depth is stated.
+    """Return how a stream treats one of its readers. A reader that may miss messages can be behind
+    by its depth, but at most by half of a window. If no depth is stated, the depth is a quarter of
+    a window.
 
-    :raises Refused: the policies of both ends contradict each other.
+    :raises Refused: the policies of the publication and of the subscription contradict each other.
     """
     kind, depth_bytes = plan.isolation, plan.depth_bytes
     policy, its_depth_bytes = _stated(source)
@@ -48,10 +49,10 @@ def isolation_of(plan: SubscriptionPlan, source: Image | Publication) -> ReaderI
 
 
 def check_policies(plan: SubscriptionPlan, policy: int) -> None:
-    """Refuse a reader that must not miss messages, if the sender's policy is to skip them.
+    """Refuse a reader that must not miss messages if the sender's policy skips messages.
 
     :param policy: of the sender.
-    :raises Refused: the policies of both ends contradict each other.
+    :raises Refused: the policies of the publication and of the subscription contradict each other.
     """
     stated = _must_not_miss(plan)
     if policy == Policy.DROP_OLDEST and stated:
@@ -70,15 +71,16 @@ def _must_not_miss(plan: SubscriptionPlan) -> str:
 
 
 def check_sources(plan: SubscriptionPlan, sources: Iterable[Image | Publication]) -> None:
-    """Refuse a reader that contradicts a stream that it would read at once."""
+    """Refuse a subscription if its policy contradicts the policy of a stream that it would read
+    immediately."""
     for source in sources:
         check_policies(plan, _stated(source)[0])
 
 
 def willing(subscriptions: list[Subscription], policy: int) -> list[Subscription]:
-    """Return the subscriptions that the sender's policy does not contradict.
+    """Return those of the subscriptions whose policies do not contradict the sender's policy.
 
-    :raises Refused: it contradicts all of them.
+    :raises Refused: the sender's policy contradicts the policies of all subscriptions.
     """
     found: list[Subscription] = []
     for number, subscription in enumerate(subscriptions, 1):

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Report receivers that request to join a multicast group and do not join. The sender's daemon and
-the receiver's daemon report such receivers, in their logs and event feeds.
+"""Report receivers that request to join a multicast group but cannot join. If a receiver cannot
+join a group, the sender's daemon and the receiver's daemon report this in their logs and event
+feeds.
 
 With the flow controls ``min`` and ``tagged``, the sender lets the group wait while a receiver
-joins. The sender limits the number and duration of these waits (docs/decisions/0095). For each
-publication and reason, the daemon logs at most one line in ``LOG_EVERY_NS``. In addition, the
-daemon publishes an event for each report of the sender thread."""
+joins. The sender limits how often and how long the group waits for joining receivers
+(docs/decisions/0095). For each publication and each reason for which a receiver cannot join, the
+daemon logs at most one line in ``LOG_EVERY_NS``. The daemon publishes an event for each report of
+the sender thread."""
 
 from __future__ import annotations
 
@@ -65,8 +67,8 @@ def report_no_image(state: State, endpoint: RecvEndpoint, event: Setup, refused:
     """Log that a subscription of this daemon cannot join a stream, at most once in LOG_EVERY_NS for
     a session.
 
-    An operator needs this line, because the other receivers of the group may have to wait: the
-    sender repeats the SETUP for this receiver.
+    An operator needs this log line, because the other receivers of the group may have to wait while
+    the sender repeats the SETUP.
     """
     key = (event.stream_id, event.session_id)
     last_ns = endpoint.refusals.get(key)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Link subscriptions to images, and to local publications (IPC and spies).
 
-Each link has a position counter and a slot. If a link ends while its client is alive, the daemon
-frees counter and slot only after the image linger time. The client may write to them until it reads
-the notice.
+Each link of a subscription has a position counter and a slot. If a link ends while its client is
+alive, the daemon frees the link's counter and slot only after the image linger time. Until the
+client reads the notice about the end of a link, it may write to the counter and the slot.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def link_publication(
 def link_image(
     state: State, subscription: Subscription, image: Image, *, join_position: int | None = None
 ) -> Saga[None]:
-    """Link a subscription to a network image. The subscription begins to read at the image's join
+    """Link a subscription to a network image. A subscription begins to read an image at its join
     position."""
     position = join_position
     if position is None:
@@ -218,7 +218,8 @@ def withdraw(state: State, link: SubscriberLink, reason: str) -> None:
 
 
 def unlink(state: State, link: SubscriberLink, *, source_alive: bool = True) -> None:
-    """End the link of a subscription; the image or publication no longer waits for this reader."""
+    """End the link of a subscription. The image or publication then no longer waits for this
+    reader."""
     source = link.source
     source.subscribers.pop(link.subscription.id, None)
     link.subscription.links.pop(source.id, None)
@@ -249,8 +250,8 @@ def _free_link(state: State, link: SubscriberLink) -> None:
 def report_refusal(
     state: State, what: str, refused: Refused, *, source: Address | None = None
 ) -> None:
-    """Report a refusal in the error log and the event feed. Use this if no client waits for an
-    answer.
+    """Report a refusal in the error log and the event feed. Use this function for refusals for
+    which no client waits.
 
     :param source: the sender of the datagram that caused the refused step; None: no datagram caused
         it.

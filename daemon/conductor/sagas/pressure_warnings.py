@@ -23,9 +23,9 @@ _LEAST_TIMEOUT_NS: Final = 2 * SECOND_NS
 
 
 def check_settings(state: State, publication: Publication) -> None:
-    """Warn if the receiver time-out of ``fc`` is shorter than an idle receiver's silence. Warn also
-    if ``ps-depth`` has room for a million messages, or if the low watermark is close to the depth;
-    both need ``ps-policy``."""
+    """Warn if the receiver time-out of ``fc`` is shorter than the interval between status messages
+    of an idle receiver. If the channel has ``ps-policy``, warn also if ``ps-depth`` has room for a
+    million messages, or if the low watermark is close to the depth."""
     plan = publication.plan
     timeout_ns = publication.params.fc_receiver_timeout_ns
     if 0 < timeout_ns < _LEAST_TIMEOUT_NS:
@@ -54,11 +54,12 @@ def check_settings(state: State, publication: Publication) -> None:
 def follow_pressure(
     state: State, publication: Publication, event: PressureTriggered, culprit: str
 ) -> None:
-    """Add the duration of a reported episode to the publication's time under pressure. A minute
-    after the first event, a timer checks the sum.
+    """Add the duration of a reported episode of pressure to the publication's time under pressure.
+    One minute after the first reported episode, a timer checks the sum.
 
-    The sender sends at most one event a second, which stands for ``episodes`` episodes. The sum
-    counts each of them with the duration of the reported one."""
+    The sender sends at most one event a second; the event represents ``episodes`` episodes and has
+    the duration of one of them. The sum assumes that all these episodes had the reported
+    duration."""
     if "sustained" in publication.warnings:
         return
     pressed = publication.pressed

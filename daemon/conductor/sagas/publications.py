@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Create publications, or share an open one. After its last client has left, the daemon drains a
-publication, keeps it for the linger time, and deletes it."""
+"""Create a publication, or share an open publication with another client. After the last client of
+a publication has left, the daemon sends the remaining data, keeps the publication for the linger
+time, and deletes it."""
 
 from __future__ import annotations
 
@@ -455,8 +456,8 @@ def _attach(
 
 
 def link_quietly(state: State, subscription: Any, publication: Publication) -> Saga[None]:
-    """Link a subscription to a local publication. If the link is refused, report the refusal in the
-    error log, because no client waits for an answer."""
+    """Link a subscription to a local publication. If the conductor refuses the link, it reports the
+    refusal in the error log, because no client waits for an answer."""
     try:
         yield from link_publication(state, subscription, publication)
     except Refused as refused:
@@ -470,7 +471,7 @@ def detach(
     state: State, client: Client, registration_id: int, *, revoke: bool = False, died: bool = False
 ) -> None:
     """Remove one client's registration of a publication. If the client is dead, replace its open
-    claims by padding at once."""
+    claims by padding immediately."""
     publication = client.publications.pop(registration_id)
     del publication.links[registration_id]
     note_publication(state, publication)
@@ -489,7 +490,7 @@ def detach(
 
 
 def orphan(state: State, publication: Publication) -> None:
-    """Drain and end an adopted publication without clients."""
+    """Drain and end an adopted publication that has no clients."""
     _move(state, publication, PublicationTrigger.LAST_CLIENT_LEFT)
 
 
@@ -500,8 +501,8 @@ def on_drained(state: State, publication_id: int) -> None:
 
 
 def on_end_confirmed(state: State, publication_id: int) -> None:
-    """End the linger time. The conductor calls this function when the only receiver has confirmed
-    all data."""
+    """End the linger time. The conductor calls this function when the only receiver of a
+    publication has confirmed all data."""
     publication = state.publications.get(publication_id)
     if publication is not None:
         publication.end_confirmed = True

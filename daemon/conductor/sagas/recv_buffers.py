@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make receive buffers as large as the receiver window requires.
+"""Make the sockets' receive buffers as large as the receiver window requires.
 
-A sender may have a whole window in flight, and all of it may reach the socket while the receiver
-thread does not run. The kernel counts more memory for a datagram than its length: 2304 bytes for a
-datagram of 1408 bytes, and twice the length for a datagram of 8192 bytes. The kernel also doubles
-the requested size of the buffer. A buffer of the same size as the window therefore has room for a
-window of large datagrams. The daemon requests twice this size, which also has room for a window of
-512-byte datagrams. The kernel allocates no memory for the unused part of a buffer.
+A sender may have a whole window of data in flight. All this data may reach the socket while the
+receiver thread does not run. The kernel counts more memory for a datagram than its length: 2304
+bytes for a datagram of 1408 bytes, and twice the length for a datagram of 8192 bytes. The kernel
+doubles the requested size of a receive buffer. If the daemon requested the size of the window, the
+buffer would have room for a window of large datagrams. The daemon requests twice the size of the
+window, so that the buffer also has room for a window of 512-byte datagrams. The kernel allocates no
+memory for the unused part of a receive buffer.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ def wanted_bytes(window: int) -> int:
     """Return the size of the receive buffer for a receiver window, in bytes as SO_RCVBUF counts
     them.
 
-    :param window: bytes, 0 or more.
+    :param window: the receiver window in bytes, 0 or more.
     """
     return min(2 * window, LARGEST_BYTES)
 
 
 def is_short(buffer: int, window: int) -> bool:
-    """Return whether the buffer has no room for a whole window of large datagrams."""
+    """Return whether a receive buffer is too small for a whole window of large datagrams."""
     return buffer < min(window, LARGEST_BYTES)
 
 
@@ -42,8 +43,9 @@ def is_given(endpoint: RecvEndpoint) -> bool:
 
 
 def follow_window(state: State, endpoint: RecvEndpoint, window: int) -> Saga[None]:
-    """Enlarge the receive buffers of an endpoint for an image with this window, as far as the
-    kernel allows. If the buffers stay too small, report one error that names the endpoint."""
+    """Enlarge the receive buffers of an endpoint for an image with the receiver window ``window``,
+    as far as the kernel allows. If the kernel does not allow buffers that are large enough, report
+    one error that names the endpoint."""
     endpoint.window = max(endpoint.window, window)
     given = is_given(endpoint)
     if not given:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Open and close the sockets of subscriptions: one socket for a plain channel, one for each
-destination of a manual multi-destination subscription. For each stream and session, the endpoint
-counts its subscriptions."""
+destination of a manual multi-destination subscription. For each stream and session, a receive
+endpoint counts its subscriptions."""
 
 from __future__ import annotations
 
@@ -262,8 +262,8 @@ def add_destination(state: State, endpoint: RecvEndpoint, channel: str) -> Saga[
 
 
 def remove_destination(state: State, endpoint: RecvEndpoint, destination_id: int) -> Saga[None]:
-    """Remove a socket. When this saga has ended, the destination's socket is closed, and its
-    address can be bound again."""
+    """Remove a socket. When the saga that removes a destination has ended, the destination's socket
+    is closed, and another socket can bind its address."""
     yield RemoveRecvDestination(endpoint_id=endpoint.id, destination_id=destination_id)
     destination = endpoint.destinations.pop(destination_id)
     endpoint.buffer_sizes.pop(destination_id, None)
@@ -276,7 +276,7 @@ def remove_destination(state: State, endpoint: RecvEndpoint, destination_id: int
 
 
 def on_destination_released(state: State, endpoint_id: int, destination_id: int) -> None:
-    """Close a socket that the receiver has stopped reading."""
+    """Close a socket after the receiver has stopped reading it."""
     state.emit(DestroyRecvDestination(endpoint_id=endpoint_id, destination_id=destination_id))
     endpoint = state.recv_endpoints.get(endpoint_id)
     if endpoint is not None:
@@ -284,8 +284,8 @@ def on_destination_released(state: State, endpoint_id: int, destination_id: int)
 
 
 def resolve_again(state: State, endpoint: RecvEndpoint) -> Saga[None]:
-    """Resolve the host names of explicit control addresses again, and use the new address if it has
-    changed."""
+    """Resolve the host names in ``control=`` again, and use the new address if the address of a
+    name has changed."""
     for destination in list(endpoint.destinations.values()):
         if destination.name is None:
             continue

@@ -2,8 +2,8 @@
 """Decide whether a sender waits for a lagging consumer group.
 
 The daemon knows the flow control of its own publications. Penstock senders on other hosts state
-their flow control in their SETUP. Aeron drivers do not state their flow control. For their
-multicast streams, the daemon can therefore only warn.
+their flow control in their SETUP. Aeron drivers do not state their flow control. For multicast
+streams of Aeron drivers, the daemon can therefore only warn.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Strategy:
 
 
 def strategy_of(state: State, source: Image | Publication) -> Strategy:
-    """Return the flow control of a stream's sender, on this host or another."""
+    """Return the flow control of a stream's sender, which is on this host or on another host."""
     if isinstance(source, Publication):
         return _strategy(source.params.flow_control, source.params.fc_group_tag)
     if source.sender_flow_control >= 0:
@@ -48,7 +48,7 @@ def _strategy(kind: int, group_tag: int) -> Strategy:
 
 
 def strategy_name(state: State, source: Image | Publication) -> str:
-    """Return the name of the sender's flow control; "" if unknown."""
+    """Return the name of the sender's flow control, or "" if the daemon does not know it."""
     found = strategy_of(state, source)
     if found.kind is None:
         return ""
@@ -72,8 +72,8 @@ def unreliable(state: State, group: Group) -> list[str]:
 
 
 def check_reliable(state: State, group: Group) -> None:
-    """Raise Refused if the group requires reliable streams, and the sender of one of its streams
-    does not wait for it."""
+    """Raise Refused if a group requires reliable streams, and the sender of one of the group's
+    streams does not wait for the group."""
     if group.allow_unreliable:
         return
     for what in unreliable(state, group):

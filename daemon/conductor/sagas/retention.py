@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logs that consumer groups keep.
 
-While a stream is alive, the position of the group's subscriber keeps the log's data, as the
-position of any subscriber does. When the stream ends, the image or publication leaves the data
-plane. The daemon keeps the log file, with a record of its own, until the group has acknowledged all
-data, is closed, or expires.
+While a stream is alive, the log keeps all data above the position of a group's subscriber, as for
+any subscriber. When a stream ends, its image or publication leaves the data plane. The daemon keeps
+the ended stream's log file and a record of the log. It deletes them when the group has acknowledged
+all data, is closed, or expires.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Located:
 
 
 def view_of(source: Image | Publication, counter_id: int) -> ViewLog:
-    """Return the action that reads the end of a log, and the position of a group in this log, which
-    the counter has."""
+    """Return the action that reads the end position of a log and, from a counter, the position of a
+    group in this log."""
     if isinstance(source, Image):
         return ViewLog(
             log_id=source.id, path=source.log.path, committed_counter_id=counter_id,
@@ -72,8 +72,7 @@ def view_of(source: Image | Publication, counter_id: int) -> ViewLog:
 
 
 def window_of(source: Image | Publication) -> int:
-    """Return the largest number of unacknowledged bytes: at this number the sender waits for the
-    group."""
+    """Return the number of unacknowledged bytes at which the sender waits for the group."""
     if isinstance(source, Image):
         return source.params.window_bytes
     return source.plan.window_bytes
@@ -86,7 +85,8 @@ def mtu_of(source: Image | Publication) -> int:
 
 
 def group_of(state: State, link: SubscriberLink) -> Group | None:
-    """Return the consumer group to which the link belongs; None: the link belongs to a client."""
+    """Return the consumer group to which a link belongs, or None if the link belongs to a
+    client."""
     return state.groups.get(link.subscription.client.group_id)
 
 
@@ -127,8 +127,8 @@ def _detach(state: State, group: Group, link: SubscriberLink) -> None:
 
 
 def settle(state: State, source: Image | Publication) -> None:
-    """Record the end of a log that the data plane has released and that can no longer grow. Call
-    this function while the log's counters and slot still exist."""
+    """Record the end position of a log that the data plane has released, so that the log can no
+    longer grow. Call ``settle`` while the log's counters and slot still exist."""
     for group in state.groups.values():
         retained = group.retained.get(source.id)
         if retained is not None:
@@ -206,7 +206,7 @@ def acknowledge_retained(
 
 
 def drop_log(state: State, log_id: int, log: LogFile) -> None:
-    """Delete a log that has left the data plane, unless a group keeps it."""
+    """Delete a log that has left the data plane, unless a consumer group keeps this log."""
     if any(log_id in group.retained for group in state.groups.values()):
         return
     state.emit(DeleteFile(path=log.path))

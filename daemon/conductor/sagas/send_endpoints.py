@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sockets of publications. The conductor opens a socket for the first publication of a channel.
-Later publications with the same addresses or the same tag share it. The conductor closes it after
-the last publication has ended."""
+Later publications with the same addresses or the same tag share this socket. The conductor closes
+the socket after the last of its publications has ended."""
 
 from __future__ import annotations
 
@@ -230,8 +230,8 @@ def remove_destination(state: State, endpoint: SendEndpoint, destination_id: int
 
 
 def resolve_again(state: State, endpoint: SendEndpoint, silent: Address | None) -> Saga[None]:
-    """Resolve the host names of an endpoint again from which no status message arrives, and use the
-    new address if it has changed."""
+    """If no status message arrives for a send endpoint, resolve its host names again. Use the new
+    address if the address of a name has changed."""
     if endpoint.peer is not None:
         address = yield from resolve(endpoint.peer)
         if address != endpoint.peer_address and endpoint.state is EndpointState.OPEN:

@@ -2,12 +2,13 @@
 """Allocate the terms of log buffers one at a time, before writers need them, and release terms
 while a stream is idle (docs/decisions/0033).
 
-If a term cannot be allocated, the conductor tries again at intervals. Meanwhile the stream is
-blocked with the cause ``storage``, and no data is lost. The daemon releases terms in steps. First,
-the sender or receiver states which terms it still needs. The registry then records only these
-terms. Next, the daemon returns the memory of the other terms to the file system. Last, it adds this
-memory to the budget. The registry never lists a term that has no memory, even if the daemon dies
-between two steps: it records a term after its allocation, and removes it before its release.
+If a term cannot be allocated, the conductor tries again at intervals. While a term is missing, the
+stream is blocked with the cause ``storage``, and no data is lost. The daemon releases terms of an
+idle stream in steps. First, the sender or receiver states which terms it still needs. Second, the
+registry records that only the needed terms have memory. Third, the daemon returns the memory of the
+other terms to the file system. Last, the daemon adds the returned memory to the storage budget.
+Even if the daemon dies between two steps, the registry lists no term without memory: it records a
+term after the term's allocation, and removes the record before the term's release.
 """
 
 from __future__ import annotations
@@ -49,9 +50,9 @@ def on_term_needed(
     state: State, kind: ObjectKind, object_id: int, wanted: int = 0
 ) -> Saga[None]:
     """Allocate the next part of a log, and notify the sender or receiver that writes it. If the
-    allocation fails, try again later.
+    allocation of memory fails, try again later.
 
-    :param wanted: position to allocate up to; 0: to the end of the next term.
+    :param wanted: position up to which the log needs memory; 0: up to the end of the next term.
     """
     owner = _owner(state, kind, object_id)
     # While a release is requested from the agent, the agent drops its own request.
@@ -212,8 +213,9 @@ def _request(state: State, owner: Image | Publication) -> None:
 
 
 def on_terms_released(state: State, event: TermsReleased) -> None:
-    """Process the sender's or receiver's answer to a request to release terms. The agent keeps the
-    terms from ``b`` to ``a`` of the event, or all terms if ``a`` is -1."""
+    """Process the sender's or receiver's answer to a request to release terms. The sender or
+    receiver still needs the terms from ``b`` to ``a``, which are fields of the event; if ``a`` is
+    -1, it needs all terms."""
     owner = _owner(state, event.kind, event.id)
     if owner is None:
         return

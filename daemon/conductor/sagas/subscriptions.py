@@ -50,8 +50,8 @@ def add_subscription(
     state: State, client: Client, message: AddSubscription, answer: Answer, *,
     joins: Joins = Joins.BESIDE,
 ) -> Saga[None]:
-    """Add a subscription. The saga calls ``answer``, which sends the reply, before it sends a
-    notice about an image."""
+    """Add a subscription. The saga first sends the reply by a call of ``answer``; notices about
+    images follow."""
     plan = plan_of(state, client, message.channel, message.stream_id)
     check_pool(client, plan, message.stream_id)
     if plan.kind == "udp":
@@ -189,7 +189,7 @@ def _register(state: State, subscription: Subscription) -> None:
 
 
 def remove_subscription(state: State, subscription: Subscription) -> None:
-    """End a subscription. An image that no other subscription reads drains and ends."""
+    """End a subscription. If no other subscription reads an image, the image drains and ends."""
     state.subscriptions.pop(subscription.id, None)
     subscription.client.subscriptions.pop(subscription.id, None)
     erase(state, "subscription", subscription.id)

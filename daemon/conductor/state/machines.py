@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Life cycles as tables. If a state does not list a trigger, the trigger is ignored. Such a trigger
-can arrive, because two reports may cross: the last client can leave while the sender reports the
-end of the stream."""
+"""Life cycles as tables. A state machine ignores each trigger that its present state does not list.
+Such a trigger is possible because two reports can cross: the last client can leave while the sender
+reports the end of the stream."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects that the conductor owns: clients, endpoints, publications, images, subscriptions and the
-links between them. The classes are plain records; the sagas contain the rules for changing them."""
+links between them. The classes are plain records; the sagas contain the code that changes these
+records."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ TERMS: Final = 3                        # of each log
 
 
 class Joins(enum.Enum):
-    """Start position of a subscription that joins a stream which is already in progress."""
+    """Start position of a subscription that joins a stream which has already begun."""
 
     BESIDE = "beside"                   # at the slowest subscriber
     OLDEST = "oldest"                   # at the beginning of a local log; in an image as BESIDE
@@ -78,7 +79,8 @@ class Client:
 
 @attrs.define(eq=False, kw_only=True)
 class Destination:
-    """An address of a manual MDC publication, or a socket of a receive endpoint."""
+    """A destination: an address of a manual multi-destination publication, or a socket of a receive
+    endpoint."""
 
     id: int
     channel: str
@@ -116,7 +118,7 @@ class SendEndpoint:
 
 @attrs.define(eq=False, kw_only=True)
 class LogFile:
-    """The file of one log buffer, and which part of it has allocated memory."""
+    """The file of one log buffer, and the part of the file that has allocated memory."""
 
     path: str
     term_length: int
@@ -143,9 +145,9 @@ class LogFile:
 
     @property
     def notified_position(self) -> int:
-        """Position up to which the sender or receiver may write frames. After a frame, the agent
-        also writes a zero word. If the last term is only partly allocated, the position is one
-        frame alignment lower, so that the zero word has memory."""
+        """Position up to which the sender or receiver may write frames. After each frame, the
+        sender or receiver also writes a zero word. If the last term is only partly allocated, the
+        position is lower by one frame alignment, so that there is memory for the zero word."""
         if self.is_whole:
             return ALL_TERMS
         whole = self.reserved_position == self.last_end
@@ -160,8 +162,8 @@ class LogFile:
         )
 
     def settle(self) -> None:
-        """After an adoption, forget the allocations and releases that were in progress when the old
-        daemon died."""
+        """After the adoption of a log, delete the records of allocations and releases that were in
+        progress when the old daemon died."""
         self.reserving = self.giving_up = self.punching = self.wanted = False
 
     @property
@@ -182,7 +184,7 @@ class Rejection:
 
 @attrs.define(eq=False, kw_only=True)
 class Pressed:
-    """The time for which a publication was under pressure in the present period of one minute."""
+    """The time for which a publication was under pressure in the present minute."""
 
     total_ns: int = 0                   # of episodes that have ended
     since_ns: int | None = None         # the running episode; None: there is none

@@ -33,9 +33,9 @@ PAGE = 4096
 
 
 def first_terms(term_length: int, position: int) -> int:
-    """Return the number of terms to allocate for a new log that starts at ``position``: the term of
-    this position, and the next term too if terms are small or it is needed soon. Later terms are
-    allocated half a term before they are needed."""
+    """Return the number of terms to allocate for a new log that starts at ``position``. The result
+    is 1 for the term of this position, or 2 if terms are small or the next term is needed soon. The
+    daemon allocates each later term half a term before a writer needs it."""
     soon = position % term_length > term_length // 2
     return 2 if soon or term_length <= _SMALL_TERM else 1
 
@@ -51,7 +51,7 @@ class Storage:
 
     def take(self, amount: int, what: str) -> None:
         """Count bytes before their allocation. Raise Refused if the storage budget is too small for
-        them."""
+        these bytes."""
         left = self.budget_bytes - self.used_bytes
         if amount > left:
             raise Refused(
@@ -111,7 +111,8 @@ class State:
             self.emit(Notify(client_id=client.id, notice=notice))
 
     def event(self, name: str, /, **fields: Any) -> None:
-        """Publish an event in the event feed. Names of events do not change between versions."""
+        """Publish an event in the event feed. Names of events in the event feed do not change
+        between versions."""
         self.emit(PublishEvent(name=name, fields=fields))
 
     def error(self, kind: str, source: Address | str, text: str) -> None:
@@ -127,13 +128,13 @@ class State:
         self.emit(LogError(text=entry, stranger=isinstance(source, Address)))
 
     def hold(self, log_id: int, group_id: int, position: int) -> None:
-        """Record that a group needs the data of a log from ``position`` on. The recorded position
-        never decreases."""
+        """Record that a consumer group needs the data of a log from ``position`` on. The recorded
+        position never decreases."""
         held = self.holdings.setdefault(log_id, {})
         held[group_id] = max(position, held.get(group_id, 0))
 
     def let_go(self, log_id: int, group_id: int) -> None:
-        """Record that a group no longer needs the log."""
+        """Record that a consumer group no longer needs the data of a log."""
         held = self.holdings.get(log_id)
         if held is not None:
             held.pop(group_id, None)
@@ -167,8 +168,8 @@ class State:
     def new_image_log(
         self, path: str, term_length: int, position: int, window_bytes: int
     ) -> LogFile:
-        """Return the record of an image's log. At first only one window of it is allocated, at most
-        256 KiB, because any host can cause an image by a SETUP."""
+        """Return the record of an image's log. Any host can cause an image by a SETUP, so the
+        daemon first allocates only one window of an image's log, at most 256 KiB."""
         first = position - position % term_length
         low = position - position % PAGE
         end = position + min(window_bytes, _FIRST_IMAGE_BYTES) + 1      # and the word at its end

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deadlines of the conductor: a heap of callbacks, ordered by time; callbacks of the same time run
+"""Timers of the conductor: a heap of callbacks, ordered by time. Callbacks with the same time run
 in the order in which they were added."""
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def test_models_check_what_programs_give_them() -> None:
     ('[publications]\nunicast_flow_control = "min"', "publications.unicast_flow_control", "'min'",
      "min chooses among receivers"),
     ('[publications]\nmulticast_flow_control = "max,t:1s"',
-     "publications.multicast_flow_control", "'max,t:1s'", "max has no options but rrwm"),
+     "publications.multicast_flow_control", "'max,t:1s'", "max has no option except rrwm"),
     ("stream = [1]", "stream[1]", "1", "a table"),
     ("[agents]\nmax_gaps = 3", "agents.max_gaps", "3", "an integer in 4..16384"),
     ('[publications]\nwindow_bytes = "16m"', "publications.window_bytes", "16777216",

@@ -66,7 +66,7 @@ def test_a_timestamp_can_go_into_the_reserved_value() -> None:
 
 
 @pytest.mark.parametrize(("text", "parameter", "words"), [
-    ("udp?endpoint=1.2.3.4:5", "URI", "does not begin like a channel URI"),
+    ("udp?endpoint=1.2.3.4:5", "URI", "does not begin as a channel URI does"),
     ("aeron:tcp?endpoint=1.2.3.4:5", "URI", "aeron:udp"),
     ("aeron:udp?", "URI", "no parameter"),
     ("aeron:udp?=5", "URI", "without a name"),
@@ -100,7 +100,7 @@ def test_a_timestamp_can_go_into_the_reserved_value() -> None:
     ("aeron:ipc?tags=1,", "tags", "integer"),
     ("aeron:ipc?group=perhaps", "group", "infer"),
     ("aeron:udp?control-mode=automatic", "control-mode", "dynamic, manual"),
-    ("aeron:udp?fc=max,g:5", "fc", "no options but rrwm"),
+    ("aeron:udp?fc=max,g:5", "fc", "no option except rrwm"),
     ("aeron:udp?fc=min,x:5", "fc", "x:5"),
     ("aeron:udp?fc=min,g:", "fc", "neither"),
     ("aeron:udp?fc=min,t:1s,t:2s", "fc", "twice"),

@@ -52,7 +52,7 @@ def test_each_end_ignores_the_keys_of_the_other() -> None:
 
 
 @pytest.mark.parametrize(("options", "parameter", "words"), [
-    ("ps-sub-policy=error", "ps-sub-policy", "not a policy of a subscription"),
+    ("ps-sub-policy=error", "ps-sub-policy", "not a back-pressure policy of a subscription"),
     ("ps-sub-policy=block|ps-sub-depth=8k", "ps-sub-depth", "contradicts ps-sub-policy=block"),
     ("ps-sub-policy=independent|ps-credits=5", "ps-sub-policy", "contradicts ps-credits=5"),
 ])
