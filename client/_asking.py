@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Match replies to requests (``docs/request-reply.md``, decision 210). This module has the parts of
-a requester that never block. The parts that wait for replies are in
-:mod:`penstock.client._requester`."""
+a requester that never block. The module :mod:`penstock.client._requester` has the parts that wait
+for replies."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ class Asking:
 
     def move(self) -> None:
         """If the UDP port on which replies arrive has changed, open a new session for requests,
-        because the session id contains this port. The call waits for the daemon."""
+        because the session id contains this port. The call waits for the daemon's answer."""
         with self._lock:
             port = _port(self.subscription)
             if port == self._port:

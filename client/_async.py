@@ -49,7 +49,7 @@ _LOG: Final = logging.getLogger("penstock.client")
 
 
 class AsyncClient:
-    """A :class:`penstock.Client` for asyncio and trio: the same names and results. Create the
+    """A :class:`penstock.Client` for asyncio and trio, with the same names and results. Create the
     client with :func:`penstock.open_client`. Only tasks of one event loop may use the client."""
 
     def __init__(self, client: Client) -> None:
@@ -122,7 +122,7 @@ class AsyncClient:
         schema: Any = None,
         on_session_lost: SessionCallback | None = None,
     ) -> AsyncPublication | AsyncTypedPublication[Any]:
-        """See :meth:`penstock.Client.add_publication`; the callback runs in the loop."""
+        """See :meth:`penstock.Client.add_publication`; the callback runs in the event loop."""
         add = partial(
             self._sync.add_publication, channel, stream_id, schema=schema,
             on_session_lost=self._in_loop(on_session_lost),
@@ -155,7 +155,8 @@ class AsyncClient:
         schema: Any = None,
         on_session_lost: SessionCallback | None = None,
     ) -> AsyncPublication | AsyncTypedPublication[Any]:
-        """See :meth:`penstock.Client.add_exclusive_publication`; the callback runs in the loop."""
+        """See :meth:`penstock.Client.add_exclusive_publication`; the callback runs in the event
+        loop."""
         add = partial(
             self._sync.add_exclusive_publication, channel, stream_id, schema=schema,
             on_session_lost=self._in_loop(on_session_lost),

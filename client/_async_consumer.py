@@ -87,8 +87,8 @@ class AsyncGroupBatch:
 
 
 class AsyncConsumerGroup:
-    """A :class:`penstock.ConsumerGroup` for asyncio and trio: the same names and results.  Only one
-    task at a time may use the object."""
+    """A :class:`penstock.ConsumerGroup` for asyncio and trio, with the same names and results.
+    Only one task at a time may use the object."""
 
     def __init__(self, group: ConsumerGroup) -> None:
         self._sync = group

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 
 class AsyncPublication:
-    """A :class:`penstock.Publication` for asyncio and trio: the same names and results. Calls that
-    wait, or that exchange messages with the daemon, are awaited."""
+    """A :class:`penstock.Publication` for asyncio and trio, with the same names and results. Calls
+    that wait, or that exchange messages with the daemon, are awaited."""
 
     def __init__(self, parking: AsyncParking, publication: Publication) -> None:
         self._parking = parking

@@ -26,7 +26,7 @@ else:
 
 
 class AsyncService:
-    """A :class:`penstock.Service` for asyncio and trio: the same names and results.
+    """A :class:`penstock.Service` for asyncio and trio, with the same names and results.
 
     The handler is an ``async def``; up to ``concurrency`` calls of it run at once.
     """

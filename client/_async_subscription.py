@@ -21,7 +21,8 @@ _T = TypeVar("_T", Message, MessageBatch)
 
 
 class AsyncImage:
-    """A :class:`penstock.Image` of an :class:`AsyncSubscription`: the same names and results."""
+    """A :class:`penstock.Image` of an :class:`AsyncSubscription`, with the same names and
+    results."""
 
     def __init__(self, subscription: AsyncSubscription, image: Image) -> None:
         self._subscription = subscription
@@ -165,7 +166,7 @@ class AsyncSteps(Generic[_T]):
 
 
 class AsyncSubscription:
-    """A :class:`penstock.Subscription` for asyncio and trio: the same names and results.
+    """A :class:`penstock.Subscription` for asyncio and trio, with the same names and results.
 
     Calls that wait, or that exchange messages with the daemon, are awaited. Only one task at a time
     may use a subscription."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exchanges with the daemon, in worker threads of the event loop's library."""
+"""Run exchanges with the daemon in worker threads of asyncio or trio."""
 
 from __future__ import annotations
 

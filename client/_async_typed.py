@@ -20,7 +20,8 @@ T = TypeVar("T")
 
 
 class AsyncTypedPublication(Generic[T]):
-    """A :class:`penstock.TypedPublication` for asyncio and trio: the same names and results."""
+    """A :class:`penstock.TypedPublication` for asyncio and trio, with the same names and
+    results."""
 
     def __init__(self, publication: AsyncPublication, codec: Codec) -> None:
         self._raw = publication
@@ -88,8 +89,9 @@ class AsyncTypedPublication(Generic[T]):
 
 
 class AsyncTypedSteps(Generic[T]):
-    """Iterator of :class:`AsyncTypedSubscription`. It converts the messages of an inner iterator,
-    and holds the only reference to that iterator, so both are destroyed at the same time."""
+    """Iterator of :class:`AsyncTypedSubscription`. An iterator over values converts the messages of
+    an inner iterator. The outer iterator holds the only reference to the inner iterator, so both
+    are destroyed at the same time."""
 
     __slots__ = ("_convert", "_steps")
 
@@ -105,7 +107,8 @@ class AsyncTypedSteps(Generic[T]):
 
 
 class AsyncTypedSubscription(Generic[T]):
-    """A :class:`penstock.TypedSubscription` for asyncio and trio: the same names and results."""
+    """A :class:`penstock.TypedSubscription` for asyncio and trio, with the same names and
+    results."""
 
     def __init__(self, subscription: AsyncSubscription, codec: Codec) -> None:
         self._raw = subscription

@@ -2,10 +2,11 @@
 """Convert a batch of messages into one block of memory.
 
 ``offer_batch`` calls the core once for a whole batch. The core needs the address of the first
-message. In addition it needs either a constant distance between messages (the stride), or an int64
-offset for each message. This module computes the address and the offsets of NumPy arrays, Arrow
-arrays and sequences of buffers. The module copies the data only if the core cannot read its memory
-layout. This module uses NumPy or pyarrow only if the application has already imported it.
+message. To find the other messages of a batch, the core needs their constant distance (the stride)
+or an int64 offset for each message. This module computes the address and the offsets of NumPy
+arrays, Arrow arrays and sequences of buffers. The module copies the messages only if the core
+cannot read their memory layout. This module uses NumPy or pyarrow only if the application has
+already imported it.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ class Block:
 
 
 def as_block(messages: Any) -> Block:
-    """Return ``messages`` as a :class:`Block`. Copy the data only if the core cannot read its
-    layout.
+    """Return ``messages`` as a :class:`Block`. Copy the messages only if the core cannot read their
+    memory layout.
 
     :raises InvalidArgument: the element type or the shape cannot be sent, or an element is null.
     """
     if isinstance(messages, (str, bytes, bytearray)):
-        raise InvalidArgument("a batch is many messages; use offer() for one")
+        raise InvalidArgument("a batch is a sequence of messages; use offer() for one message")
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(messages, numpy.ndarray):
         return _from_numpy(numpy, messages)
@@ -73,7 +74,7 @@ def _from_numpy(numpy: Any, values: Any) -> Block:
         stride = int(values.dtype.itemsize)
     else:
         raise InvalidArgument(
-            f"a NumPy batch is a 2-D uint8 array or a 1-D structured one, not {values.ndim}-D "
+            f"a NumPy batch is a 2-D uint8 array or a 1-D structured array, not {values.ndim}-D "
             f"{values.dtype}"
         )
     packed = numpy.ascontiguousarray(values)
@@ -114,7 +115,7 @@ def _payload_column(batch: Any) -> Any:
     if PAYLOAD_COLUMN in batch.schema.names:
         return batch.column(PAYLOAD_COLUMN)
     raise InvalidArgument(
-        f"a {type(batch).__name__} must have one column or one named {PAYLOAD_COLUMN!r}: "
+        f"a {type(batch).__name__} must have only one column, or a column {PAYLOAD_COLUMN!r}: "
         f"found {', '.join(batch.schema.names) or 'none'}"
     )
 
@@ -171,7 +172,7 @@ def _from_sequence(messages: Sequence[Any]) -> Block:
     offsets = array("q", accumulate(lengths, initial=0))
     if offsets[-1] != len(raw):
         raise InvalidArgument(
-            "each message of a batch is a buffer of bytes; its items must not be larger"
+            "each message of a batch must be a buffer whose items are single bytes"
         )
     return Block(
         base=raw, count=len(lengths), offsets=offsets, longest=max(lengths, default=0)

@@ -43,8 +43,8 @@ class Claim:
 
     @property
     def buffer(self) -> memoryview:
-        """The frame's payload as a writable memoryview, valid until :meth:`commit` or
-        :meth:`abort`."""
+        """The frame's payload as a writable memoryview, valid until :meth:`commit`
+        or :meth:`abort`."""
         self._require_open()
         if self._view is None:
             self._view = self._native.view()

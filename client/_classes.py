@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choose the classes of a client. In the fast classes, the methods that run for each message
-(``offer``, ``poll`` and others) are written in C. The plain classes call the core through cffi.
+"""Choose between the two implementations of a client's classes. In the fast classes, the methods
+that run for each message (``offer``, ``poll`` and others) are written in C. The plain classes call
+the core through cffi.
 
 Both behave alike. With ``PENSTOCK_FAST=0`` in the environment, clients that connect afterwards use
 the cffi classes. A client also uses the cffi classes if the extension module is missing or belongs

@@ -178,7 +178,7 @@ class Client:
             NumPy dtype, an Arrow schema, or ``"msgpack"``.
         :param on_session_lost: called with a :class:`LostSession`, on a thread of the client, when
             the daemon died and the new daemon could not continue the session.
-        :raises ChannelRefused: with the daemon's reason and a ``code``.
+        :raises ChannelRefused: the daemon refuses the channel, with a reason and a ``code``.
         :raises StorageError: shared memory cannot hold the log.
         :raises DaemonGone: the daemon died.
         """
@@ -281,7 +281,7 @@ class Client:
         """Return a requester, which sends requests to the servers of a stream (:meth:`serve`).
 
         :param channel: an Aeron URI without ``session-id``, as for :meth:`add_publication`.
-        :raises ChannelRefused: with the daemon's reason and a ``code``.
+        :raises ChannelRefused: the daemon refuses the channel, with a reason and a ``code``.
         """
         from penstock.client._requester import Requester
 
@@ -360,7 +360,7 @@ class Client:
         """Add a counter in the daemon's shared memory; the daemon's tools show it.
 
         :param label: at most 380 bytes of text.
-        :param type_id: meaning of the key; application counters start at 1000.
+        :param type_id: type of the counter and its key; applications use types from 1000 on.
         :param key: the counter's key, at most 112 bytes.
         """
         if not isinstance(label, str) or not isinstance(key, (bytes, bytearray, memoryview)):

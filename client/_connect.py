@@ -120,7 +120,7 @@ def connect(
 
     :param directory: the daemon's directory; default ``$PENSTOCK_DIR``, then
         ``/dev/shm/penstock-$USER``.
-    :param name: shown by the daemon's tools; at most 95 characters.
+    :param name: name of the client in the daemon's tools; at most 95 characters.
     :param timeout_s: bounds this call, in seconds. If no daemon runs in the directory, the call
         tries again until this time is over. It also bounds each later exchange with the daemon, to
         at least 10 s.
@@ -134,7 +134,7 @@ def connect(
         True when the client is attached to a new one. The call comes from a thread of the client:
         it must return soon, and must not call the client.
     :raises DaemonNotRunning: no daemon appeared in the directory within ``timeout_s``.
-    :raises ChannelRefused: with the code ``permission``: this user may not access the daemon.
+    :raises ChannelRefused: this user may not access the daemon; the code is ``permission``.
     :raises VersionMismatch: the daemon has another protocol version.
     :raises TimeoutExpired: the daemon did not answer in time.
     """

@@ -232,8 +232,9 @@ class ConsumerGroup:
         self, limit: int = DEFAULT_BATCH, timeout_s: float | None = None, *,
         max_bytes: int = DEFAULT_BYTES,
     ) -> Iterator[GroupBatch]:
-        """Iterate over batches, waiting for each. The call releases earlier batches that this
-        member has not committed, so that this or another member receives them again.
+        """Iterate over batches of messages; wait for each batch. First, release earlier batches
+        that this member has not committed, so that this or another member receives these batches
+        again.
 
         :param limit: largest number of messages in one batch.
         :param timeout_s: longest wait for one batch, in seconds; None: no limit.
@@ -259,8 +260,8 @@ class ConsumerGroup:
         self, limit: int = DEFAULT_BATCH, timeout_s: float | None = None, *,
         max_bytes: int = DEFAULT_BYTES,
     ) -> GroupBatch:
-        """Wait for one batch; arguments and errors as for :meth:`messages`. Earlier batches that
-        are not committed yet stay assigned to this member."""
+        """Wait for one batch of messages; the arguments and errors are those of :meth:`messages`.
+        Earlier batches that are not committed yet stay assigned to this member."""
         self._check_sizes(limit, max_bytes)
         batch = self._wait(lambda: self._claim(limit, max_bytes), timeout_s)
         if batch is None:

@@ -51,11 +51,11 @@ class Counter:
         core.client_counter_set(self._open(), self._ready.counter_id, _i64(value))
 
     def add(self, delta: int) -> int:
-        """Add atomically; return the new value."""
+        """Add a number to the counter atomically; return the counter's new value."""
         return core.client_counter_add(self._open(), self._ready.counter_id, _i64(delta))
 
     def increment(self) -> int:
-        """Add one; return the new value."""
+        """Add 1 to the counter; return the counter's new value."""
         return self.add(1)
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ class Credits:
     """Credits of a subscription; ``credits=5`` is short for ``credits=Credits(5)``.
 
     Each value except ``handles`` and ``leak`` can also be stated as a parameter of the channel. If
-    the channel also states one of these values, both values must be equal.
+    the channel and this object state the same setting, both must state the same value.
     """
 
     number: int | Literal["auto"]

@@ -171,8 +171,8 @@ class CreditAccount:
         self._lost.extend(parts)
 
     def rewound(self, handle: CreditHandle, counts: Iterable[tuple[Image, int]]) -> None:
-        """Make a handle void, because its messages will be delivered again. The method records the
-        credits that the application has already released, so that the second handle does not
+        """Make a handle void, because its messages will be delivered again. Record the credits that
+        the application has already released, so that the handle of the second delivery does not
         contain them."""
         left: dict[int, int] = {}
         for image, count in handle._void():

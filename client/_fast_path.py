@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The client's classes whose calls for each message are in C (``core/fast``).
 
-Each class is a plain class in which C methods replace some Python methods. In rare cases the C
-methods call Python functions, which are in the plain class or in this module. Their names are
-``_offer_slowly``, ``_send_slowly``, ``_refusal``, ``_prepare``, ``_nothing``, ``_check_limit``,
-``_wait_slowly``, ``_check_waiting`` and ``_address_of``.
+Each class of this module is a plain Python class in which C methods replace some of the Python
+methods. In rare cases the C methods call the following Python functions of the plain class or of
+this module: ``_offer_slowly``, ``_send_slowly``, ``_refusal``, ``_prepare``, ``_nothing``,
+``_check_limit``, ``_wait_slowly``, ``_check_waiting`` and ``_address_of``.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class FastPublication(fast.Offerer, Publication):
 
 
 class FastHeader(fast.Header, Header):
-    """A header whose fields are in C."""
+    """A message header whose fields are stored and read by C code."""
 
     def _take(self, row: tuple[int, ...]) -> None:
         self._set(core.MESSAGE.pack(*row))

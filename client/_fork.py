@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actions that run in the child of a fork."""
+"""Call methods of objects in the child process of a fork."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@ CURVE.
 
 Each call takes one connection from a pool. A fetch keeps its connection until the fetch ends. If
 the daemon does not answer on a connection, the port closes the connection and repeats the request
-on another connection, until the time-out. Because of these repetitions, the daemon may execute a
-request twice.
+on another connection, until the time-out. Because the port repeats requests, the daemon may execute
+a request twice.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _until_closed() -> Iterator[None]:
     try:
         yield
     except zmq.ContextTerminated:
-        raise ClosedError("the group control was closed meanwhile") from None
+        raise ClosedError("the GroupControl was closed during the call") from None
 
 
 class _Connection:

@@ -184,8 +184,8 @@ class Shares:
 
 @contextlib.contextmanager
 def shares(directory: Path, name: str, channel: str, stream_id: int) -> Iterator[Shares]:
-    """Lock a group's file of claims and read it. The caller changes the result, and writes it to
-    the file with ``write``.
+    """Lock a group's file of claims and read the claims. The caller changes the claims, and writes
+    them to the file with ``write``.
 
     :raises OSError: this user may not access the daemon's directory.
     """

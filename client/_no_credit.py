@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Route:
-    """Names a publication that sends the messages for which another publication has no credit; see
-    :func:`route`."""
+    """Result of :func:`route`: names a publication that sends the messages for which another
+    publication has no credit."""
 
     publication: Publication | AsyncPublication
 
@@ -36,8 +36,8 @@ OnNoCredit: TypeAlias = Literal["block", "drop"] | Route
 
 @attrs.frozen(kw_only=True)
 class PublicationCredits:
-    """Credits of a stream at one moment, counted in messages since the stream began. All publishers
-    of a stream share its credits."""
+    """Credits of a stream at one moment; all numbers count messages since the stream began. All
+    publishers of a stream share its credits."""
 
     is_granted: bool
     """Whether a receiver grants credits. Without one the stream is not limited by credits."""

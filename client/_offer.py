@@ -41,7 +41,7 @@ class Offer(enum.IntEnum):
 
 
 class Action(enum.Enum):
-    """Next step of a ``controlled_poll``, which its handler chooses by returning this value."""
+    """Value that the handler of a ``controlled_poll`` returns to choose how the poll continues."""
 
     CONTINUE = 0
     """Go on; release with the rest of the poll."""

@@ -30,7 +30,7 @@ class Parking:
 
     def replace(self, handle: core.ClientHandle) -> None:
         """Use ``handle``, the client that was mapped again. Threads that sleep on the old client's
-        futex word sleep on the new client's word within 250 ms."""
+        futex word move to the new client's futex word within 250 ms."""
         self._handle = handle
 
     def until(
@@ -38,8 +38,8 @@ class Parking:
         rest_ns: Callable[[], int] = lambda: 0,
     ) -> bool:
         """Return True as soon as ``happened()`` is true, or False after ``timeout_s`` seconds
-        (None: no limit). ``rest_ns()`` is the remaining pause of a throttled publisher. While it is
-        above 0, the call does not check ``happened()``."""
+        (None: no limit). ``rest_ns()`` is the remaining pause of a throttled publisher. While
+        ``rest_ns()`` is above 0, the call does not check ``happened()``."""
         deadline_ns = None if timeout_s is None else time.monotonic_ns() + int(timeout_s * 1e9)
         while True:
             handle = self._handle

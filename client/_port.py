@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver port: all exchanges of a client with its daemon, as one replaceable object.
+"""Define the driver port: a replaceable object that makes all exchanges of a client with its
+daemon.
 
 :class:`penstock.client.Client` knows only this protocol. :mod:`penstock.client._zmq_port`
     implements it over ZeroMQ; the simulator and tests have their own.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Report for how long which cause and culprit blocked a publication, and how many offers were
+"""Report how long each cause and each culprit blocked a publication, and how many offers were
 refused."""
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ class Pressure:
 
     @property
     def drained_messages(self) -> int:
-        """Number of messages that left the log during episodes of pressure. On IPC, only streams
-        with a back-pressure policy count these messages."""
+        """Number of messages that left the log during episodes of pressure. On IPC the number is 0
+        unless the stream has a back-pressure policy."""
         return self._view.levels_at(self._now_ns).drained_messages
 
     @property
@@ -160,8 +160,8 @@ class Pressure:
 
     @property
     def summary(self) -> str:
-        """One clause for people: the cause, duration, culprit and backlog of the present blockage,
-        or the text "held by nothing"."""
+        """A clause for people to read: the cause, duration, culprit and backlog of the present
+        blockage, or the text "held by nothing"."""
         if self.cause == "none":
             return "held by nothing"
         by = f" by {self.culprit}" if self.culprit else ""
@@ -213,8 +213,8 @@ def after_refusal(
 ) -> PressureView:
     """Return the view of a publication's pressure, with the cause of its latest refused offer. A
     refused offer requests the sender to check the stream and to record the cause. The function
-    waits until the sender has done so. If there is room again by then, the function returns the
-    last recorded cause.
+    waits until the sender has recorded the cause of the refusal. If the stream already has room
+    when the sender checks it, the function returns the last recorded cause.
     """
     deadline_ns = time.monotonic_ns() + _CHECK_NS
     while view.cause == 0 and (recent := view.recent()).refused_since_ns:

@@ -238,7 +238,7 @@ class Publication(Throttled, Receivers):
     ) -> int:
         """Publish all of ``messages`` (see :meth:`offer_batch`); wait while the stream has no room.
 
-        If the call raises, a part of the batch may have been sent.
+        If the call raises an exception, a part of the batch may have been sent.
 
         :returns: the position after the last message; the current position for an empty batch.
         """
@@ -295,8 +295,8 @@ class Publication(Throttled, Receivers):
 
         The method ``pressure`` reads shared memory, which takes some microseconds for any number of
         streams. After a refused offer, ``pressure`` waits up to 100 ms until the sender has
-        recorded the cause. If there is room again by then, the result has the last recorded cause,
-        and its ``held_ns`` is 0.
+        recorded the cause. If the stream already has room when the sender checks it, the result has
+        the last recorded cause, and its ``held_ns`` is 0.
         """
         bell = self._client._bell
         view = self._view()
@@ -314,8 +314,8 @@ class Publication(Throttled, Receivers):
 
     @property
     def credits(self) -> PublicationCredits:
-        """Number of credits that the stream's receivers have granted, and number that its
-        publishers have used."""
+        """Number of credits that the stream's receivers have granted, and number of credits that
+        its publishers have used."""
         return credits_of(self)
 
     @property
@@ -448,7 +448,8 @@ class Publication(Throttled, Receivers):
         return bool(pub_policy.pub_is_failed(self._open()))
 
     def revoke(self) -> None:
-        """End an exclusive publication at once; messages that are not yet sent are dropped."""
+        """End an exclusive publication immediately; the daemon drops messages that it has not sent
+        yet."""
         if not self.is_exclusive:
             raise InvalidArgument("only an exclusive publication can be revoked")
         self._end(revoke=True)

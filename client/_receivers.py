@@ -73,7 +73,7 @@ def why_not_connected(publication: Publication) -> str:
 
 
 class Receivers:
-    """Part of a publication: the receivers that the daemon knows."""
+    """Base class of publications, with methods about the receivers that the daemon knows."""
 
     @property
     def receivers(self: Any) -> int:

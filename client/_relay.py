@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A relay publishes the messages of one stream (the source) on another (the target), and then
-releases each message of the source.
+"""A relay publishes the messages of one stream (the source) on another stream (the target), and
+then releases each message at the source.
 
 A message counts as relayed when the target's log has accepted it. The relay releases a message at
 the source only after it counts as relayed, so a slow target slows the source down. The target has
@@ -169,7 +169,7 @@ class Relay:
 
     A context manager. If a ``with relay`` block ends without an exception, the target's sessions
     end. After an exception, or a call of :meth:`hand_over`, the sessions of the relay's target
-    linger. The next process of the relay can then continue these sessions.
+    linger. The next process of the relay can then continue the target's sessions.
     """
 
     def __init__(
@@ -529,7 +529,7 @@ def relay(
     :raises InvalidArgument: an argument is out of range, or the target's policy drops messages.
     :raises ConfigurationError: another process runs the relay of this name.
     :raises DaemonNotRunning: no daemon appeared in the directory within ``timeout_s``.
-    :raises ChannelRefused: with the daemon's reason and a ``code``.
+    :raises ChannelRefused: the daemon refuses the channel, with a reason and a ``code``.
     """
     number = source_stream if target_stream is None else target_stream
     name = name or default_name(source, source_stream, target, number)

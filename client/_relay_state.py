@@ -2,12 +2,12 @@
 """Record a relay's progress in two files, so that the next process of the relay can continue where
 this process stopped.
 
-``DIR/relays/NAME.json`` contains the ids of the relay's client and of its registrations. The relay
-replaces this file at each change. ``DIR/relays/NAME.cells`` is a memory-mapped file with a cell (a
-fixed-size record) for each relayed session. The relay writes a cell by single stores in a fixed
-order, so a killed process leaves a state that the next process can interpret. The process of a
-relay holds the lock of ``NAME.cells`` as long as it lives. The relay's two files are in shared
-memory like the logs, so they disappear together with the logs.
+``DIR/relays/NAME.json`` contains the ids of the relay's client and of its registrations. At each
+change of an id, the relay replaces the file ``NAME.json``. ``DIR/relays/NAME.cells`` is a
+memory-mapped file with a cell (a fixed-size record) for each relayed session. The relay writes a
+cell by single stores in a fixed order, so a killed process leaves a state that the next process can
+interpret. The process of a relay holds the lock of ``NAME.cells`` as long as it lives. The relay's
+two files are in shared memory like the logs, so they disappear together with the logs.
 """
 
 from __future__ import annotations
@@ -149,8 +149,8 @@ class RelayFiles:
         return cell
 
     def close(self, *, remove: bool) -> None:
-        """Release the lock. With ``remove``, also remove both files, because the relay has
-        ended."""
+        """Release the lock. With ``remove``, also remove both files of the relay, because the relay
+        has ended."""
         if remove:
             for path in (self._path, self._path.with_suffix(".cells")):
                 with contextlib.suppress(FileNotFoundError):

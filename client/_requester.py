@@ -40,7 +40,8 @@ class Requester:
         :param timeout_s: longest wait in seconds; None: no limit.
         :raises TimeoutExpired: no server, or no reply, within ``timeout_s``.  A reply that comes
             later is dropped and counted.
-        :raises RemoteError: the handler of the server raised; the error has ``type`` and ``text``.
+        :raises RemoteError: the handler of the server raised an exception; ``type`` and ``text``
+            describe it.
         :raises MessageTooLong: the request is longer than the stream's longest message.
         :raises DaemonGone: the daemon died.
         """
@@ -57,8 +58,8 @@ class Requester:
 
         :param timeout_s: seconds.
         :param count: number of replies after which the call returns; None: wait for ``timeout_s``.
-        :returns: the replies that arrived in time, perhaps none; an error reply is an object of
-            :class:`RemoteError`.
+        :returns: the replies that arrived in time, perhaps none; for an error reply,
+            a :class:`RemoteError`.
         :raises TimeoutExpired: the request could not be sent within ``timeout_s``.
         """
         with self._begin(_wanted(count)) as call:
@@ -121,7 +122,7 @@ class Requester:
 
 
 class AsyncRequester:
-    """A :class:`penstock.Requester` for asyncio and trio: the same names and results.  Several
+    """A :class:`penstock.Requester` for asyncio and trio, with the same names and results.  Several
     tasks of one event loop may send requests at the same time."""
 
     def __init__(self, parking: AsyncParking, requester: Requester) -> None:

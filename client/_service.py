@@ -68,7 +68,7 @@ class _Requester:
 
 
 class Answering:
-    """Sends the replies of a server. Other classes receive the requests and run the handler. Any
+    """Sends the replies of a server; other classes receive the requests and run the handler. Any
     thread."""
 
     def __init__(
@@ -285,7 +285,7 @@ class Service:
         """Serve requests until :meth:`close` is called or the client is closed.
 
         :raises DaemonGone: the daemon died.
-        :raises ChannelRefused: with the daemon's reason.
+        :raises ChannelRefused: the daemon refuses the channel, with a reason.
         """
         try:
             self._start(self._concurrency - 1)

@@ -154,8 +154,8 @@ class Subscription(Reader):
         return self._client._parking().until(self._has_data, timeout_s)
 
     def wait_connected(self, timeout_s: float | None = None) -> bool:
-        """Sleep until the subscription has an image. Return True if it has one, and False if
-        ``timeout_s`` seconds have passed."""
+        """Sleep until the subscription has an image. Return True if the subscription has an image,
+        and False if ``timeout_s`` seconds have passed."""
         return self._client._parking().until(lambda: self.is_connected, timeout_s)
 
     def _soon(self) -> bool:
@@ -174,7 +174,7 @@ class Subscription(Reader):
         return self.messages()
 
     def messages(self, timeout_s: float | None = None, *, until_end: bool = False) -> Messages:
-        """Iterate over messages, waiting for each.  Each owns its bytes.
+        """Iterate over messages; wait for each message.  Each owns its bytes.
 
         The subscription releases a message at the next step of the loop, or when ``break`` or
         ``return`` ends the loop.  If an exception leaves the loop, the message is not released, and
@@ -193,7 +193,7 @@ class Subscription(Reader):
         self, limit: int = DEFAULT_BATCH, timeout_s: float | None = None, *,
         until_end: bool = False,
     ) -> Batches:
-        """Iterate over batches of up to ``limit`` messages, waiting for each. A batch owns its
+        """Iterate over batches of up to ``limit`` messages; wait for each batch. A batch owns its
         bytes. A batch is released at the next step of the loop. If an exception leaves the loop,
         the whole batch is delivered again, as with :meth:`messages`.
         """

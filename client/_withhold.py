@@ -88,8 +88,9 @@ class Withholding:
         return done
 
     def end(self) -> None:
-        """Record the epoch of each image's freeze, so that a later call of ``withhold`` can
-        distinguish its own freeze from this one."""
+        """Record the epoch of the credits in which each image's credits were frozen. With this
+        epoch, a later call of ``withhold`` can distinguish its own freeze from the present
+        freeze."""
         for image in self._subscription._images:
             self._settled[image.correlation_id] = img_credits(image._handle).epoch
 

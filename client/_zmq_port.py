@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The driver port: exchange messages with the daemon over its two sockets.
 
-While the connection on ``lease.sock`` (SEQPACKET) is open, client and daemon are alive. If the
-connection closes, the other process has died. The daemon answers the client's first datagram on
-``lease.sock`` with a lease and two eventfds. ``control.sock`` (ZeroMQ) carries requests, answers
-and notices. One thread per client owns the ZeroMQ socket; other threads pass requests to this
-thread through a queue and an eventfd, and sleep until the thread returns the reply.
+While the connection on ``lease.sock`` (SEQPACKET) is open, client and daemon are alive. If this
+connection closes, the process at its other end has ended. The daemon answers the client's first
+datagram on ``lease.sock`` with a lease and two eventfds. ``control.sock`` (ZeroMQ) carries
+requests, answers and notices. One thread per client owns the ZeroMQ socket; other threads pass
+requests to this thread through a queue and an eventfd, and sleep until the thread returns the
+reply.
 """
 
 from __future__ import annotations
@@ -87,12 +88,12 @@ class ZmqPort:
             has ended.
         :param returning: the client of a process that has ended, if this process continues it.
 
-        :param reattach_timeout_s: time to wait for a new daemon after the old one hung up.
+        :param reattach_timeout_s: time to wait for a new daemon after the old daemon has ended.
         :param watch: whether to request an eventfd that wakes an event loop.
 
         :raises DaemonNotRunning: no daemon listens in ``directory``.
         :raises VersionMismatch: daemon and client have different protocol versions.
-        :raises TimeoutExpired: no answer within ``timeout_s``.
+        :raises TimeoutExpired: the daemon did not answer within ``timeout_s``.
         """
         deadline = time.monotonic() + timeout_s
         request = control.LeaseRequest(

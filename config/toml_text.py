@@ -14,8 +14,8 @@ def parse_toml(text: str, parse_float: Callable[[str], Any] = float) -> dict[str
 
     If the text has too deeply nested brackets, the parser exhausts Python's stack. If garbage
     collection ran on the exhausted stack, finalizers would fail too, and each would print a
-    traceback. For this reason the function turns garbage collection off until the TOML parser has
-    returned.
+    traceback. The function therefore turns Python's garbage collection off while the TOML parser
+    runs.
 
     :raises ValueError: the text is not TOML; the exception states the reason.
     """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Units of sizes and durations in channels and in the configuration file, and functions that write
-values with them."""
+values in these units."""
 
 from __future__ import annotations
 

@@ -80,8 +80,9 @@ def _matches(interface: LocalInterface, spec: Interface, family: int) -> bool:
 def choose_interface(
     interfaces: Iterable[LocalInterface], spec: Interface, *, family: int, multicast: bool
 ) -> LocalInterface:
-    """Return the interface of a channel. :param spec: the ``interface`` parameter, with an IP
-    address in ``host`` or a name in ``name``.
+    """Return the interface of a channel.
+
+    :param spec: the ``interface`` parameter: an IP address in ``host``, or a name in ``name``.
 
     The function considers only interfaces that are up and match ``spec``. For a multicast channel,
     it chooses a loopback interface only if no other matching interface supports multicast. If

@@ -3,8 +3,8 @@
 
 ZeroMQ reports the file descriptor of each accepted connection, each closed connection and each
 message. For a finished handshake, ZeroMQ does not report the file descriptor. The daemon therefore
-knows at once how many connections have an authorised key, but learns which connection it is only
-from the connection's first message.
+knows at once how many connections have an authorised key. It learns only from a connection's first
+message that this connection has an authorised key.
 """
 
 from __future__ import annotations
@@ -45,8 +45,7 @@ class Connections:
         self._silent[fd] = None
 
     def admitted(self) -> None:
-        """Record that one more connection has an authorised key. A new connection has not sent a
-        message yet."""
+        """Record that one more connection has an authorised key, and has not sent a message yet."""
         self._admitted = min(self._admitted + 1, len(self._silent))
 
     def heard(self, fd: int) -> None:
@@ -65,8 +64,8 @@ class Connections:
 
 def shut(fd: int, port: int) -> bool:
     """Shut down a TCP connection that another thread owns; ``fd`` is its descriptor. The other
-    thread may have closed ``fd``, so that another file has this number now. The function therefore
-    first checks that ``fd`` is a connection to ``port``."""
+    thread may have closed ``fd``, so that another file has this number now. Before the shutdown,
+    the function therefore checks that ``fd`` is a connection to ``port``."""
     try:
         with socket.fromfd(fd, socket.AF_INET, socket.SOCK_STREAM) as own:
             ours = (

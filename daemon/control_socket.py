@@ -3,8 +3,8 @@
 socket for the event feed.
 
 The descriptor of a ZeroMQ socket is edge-triggered: it becomes readable only for events after the
-last call on the socket; a send is such a call too. For this reason the thread reads the socket
-until EAGAIN after each wake-up, and once more after each send.
+last call on the socket; a send is such a call too. Because the descriptor is edge-triggered, the
+thread reads the socket until EAGAIN after each wake-up, and once more after each send.
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ class CurveGate:
         )
 
     def close(self) -> None:
-        """Stop the authentication. Call this before the ROUTER socket is closed."""
+        """Stop the authentication. Call ``close`` before you close the ROUTER socket."""
         self.router.disable_monitor()
         self._monitor.close()
         self._authenticator.stop()
@@ -235,8 +235,8 @@ class CurveGate:
             self._connections.heard(int(frames[-1].get(zmq.SRCFD)))
 
     def admit(self, key: str) -> bool:
-        """Return whether a client with the given key may connect now. The key must be on the
-        allow-list, and the number of connections must be below the limit."""
+        """Return whether a client with the given key may connect now. The client's key must be on
+        the allow-list, and the number of connections must be below the limit."""
         if not self.allows(key):
             _LOG.warning("TCP control: refused the key %s, which is not on the allow-list", key)
             self.refused += 1

@@ -58,7 +58,8 @@ class ClaimedDirectory:
         os.chmod(self.path / name, self.file_mode)
 
     def wipe(self, *, keep_streams: bool = False) -> None:
-        """Remove the files of a dead daemon. With ``keep_streams``, remove only its sockets."""
+        """Remove the files of a dead daemon. With ``keep_streams``, remove only the sockets of the
+        dead daemon."""
         if keep_streams:
             for name in _SOCKETS:
                 (self.path / name).unlink(missing_ok=True)

@@ -116,8 +116,8 @@ def _prefix_length(netmask: str | None) -> int:
 
 
 class Executor:
-    """Performs actions. Only one thread may use the executor, except that any thread may call
-    :meth:`perform_slow`."""
+    """Performs actions. Any thread may call :meth:`perform_slow`; only one thread may use the other
+    methods."""
 
     def __init__(
         self, *, driver: Driver, cnc: admin.Cnc, shared: admin.Shared, port: Port

@@ -19,7 +19,7 @@ class Notifier:
         self.watchdog = bool(self._address) and watchdog.isdigit() and int(watchdog) > 0
 
     def send(self, *lines: str) -> None:
-        """E.g. ``READY=1``. Do nothing if the service manager does not listen."""
+        """Send lines such as ``READY=1`` to systemd. Do nothing if systemd does not listen."""
         if not self._address:
             return
         address = self._address

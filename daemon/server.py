@@ -2,8 +2,8 @@
 """The daemon's trio program (shell), which gives the conductor its sockets, clocks and threads.
 
 One nursery owns every task.  Only the trio thread uses the conductor, the executor and the native
-driver. Worker threads run slow actions (names, large files, users' classes), and pass the results
-to the trio thread.
+driver. Worker threads run slow actions (resolving names, large files, users' classes), and pass the
+results to the trio thread.
 """
 
 from __future__ import annotations
@@ -168,7 +168,10 @@ class Server:
             malformed=lambda: self._control.malformed,
         )
         if timeouts.image_liveness_timeout_ns < timeouts.idle_heartbeat_interval_ns * 2:
-            _LOG.warning("timeouts: idle images may time out: raise image_liveness_timeout_ns")
+            _LOG.warning(
+                "timeouts: image_liveness_timeout_ns is below twice idle_heartbeat_interval_ns, so "
+                "idle images may time out: raise image_liveness_timeout_ns"
+            )
 
     def _cnc_params(self) -> CncParams:
         config = self._config

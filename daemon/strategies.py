@@ -59,7 +59,7 @@ class Control(Protocol):
 
     def on_interval(self, view: CongestionView, now_ns: int) -> int:
         """Return the number of bytes that the sender may have in flight. The receiver limits the
-        result to the range from ``view.least`` to ``view.most``."""
+        returned number of bytes to the range from ``view.least`` to ``view.most``."""
 
 
 @attrs.frozen(kw_only=True)
@@ -137,8 +137,8 @@ def find(name: str, kind: StrategyKind = StrategyKind.FLOW) -> Callable[[], Any]
 
 
 def make(name: str, kind: StrategyKind = StrategyKind.FLOW) -> Any:
-    """Return a new object of the class registered as ``name``. This runs the user's code, which may
-    never return. Any thread may call it.
+    """Return a new object of the class registered as ``name``. The creation of the object runs the
+    user's code, which may never return. Any thread may call it.
 
     :raises ChannelRefused: the object cannot be created.
     """

@@ -12,8 +12,8 @@ from penstock.core.admin import Shared
 
 class Watches:
     """Keeps one file descriptor for each client slot whose client has requested an eventfd. The
-    data plane may write to the descriptor of a slot at any time. Its number therefore stays in use
-    until the daemon ends; the eventfd of the slot's next client gets the same descriptor number.
+    data plane may write to the eventfd of a slot at any time. Its descriptor number therefore stays
+    in use until the daemon ends; the eventfd of the slot's next client gets the same number.
     """
 
     def __init__(self, shared: Shared) -> None:
@@ -37,7 +37,8 @@ class Watches:
             os.close(fresh)
 
     def close(self) -> None:
-        """Close all descriptors. Call this only after the threads of the data plane have ended."""
+        """Close all descriptors. Call ``close`` only after the threads of the data plane have
+        ended."""
         for fd in self._fds.values():
             os.close(fd)
         self._fds.clear()

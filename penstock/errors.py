@@ -13,8 +13,8 @@ from typing import Any
 
 
 class PenstockError(Exception):
-    """Base class of all exceptions that penstock raises. The text of an exception is one line. It
-    states the error, the wrong value and, if possible, the remedy."""
+    """Base class of all exceptions that penstock raises. The text of an exception is one line. The
+    text of an exception states the error, the wrong value and, if possible, the remedy."""
 
 
 class ConfigurationError(PenstockError):
@@ -60,7 +60,7 @@ class StorageError(ChannelRefused):
 
 
 class InvalidArgument(PenstockError, ValueError):
-    """An argument is out of range or has the wrong shape."""
+    """An argument of a call is out of range or has the wrong shape."""
 
 
 class MessageTooLong(PenstockError, ValueError):
@@ -212,8 +212,8 @@ class AssignmentLost(GroupError):
 
 class RangeNotRetained(GroupError):
     """The daemon's log no longer contains the requested range of positions, or does not contain it
-    yet. The log contains the positions from ``lowest_readable`` to ``end_position``. If the log no
-    longer exists, both attributes are 0."""
+    yet. The daemon's log contains the positions from ``lowest_readable`` to ``end_position``. If
+    the log no longer exists, ``lowest_readable`` and ``end_position`` are 0."""
 
     def __init__(self, message: str, *, lowest_readable: int, end_position: int) -> None:
         super().__init__(message)

@@ -20,8 +20,9 @@ _ZONE: Final = re.compile(r"tz=[^\],>]+")
 
 def fingerprint(schema: Any) -> int:
     """Return the reserved value for batches with this schema: a positive number, which is the same
-    in each process. The fingerprint depends on the names and types of the columns. It does not
-    depend on nullability or on the name of a time zone, because these do not change the data."""
+    in each process. The fingerprint depends on the names and types of the columns. The fingerprint
+    does not depend on nullability or on the name of a time zone, because these do not change the
+    data."""
     text = "\n".join(f"{field.name} {_ZONE.sub('tz', str(field.type))}" for field in schema)
     return _PREFIX | int.from_bytes(hashlib.blake2b(text.encode(), digest_size=6).digest(), "big")
 

@@ -116,7 +116,7 @@ class _Open:
         self.count = self.bytes = self.crc = 0
 
     def add(self, payloads: Iterable[bytes | memoryview]) -> int:
-        """Add rows to the part; return the number of bytes in which the assembler keeps these
+        """Add rows to the part; return the number of bytes that the assembler needs to keep these
         rows."""
         kept = 0
         for payload in payloads:
@@ -231,7 +231,7 @@ class Assembler:
         return self._end_job(marker)
 
     def ended(self, session: Hashable) -> None:
-        """End a session. Its open part, if there is one, stays incomplete."""
+        """End a session; an open part of this session stays incomplete."""
         self._give_up(session, "ended")
 
     # ---- what is known ---------------------------------------------------------------------------
@@ -341,9 +341,9 @@ class Assembler:
         self._count(repeats=1, repeated_messages=current.count)
         if before is not None and before is not _FORGOTTEN and not marker.content.repeats(before):
             raise RepeatDiffers(
-                f"{marker.part}: {marker.content.messages} messages, but an earlier attempt had "
-                f"{before.messages}, or other rows. Spark must split a repeated batch in the same "
-                "way",
+                f"{marker.part}: {marker.content.messages} messages, but an earlier attempt of "
+                f"this part had {before.messages}, or other rows. Spark must split a repeated "
+                "batch in the same way",
                 part=marker.part,
             )
         return None

@@ -2,11 +2,11 @@
 """Find the parts that a penstock sink has published in a range of a session, and record the parts
 that a query has read.
 
-The functions and classes read no stream and no clock. A session of a sink is a sequence of parts,
+The code of this module reads no stream and no clock. A session of a sink is a sequence of parts,
 each from BEGIN to COMMIT. A part is broken if the next BEGIN arrives before the part's COMMIT. The
 last part of a range may be open, because its COMMIT can still arrive. The offsets of a reading
-query contain a record of the parts that it has read (:class:`Done`). With this record, the source
-recognises a repeated part after a restart.
+query contain a record of the parts that it has read (:class:`Done`). With the record of read parts,
+the source recognises a repeated part after a restart.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from a penstock sink, and each part only once.
 
 The planner looks for the markers of the sink in the daemons' logs. A batch ends between parts. The
 offset of a batch lists the ranges that the batch skips: broken parts, repeated parts, failed batch
-writes. If Spark repeats a batch, the source therefore skips the same ranges.
+writes. If Spark repeats a batch, the source skips the ranges that the offset lists.
 """
 
 from __future__ import annotations
@@ -313,10 +313,12 @@ class _Plan:
                 )
             return False
         if self._done.is_forgotten(part):
-            text = f"{session}: {part} at position {piece.start}: is older than what the offset " \
-                   "remembers, so nobody knows whether it was read"
+            text = f"{session}: {part} at position {piece.start} is older than the epochs that " \
+                   "the offset records, so it is unknown whether this query has read it"
             if self._commits._strict:
-                raise ForgottenPart(f"{text}; failOnDataLoss=false continues without it")
+                raise ForgottenPart(
+                    f"{text}. To continue without this part, set failOnDataLoss=false"
+                )
             _log.warning("%s: the batch skips it", text)
             return False
         self._done.add(part, piece.marker.content)
@@ -402,7 +404,7 @@ class _Plan:
         self._missing.add(key)
         if not self._commits.overdue(key):
             return False
-        _log.warning("%s: its rest did not arrive within %g s: skipped", what, GRACE_S)
+        _log.warning("%s: the rest of this part did not arrive within %g s: skipped", what, GRACE_S)
         self._commits.broken += 1
         return True
 

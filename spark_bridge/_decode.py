@@ -322,8 +322,8 @@ def _headers(messages: Messages) -> Any:
 @functools.cache
 def stamp_offset(channel: str) -> int | None:
     """Return the place of the time stamp in the messages of a channel: an offset in the payload, or
-    ``RESERVED_VALUE_OFFSET``. None: the channel writes no time stamps. If the channel writes times
-    of reception and of sending, the result is the place of the time of reception."""
+    ``RESERVED_VALUE_OFFSET``. Return None if the channel writes no time stamps. If the channel
+    writes times of reception and of sending, the result is the place of the time of reception."""
     found = uri.parse(channel)
     for offset in (
         found.media_rcv_ts_offset, found.channel_rcv_ts_offset, found.channel_snd_ts_offset

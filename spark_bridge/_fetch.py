@@ -2,9 +2,9 @@
 """Read the frames of a range for a task: from a log on the task's own host, or by a fetch from a
 daemon that has the range.
 
-A worker process of Spark runs several tasks. Between tasks, it keeps its mapped logs and its
-connections. If a task mapped a log again, every page would cause a page fault; a new connection
-with keys would take several round trips.
+A worker process of Spark runs several tasks. Between tasks, a worker process keeps its mapped logs
+and its connections. If a task mapped a log again, every page would cause a page fault; a new
+connection with keys would take several round trips.
 """
 
 from __future__ import annotations
@@ -166,8 +166,8 @@ class _Mapped:
 
     def finish(self) -> None:
         """Check the range after the task has read it. If the daemon still retains the range, no
-        thread has overwritten the data. A daemon that does not answer is not running, so it has not
-        overwritten the data either."""
+        thread has overwritten the data. If the daemon does not answer, it is not running, so it has
+        not overwritten the data either."""
         session = self._range.session
         try:
             state = worker.control(Daemon(directory=self._directory), None).state(

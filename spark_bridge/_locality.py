@@ -55,9 +55,9 @@ def own_ranges(table: Sequence[Range], own: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def assign(table: Sequence[Range], hosts: Sequence[str]) -> list[tuple[int, ...]]:
-    """Assign ranges to tasks by host. A range goes to a task on a host that has the range; if there
-    is no such task, it may go to any task. Of several possible tasks, the task with the least data
-    gets the range."""
+    """Assign ranges to tasks by host. A range goes to a task on a host that has the range; if no
+    task runs on such a host, the range may go to any task. Of several possible tasks, the task with
+    the least data gets the range."""
     loads = [0] * len(hosts)
     tasks: list[list[int]] = [[] for _ in hosts]
     for index in sorted(range(len(table)), key=lambda i: (-table[i].length, i)):

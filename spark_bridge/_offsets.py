@@ -7,26 +7,26 @@ Spark compares offsets as text, so the keys are sorted, and no entry changes wit
     {"aeron:ipc|1001|-77|12": 40960}
 
 An offset is a dictionary. The key of a session consists of the channel, the stream, the session id
-and the initial term id. The value of this key is the position, between two messages, up to which
-the query has planned. Session id and initial term id together identify a log. A publisher that
-restarts gets another session id, so the positions in its old and its new log are never confused.
-Further entries record changes, so that the source can plan a batch again from its two offsets
-alone, even after a restart:
+and the initial term id. The value of a session's key is the position, between two messages, up to
+which the query has planned. Session id and initial term id together identify a log. A publisher
+that restarts gets another session id, so the positions in its old and its new log are never
+confused. Further entries record changes, so that the source can plan a batch again from its two
+offsets alone, even after a restart:
 
 - ``from|KEY``: the offset is the first one that contains the session; the value is the position at
   which the query begins to read it.
-- ``end|KEY`` replaces ``KEY``: the stream ends at this position. After the query has acknowledged
-  the end of the stream, the next offset has no entry for the session.
+- ``end|KEY`` replaces ``KEY``: the stream ends at the position in the value. After the query has
+  acknowledged the end of the stream, the next offset has no entry for the session.
 - ``group|CHANNEL|STREAM``: the consumer groups, and their daemons, that retain the stream for the
-  query. If such a group no longer exists, data of the stream may be lost.
+  query. If a group that retained the stream no longer exists, data of the stream may be lost.
 - ``held|KEY``, if a stream has several groups: the names of the consumer groups that retain the
   session from the position of ``KEY`` on.
 - ``left|KEY``: last position of an ended session, and the number of this end among all ends. If
   an ended session continues at a higher position, the range between the two positions is missing.
 - ``times|KEY``: times at which the messages of the batch before this offset arrived
   (:mod:`._times`). If Spark repeats the batch, its messages have the same times, on every host.
-- ``skip|KEY``: the session contains markers of a penstock sink. The value is a list of ranges
-  [start, end) that the batch skips, because they are not committed or are repeats.
+- ``skip|KEY``: the session contains markers of a penstock sink. The value of ``skip|KEY`` lists the
+  ranges [start, end) that the batch skips, because they are not committed or are repeats.
 - ``key|KEY``: the sink's key of the session, in hexadecimal digits.
 - ``parts``: a record of the parts that the query has read (:mod:`._brackets`).
 - ``records``: largest number of messages in a part, if the option maxRecordsPerPartition was given.
@@ -95,7 +95,7 @@ class Session:
 
 @attrs.frozen
 class Left:
-    """The last position of a session that has ended, with the number of this end."""
+    """The last position of a session that has ended, with the number of this end among all ends."""
 
     position: int
     number: int              # in the order of leaving

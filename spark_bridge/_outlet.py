@@ -57,7 +57,7 @@ class Pipe:
     session_id: int
 
     def send(self, message: bytes, *, reserved_value: int = 0) -> None:
-        """Send one message. Raise SinkError if there is no room in time."""
+        """Send one message. Raise SinkError if the stream has no room within the time limit."""
         try:
             self.publication.send(message, self.timeout_s, reserved_value=reserved_value)
         except TimeoutExpired as error:
@@ -100,8 +100,8 @@ class Pipe:
     def _same_session(self) -> None:
         if self.publication.session_id != self.session_id:
             raise SinkError(
-                f"{self._stream()} continues in another session after its daemon's death, and what "
-                "was sent last may be lost: the task has to run again"
+                f"{self._stream()} continues in another session after its daemon's death, and the "
+                "messages that were sent last may be lost: the task has to run again"
             )
 
     def _not_drained(

@@ -34,8 +34,8 @@ _K = TypeVar("_K")
 
 @attrs.frozen(kw_only=True)
 class Holding:
-    """A log of a session on one daemon. The number of the daemon in the options identifies the
-    daemon."""
+    """A log of a session on one daemon. The daemon is identified by its index in the query's
+    options."""
 
     daemon: int
     daemon_id: int

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Implement a query's offset methods. They share the subscription, the last known state of the
-daemons, and the planned offset. One for each query."""
+"""Implement a query's offset methods. The offset methods of a query share the subscription, the
+last known state of the daemons, and the planned offset. One for each query."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class Planning:
         at, end = view.first(session), view.end(session)
         if position < at:
             _log.warning(
-                "%s: begins at %d; data before was not retained or was acknowledged", option, at
+                "%s: begins at %d; earlier data is not retained or is acknowledged", option, at
             )
         if position > end:
             raise InvalidArgument(f"{option} lies behind the end, {end}")
@@ -483,8 +483,9 @@ class Planning:
         for loss in lost:
             if self._options.fail_on_data_loss:
                 raise DataLoss(
-                    f"data loss: {loss}. To continue after it set failOnDataLoss=false; a "
-                    f"longer groupExpiry or a faster query avoids it{self._left_behind(start)}"
+                    f"data loss: {loss}. To continue after the lost data, set "
+                    "failOnDataLoss=false; a longer groupExpiry or a faster query avoids data loss"
+                    f"{self._left_behind(start)}"
                 )
             self._notify(loss)
         return planner.skip(start, lost)
@@ -511,7 +512,9 @@ class Planning:
         """Report the missing ranges before sessions that ended and returned."""
         for loss in planner.returns(view, start):
             if self._options.fail_on_data_loss:
-                raise DataLoss(f"data loss: {loss}. To continue after it set failOnDataLoss=false")
+                raise DataLoss(
+                    f"data loss: {loss}. To continue after the lost data, set failOnDataLoss=false"
+                )
             self._notify(loss)
 
     def _check_outlived(self, view: View, start: Offset, end: Offset) -> None:
@@ -522,8 +525,8 @@ class Planning:
             )
             if self._options.fail_on_data_loss:
                 raise DataLoss(
-                    f"{text}. To continue with the rest set failOnDataLoss=false, or give the "
-                    "query another checkpointLocation"
+                    f"{text}. To continue with the remaining data, set failOnDataLoss=false, or "
+                    "give the query another checkpointLocation"
                 )
             _log.warning("%s; the query continues", text)
 
@@ -540,7 +543,9 @@ class Planning:
                 "more"
             )
             if self._options.fail_on_data_loss:
-                raise DataLoss(f"{text}. To continue with the rest set failOnDataLoss=false")
+                raise DataLoss(
+                    f"{text}. To continue with the remaining data, set failOnDataLoss=false"
+                )
             self._lost_bytes += item.length
             _log.warning("%s; the query continues", text)
         return able

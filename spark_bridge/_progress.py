@@ -37,7 +37,7 @@ class Progress:
 
     def look(self, view: View) -> None:
         """Update the progress figures from the daemons' state. The planner calls this method
-        whenever it has read that state."""
+        whenever it has read the daemons' state."""
         now = self._clock()
         for session in self._held_now:
             self._held_s[session] = self._held_s.get(session, 0.0) + now - self._looked_s

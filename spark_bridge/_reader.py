@@ -245,7 +245,7 @@ class _RangeReader:
             )
         if not right:
             raise DataLoss(
-                f"{text}. The rows read from it so far may be wrong: the task has to run again"
+                f"{text}. The rows read from this range may be wrong: the task has to run again"
             )
         if self._options.fail_on_data_loss:
             raise DataLoss(
@@ -308,7 +308,8 @@ class _RangeReader:
         )
         if self._options.fail_on_data_loss:
             raise DataLoss(
-                f"{text}. With the option failOnDataLoss=false, the query continues without them"
+                f"{text}. With the option failOnDataLoss=false, the query continues without the "
+                "missing messages"
             )
         _log.warning("%s", text)
 

@@ -347,8 +347,8 @@ class BatchSink(DataSourceArrowWriter):
 
     @one_line
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """On the Spark driver, publish the marker JOB_COMMIT. Without this marker, readers return
-        no part of the batch write."""
+        """On the Spark driver, publish the marker JOB_COMMIT. Without the marker JOB_COMMIT,
+        readers return no part of the batch write."""
         done = [one for one in messages if isinstance(one, Published) and one.job is not None]
         if done and done[0].job is not None:
             self._end(Kind.JOB_COMMIT, done[0].job, sum(len(one.sessions) for one in done))

@@ -115,7 +115,9 @@ def check_schema(options: SinkOptions, schema: StructType) -> None:
         )
     if options.arrow:
         if not set(types) - {key}:
-            raise InvalidArgument("payload=arrow sends the columns beside the key: there are none")
+            raise InvalidArgument(
+                "payload=arrow sends the columns other than the key, but there are none"
+            )
         return
     if types.get(VALUE) not in ("binary", "string"):
         raise InvalidArgument(

@@ -4,13 +4,13 @@
 Before a query starts, a planner process of Spark checks the options and the schema. The offset
 methods of the stream reader run in one process on the driver's host, which lives as long as the
 query. The method ``read`` runs in Spark's executors, on an unpickled copy of the reader that has
-only options and schema. For this reason a reader opens a connection only when it uses it, and a
+only options and schema. A reader therefore opens a connection only when it needs one, and a
 partition contains all information that its task needs.
 
 Spark calls ``latestOffset(start)`` when all data before ``start`` is in the sink and in the commit
 log. The source therefore treats a call of ``latestOffset(start)`` as the acknowledgement of all
-data before ``start``. The method ``commit`` acknowledges the batch a second time. With
-``ackOn=commit`` (for asynchronous progress tracking), ``commit`` is the only acknowledgement.
+data before ``start``. When Spark calls ``commit`` later, the source acknowledges the batch again.
+With ``ackOn=commit`` (for asynchronous progress tracking), ``commit`` is the only acknowledgement.
 """
 
 from __future__ import annotations

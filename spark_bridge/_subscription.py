@@ -139,8 +139,8 @@ class SubscriptionInUse(PenstockError):
 
 class Subscription:
     """The groups of one query. Spark's planning process creates and uses the subscription object.
-    The threads that keep consumer groups alive start when the first group is opened. There is one
-    such thread for each daemon, so that a slow daemon does not delay the other daemons."""
+    The threads that keep consumer groups alive start when the first group is opened. Each daemon
+    has its own keep-alive thread, so that a slow daemon does not delay the other daemons."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -334,7 +334,8 @@ class Subscription:
 
     def others(self, marks: Mapping[StreamName, str]) -> list[str]:
         """Return the names of the given groups (``daemon.group``, as in offsets) that belong to
-        another subscription. A query that used another subscription name has left these groups."""
+        another subscription. Such groups remain from a query that used another subscription
+        name."""
         wanted = {mark for text in marks.values() for mark in text.split()}
         found: set[str] = set()
         for control in self._controls:

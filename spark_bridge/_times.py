@@ -3,15 +3,14 @@
 
 The planner requests the times of a session's positions from the daemon once, and writes them into
 the offset of the batch. A repeated batch therefore has the same arrival times as the first attempt,
-on every host. An entry consists of a position and a time; all data before the position had arrived
-at this time. A message gets the time of the first entry whose position is at or after the message's
-end.
+on every host. An entry consists of a position and a time, at which all data before the position had
+arrived. A message gets the time of the first entry whose position is at or after the message's end.
 
 The text is the base64 encoding of a sequence of numbers. A number has seven bits in each byte, the
 lowest bits first; all its bytes except the last have the top bit set. For each entry, the text
 contains two numbers: the position in units of 32 bytes, and the time in microseconds since 1970.
-Both numbers are written as differences from the previous entry. The differences of the times are
-zigzag-coded, because a clock can be set back.
+The position and the time are written as differences from the previous entry. The differences of the
+times are zigzag-coded, because a clock can be set back.
 """
 
 from __future__ import annotations

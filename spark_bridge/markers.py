@@ -112,8 +112,8 @@ class Content:
         return (self.messages, self.bytes, self.crc) == (other.messages, other.bytes, other.crc)
 
     def repeats(self, other: Content) -> bool:
-        """Return whether two contents have the same rows. The order may differ, because Spark keeps
-        no order after a shuffle."""
+        """Return whether two contents have the same rows. The order of the rows may differ, because
+        Spark keeps no order after a shuffle."""
         if self.arrived_as(other):
             return True
         known = self.rows > 0 and self.digest != 0

@@ -43,9 +43,10 @@ class ControlError(ValueError):
 
 @attrs.frozen(kw_only=True)
 class LeaseRequest:
-    """First datagram of a client on ``DIR/lease.sock``. While the connection is open, the daemon
-    regards the client as alive. After its daemon died, a client states its old client id. A daemon
-    that has adopted the client grants the same id and slot; any other daemon grants a new id."""
+    """First datagram of a client on ``DIR/lease.sock``. While the connection on ``lease.sock`` is
+    open, the daemon regards the client as alive. After its daemon died, a client states its old
+    client id. A daemon that has adopted the client grants the same id and slot; any other daemon
+    grants a new id."""
 
     client_id: int = attrs.field(default=0, validator=_I64)     # 0: new
     token: bytes = attrs.field(default=b"", validator=validators.max_len(64))
@@ -123,8 +124,8 @@ class RemovePublication:
 
 @attrs.frozen(kw_only=True)
 class AddSubscription:
-    """Reply: SubscriptionReady. After this reply the daemon sends an ImageAvailable notice for each
-    present image."""
+    """Reply: SubscriptionReady. After SubscriptionReady, the daemon sends an ImageAvailable notice
+    for each present image."""
 
     channel: str = attrs.field(validator=_CHANNEL)
     stream_id: int = attrs.field(validator=_I32)
@@ -183,7 +184,7 @@ class RejectImage:
 @attrs.frozen(kw_only=True)
 class WithholdCredits:
     """Withhold the credits of one of the client's subscriptions, or grant them again. Reply: Done.
-    The daemon sends it before the senders have acknowledged the change."""
+    The daemon sends Done before the senders have acknowledged the change of the credits."""
 
     registration_id: int = attrs.field(validator=_ID)
     withheld: bool
@@ -192,15 +193,15 @@ class WithholdCredits:
 @attrs.frozen(kw_only=True)
 class Resume:
     """Lists the registrations that an adopted client still uses; the daemon removes its other
-    objects. Reply: Resumed. After this reply the daemon sends, for each subscription,
-    SubscriptionResumed and its ImageAvailable notices."""
+    objects. Reply: Resumed. After Resumed, the daemon sends SubscriptionResumed and ImageAvailable
+    notices for each subscription."""
 
     registration_ids: list[int]
 
 
 @attrs.frozen(kw_only=True)
 class GetStatus:
-    """Reply: Status.  The request needs no lease; ``penstock stat`` uses it."""
+    """Reply: Status.  ``penstock stat`` sends this request, which needs no lease."""
 
 
 # ---- consumer groups (no lease; also over TCP) ---------------------------------------------------
@@ -369,8 +370,8 @@ class FindMarks:
 
 @attrs.frozen(kw_only=True)
 class FetchCredit:
-    """Allow the daemon to send more pieces of the fetch with this correlation id; 0 ends the
-    fetch."""
+    """Allow the daemon to send ``pieces`` more pieces of the fetch with this correlation id;
+    ``pieces`` = 0 ends the fetch."""
 
     pieces: int = attrs.field(
         validator=validators.and_(validators.ge(0), validators.le(MAX_FETCH_CREDIT))
@@ -482,8 +483,8 @@ class CreditReport:
 
 @attrs.frozen(kw_only=True)
 class FetchPiece:
-    """Whole log frames of [position, next_position). The ZeroMQ frame after this message contains
-    the bytes of the log frames."""
+    """A piece of a log: whole frames of the positions [position, next_position). The ZeroMQ frame
+    after this message contains the bytes of the log frames."""
 
     position: int
     next_position: int

@@ -18,7 +18,7 @@ _DURATION_FORM: Final = 'a duration of at least {}, as nanoseconds or text like 
 
 
 class FieldError(ValueError):
-    """One key of the configuration is wrong."""
+    """Raised if the value of a configuration key is wrong."""
 
     def __init__(self, key: str, got: Any, expected: str) -> None:
         super().__init__(f"{key} = {got!r}: expected {expected}")
@@ -28,7 +28,8 @@ class FieldError(ValueError):
 
 
 class Unreadable(ValueError):
-    """A text that is not a valid value of a configuration key; the exception states the reason."""
+    """Raised for a text that is not a valid value of a configuration key; the exception states the
+    reason."""
 
 
 @attrs.frozen(kw_only=True)

@@ -56,7 +56,7 @@ def annotated_toml() -> str:
 
 
 def reference_markdown() -> str:
-    """Return the reference page, with a table of keys for each table of the file."""
+    """Return the reference page, with a table of keys for each table of the configuration file."""
     parts = [
         "# Configuration reference\n\n`tools/reference.py` writes this page from the models in "
         "`config/settings/models.py`. The file `config/penstock.toml` has the same content as an "

@@ -45,7 +45,7 @@ class Problem:
 
 
 class ConfigFileError(ConfigurationError):
-    """A configuration file is invalid; ``problems`` lists all mistakes."""
+    """Raised for an invalid configuration file; ``problems`` lists all mistakes."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         self.problems = problems

@@ -94,8 +94,8 @@ def check_credits(uri: ChannelUri) -> None:
     burst = uri.ps_credit_burst
     if burst is not None and uri.ps_credits == AUTO:
         raise ChannelError(
-            "ps-credit-burst", given["ps-credit-burst"], f"contradicts {stated}, which chooses "
-            "the burst too", "ps-credit-burst with a number in ps-credits",
+            "ps-credit-burst", given["ps-credit-burst"], f"contradicts {stated}, which "
+            "chooses the burst automatically", "ps-credit-burst with a number in ps-credits",
         )
     if burst is not None and burst < uri.ps_credits:
         raise ChannelError(

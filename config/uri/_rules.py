@@ -3,7 +3,7 @@
 destination.
 
 This module does not check conditions that depend on the host (interfaces, names, ports in use) or
-on the daemon's configuration (strategies, defaults); the daemon checks them.
+on the daemon's configuration (strategies, defaults). The daemon checks such conditions.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def _check_sub_policy(uri: ChannelUri) -> None:
     policy = uri.ps_sub_policy
     if uri.ps_sub_depth is not None and policy == "block":
         raise _wrong(
-            uri, "ps-sub-depth", "contradicts ps-sub-policy=block, under which the sender waits",
+            uri, "ps-sub-depth",
+            "contradicts ps-sub-policy=block, under which the sender waits for the subscription",
             "ps-sub-policy=independent or drop_oldest",
         )
     if policy not in (None, "block") and uri.ps_credits is not None:
@@ -84,14 +85,14 @@ def _check_fanout(uri: ChannelUri) -> None:
     waits_for_some = ("min", "tagged", "preferred")
     fc = None if uri.fc is None or uri.fc.strategy.startswith("py:") else uri.fc.strategy
     if uri.ps_fanout == "min" and fc not in (None, "min"):
-        raise _wrong(uri, "ps-fanout", f"contradicts fc={uri.fc}, which does not wait for each "
-                     "receiver", "fc=min")
+        raise _wrong(uri, "ps-fanout", f"contradicts fc={uri.fc}, under which the sender "
+                     "does not wait for each receiver", "fc=min")
     if uri.ps_fanout == "independent" and fc in waits_for_some:
-        raise _wrong(uri, "ps-fanout", f"contradicts fc={uri.fc}, which waits for receivers",
-                     "fc=max, fc=nak")
+        raise _wrong(uri, "ps-fanout", f"contradicts fc={uri.fc}, under which the sender "
+                     "waits for receivers", "fc=max, fc=nak")
     if uri.ps_fanout == "min" and uri.ps_policy == "drop_oldest":
         raise _wrong(uri, "ps-fanout", "contradicts ps-policy=drop_oldest, under which readers "
-                     "skip", "ps-fanout=independent, or another policy")
+                     "skip messages", "ps-fanout=independent, or another policy")
 
 
 def check_destination(uri: ChannelUri, *, subscription: bool) -> None:
@@ -132,7 +133,9 @@ def _check_media(uri: ChannelUri) -> None:
 def _check_addressed(uri: ChannelUri) -> None:
     """Check that at least one parameter states an address."""
     if uri.control_mode is ControlMode.DYNAMIC and uri.control is None:
-        raise ChannelError("control", "", "is missing: control-mode=dynamic needs it", "host:port")
+        raise ChannelError(
+            "control", "", "is missing: control-mode=dynamic needs control=", "host:port"
+        )
     if (
         uri.endpoint is None
         and uri.control is None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Types of the values of channel parameters, with functions that parse and write them.
 
-Each parsing function takes the key and the text of a parameter, and returns a typed value or raises
-:class:`ChannelError`. Each writing function converts a typed value to its text.
+Each parsing function takes the key and the text of a parameter. The function returns a typed value,
+or raises :class:`ChannelError`. Each writing function converts a typed value to its text.
 """
 
 from __future__ import annotations
@@ -372,8 +372,8 @@ def read_flow_control(key: str, text: str) -> FlowControl:
 
 @attrs.frozen(kw_only=True)
 class Rate:
-    """Rate limit of a publication: ``ps-rate=10m`` (bytes a second), ``ps-rate=500msg`` (messages a
-    second), or both."""
+    """Rate limit of a publication, written as ``ps-rate=10m`` (bytes a second), ``ps-rate=500msg``
+    (messages a second), or both."""
 
     bytes_per_s: int = 0
     messages_per_s: int = 0

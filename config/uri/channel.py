@@ -7,9 +7,9 @@ mistyped ``term-lenght`` would be noticed only under load. As in Aeron, publicat
 subscriptions can use the same URI. A publication accepts parameters that affect only subscriptions,
 and a subscription accepts parameters that affect only publications (``term-length``, for example).
 
-The function :func:`parse` checks each parameter separately. The functions
-:func:`check_publication`, :func:`check_subscription` and :func:`check_destination` check whether
-the parameters can be combined.
+The function :func:`parse` checks each parameter separately. The
+functions :func:`check_publication`, :func:`check_subscription` and :func:`check_destination` check
+whether the parameters can be combined.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 """The conductor gets commands, events, results and the time, and returns operations.
 
 The conductor reads no clock, file or socket, and calls no native code. The conductor's caller
-provides random numbers and ids. Every method returns the operations that the caller must perform,
-in order. The caller passes the result of each operation that has an id to
-:meth:`Conductor.on_result`, in any order.
+provides random numbers and ids. Every method of the conductor returns the operations that the
+caller must perform, in order. If an operation has an id, the caller passes its result
+to :meth:`Conductor.on_result`; results may arrive in any order.
 """
 
 from __future__ import annotations
@@ -106,7 +106,8 @@ class Conductor:
     def adopt(
         self, records: Registrations, *, dead: frozenset[int] = frozenset(), now_ns: int
     ) -> list[Operation]:
-        """Adopt the registrations of a dead daemon. Call this method before any other method.
+        """Adopt the registrations of a dead daemon. Call ``adopt`` before all other methods of the
+        conductor.
 
         :param dead: ids of the dead daemon's clients whose processes have ended.
         """
@@ -115,8 +116,9 @@ class Conductor:
         return self._state.runner.take()
 
     def sweep_later(self, counters: list[int], slots: list[tuple[SlotKind, int, int]]) -> None:
-        """Free the counters and slots of a dead daemon that the conductor has not adopted. The call
-        only sets a timer, so that clients are notified before the resources are freed."""
+        """Free the counters and slots of a dead daemon that the conductor has not adopted. The
+        method only sets a timer, so that clients are notified before the counters and slots are
+        freed."""
         state = self._state
 
         def sweep() -> None:

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Multi-step work as generators.
 
-A saga is a generator that yields an :class:`Action`. The runner performs the action, and resumes
-the saga with its result or with the exception :class:`Refused`. If a saga yields :data:`EXCLUSIVE`,
-it waits for the exclusive right to change the conductor's objects. Only one saga at a time has the
-exclusive right, until this saga ends. Sagas get the exclusive right in the order of their requests.
-If a saga yields :data:`EXCLUSIVE_LAST`, it gets the exclusive right only after all sagas that
-yielded :data:`EXCLUSIVE`. Sagas that were started because of a datagram from another host yield
-:data:`EXCLUSIVE_LAST`. A saga resolves host names before it requests the exclusive right, so that a
-resolver that does not answer delays only its own client. If a saga yields :data:`UNTIL_RELEASE`, it
-waits until the sender or the receiver has released an object. An example is a socket that the saga
-wants to open again.
+A saga is a generator that yields an :class:`Action`. The saga's runner requests the action, and
+resumes the saga with the action's result or with the exception :class:`Refused`. A saga that yields
+``EXCLUSIVE`` waits for the exclusive right to change the conductor's objects. Only one saga at a
+time has the exclusive right, which lasts until this saga ends. Sagas get the exclusive right in the
+order of their requests. A saga that yields ``EXCLUSIVE_LAST`` gets the exclusive right only after
+all sagas that yielded ``EXCLUSIVE``. The value ``EXCLUSIVE_LAST`` is for sagas that were started
+because of a datagram from another host. A saga resolves host names before it requests the exclusive
+right, so that a resolver that does not answer delays only its own client. A saga that yields
+``UNTIL_RELEASE`` waits until the sender or the receiver has released an object. An example is a
+socket that the saga wants to open again.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ MIB: Final = 1024 * 1024
 
 @attrs.frozen(kw_only=True)
 class ConductorSettings:
-    """The defaults are those of Aeron. Sizes are in bytes."""
+    """The default values are the same as in Aeron. Sizes are in bytes."""
 
     directory: str
     receiver_id_base: int

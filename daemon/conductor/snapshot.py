@@ -284,7 +284,7 @@ class Snapshot:
 
 
 def in_slices(state: State, objects: int) -> Generator[None, None, Snapshot]:
-    """Take a snapshot in slices: with a pause after each ``objects`` objects.  Conductor thread.
+    """Take a snapshot in slices, with a pause after each ``objects`` objects.  Conductor thread.
 
     The conductor may process requests during a pause. An object that is added or removed during a
     pause may be missing in the snapshot.

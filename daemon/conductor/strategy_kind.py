@@ -8,8 +8,8 @@ import enum
 
 
 class StrategyKind(enum.Enum):
-    """Kind of a user's class. The value of each kind is the channel parameter that names such a
-    class."""
+    """Kind of a user's class. The value of each kind is the channel parameter that names a class of
+    this kind."""
 
     FLOW = "fc"
     CONGESTION = "cc"

@@ -4,10 +4,10 @@
 The daemon sends the log range that a reader fetches in pieces. The reader allows a number of pieces
 (its credit), and the daemon sends at most this number. The number of bytes in flight has a limit
 for each fetch, and a limit for all fetches together. If a reader is silent, the service probes it.
-If the reader is dead, its data in flight soon stops counting against the limits. Before a fetch
-begins, the conductor states the path of the log and its readable range. After the service has
-copied a piece of the log, it checks that a group still needs this data. If no group needs the data
-any more, the data plane may have zeroed the log during the copy.
+If the reader is dead, the data in flight to this reader soon stops counting against the limits.
+Before a fetch begins, the conductor states the path of the log and its readable range. After the
+service has copied a piece of a log, it checks that a group still needs the copied data. If no group
+needs the copied data any more, the data plane may have zeroed the log during the copy.
 """
 
 from __future__ import annotations

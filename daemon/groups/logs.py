@@ -59,7 +59,7 @@ class GroupLogs:
 
     def oldest(self, action: a.OldestPosition) -> int:
         """Return the position of a frame at which a new reader can begin. The sender will not zero
-        this frame before it has added the reader."""
+        the returned frame before it has added the new reader."""
         bound = action.consumer_position - action.term_length
         if bound <= action.start_position:
             return action.start_position

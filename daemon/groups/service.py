@@ -4,9 +4,9 @@ CURVE keys.
 
 One thread owns the sockets. The service's thread passes requests about groups to the conductor, and
 gets the conductor's replies through a queue. The service's thread itself answers requests for data,
-so that a reader of old data does not delay the other clients of the daemon. No request to this
-service returns file descriptors or a lease, so other hosts may send requests too. The service of
-consumer groups refuses all requests that are not about groups.
+so that a reader of old data does not delay the other clients of the daemon. The service of consumer
+groups never returns file descriptors or a lease, so other hosts may send requests too. The service
+of consumer groups refuses all requests that are not about groups.
 """
 
 from __future__ import annotations

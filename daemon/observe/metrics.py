@@ -2,8 +2,7 @@
 """Serve the metrics for Prometheus, the flows, and a health page over HTTP.
 
 The import of the module ``metrics`` takes a fifth of the time that a daemon needs to start. The
-daemon therefore imports the module ``metrics`` only at the first connection (in
-:mod:`penstock.daemon.observe.metrics_socket`).
+daemon therefore imports the module ``metrics`` only when the first connection arrives.
 """
 
 from __future__ import annotations

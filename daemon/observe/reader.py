@@ -3,8 +3,8 @@
 
 The conductor's thread copies the list of objects in slices. A worker thread then reads the state of
 each object from shared memory, and creates the result: an encoded reply, a page or a sample.
-With this division of the work, even a status report of 1,000 streams does not delay the requests of
-clients.
+Because a worker thread reads the state, even a status report of 1,000 streams does not delay the
+requests of clients.
 """
 
 from __future__ import annotations

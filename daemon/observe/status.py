@@ -112,8 +112,8 @@ class PublicationStatus:
 
 @attrs.frozen(kw_only=True)
 class SchedulerStatus:
-    """The governor's last measurement. All values are 0 while the governor is off or the sender is
-    idle."""
+    """The last measurement of the governor. While the governor is off or the sender is idle, all
+    values of the measurement are 0."""
 
     sampled: bool                       # whether the governor has ever taken a sample
     pressure: float                     # 0 to 1
@@ -368,9 +368,9 @@ def _failures(owner: PublicationSnapshot | ImageSnapshot, running: Running | Non
 def image_status(
     image: ImageSnapshot, driver: Driver, running: Running | None = None
 ) -> ImageStatus | None:
-    """Return the status of an image. Return None if the image has ended, or if the receiver has
-    released it and only its log file remains for slow subscribers. Any thread may read a status
-    with this function."""
+    """Return the status of an image. Return None if the image has ended. Also return None if the
+    receiver has released the image, and only the image's log file remains for slow subscribers. Any
+    thread may read a status with this function."""
     if image.released:
         return None
     try:

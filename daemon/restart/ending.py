@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""End a daemon (docs/restart.md): leave its streams to the next daemon (hand-over), or drain them.
+"""End a daemon (docs/restart.md): leave the daemon's streams to the next daemon (hand-over), or
+drain the streams.
 
 In a hand-over, the daemon closes the clients' connections, and the data plane's threads finish
 their work. A hand-over keeps the directory and the journal, so that the next daemon can adopt the
@@ -55,7 +56,7 @@ class Ending:
 
     async def watch_signals(self, signals: Signals, config: StopConfig) -> None:
         """Handle signals. The first SIGTERM or SIGINT starts the shutdown of the daemon. A second
-        one stops a drain early and leaves unsent data to the next daemon."""
+        SIGTERM or SIGINT stops a drain early and leaves unsent data to the next daemon."""
         drain = Drain(timeout_ns=config.drain_timeout_ns) if config.drain else None
         async for number in signals:
             if self._requested.is_set():

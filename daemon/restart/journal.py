@@ -2,7 +2,7 @@
 """The file ``DIR/registry.journal``, in which the conductor records its objects for the next
 daemon.
 
-The file begins with a line that states its format. After the first line, the journal contains
+The journal begins with a line that states its format. After the first line, the journal contains
 records in the order of the changes. The last record of a key is valid; a record without fields
 removes its key. A record is
 
@@ -182,8 +182,8 @@ class Journal:
     def __init__(
         self, directory: Path, *, file_mode: int, on_failure: Callable[[str], None]
     ) -> None:
-        """Begin an empty journal in memory. The journal file of the old daemon stays until
-        :meth:`install` replaces it."""
+        """Begin an empty journal in memory. Until :meth:`install` replaces it, the journal file of
+        the old daemon stays."""
         self._path = directory / NAME
         self._mode = file_mode & 0o700 | 0o600      # it contains tokens
         self._on_failure = on_failure

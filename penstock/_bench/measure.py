@@ -167,8 +167,8 @@ def many_streams(
     ready_s: float,
     directories: Sequence[Path],
 ) -> dict[str, Any]:
-    """Like :func:`throughput`, for many streams. The result also has a hash for each busy stream,
-    the time until all streams were connected, and the memory of each daemon."""
+    """Measure like :func:`throughput`, but many streams. In addition, the result has a hash for
+    each busy stream, the time until all streams were connected, and the memory of each daemon."""
     begin_ns = time.monotonic_ns()
     subscriber.expect("ready", ready_s)
     publisher.expect("ready", ready_s)

@@ -70,7 +70,7 @@ class Measure:
         self._drain_until_ns: int | None = None
 
     def tick(self, messages: int) -> bool:
-        """Report the subscriber's count of messages; the subscriber must do so every few
+        """Report the subscriber's count of messages; the subscriber must call the method every few
         milliseconds. Return False when all messages have arrived."""
         now_ns = time.monotonic_ns()
         if self._next_ns is None:

@@ -2,8 +2,8 @@
 """Find the process, the log file, and the start record of a daemon in the background.
 
 ``penstock up`` writes a record of the daemon that it starts. ``penstock down`` ends only the
-recorded daemon. These records and the daemons' logs are in ``$XDG_STATE_HOME/penstock``, so that
-they outlive the daemon's directory.
+recorded daemon. Start records and logs of daemons are in ``$XDG_STATE_HOME/penstock``, so that they
+outlive the daemon's directory.
 """
 
 from __future__ import annotations

@@ -89,7 +89,8 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """Seconds from the start to the last message, or to the last :meth:`touch`."""
+        """Duration of the measured transfer in seconds: from its start to the last message or the
+        last call of :meth:`touch`."""
         return 0.0 if self._began is None else self._last - self._began
 
     def summary(self) -> dict[str, Any]:

@@ -166,8 +166,8 @@ def _scheduler(row: Row) -> str:
 def render(
     now: Row, before: Row | None, seconds: float, show_all: bool, *, width: int = 250
 ) -> RenderableType:
-    """Return the view of the snapshot ``now``. The rates are the differences from the earlier
-    snapshot ``before`` (:func:`penstock.cli.stat.snapshot`), divided by the time."""
+    """Return the view of the snapshot ``now``. The rates are computed from the differences between
+    ``now`` and the earlier snapshot ``before`` (:func:`penstock.cli.stat.snapshot`)."""
     from rich.console import Group
     from rich.text import Text
 

@@ -39,9 +39,9 @@ def command(
     stay in the directory for the next daemon, and the exit status is 1. With --discard they are
     removed.
 
-    With STREAM the daemon continues. The command stops the publishers of this stream, and waits
-    until nothing is in flight. The stream must have credits. --channel and --json apply only with
-    STREAM.
+    With STREAM the daemon continues. The command stops the publishers of STREAM, and waits until
+    none of its messages is in flight. The stream must have credits. --channel and --json apply only
+    with STREAM.
     """
     if stream_id is not None:
         drain(stream_id, channel, timeout_s, as_json, directory)

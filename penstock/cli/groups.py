@@ -102,7 +102,7 @@ def end(
     name: str, channel: str | None, stream_id: int | None, force: bool, directory: str | None
 ) -> None:
     """End the group NAME: the daemon drops the group's unacknowledged data, and senders no longer
-    wait for the group. A Spark query that reads the group loses this data.
+    wait for the group. A Spark query that reads the group loses the unacknowledged data.
     """
     with GroupControl(directory=directory, timeout_s=5.0) as control:
         found = [

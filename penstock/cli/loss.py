@@ -29,10 +29,10 @@ _STREAM_KEY: Final = struct.Struct("<qii")   # image, session, stream
 def command(as_json: bool, directory: str | None) -> None:
     """Show where data was lost, and whether it was retransmitted.
 
-    The first table shows the streams that this daemon now receives. The second table shows the
-    daemon's loss report, a history that survives a restart on the same directory. Both tables count
-    each lost range once, when the receiver detects the gap. On a reliable stream, lost data has
-    been retransmitted unless its gap is still open.
+    The first table of the output shows the streams that the daemon now receives. The second table
+    shows the daemon's loss report, which survives a restart in the same directory. The two tables
+    count each lost range once, when the receiver detects the gap. On a reliable stream, lost data
+    has been retransmitted unless its gap is still open.
     """
     path = daemon_directory(directory)
     found = {"live": live(path), "history": history(path)}

@@ -74,7 +74,7 @@ def command(
     """Publish messages to STREAM on CHANNEL: the lines or records of FILE or of standard input, or
     --count generated messages.
 
-    The command first waits for a receiver. It ends when all messages were sent.
+    The command first waits for a receiver. The command ends when all messages were sent.
     """
     groups = _source(file, length_prefixed=length_prefixed, count=count, size=size)
     digest = Digest() if sha256 else None

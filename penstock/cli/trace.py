@@ -69,7 +69,7 @@ def events(path: Path) -> Iterator[Event]:
 
 @attrs.define
 class Stalls:
-    """Follows in the events of a trace which publishers are blocked."""
+    """Finds out from the events of a trace which publishers are blocked at which time."""
 
     _running: dict[tuple[Any, Any], Event] = attrs.field(factory=dict)
     _ended: int = 0

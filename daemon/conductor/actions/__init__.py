@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actions: the conductor returns them, and the shell that calls the conductor performs them.
+"""Define the actions that the conductor returns, and that the shell around the conductor performs.
 
 Every action is a frozen value. An :class:`Operation` contains one action. If an operation's
 ``operation_id`` is not 0, the conductor waits for a call of ``on_result`` with this id. The word

@@ -59,7 +59,7 @@ class RefuseLease(Action):
 
 @attrs.frozen(kw_only=True)
 class ForgetClient(Action):
-    """Forget the ZeroMQ identity and the lease of a client that has ended."""
+    """Remove the records of the ZeroMQ identity and the lease of a client that has ended."""
 
     client_id: int
 

@@ -86,8 +86,8 @@ class ForgetSession(Action):
 
 @attrs.frozen(kw_only=True)
 class RefuseSession(Action):
-    """Forget a session for which the conductor refuses to make an image, and send the reason to its
-    sender."""
+    """Remove the receiver's record of a session for which the conductor refuses to create an image,
+    and send the reason to the session's sender."""
 
     endpoint_id: int
     stream_id: int

@@ -54,7 +54,7 @@ class RecvAddressing:
 
 
 def resolve(target: uri.Address) -> Saga[Address]:
-    """Return the address of a host and port."""
+    """Resolve a host, and return its address with the port."""
     scope_id = 0
     if target.scope:
         interfaces = yield from _interfaces()
@@ -111,9 +111,9 @@ def _check_interface(spec: uri.Interface | None, family: int) -> Saga[None]:
 
 
 def check_interface(plan: EndpointPlan) -> Saga[None]:
-    """Refuse an interface that this host does not have. This check is for channels that open no
-    socket themselves: channels with the tag of another channel, and channels whose destinations are
-    added later."""
+    """Refuse an interface that this host does not have. The check is needed for channels that open
+    no socket themselves: channels with the tag of another channel, and channels whose destinations
+    are added later."""
     spec = plan.interface
     yield from _check_interface(spec, 6 if spec is not None and spec.ipv6 else 4)
 

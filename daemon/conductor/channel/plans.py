@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plan a publication, a subscription or a destination from its channel URI: fill in defaults, and
-refuse contradictions. The module :mod:`penstock.config.uri` parses the URI; this module gets the
-result."""
+refuse contradictions. Before that, the module :mod:`penstock.config.uri` has parsed the URI."""
 
 from __future__ import annotations
 
@@ -155,7 +154,7 @@ def parse(channel: str) -> uri.ChannelUri:
 def publication_plan(
     parsed: uri.ChannelUri, channel: str, settings: ConductorSettings
 ) -> PublicationPlan:
-    """Plan a publication on this channel."""
+    """Plan a publication on the given channel."""
     try:
         uri.check_publication(parsed)
     except uri.ChannelError as error:
@@ -223,7 +222,7 @@ def publication_plan(
 def subscription_plan(
     parsed: uri.ChannelUri, channel: str, settings: ConductorSettings
 ) -> SubscriptionPlan:
-    """Plan a subscription on this channel."""
+    """Plan a subscription on the given channel."""
     try:
         uri.check_subscription(parsed)
     except uri.ChannelError as error:
@@ -253,7 +252,7 @@ def subscription_plan(
 def group_subscription_plan(
     parsed: uri.ChannelUri, channel: str, settings: ConductorSettings
 ) -> SubscriptionPlan:
-    """Plan a consumer group's subscription on this channel. The sender waits for the consumer
+    """Plan a consumer group's subscription on the given channel. The sender waits for the consumer
     group. Unless the channel states a receiver window, the plan of a consumer group has the largest
     window that the log allows. A consumer group grants no credits, because its acknowledgements
     already limit the sender."""

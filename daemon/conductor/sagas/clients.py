@@ -65,7 +65,7 @@ from penstock.daemon.conductor.state.state import State
 @attrs.frozen(kw_only=True)
 class LeasePeer:
     """The identity of the process that requests a lease, as the kernel reports it, and the token
-    for the case that the client is new."""
+    that the client gets if it is new."""
 
     pid: int
     uid: int
@@ -77,7 +77,7 @@ def grant_lease(
     state: State, connection_id: int, request: LeaseRequest, peer: LeasePeer
 ) -> Saga[None]:
     """Grant a lease. A new client gets a new id and slot; a returning client of a dead daemon gets
-    its old ones."""
+    its old id and slot."""
     known = _returning(state, request, peer)
     if known is not None:
         _take_back(state, connection_id, known, peer)

@@ -8,10 +8,10 @@ stream, its session and its term length. If no rule matches, the image uses the 
 
 The conductor calls a Python class once in each interval. An interval lasts one round-trip time, but
 at least ``STEP_NS`` and at most ``LONGEST_NS``. The window that the Python class returns applies
-until the next answer of this class. If a class needs longer than ``DEADLINE_NS`` for an answer, the
-conductor counts a late answer, and logs the first one. If a class gives no answer for
-``SILENT_NS``, only the receiver window limits the sender until the class answers. The daemon
-reports in its log and in the event feed that the class gives no answers."""
+until the next answer of this class. If a Python class needs longer than ``DEADLINE_NS`` for an
+answer, the conductor counts a late answer, and logs the first one. If a Python class gives no
+answer for ``SILENT_NS``, only the receiver window limits the sender until the class answers. The
+daemon reports in its log and in the event feed that a class gives no answers."""
 
 from __future__ import annotations
 

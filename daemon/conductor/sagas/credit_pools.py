@@ -6,9 +6,9 @@ share of the pool. The subscriptions of a client with ``ps-credit-pool=client`` 
 (docs/decisions/0320). At each step the conductor finds out which publishers used up their shares,
 divides the pool (``credit_division``), and changes the shares. To move credits, the conductor first
 lowers one publisher's share. The conductor then waits until the sender has acknowledged the lower
-share, and no more messages than this share are outstanding. Last, the conductor grants the credits
-that became free to other publishers. Because of this order, all publishers together never have more
-outstanding messages than the pool has credits.
+share, and no more messages than this share are outstanding. Last, the conductor grants the freed
+credits to other publishers. Because the conductor lowers one share before it raises another, all
+publishers together never have more outstanding messages than the pool has credits.
 
 With ``ps-credits=auto`` the conductor adapts the number of credits in the pool to the traffic.
 """

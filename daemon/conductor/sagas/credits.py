@@ -20,8 +20,8 @@ from penstock.daemon.conductor.state.state import State
 
 
 def set_withheld(state: State, subscription: Subscription, *, withheld: bool) -> Saga[None]:
-    """Withhold the credits of a subscription, or grant them again. Images that join later start
-    with their credits withheld too.
+    """Withhold the credits of a subscription, or grant them again. If an image joins while the
+    credits are withheld, its credits are withheld too.
 
     :raises Refused: the subscription grants no credits.
     """

@@ -4,8 +4,8 @@
 The conductor treats a group as a client that has no process. A group has subscriptions. If a group
 blocks a publication, ``pressure()`` shows the name and id of the group as the culprit. Only
 acknowledgements move its positions. The acknowledged position of a group has the same effects as
-the read position of a subscriber. It limits the sender's window, local publications and the
-positions in status messages.
+the read position of a subscriber. The acknowledged position limits the sender's window, local
+publications and the positions in status messages.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ OWNER_LEASE_NS: Final = 8 * SECOND_NS
 
 
 def serve(state: State, request_id: int, message: Message | Locate) -> None:
-    """Answer a request about consumer groups. Such a request needs no lease."""
+    """Answer a request about consumer groups, which needs no lease."""
 
     def done(value: Any, error: Refused | None) -> None:
         answer = value
@@ -220,7 +220,7 @@ def _compare(group: Group, message: OpenGroup) -> None:
         raise Refused(
             "invalid_channel",
             f"group {group.name} of {group.channel} is open with sessions {list(group.sessions)}: "
-            "use the same, another name, or close it first",
+            "use these sessions or another group name, or close the group first",
         )
 
 
@@ -484,7 +484,7 @@ def _touch(state: State, group: Group) -> None:
 
 
 def watch(state: State, group: Group) -> None:
-    """End the group when no request for it has arrived during its expiry time."""
+    """End a group when no request for the group has arrived during its expiry time."""
 
     group.watches += 1
     number = group.watches

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Manage images; an image is a stream that arrives from a sender. The conductor creates an image
-when a SETUP arrives. It notifies subscribers of the image when the image's first frame arrives.
-When the sender ends the stream, or sends nothing for the liveness time-out, the image drains: its
-subscribers read the remaining data. The daemon keeps a drained image's log for the linger time, and
-then deletes it."""
+when a SETUP arrives. The conductor notifies subscribers of a new image when the image's first frame
+arrives. When the sender ends the stream, or sends nothing for the liveness time-out, the image
+drains: its subscribers read the remaining data. The daemon keeps a drained image's log for the
+linger time, and then deletes it."""
 
 from __future__ import annotations
 
@@ -369,8 +369,8 @@ def _image_of(
 
 def on_second_source(state: State, event: SecondSource) -> None:
     """Report that datagrams of an image's session also arrive from a second address. The receiver
-    drops them, because it follows only one source. There is one such report for each followed
-    source."""
+    drops the datagrams from the second address, because it follows only one source. The conductor
+    reports a second address only once for each followed source."""
     image = state.images.get(event.id)
     if image is None:
         return
@@ -379,7 +379,7 @@ def on_second_source(state: State, event: SecondSource) -> None:
         f"session {image.session_id} of stream {image.stream_id} on {image.endpoint.channel}: "
         f"{event.source} sends datagrams of this session too; the receiver follows another source "
         "and drops them (foreign_datagrams of the image counts them). Stop one of the two "
-        "senders, or give each a session id.",
+        "senders, or give each sender its own session id.",
     )
     state.event(
         "second_source", image_id=image.id, session_id=image.session_id,
@@ -442,7 +442,7 @@ def on_drained(state: State, event: ImageDrained) -> None:
 
 
 def leave_image(state: State, link: SubscriberLink) -> None:
-    """Remove a subscriber from an image. If no subscriber is left, end the image."""
+    """Remove a subscriber from an image. If the image has no other subscriber, end the image."""
     image = link.source
     assert isinstance(image, Image)
     unlink(state, link, source_alive=not image.released and image.state is not ImageState.LINGER)

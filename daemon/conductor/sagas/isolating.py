@@ -30,8 +30,8 @@ class ReaderIsolation:
 
 def isolation_of(plan: SubscriptionPlan, source: Image | Publication) -> ReaderIsolation:
     """Return how a stream treats one of its readers. A reader that may miss messages can be behind
-    by its depth, but at most by half of a window. If no depth is stated, the depth is a quarter of
-    a window.
+    by its configured depth, but at most by half of a window. If no depth is configured, it is a
+    quarter of a window.
 
     :raises Refused: the policies of the publication and of the subscription contradict each other.
     """

@@ -218,8 +218,8 @@ def withdraw(state: State, link: SubscriberLink, reason: str) -> None:
 
 
 def unlink(state: State, link: SubscriberLink, *, source_alive: bool = True) -> None:
-    """End the link of a subscription. The image or publication then no longer waits for this
-    reader."""
+    """End the link of a subscription. After the end of a link, the image or publication no longer
+    waits for the subscription."""
     source = link.source
     source.subscribers.pop(link.subscription.id, None)
     link.subscription.links.pop(source.id, None)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Publish an event when the publishers of a stream have reached its configured depth. Publish
-another when the log has drained to the low watermark."""
+another event when the log has drained to the low watermark."""
 
 from __future__ import annotations
 

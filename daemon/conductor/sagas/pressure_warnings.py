@@ -55,11 +55,12 @@ def follow_pressure(
     state: State, publication: Publication, event: PressureTriggered, culprit: str
 ) -> None:
     """Add the duration of a reported episode of pressure to the publication's time under pressure.
-    One minute after the first reported episode, a timer checks the sum.
+    One minute after the first reported episode of pressure, a timer checks the sum of the
+    durations.
 
-    The sender sends at most one event a second; the event represents ``episodes`` episodes and has
-    the duration of one of them. The sum assumes that all these episodes had the reported
-    duration."""
+    The sender reports at most one episode of pressure a second; the reported episode represents
+    ``episodes`` episodes. The sum assumes that all represented episodes had the duration of the
+    reported episode."""
     if "sustained" in publication.warnings:
         return
     pressed = publication.pressed

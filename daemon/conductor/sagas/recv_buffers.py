@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Make the sockets' receive buffers as large as the receiver window requires.
 
-A sender may have a whole window of data in flight. All this data may reach the socket while the
-receiver thread does not run. The kernel counts more memory for a datagram than its length: 2304
+A sender may have a whole window of data in flight. All data in flight may reach the socket while
+the receiver thread does not run. The kernel counts more memory for a datagram than its length: 2304
 bytes for a datagram of 1408 bytes, and twice the length for a datagram of 8192 bytes. The kernel
 doubles the requested size of a receive buffer. If the daemon requested the size of the window, the
 buffer would have room for a window of large datagrams. The daemon requests twice the size of the

@@ -3,8 +3,8 @@
 
 While a stream is alive, the log keeps all data above the position of a group's subscriber, as for
 any subscriber. When a stream ends, its image or publication leaves the data plane. The daemon keeps
-the ended stream's log file and a record of the log. It deletes them when the group has acknowledged
-all data, is closed, or expires.
+the ended stream's log file and a record of the log. When the group has acknowledged all data, is
+closed, or expires, the daemon deletes the log file and the record.
 """
 
 from __future__ import annotations

@@ -4,11 +4,12 @@ while a stream is idle (docs/decisions/0033).
 
 If a term cannot be allocated, the conductor tries again at intervals. While a term is missing, the
 stream is blocked with the cause ``storage``, and no data is lost. The daemon releases terms of an
-idle stream in steps. First, the sender or receiver states which terms it still needs. Second, the
-registry records that only the needed terms have memory. Third, the daemon returns the memory of the
-other terms to the file system. Last, the daemon adds the returned memory to the storage budget.
-Even if the daemon dies between two steps, the registry lists no term without memory: it records a
-term after the term's allocation, and removes the record before the term's release.
+idle stream in steps. First, the sender or receiver states which terms of the stream it still needs.
+Second, the registry records that only the needed terms have memory. Third, the daemon returns the
+memory of the unneeded terms to the file system. Last, the daemon adds the returned memory to the
+storage budget. Even if the daemon dies between two steps, the registry lists no term without
+memory: it records a term after the term's allocation, and removes the record before the term's
+release.
 """
 
 from __future__ import annotations

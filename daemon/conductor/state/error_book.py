@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Choose the text of an error in the distinct error log.
 
-The error log keeps one entry for each text permanently. An attacker who can vary a text could
-therefore fill the log. To keep the error log small, all errors of the same kind and source use the
-text of the first such error. A bounded number of sources have separate entries. The errors of all
-further sources share one entry for each kind of error. Errors that datagrams cause have a separate
-bound, so that local errors always get an entry.
+The error log keeps one entry for each text permanently. An attacker who can cause errors with
+different texts could therefore fill the error log. To keep the error log small, all errors of the
+same kind and source use the text of the first such error. A bounded number of sources have separate
+entries. The errors of all further sources share one entry for each kind of error. Errors that
+datagrams cause have a separate bound, so that local errors always get an entry.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ STRANGER_TEXT: Final = 256      # characters of an entry that a datagram causes
 
 @attrs.define
 class ErrorBook:
-    """The texts of errors by kind and source. Only one thread may use the object. The object needs
-    bounded memory and time."""
+    """Contains the texts of recorded errors, by kind and source of the error. Only one thread may
+    use the object. The error book needs bounded memory and time."""
 
     _texts: dict[tuple[str, str], str] = attrs.field(factory=dict)
     _strangers: int = 0

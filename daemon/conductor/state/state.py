@@ -33,9 +33,9 @@ PAGE = 4096
 
 
 def first_terms(term_length: int, position: int) -> int:
-    """Return the number of terms to allocate for a new log that starts at ``position``. The result
-    is 1 for the term of this position, or 2 if terms are small or the next term is needed soon. The
-    daemon allocates each later term half a term before a writer needs it."""
+    """Return the number of terms to allocate for a new log that starts at ``position``. The number
+    is 1, or 2 if terms are small or the writer soon needs the next term. The daemon allocates each
+    later term half a term before a writer needs it."""
     soon = position % term_length > term_length // 2
     return 2 if soon or term_length <= _SMALL_TERM else 1
 

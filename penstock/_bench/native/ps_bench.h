@@ -20,14 +20,14 @@ typedef struct ps_bench_result {
     int64_t messages;
     int64_t bytes;        /* payload */
     int64_t refusals;     /* offers that were refused */
-    int64_t out_of_order; /* number of messages with an unexpected number */
+    int64_t out_of_order; /* messages that did not have the expected message number */
     uint64_t hash;
     int64_t first_ns; /* monotonic times of the first and the last message of this call */
     int64_t last_ns;
 } ps_bench_result_t;
 
 /* Call ps_bench_connect before all other functions: it sets the core whose functions the loops
- * call. It returns PS_E_VERSION if the core is from another build. */
+ * call. ps_bench_connect returns PS_E_VERSION if the core is from another build. */
 int ps_bench_connect(const ps_fast_table_t *core);
 
 /* Offers messages of `size` bytes (at least 16) until the monotonic time until_ns, or until
