@@ -178,8 +178,8 @@ class Sending:
 
 
 class Asking:
-    """Holds the two streams of one requester, and its unanswered requests. Any thread may use the
-    object."""
+    """Holds the two streams of one requester, and its unanswered requests. Any thread may use an
+    :class:`Asking` object."""
 
     def __init__(self, client: Client, channel: str, stream_id: int) -> None:
         check_request_channel(channel)

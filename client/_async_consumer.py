@@ -88,7 +88,7 @@ class AsyncGroupBatch:
 
 class AsyncConsumerGroup:
     """A :class:`penstock.ConsumerGroup` for asyncio and trio, with the same names and results.
-    Only one task at a time may use the object."""
+    Only one task at a time may use the member."""
 
     def __init__(self, group: ConsumerGroup) -> None:
         self._sync = group

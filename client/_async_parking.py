@@ -64,7 +64,7 @@ class AsyncParking:
     """Lets the tasks that use one client wait for an event."""
 
     def __init__(self, client: Client) -> None:
-        """Create the object in the event loop in which the tasks will run."""
+        """Create an :class:`AsyncParking` in the event loop in which its tasks will run."""
         self._client = client
         self._waited_ns = -1    # duration of the last wait, until the core has it
         backend = sniffio.current_async_library()

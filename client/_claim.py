@@ -70,7 +70,7 @@ class Claim:
         if self._native.position <= 0:
             self._raise_refused()
         if not self._open:
-            raise ClosedError("the claim was committed or aborted before")
+            raise ClosedError("the claim is already committed or aborted")
 
     def _raise_refused(self) -> None:
         code = self.code

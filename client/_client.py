@@ -73,9 +73,8 @@ class Client:
         name: str = "",
         credits: Credits | None = None,
     ) -> None:
-        """``timeout_s`` is the longest wait for the daemon's answer to a request, in seconds.
-        ``library`` is the C core library that the client calls; the simulator passes a library of
-        its own."""
+        """``timeout_s`` is the longest wait for an answer of the daemon, in seconds. ``library`` is
+        the core library that the client calls; the simulator passes its own library."""
         self._port = port
         self.name = name
         self._credits = credits
@@ -138,7 +137,7 @@ class Client:
 
     @property
     def counters(self) -> Counters:
-        """Values of all counters of the daemon."""
+        """The values of all counters of the daemon, read from shared memory."""
         self._check()
         return Counters(self)
 
@@ -251,8 +250,7 @@ class Client:
         :param schema: as for :meth:`add_publication`.
         :param on_available: called with each new image, on the thread that polls, waits or asks
             for images, before the first message of it is handed out.
-        :param on_unavailable: called with an image that has ended, before the client closes the
-            image.
+        :param on_unavailable: called with an ended image, before the client closes the image.
         :param on_gap: called with a :class:`Gap` for each range of permanently missing messages.
         :param credits: messages that may be outstanding: a number, ``auto``, or a :class:`Credits`;
             default: the client's, from ``connect(credits=...)``.
@@ -295,8 +293,7 @@ class Client:
         concurrency: int = 1,
         reply_timeout_s: float = 1.0,
     ) -> Callable[[RequestHandler], Service]:
-        """Decorate a function to make it a server of requests, as in ``@client.serve("aeron:ipc",
-        10)``.
+        """Make a function a server of requests, as in ``@client.serve("aeron:ipc", 10)``.
 
         The function is called with each request, a :class:`Message`, and returns the reply: bytes,
         a buffer, a list of buffers, or None for an empty reply.  If the function raises, the

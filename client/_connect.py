@@ -28,7 +28,7 @@ _NAME_CHARS: Final = 95
 
 class Attempt:
     """Tries to connect to the daemon until one call of :func:`connect` succeeds or times out. Only
-    one thread at a time may use the object."""
+    one thread at a time may use an :class:`Attempt`."""
 
     def __init__(
         self,

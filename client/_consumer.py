@@ -171,7 +171,7 @@ class ConsumerGroup:
 
     The members of a group share its messages: each batch goes to one member only. If this member
     closes or dies before it commits a batch, the batch goes to another member. Only one thread at a
-    time may use the object.
+    time may use the member.
     """
 
     def __init__(

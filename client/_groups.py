@@ -124,8 +124,8 @@ class GroupState:
 class GroupControl:
     """A connection to the consumer groups of one daemon. Give the directory of a daemon on this
     host, or the TCP address of any daemon and CURVE keys. Calls block until the daemon answers;
-    several threads may use the object. The object connects to the daemon at the first call, and
-    again after a fork or a restart of the daemon. It needs no lease.
+    several threads may use a :class:`GroupControl`. It connects to the daemon at the first call,
+    and again after a fork or a restart of the daemon. It needs no lease.
 
     Every method raises :class:`InvalidArgument` for invalid arguments, or a request of more than 64
     KiB; :class:`DaemonUnreachable` if no answer arrived in ``timeout_s``; :class:`NotAuthorised` if

@@ -107,7 +107,9 @@ def request_drain(
                 f"the daemon in {directory} is not drained after {timeout_s + _ANSWER_S:g} s"
             ) from None
         except OSError as error:
-            raise DaemonGone(f"the daemon in {directory} hung up: {error.strerror}") from None
+            raise DaemonGone(
+                f"the daemon in {directory} closed the connection: {error.strerror}"
+            ) from None
         except control.ControlError as error:
             raise VersionMismatch(f"cannot understand the daemon: {error}") from None
     return message

@@ -60,7 +60,9 @@ def exchange_lease(
     except TimeoutError:
         raise TimeoutExpired(f"the daemon in {directory} did not grant a lease in time") from None
     except OSError as error:
-        raise DaemonGone(f"the daemon in {directory} hung up: {error.strerror}") from None
+        raise DaemonGone(
+            f"the daemon in {directory} closed the connection: {error.strerror}"
+        ) from None
     fds = _descriptors(ancillary)
     try:
         grant = _check_grant(data, fds, _GRANT_FDS + request.watch, directory)
@@ -84,7 +86,9 @@ def _check_grant(
     data: bytes, fds: list[int], expected: int, directory: Path
 ) -> control.LeaseGrant:
     if not data:
-        raise DaemonGone(f"the daemon in {directory} hung up before it granted a lease")
+        raise DaemonGone(
+            f"the daemon in {directory} closed the connection before it granted a lease"
+        )
     try:
         _correlation, message = codec.decode(data)
     except control.ControlError as error:

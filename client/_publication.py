@@ -53,8 +53,7 @@ if TYPE_CHECKING:
     from penstock.client._client import Client
 
     class Array(Protocol):
-        """Type of a NumPy array; NumPy's type hints declare arrays as ``Buffer`` only from Python
-        3.12 on."""
+        """Type of a NumPy array: NumPy declares arrays as Buffer only from Python 3.12 on."""
 
         @property
         def __array_interface__(self) -> dict[str, Any]: ...
@@ -172,8 +171,7 @@ class Publication(Throttled, Receivers):
         return self._refusal(position, data)
 
     def offer_batch(self, messages: Any) -> BatchResult:
-        """Publish many messages in one call, in order; stop at the first message that is refused.
-        Never waits.
+        """Publish many messages, in order; stop at the first message that is refused. Never waits.
 
         :param messages: a sequence of bytes; a NumPy array, 2-D uint8 or 1-D of fixed-size records
             (one message a row); an Arrow binary, string or fixed-size-binary array; a RecordBatch
@@ -254,8 +252,7 @@ class Publication(Throttled, Receivers):
         return BatchSender(self, self._block(messages), wait_connected)
 
     def try_claim(self, length: int) -> Claim:
-        """Claim a frame for a payload of ``length`` bytes, so that the application can write a
-        message directly into the log.
+        """Claim a frame of ``length`` payload bytes, into which the application writes a message.
 
         :raises MessageTooLong: ``length`` exceeds :attr:`max_payload_length`.
         """
@@ -274,14 +271,12 @@ class Publication(Throttled, Receivers):
 
     @property
     def position(self) -> int:
-        """Stream position after the last message that any publisher of the stream has published, in
-        bytes."""
+        """Stream position after the last message of all publishers of the stream, in bytes."""
         return core.pub_position(self._open())
 
     @property
     def position_limit(self) -> int:
-        """Position up to which the stream now accepts messages, in bytes; 0 if there is no
-        receiver."""
+        """Position up to which the stream now accepts messages, in bytes; 0: no receiver."""
         return core.pub_limit(self._open())
 
     @property
@@ -293,10 +288,9 @@ class Publication(Throttled, Receivers):
         """Return the cause that blocks this publication now, and the total time for which each
         cause and each culprit has blocked it.
 
-        The method ``pressure`` reads shared memory, which takes some microseconds for any number of
-        streams. After a refused offer, ``pressure`` waits up to 100 ms until the sender has
-        recorded the cause. If the stream already has room when the sender checks it, the result has
-        the last recorded cause, and its ``held_ns`` is 0.
+        The call reads shared memory in some microseconds, for any number of streams. After a
+        refused offer, ``pressure`` waits up to 100 ms until the sender has recorded the cause. If
+        the stream has room again by that time, the result has the last cause, and ``held_ns`` is 0.
         """
         bell = self._client._bell
         view = self._view()
@@ -314,8 +308,7 @@ class Publication(Throttled, Receivers):
 
     @property
     def credits(self) -> PublicationCredits:
-        """Number of credits that the stream's receivers have granted, and number of credits that
-        its publishers have used."""
+        """Numbers of credits that receivers have granted and that publishers have used."""
         return credits_of(self)
 
     @property
@@ -329,8 +322,7 @@ class Publication(Throttled, Receivers):
 
     @property
     def lost_sessions(self) -> tuple[LostSession, ...]:
-        """Sessions of this publication that a restarted daemon could not continue: at most 16, the
-        newest last."""
+        """Sessions that a restarted daemon could not continue: at most 16, the newest last."""
         return tuple(self._lost)
 
     @property
@@ -361,8 +353,7 @@ class Publication(Throttled, Receivers):
 
     @property
     def max_payload_length(self) -> int:
-        """Length of the longest message that fits into one frame, in bytes; also the limit of
-        ``try_claim``."""
+        """Longest message that fits into one frame, in bytes; also the limit of ``try_claim``."""
         return self._constants.max_payload_bytes
 
     @property
@@ -428,8 +419,7 @@ class Publication(Throttled, Receivers):
 
         A reopened publication keeps its session, positions, open claims and accepted messages.
 
-        :returns: True if the publication had failed; False if it had not failed, and the call did
-            nothing.
+        :returns: True if the publication had failed, and False if there was no failure.
         :raises InvalidArgument: the publication's channel does not have ``ps-policy=error``.
         """
         handle = self._open()
@@ -448,8 +438,7 @@ class Publication(Throttled, Receivers):
         return bool(pub_policy.pub_is_failed(self._open()))
 
     def revoke(self) -> None:
-        """End an exclusive publication immediately; the daemon drops messages that it has not sent
-        yet."""
+        """End an exclusive publication at once; the daemon drops messages that are not sent yet."""
         if not self.is_exclusive:
             raise InvalidArgument("only an exclusive publication can be revoked")
         self._end(revoke=True)

@@ -164,8 +164,8 @@ class _Leg:
 
 
 class Relay:
-    """Relays the messages of one stream to another; :func:`penstock.relay` creates the object.
-    Only one thread at a time may use the object.
+    """Relays the messages of one stream to another stream; :func:`penstock.relay` creates the
+    relay. Only one thread at a time may use a relay.
 
     A context manager. If a ``with relay`` block ends without an exception, the target's sessions
     end. After an exception, or a call of :meth:`hand_over`, the sessions of the relay's target

@@ -41,7 +41,9 @@ class NumpyCodec(Codec):
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
         if dtype.hasobject or not dtype.itemsize:
-            raise InvalidArgument(f"a dtype of a stream has a fixed number of bytes: {dtype}")
+            raise InvalidArgument(
+                f"the dtype of a stream must have a fixed number of bytes: {dtype}"
+            )
         self.dtype = dtype
         self.name = f"record of {dtype}"
 

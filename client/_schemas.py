@@ -183,7 +183,7 @@ class MsgpackCodec(Codec):
         try:
             return pa.table(columns)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise SchemaMismatch(f"the messages do not make a table: {error}") from None
+            raise SchemaMismatch(f"the messages cannot be converted to a table: {error}") from None
 
 
 class ClassCodec(Codec):
@@ -233,7 +233,7 @@ class ClassCodec(Codec):
         if not isinstance(fields, list) or len(fields) != len(self._hints):
             found = f"{len(fields)} fields" if isinstance(fields, list) else repr(fields)[:40]
             raise self.mismatch(
-                message, f"it has {found}, the schema has {len(self._hints)} fields"
+                message, f"the message has {found}, the schema has {len(self._hints)} fields"
             )
         return fields
 

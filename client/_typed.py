@@ -137,7 +137,7 @@ class TypedPublication(Generic[T]):
     ) -> int:
         """Publish many values and wait for room, like :meth:`penstock.Publication.send_batch`.
 
-        :param values: as for :meth:`offer_batch`.
+        :param values: the values to publish, as for :meth:`offer_batch`.
         """
         return self._raw.send_batch(
             self._encoded(values), timeout_s, wait_connected=wait_connected

@@ -134,7 +134,7 @@ class _Provider:
 
 class CurveGate:
     """Adds a TCP address with CURVE authentication to the ROUTER socket of the group service. After
-    the object is constructed, only one thread may use it."""
+    its construction, only one thread may use the gate."""
 
     def __init__(
         self, context: zmq.Context[zmq.Socket[bytes]], router: zmq.Socket[bytes],

@@ -52,11 +52,11 @@ class _Word(enum.Enum):
 
 
 class LeaseSocket:
-    """Accepts connections on ``lease.sock``. For each lease request of a client, the object calls
-    ``on_request(connection_id, request, pid, uid)``. When a client that has a lease closes its
-    connection, the object calls ``on_lost(connection_id)``. When the daemon's user or root requests
-    a drain, the object calls ``on_drain(connection, request)``; the callback then owns the
-    connection."""
+    """Accepts connections on ``lease.sock``. For each lease request of a client, the lease socket
+    calls ``on_request(connection_id, request, pid, uid)``. When a client that has a lease closes
+    its connection, the lease socket calls ``on_lost(connection_id)``. When the daemon's user or
+    root requests a drain, the lease socket calls ``on_drain(connection, request)``; the callback
+    then owns the connection."""
 
     def __init__(
         self, directory: ClaimedDirectory, *, on_request: OnRequest, on_lost: OnLost,

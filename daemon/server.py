@@ -85,8 +85,7 @@ class Server:
     def __init__(
         self, config: DaemonConfig, directory: ClaimedDirectory, last: contextlib.ExitStack
     ) -> None:
-        """``last`` collects callbacks, which the caller runs after it has released the
-        directory."""
+        """``last`` collects callbacks, which the caller runs after the directory is released."""
         self._config = config
         self._last = last
         self._directory = directory
@@ -168,10 +167,7 @@ class Server:
             malformed=lambda: self._control.malformed,
         )
         if timeouts.image_liveness_timeout_ns < timeouts.idle_heartbeat_interval_ns * 2:
-            _LOG.warning(
-                "timeouts: image_liveness_timeout_ns is below twice idle_heartbeat_interval_ns, so "
-                "idle images may time out: raise image_liveness_timeout_ns"
-            )
+            _LOG.warning("timeouts: idle images may time out: raise image_liveness_timeout_ns")
 
     def _cnc_params(self) -> CncParams:
         config = self._config
@@ -315,8 +311,7 @@ class Server:
         self._stopping = True
 
     def close(self) -> None:
-        """End the threads and unmap the files. After ``close``, the caller releases the
-        directory."""
+        """End the threads and unmap the files. The caller must then release the directory."""
         self._driver.close()
         self._shared.set_state(DriverState.STOPPED)
         self._cnc.heartbeat(-1)

@@ -316,7 +316,9 @@ class Assembler:
         except InvalidArgument:
             raise
         except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
-            raise InvalidArgument(f"not the state of a reader of parts: {error!r}") from None
+            raise InvalidArgument(
+                f"this is not the state of a reader of parts: {error!r}"
+            ) from None
 
     def _begin(self, session: Hashable, part: Part) -> None:
         self._give_up(session, "abandoned")

@@ -174,11 +174,12 @@ class Commits:
         return one
 
     def overdue(self, key: object) -> bool:
-        """Return whether an item has been missing for longer than the allowed time."""
+        """Return whether the missing end of a part or job, named by ``key``, is overdue: the
+        allowed time has passed."""
         return self._clock() - self._since.setdefault(key, self._clock()) > GRACE_S
 
     def there(self, keys: Iterable[object]) -> None:
-        """Remove the records of all missing items except ``keys``."""
+        """Remove the records of all missing ends of parts and jobs except ``keys``."""
         kept = set(keys)
         self._since = {key: since for key, since in self._since.items() if key in kept}
 

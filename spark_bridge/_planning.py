@@ -42,8 +42,7 @@ _PAUSE_S: Final = 0.1
 
 @attrs.frozen
 class Partition(InputPartition):
-    """A partition for Spark: the ranges that one task reads, or in a barrier stage the ranges of
-    all tasks."""
+    """The ranges that one Spark task reads, or in a barrier stage the ranges of all tasks."""
 
     index: int
     own: tuple[int, ...]

@@ -81,7 +81,7 @@ def read_options(options: Mapping[str, str]) -> SinkOptions:
     if not markers and ("jobid" in given or "jobcommit" in given):
         raise InvalidArgument(
             "options jobId and jobCommit go with markers=true: without markers a reader "
-            "cannot tell the rows of a failed job: leave markers out"
+            "cannot recognise the rows of a failed job: leave markers out"
         )
     return SinkOptions(
         channel=channel,

@@ -327,8 +327,8 @@ class Subscription:
             raise self._in_use(stream, error) from None
         except UnknownGroup:
             _log.warning(
-                "subscription %s: its group of %s stream %d is gone (it expired, or the daemon "
-                "started again): opening another", name, stream.channel, stream.stream_id,
+                "subscription %s: its group of %s stream %d no longer exists (it expired, or the "
+                "daemon restarted): opening a new group", name, stream.channel, stream.stream_id,
             )
             return self._open_group(daemon, stream, "earliest")
 

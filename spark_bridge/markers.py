@@ -161,9 +161,11 @@ def decode(message: bytes | memoryview) -> Marker:
     if kind not in ((1, 2) if version == 1 else tuple(Kind)):
         raise MarkerError(f"marker kind {kind}: 1 (BEGIN) to 4 (JOB_ABORT) are known")
     if length != head + key_bytes or key_bytes > MAX_KEY_BYTES:
-        raise MarkerError(f"a key of {key_bytes} bytes in a marker of {length}")
+        raise MarkerError(f"a key of {key_bytes} bytes does not fit a marker of length {length}")
     if epoch < 0 or attempt < 0 or flags > (_JOB_FLAG if version == VERSION else 0):
-        raise MarkerError(f"epoch {epoch}, attempt {attempt}, flags {flags}: no sink writes that")
+        raise MarkerError(
+            f"epoch {epoch}, attempt {attempt}, flags {flags}: no sink writes such a marker"
+        )
     rows, digest = _MORE.unpack_from(message, _FIRST.size) if version == VERSION else (0, 0)
     content = Content(messages=messages, bytes=size, crc=crc, rows=rows, digest=digest)
     if kind in (Kind.BEGIN, Kind.JOB_ABORT) and content != Content():

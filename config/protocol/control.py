@@ -7,8 +7,7 @@ ZeroMQ frame, on the lease socket a SEQPACKET datagram. A request carries a corr
 the client chooses; the reply repeats this id. Notices carry 0.
 
 Decoding is strict. Unknown types, unknown or missing fields, wrong types and values out of range
-raise :class:`ControlError`. The exception's text names the message, the field and the expected
-value.
+raise :class:`ControlError`. Its text names the message, the field and the expected value.
 """
 
 from __future__ import annotations
@@ -43,10 +42,9 @@ class ControlError(ValueError):
 
 @attrs.frozen(kw_only=True)
 class LeaseRequest:
-    """First datagram of a client on ``DIR/lease.sock``. While the connection on ``lease.sock`` is
-    open, the daemon regards the client as alive. After its daemon died, a client states its old
-    client id. A daemon that has adopted the client grants the same id and slot; any other daemon
-    grants a new id."""
+    """First datagram of a client on ``DIR/lease.sock``. While its connection is open, the daemon
+    regards the client as alive. After its daemon died, a client states its old client id. A daemon
+    that adopted the client grants the same id and slot; any other daemon grants a new id."""
 
     client_id: int = attrs.field(default=0, validator=_I64)     # 0: new
     token: bytes = attrs.field(default=b"", validator=validators.max_len(64))
@@ -124,8 +122,7 @@ class RemovePublication:
 
 @attrs.frozen(kw_only=True)
 class AddSubscription:
-    """Reply: SubscriptionReady. After SubscriptionReady, the daemon sends an ImageAvailable notice
-    for each present image."""
+    """Reply: SubscriptionReady, after which an ImageAvailable notice for each image follows."""
 
     channel: str = attrs.field(validator=_CHANNEL)
     stream_id: int = attrs.field(validator=_I32)
@@ -355,8 +352,7 @@ class ReadTimes:
 @attrs.frozen(kw_only=True)
 class FindMarks:
     """Request for the messages with ``reserved_value`` in a log that the daemon keeps for a group.
-    The search begins at ``start``, a position between messages, and covers ``max_bytes`` bytes of
-    the log. Reply: LogMarks."""
+    The search covers ``max_bytes`` from ``start``, a position between messages. Reply: LogMarks."""
 
     log_id: int = attrs.field(validator=_ID)
     session_id: int = attrs.field(validator=_I32)
@@ -473,8 +469,7 @@ class GroupList:
 
 @attrs.frozen(kw_only=True)
 class CreditReport:
-    """The subscribers of a stream that grant credits; each key is a number as text. docs/credits.md
-    describes the fields."""
+    """The subscribers of a stream that grant credits, by number, as docs/credits.md describes."""
 
     readers: dict[str, Any]
     withheld: bool
@@ -502,9 +497,8 @@ class LogCuts:
 
 @attrs.frozen(kw_only=True)
 class LogTimes:
-    """Reply to a request for times: the log had reached ``positions[i]`` at the time
-    ``times_ns[i]`` (since the epoch). Times and positions are ascending; the last position is at or
-    after the end of the requested range."""
+    """Reply to ReadTimes: at ``times_ns[i]`` (epoch), the log had reached ``positions[i]``. Times
+    and positions are ascending; the last position is at or after the end of the requested range."""
 
     positions: list[int]
     times_ns: list[int]
@@ -512,9 +506,9 @@ class LogTimes:
 
 @attrs.frozen(kw_only=True)
 class LogMarks:
-    """Reply to FindMarks. Reply with found messages: message ``i`` occupies the log positions
-    [``begins[i]``, ``ends[i]``). ``data`` contains the first ``sizes[i]`` payload bytes of each
-    message. The daemon has searched all messages before ``position``; the log may continue."""
+    """Reply to FindMarks: the found message ``i`` occupies the log positions [``begins[i]``,
+    ``ends[i]``). ``data`` contains the first ``sizes[i]`` payload bytes of each message. The daemon
+    has searched all messages before ``position``; the log may continue."""
 
     begins: list[int]
     ends: list[int]
@@ -525,8 +519,7 @@ class LogMarks:
 
 @attrs.frozen(kw_only=True)
 class RangeGone:
-    """Reply: the log no longer contains the requested range of positions, or does not contain it
-    yet."""
+    """Reply: the log no longer contains the requested positions, or does not contain them yet."""
 
     lowest: int               # readable now
     end: int                  # readable now, below it
@@ -558,8 +551,7 @@ class ImageAvailable:
 
 @attrs.frozen(kw_only=True)
 class SubscriptionResumed:
-    """Lists the images of a subscription that the daemon has adopted. The client must end the
-    subscription's other images."""
+    """Lists a subscription's adopted images; the client must end its other images."""
     subscription_id: int
     correlation_ids: list[int]
 

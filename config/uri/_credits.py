@@ -87,7 +87,7 @@ def check_credits(uri: ChannelUri) -> None:
     if uri.tether is False:
         raise ChannelError(
             "ps-credits", given["ps-credits"], "contradicts tether=false: a subscriber that is "
-            "dropped would skip messages, whose credits would never return",
+            "behind would skip messages, whose credits would never return",
             "ps-credits with tether=true, or no ps-credits",
         )
     check_strategy(uri, stated)

@@ -21,8 +21,8 @@ _WALK_BYTES: Final = 32 * 1024 * 1024
 
 
 class GroupLogs:
-    """Maps and reads the logs of consumer groups. Only one thread may use the object. Each log
-    stays mapped until its file is deleted."""
+    """Maps and reads the logs of consumer groups. Only one thread may use a :class:`GroupLogs`.
+    Each log stays mapped until its file is deleted."""
 
     def __init__(self, cnc: admin.Cnc, shared: admin.Shared) -> None:
         self._cnc = cnc

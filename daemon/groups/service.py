@@ -70,8 +70,8 @@ class _Request:
 
 
 class GroupService:
-    """Runs the thread of the group service. The daemon's trio thread creates and closes the object,
-    and calls :meth:`answer` with the conductor's replies."""
+    """Runs the thread of the group service. The daemon's trio thread creates and closes the group
+    service, and calls :meth:`answer` with the conductor's replies."""
 
     def __init__(
         self, directory: ClaimedDirectory, tcp: ControlTcpConfig, *, request: Request,

@@ -51,8 +51,8 @@ def encoded_status(found: DaemonStatus, correlation_id: int) -> bytes:
 
 
 class StatusReader:
-    """Reads the daemon's status. The conductor's thread owns the object. At most one worker thread
-    at a time reads the status for this object."""
+    """Reads the daemon's status. The conductor's thread owns the status reader. At most one worker
+    thread at a time reads the status for the status reader."""
 
     def __init__(
         self, facts: DaemonFacts, conductor: Conductor, driver: Driver, cnc: Cnc, shared: Shared,

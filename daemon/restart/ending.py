@@ -39,7 +39,8 @@ Signals = AsyncIterator[int]
 
 @attrs.define(eq=False, kw_only=True)
 class Ending:
-    """Ends a daemon by a drain or a hand-over. Only the daemon's trio thread uses the object."""
+    """Ends a daemon by a drain or a hand-over. Only the daemon's trio thread may use an
+    :class:`Ending`."""
 
     snapshot: Callable[[], Snapshot]
     """Of the conductor."""

@@ -159,7 +159,7 @@ def _receive(
             if timeout_s is not None and time.monotonic() - last >= timeout_s:
                 raise TimeoutExpired(
                     f"no message on {subscription.channel} for {timeout_s:g} s "
-                    f"after {progress.messages}"
+                    f"after message {progress.messages}"
                 )
             step = _STEP_S if timeout_s is None else min(_STEP_S, timeout_s)
             subscription.wait(step)

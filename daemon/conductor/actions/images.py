@@ -22,7 +22,7 @@ class OpenRecvEndpoint(Action):
 
 @attrs.frozen(kw_only=True)
 class AddRecvDestination(Action):
-    """Open a socket of a receive endpoint. Result: Address to which the new socket is bound."""
+    """Open a socket of a receive endpoint. Result: the address to which the new socket is bound."""
 
     endpoint_id: int
     params: RecvDestinationParams

@@ -10,7 +10,7 @@ from penstock.daemon.conductor.actions.base import Action
 
 @attrs.frozen(kw_only=True)
 class ResolveName(Action):
-    """Resolve a host name. Result: an Address of the requested address family, whose port is
+    """Resolve a host name. Result: an address of the requested address family, with the port
     ``port``."""
 
     host: str

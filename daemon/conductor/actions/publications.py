@@ -18,7 +18,7 @@ from penstock.daemon.conductor.actions.base import Action
 
 @attrs.frozen(kw_only=True)
 class OpenSendEndpoint(Action):
-    """Open a send endpoint. Result: Address to which the socket of the endpoint is bound."""
+    """Open a send endpoint. Result: the address to which the socket of the endpoint is bound."""
 
     params: SendEndpointParams
 

@@ -163,8 +163,8 @@ def _find(state: State, message: GetGroup | AcknowledgeGroup | CloseGroup) -> Gr
     if group is None:
         raise Refused(
             "unknown_group",
-            f"no group {message.name} of stream {message.stream_id} on {message.channel}: it was "
-            "never opened here, was closed, or has expired",
+            f"no group {message.name} of stream {message.stream_id} on {message.channel}: the "
+            "group was never opened here, was closed, or has expired",
         )
     return group
 

@@ -207,7 +207,9 @@ def _check_setup(
     _check_credits(endpoint, event, subscriptions)
     sessions = len(endpoint.images.of_stream(event.stream_id))
     if sessions >= state.settings.stream_session_limit:
-        raise Refused("limit", f"stream {event.stream_id} has {sessions} sessions already")
+        raise Refused(
+            "limit", f"stream {event.stream_id} already has {sessions} sessions, which is the limit"
+        )
 
 
 def _check_credits(

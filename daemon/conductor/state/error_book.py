@@ -22,7 +22,7 @@ STRANGER_TEXT: Final = 256      # characters of an entry that a datagram causes
 @attrs.define
 class ErrorBook:
     """Contains the texts of recorded errors, by kind and source of the error. Only one thread may
-    use the object. The error book needs bounded memory and time."""
+    use the error book. The error book needs bounded memory and time."""
 
     _texts: dict[tuple[str, str], str] = attrs.field(factory=dict)
     _strangers: int = 0

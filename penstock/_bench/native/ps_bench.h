@@ -63,8 +63,8 @@ void ps_bench_fold_messages(const ps_message_t *messages, int32_t count, ps_benc
 uint64_t ps_bench_expected(int64_t count);
 
 /* Every tick_ns, offers per_tick messages to each of `count` publications, until the monotonic time
- * until_ns. If a window has no room for a message, the loop skips the message in this tick. Adds the
- * results for publication i to outs[i]. */
+ * until_ns. If a window has no room for a message, the loop skips the message in this tick. Adds
+ * the results for publication i to outs[i]. */
 int ps_bench_publish_paced(ps_client_t *client, ps_pub_t **pubs, int32_t count, int32_t size,
                            int32_t per_tick, int64_t tick_ns, int64_t until_ns,
                            ps_bench_result_t *outs);

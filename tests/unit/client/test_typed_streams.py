@@ -307,7 +307,7 @@ def test_any_bytes_are_a_value_or_a_mismatch(kind: str, message: bytes) -> None:
 def test_a_message_of_another_schema_is_named_and_kept(port: LocalPort, client: Client) -> None:
     publication, subscription = typed(port, client, Point)
     publication.raw.offer(b"\x92\x01\x02")
-    with pytest.raises(SchemaMismatch, match="no Point: it has 2 fields, the schema has 3"):
+    with pytest.raises(SchemaMismatch, match=r"no Point: .* has 2 fields, the schema has 3"):
         next(iter(subscription))
     assert subscription.raw.recv(0) == b"\x92\x01\x02"
     publication.raw.offer(b"abc")
