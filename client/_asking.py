@@ -144,8 +144,8 @@ class Call:
         return message
 
     def all_replies(self) -> list[Message | RemoteError]:
-        """Return all replies. If a reply is an error, its element is an exception object; the call
-        does not raise it."""
+        """Return all replies. The returned list contains an exception object for each error reply;
+        the call does not raise these exceptions."""
         return [remote_error(reply) if failed else reply for reply, failed in self.replies]
 
 

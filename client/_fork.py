@@ -12,7 +12,7 @@ def call_in_child(method: Callable[[], None]) -> None:
     """Register a bound method to be called in every forked child, as long as the object of the
     method exists.
 
-    Python cannot remove a fork hook, so the hook has only a weak reference to the object.
+    Python cannot remove a fork hook, so the hook has only a weak reference to the method's object.
     """
     reference = weakref.WeakMethod(method)
 

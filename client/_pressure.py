@@ -27,7 +27,7 @@ _LOOK_S: Final = 50e-6
 @attrs.frozen(kw_only=True, slots=False)     # made in a third of the time that slots take
 class Pressure:
     """The present blockage of a publication, the times for which it was blocked, and its refused
-    offers. The values come from shared memory.
+    offers. The values of a :class:`Pressure` are read from shared memory.
 
     ``blocked_ns`` and ``blocked_by_ns`` state how long publishers were at their limit, by cause and
     by culprit. The sum over all causes equals the sum over all culprits. ``refused`` counts refused

@@ -288,7 +288,7 @@ class Publication(Throttled, Receivers):
         """Return the cause that blocks this publication now, and the total time for which each
         cause and each culprit has blocked it.
 
-        The call reads shared memory in some microseconds, for any number of streams. After a
+        The method reads shared memory in some microseconds, for any number of streams. After a
         refused offer, ``pressure`` waits up to 100 ms until the sender has recorded the cause. If
         the stream has room again by that time, the result has the last cause, and ``held_ns`` is 0.
         """

@@ -20,8 +20,8 @@ _MAX_CHANNEL: Final = control.MAX_CHANNEL_CHARS
 
 @attrs.frozen(kw_only=True)
 class Registration:
-    """Record of a request that added an object at the daemon. The client needs this record to add
-    the object again after the daemon's restart."""
+    """Record of a request that added an object at the daemon. With the record of a request, the
+    client adds the object again after the daemon's restart."""
 
     registration_id: int
     request: Addition

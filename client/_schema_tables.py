@@ -225,7 +225,7 @@ class ArrowCodec(Codec):
         rows = batch.num_rows
         if rows <= 1:
             raise MessageTooLong(
-                f"a row of {message.size} bytes is over the stream's limit of {longest} bytes"
+                f"a row of {message.size} bytes exceeds the stream's limit of {longest} bytes"
             )
         parts = min(rows, -(-message.size // longest) + 1)
         step = -(-rows // parts)

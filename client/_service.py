@@ -152,9 +152,9 @@ class Answering:
         return good
 
     def reply_at_once(self, request: Message, payload: Payload | None) -> bool:
-        """Offer the handler's result as the reply, without waiting. Return False if the reply needs
-        a wait, a request to the daemon, or the report of an error. If the result is False, the
-        caller must call :meth:`reply`."""
+        """Offer the handler's result as the reply, without waiting. Return False if the caller must
+        call :meth:`reply`: the reply needs a wait, a request to the daemon, or the report of an
+        error."""
         requester = self._requesters.get(request.session_id)
         publication = None if requester is None else requester.publication
         if publication is None or not isinstance(payload, (bytes, type(None))):

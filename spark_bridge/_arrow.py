@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arrow batches as messages. The schema precedes the Arrow batches, and a fingerprint in each batch
-identifies its schema. A batch alone does not define the types of its values: eight bytes may be a
-bigint or a double. The sink sends the schema as the first message of each part. The messages of a
-part (the rows of one task) therefore form an Arrow IPC stream. The sink marks each batch with a
-fingerprint of the schema in its reserved value. If a task reads from the middle of a part, it
+identifies its schema. An Arrow batch alone does not define the types of its values: eight bytes may
+be a bigint or a double. The sink sends the schema as the first message of each part. The messages
+of a part (the rows of one task) therefore form an Arrow IPC stream. The sink marks each batch with
+a fingerprint of the schema in its reserved value. If a task reads from the middle of a part, it
 checks the fingerprint of each batch.
 """
 

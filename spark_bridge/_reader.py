@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convert ranges of logs to Arrow record batches, in the executors of Spark.
 
-Reading changes no position, so a repeated task returns the same rows, on any host.
+A task changes no position when it reads a range, so a repeated task returns the same rows, on any
+host.
 """
 
 from __future__ import annotations

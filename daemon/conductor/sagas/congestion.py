@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Choose the congestion control of an image, and call it if it is a Python class.
 
-If the channel states a congestion control, the image uses this congestion control. If the channel
+If a channel states a congestion control, its images use this congestion control. If the channel
 states no congestion control, the first ``[[stream]]`` rule applies that matches the arriving
 stream, its session and its term length. If no rule matches, the image uses the value of
 ``congestion_control`` in the configuration.

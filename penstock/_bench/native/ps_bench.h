@@ -36,8 +36,8 @@ int ps_bench_connect(const ps_fast_table_t *core);
  * 0 or an error code. */
 int ps_bench_publish(ps_client_t *client, ps_pub_t *pub, int32_t size, int64_t until_ns,
                      int64_t max_messages, ps_bench_result_t *out);
-/* Polls until the monotonic time until_ns, or until out->messages is max_messages. Adds the result
- * of the polls to out. */
+/* Polls until the monotonic time until_ns, or until out->messages is max_messages. Adds the
+ * numbers of received messages and bytes to out. */
 int ps_bench_receive(ps_client_t *client, ps_sub_t *sub, int64_t until_ns, int64_t max_messages,
                      ps_bench_result_t *out);
 /* Measures `count` round trips: sends a message of `size` bytes and waits until it returns. Writes
