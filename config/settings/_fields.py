@@ -203,7 +203,8 @@ def port_range(doc: str, change: str) -> Any:
 
 def file_mode(default: int, doc: str, change: str) -> Any:
     return _make(default, Description(
-        doc=doc, change=change, expected='octal permission bits as text, like "0660"',
+        doc=doc, change=change, expected=
+            'octal permission bits of the directory as text, like "0660"',
         read=_read_mode, accepts=lambda value: type(value) is int and 0 <= value <= 0o777,
         write=lambda value: f'"{value:04o}"',
     ))

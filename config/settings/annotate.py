@@ -19,7 +19,7 @@ _HEAD = """\
 # Configuration of the penstock daemon: every key, at its default.
 #
 # The name of a key ends in its unit. A plain number is in this unit; a text may state another
-# unit ("64k", "16m", "100ms", "5s"). Parameters of a channel override this configuration.
+# unit ("64k", "16m", "100ms", "5s"). Parameters of a channel take precedence over this file.
 # Check a file with: penstock config check FILE
 """
 
@@ -59,10 +59,11 @@ def reference_markdown() -> str:
     """Return the reference page, with a table of keys for each table of the configuration file."""
     parts = [
         "# Configuration reference\n\n`tools/reference.py` writes this page from the models in "
-        "`config/settings/models.py`. The file `config/penstock.toml` has the same content as an "
-        "annotated configuration.\n\nThe name of a key ends in its unit. A plain number is in this "
-        "unit; a text may state another unit (`\"64k\"`, `\"5s\"`). Parameters of a channel "
-        "override this configuration.\n"
+        "`config/settings/models.py`. The file `config/penstock.toml` has the same content as "
+        "an annotated configuration.\n\nThe name of a key ends in the unit of its value. A plain "
+        "number has the unit of the key's name; a text may state another unit (`\"64k\"`, "
+        "`\"5s\"`). "
+        "Parameters of a channel take precedence over this configuration.\n"
     ]
     for name, table in _tables():
         parts.append(f"\n## [{name}]\n\n{_summary(table)}\n\n| key | default | accepted | what "

@@ -27,21 +27,26 @@ _POLICIES: Final = tuple(dict.fromkeys((*uri.POLICIES, *uri.SUB_POLICIES)))
 @attrs.frozen(kw_only=True)
 class BackpressureConfig:
     """Defaults for a publication whose log is full, and for a subscription that is behind;
-    parameters of the channel override them."""
+    parameters of the channel take precedence."""
 
     default_policy: str = parsed_text(
         "", _either_policy, f"{', '.join(_POLICIES)}, or empty",
-        "Policy of publications (empty: accept again as soon as there is room); independent is a "
-        "policy of subscriptions without credits, drop_oldest is a policy of both.",
-        "drop_newest if a late message is worthless and the publisher must not wait; independent "
-        "if no reader may slow the others down.")
+        "Policy of publications (empty: after a refusal, accept again as soon as there is "
+        "room). independent is a policy of subscriptions without credits; drop_oldest is a "
+        "policy of publications and subscriptions.",
+        "Set drop_newest if a late message is worthless and the publisher must not wait, "
+        "independent if no reader may slow the other readers down.")
     default_queue_depth: int = size(
         0, 0, 1 << 30, "Bytes that a publication may be ahead of its consumers, and that a "
-                   "subscription with the policy independent or drop_oldest may be behind; 0: a "
-                   "publication's window, a quarter of a subscription's.",
-        "Lower it for fresh data with the policy drop_newest or drop_oldest.")
+                       "subscription with the policy independent or drop_oldest may be behind. "
+                       "0: the window of a publication, a quarter of a subscription's window.",
+        "Lower this value if messages must be recent, with the policy drop_newest or "
+        "drop_oldest.")
     low_watermark_ratio: float = ratio(
-        0.0, "A full publication accepts messages again when its log has drained to this part of "
-             "the depth. The value 0 means 0.5 if a policy or a depth is stated. If neither is "
-             "stated, 0 means that the publication accepts messages as soon as there is room.",
-        "A higher value gives shorter pauses of the publisher, a lower value gives fewer pauses.")
+        0.0, "After a publication was full, it accepts messages again when its unsent data has "
+             "fallen to this part of default_queue_depth. If the value is 0 and a publication "
+             "has a policy or a depth (ps-policy, ps-depth), the daemon uses 0.5. If the value "
+             "is 0 and a publication has neither policy nor depth, the publication accepts "
+             "messages as soon as there is room.",
+        "A higher low_watermark_ratio gives shorter pauses of the publisher, a lower ratio "
+        "gives fewer pauses.")

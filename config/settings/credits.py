@@ -27,22 +27,22 @@ def check_credit_policy(text: str) -> None:
 
 @attrs.frozen(kw_only=True)
 class CreditsConfig:
-    """Default credits of subscriptions; parameters of the channel override them."""
+    """Default credits of subscriptions; parameters of the channel take precedence."""
 
     default_credits: str = parsed_text(
-        "", check_credits, "a number of messages, auto, or empty",
+        "", check_credits, "a number of credits (messages), auto, or empty",
         "Credits of subscriptions whose channel states no ps-credits; empty: no credits.",
         "Rarely. Prefer ps-credits on the channels of subscriptions that must be able to stop "
         "their publishers.")
     max_message_bytes: int = size(
         0, 0, 1 << 24, "Longest message that one credit covers, in bytes; 0: one frame.",
-        "Set this key to the usual length of your messages if this exceeds the MTU.")
+        "Set this key to the usual length of your messages if they are longer than the MTU.")
     policy: str = parsed_text(
         "", check_credit_policy, f"{', '.join(uri.CREDIT_POLICIES)}, or empty",
         "Rule by which a subscription divides its credits among its publishers; empty: each "
-        "publisher gets all credits.",
-        "Set fifo if throughput matters more than fairness.")
+        "publisher may use all credits.",
+        "Set fifo if throughput matters more than equal shares of the publishers.")
     idle_timeout_ns: int = duration(
-        _SECOND_NS, "Time without a message after which a publisher's credits are given to other "
-                    "publishers.",
+        _SECOND_NS, "If a publisher sends no message for this time, its credits are given to "
+                    "other publishers.",
         "Lower this value if the publishers of a stream are active one after another.")

@@ -50,10 +50,9 @@ class DirectoryConfig:
 
     path: str = text(
         "", r"(/.*)?", "an absolute path, or empty for the default",
-        "The daemon's directory. Empty: $PENSTOCK_DIR, else /dev/shm/penstock-$USER. The option "
-        "--dir overrides this key.",
-        "Set this key for a second daemon on a host, or to use huge pages. Choose a directory on a "
-        "memory file system.",
+        "The daemon's directory. Empty: $PENSTOCK_DIR, else /dev/shm/penstock-$USER. The "
+        "option --dir takes precedence over this key.",
+        "Set this key for a second daemon on a host, or for huge pages; use a memory file system.",
     )
     mode: int = file_mode(
         0o770, "Permission bits of the directory.",
@@ -62,12 +61,11 @@ class DirectoryConfig:
     )
     file_mode: int = file_mode(
         0o660, "Permission bits of the files and sockets in the daemon's directory.",
-        "Change it together with mode. A client needs permission to read and to write.",
+        "Change it together with mode. A client needs permission to read and to write these files.",
     )
     group: str = text(
         "", r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}|", "the name of a group, or empty",
-        "Group that owns the daemon's directory and its files. Empty: the group of the daemon's "
-        "process.",
+        "Group that owns the daemon's directory and its files. Empty: the group of the daemon.",
         "Set this key if clients run as other users, and add those users to this group.",
     )
 
@@ -84,22 +82,21 @@ class AgentsConfig:
     )
     idle: str = choice(
         "park", ("park", "backoff", "yield", "spin"),
-        "Behaviour of a data-plane thread that has no work. With park, the thread sleeps until an "
-        "event wakes it.",
+        "Behaviour of a data-plane thread without work. With park, it sleeps until an event.",
         "Set spin or yield for the lowest latency; each thread then keeps a CPU busy.",
     )
     sender_cpu: int = integer(-1, -1, 1023, "CPU to which the sender is pinned; -1: none.",
-        "Set this key for dedicated threads on isolated CPUs.")
+        "Set this key to run the dedicated sender thread on an isolated CPU.")
     receiver_cpu: int = integer(-1, -1, 1023, "CPU to which the receiver is pinned; -1: none.",
-        "Set this key for dedicated threads on isolated CPUs.")
+        "Set this key to run the dedicated receiver thread on an isolated CPU.")
     max_gaps: int = integer(1024, 4, 16384,
         "Largest number of gaps that the receiver can track for one image.",
-        "Raise this value on long, fast, lossy paths: it limits the number of losses that are "
-        "recovered in one round trip.")
+        "Raise this value on long, fast paths with losses: it limits the number of losses that "
+        "are recovered in one round trip.")
     loss_recovery: str = choice(
         "all-gaps", ("all-gaps", "single-gap"),
-        "all-gaps: the receiver requests all gaps of an image at once. single-gap: it requests "
-        "only the first gap, as Aeron does.",
+        "all-gaps: the receiver requests all gaps of an image at once. single-gap: the "
+        "receiver requests only the first gap, as Aeron does.",
         "Set single-gap only for comparisons.",
     )
     retransmit_percent: int = integer(
@@ -110,7 +107,7 @@ class AgentsConfig:
     retransmit_bytes_per_s: int = size(
         4 * MIB, 1, 1024 * GIB,
         "Bytes a second that a sender may retransmit on a stream that sends no new data.",
-        "Raise this value for streams with frequent pauses on paths that lose datagrams.")
+        "Raise this value for streams that often pause, on paths that lose datagrams.")
     event_capacity: int = integer(4096, 64, 1 << 20,
         "Capacity of the queue of events from the data plane to the conductor.",
         "Raise this value if the daemon's log reports lost events.")
@@ -166,77 +163,81 @@ def _rate(text: str) -> None:
 
 @attrs.frozen(kw_only=True)
 class PublicationsConfig:
-    """Defaults of publications; parameters of the channel override them."""
+    """Defaults of publications; parameters of the channel take precedence."""
 
     term_length_bytes: int = size(
         16 * MIB, 64 * KIB, GIB, "Length of a term of a network stream; a log has three terms.",
-        "Lower this value for many quiet streams, and raise it for long paths with high bandwidth.",
+        "Lower this value if there are many streams with little traffic, and raise it for long "
+        "paths with high bandwidth.",
         power_of_two=True)
     ipc_term_length_bytes: int = size(
         64 * MIB, 64 * KIB, GIB, "Length of a term of an IPC stream.",
-        "Lower this value if shared memory is short.", power_of_two=True)
+        "Lower this value if IPC streams need too much shared memory.", power_of_two=True)
     mtu_bytes: int = size(
         1408, 64, 65504, "Largest datagram of a network stream, without IP and UDP headers.",
         "Set about 8192 if the whole path carries jumbo frames.", multiple_of=32)
     ipc_mtu_bytes: int = size(
-        1408, 64, 65504, "Largest unfragmented frame of an IPC stream.",
-        "Raise this value to publish larger messages in one frame, without "
-        "fragments.", multiple_of=32)
+        1408, 64, 65504, "Largest frame of an IPC stream; longer messages have fragments.",
+        "Raise this value to publish larger IPC messages in one frame, without fragments.",
+        multiple_of=32)
     window_bytes: int = size(
         0, 0, GIB // 2,
-        "Publication window: bytes that a publisher may write ahead of its consumers; 0: half a "
-        "term, on IPC a whole term.",
+        "Publication window: bytes that a publisher may write ahead of its consumers; 0: half "
+        "a term, on IPC a whole term.",
         "Lower this value to bound the time that data waits in the log.")
     linger_ns: int = duration(
         5 * SECOND_NS, "Time for which a closed publication still retransmits.",
-        "Raise this value if receivers detect losses late.", low=0)
+        "Raise this value if receivers detect losses only after the publication was closed.", low=0)
     max_resend: int = integer(16, 1, 256,
         "Largest number of retransmits in flight at once on a stream with several receivers.",
         "Raise this value for multicast groups with many receivers and much loss.")
     sparse: bool = boolean(True, "Allocate memory of a log file only for the terms in use.",
-        "Set false to allocate all memory at once, for steady latency.")
+        "Set false to allocate all memory of a log at once, so that publishers never wait for "
+        "memory.")
     unicast_flow_control: str = parsed_text(
         "unicast", _unicast_flow_control, "unicast, nak or py:...",
         "Flow control of channels with one receiver.",
-        "Set nak if a slow receiver must lower the sender's rate, and not stop the sender by its "
-        "window.")
+        "Set nak if a slow receiver should lower the sender's rate, and not block the sender.")
     multicast_flow_control: str = parsed_text(
-        "max", _flow_control, "max, min, tagged, preferred, nak or py:..., with their options",
+        "max", _flow_control, "a flow control: max, min, tagged, preferred, nak or py:..., "
+                              "with their options",
         "Flow control of multicast and multi-destination channels.",
-        "Set min if no receiver may miss data.")
+        "Set min if no receiver of a group may miss data.")
     flow_control_group_tag: int = integer(
         -1, -(2**63), 2**63 - 1,
         "Group tag for fc=tagged if the channel states no tag: the sender waits for receivers with "
         "this tag.",
-        "Use the value that Aeron has in aeron.flow.control.group.tag.")
+        "To work with Aeron receivers, use the value of their setting "
+        "aeron.flow.control.group.tag.")
     spies_simulate_connection: bool = boolean(
         False, "A publication counts as connected while a spy reads it, even without a receiver.",
-        "Set true to record streams that have no receiver yet.")
+        "Set true to record streams with a spy before they have a receiver.")
 
 
 @attrs.frozen(kw_only=True)
 class SchedulerConfig:
-    """The order in which a sender serves its streams; parameters of the channel override these
-    defaults."""
+    """The order in which a sender serves its streams; parameters of the channel take precedence."""
 
     auto_priority: bool = boolean(
-        True, "Compute the priority of a stream that states none: 500 when a reader has just "
-              "consumed data, and half of that after each further 30 s. false: such streams have "
-              "priority 0.",
-        "Set false if only priorities that channels or rules state may have an effect.")
+        True, "Compute the priority of a stream whose channel states no priority: 500 when a "
+              "reader has just consumed data, and half of that after each further 30 s. false: "
+              "such streams have priority 0.",
+        "Set false if only priorities from channels or stream rules may have an effect.")
     governor: bool = boolean(
-        True, "Under pressure the sender delays new data, and full publications answer THROTTLED.",
+        True, "If the sender is overloaded, it delays new data, and publications whose log is "
+              "full answer THROTTLED.",
         "Set false if all streams must get the same treatment under overload.")
 
 
 @attrs.frozen(kw_only=True)
 class StreamRule:
     """One `[[stream]]` rule: settings for all channels and streams that match it. The daemon uses
-    only the first rule that matches; parameters of the channel override its values."""
+    only the first rule that matches a stream; parameters of the channel take precedence."""
 
     channel: str = text(
-        "*", r"[^\0]+", "a pattern of a channel, with * and ?",
-        "Pattern of the channel's canonical text.", "\"*endpoint=239.*\" for multicast streams.")
+        "*", r"[^\0]+", "a pattern of a channel, with the wildcards * and ?",
+        "Pattern that the channel's canonical text must match.",
+        "\"*endpoint=239.*\" for multicast streams.")
     stream_id: int | None = optional_integer(-(2**31), I32_MAX,
         "Stream id; not set: any stream id.",
         "For one stream.")
@@ -247,115 +248,114 @@ class StreamRule:
     flow_control: str = parsed_text(
         "", _flow_control, "a flow control as in fc=, or empty",
         "Flow control of publications; empty: the rule does not change it.",
-        "\"min\" if no receiver may miss data.")
+        'Set "min" if no receiver of these streams may miss data.')
     strategy_on_late: str = text(
         "", r"(hold|max|min)?", "hold, max, min or empty",
-        "Limit that applies while a flow control in Python is late; empty: the limit that its "
-        "class states, or else hold.",
-        "\"max\" where fresh data matters more than all data.")
+        "Limit that applies while the answer of a flow control in Python is late. Empty: the "
+        "limit that its class states, or else hold.",
+        'Set "max" if fresh data matters more than complete data.')
     window_bytes: int = size(0, 0, GIB // 2, "Publication window; 0: the rule does not change it.",
         "Set this key to bound the time that data waits in the log.")
     rate: str = parsed_text(
         "", _rate, "a rate as in ps-rate=, or empty", "Rate of publications; empty: unlimited.",
-        "\"10m\" for bytes, \"500msg\" for messages a second.")
+        'Set "10m" to limit bytes a second, "500msg" to limit messages a second.')
     policy: str = parsed_text(
         "", check_policy, f"{', '.join(uri.POLICIES)}, or empty",
         "Policy of publications when their log is full; empty: the rule does not change it.",
-        "\"drop_newest\" for sensors that must not wait.")
-    queue_depth: int = size(0, 0, GIB, "Depth in bytes as in ps-depth=; 0: as without the rule.",
-                            "To bound the age of what is published.")
+        'Set "drop_newest" for streams of sensors that must not wait.')
+    queue_depth: int = size(0, 0, GIB, "Depth of publications in bytes, as in ps-depth=; 0: "
+                                       "the rule does not change it.",
+                            "Set this key to bound the age of published data.")
     fanout: str = parsed_text(
         "", _fanout, "min, independent, or empty",
-        "Fan-out of publications as in ps-fanout=; empty: as without the rule.",
-        "\"independent\" if no reader of this host may slow the stream.")
+        "Fan-out of publications, as in ps-fanout=; empty: the rule does not change it.",
+        'Set "independent" if no reader of this host may slow the stream.')
     low_watermark_ratio: float = ratio(
-        0.0, "Low watermark as in ps-low-watermark=; 0: the rule does not change "
-             "it.", "With a depth.")
+        0.0, "Low watermark, as in ps-low-watermark=; 0: the rule does not change it.",
+        "With a depth.")
     priority: int | None = optional_integer(
-        -1000, 1000, "Priority of publications as in ps-priority=; not set: the rule does not "
+        -1000, 1000, "Priority of publications, as in ps-priority=; not set: the rule does not "
                      "change it.",
-        "1000 for streams that must be sent first, below 0 for streams that may wait.")
+        "Set 1000 for streams that must be sent first, below 0 for streams that may wait.")
     congestion_control: str = parsed_text(
         "", _any_congestion_control, "a congestion control as in cc=, or empty",
-        "Congestion control of subscriptions; empty: the rule does not change it. For this key, "
-        "the daemon compares the rule's session_id and term_length_bytes with those of the "
-        "arriving stream.",
-        "\"cubic\" on paths shared with others.")
+        "Congestion control of subscriptions; empty: the rule does not change it. For the key "
+        "congestion_control, the daemon compares the rule's session_id and term_length_bytes "
+        "with those of the arriving stream.",
+        'Set "cubic" on paths shared with other traffic.')
     receiver_window_bytes: int = size(0, 0, GIB // 2,
         "Receiver window; 0: the rule does not change it.",
         "Set this key to the bandwidth times the round-trip time of this stream.")
     credits: str = parsed_text(
-        "", check_credits, "a number of messages, auto, or empty",
+        "", check_credits, "a number of credits (messages), auto, or empty",
         "Credits of subscriptions as in ps-credits=; empty: the rule does not change them.",
         "Set this key to bound the number of messages in flight to a subscriber.")
     credit_policy: str = parsed_text(
         "", check_credit_policy, f"{', '.join(uri.CREDIT_POLICIES)}, or empty",
-        "How a subscription divides its credits among publishers, as in ps-credit-policy=; empty: "
-        "the rule does not change it.", "With credits.")
+        "Rule by which a subscription divides its credits among publishers, as in "
+        "ps-credit-policy=; empty: the rule does not change it.", "With credits.")
     credit_weight: int = integer(
-        0, 0, 1000, "Weight of the publishers that the rule matches, as in ps-credit-weight=; 0: "
-                    "the rule does not change it.",
+        0, 0, 1000, "Weight of the publishers that this stream rule matches, as in "
+                    "ps-credit-weight=; 0: the rule does not change it.",
         "With credit_policy = \"weighted\" or \"deficit\".")
 
 
 @attrs.frozen(kw_only=True)
 class SubscriptionsConfig:
-    """Defaults of subscriptions; parameters of the channel override them."""
+    """Defaults of subscriptions; parameters of the channel take precedence."""
 
     receiver_window_bytes: int = size(
         128 * KIB, 256, GIB // 2,
         "Receiver window: bytes that a sender may have in flight to a receiver.",
-        "On fast long paths, set it to the bandwidth times the round-trip time; the kernel's "
-        "net.core.rmem_max must allow a receive buffer for it.")
+        "On fast long paths, set this key to the bandwidth times the round-trip time; the "
+        "kernel's net.core.rmem_max must allow a receive buffer of this size.")
     congestion_control: str = parsed_text(
         "static", _congestion_control, "static, cubic or py:..., with their options",
-        "Congestion control: the rule that limits the data in flight further, below the receiver "
-        "window.",
-        "Set cubic on paths that carry other traffic too, and set the receiver window for the case "
-        "that the stream has the whole path.",
+        "Congestion control: the rule by which a receiver further limits the data in flight, "
+        "below its receiver window.",
+        "Set cubic on paths that carry other traffic too. Then set a receiver window that "
+        "suffices when the stream has the path for itself.",
     )
     cubic_reno_friendly: bool = boolean(
-        True, "Never let CUBIC's window be below the window of Reno (RFC 9438, section 4.3). "
-              "cc=cubic,reno:false turns this off for one stream.",
-        "Set false for Aeron's behaviour, which is slower on short paths.")
+        True, "Keep CUBIC's window at least as large as Reno's (RFC 9438, section 4.3). "
+              "The option cc=cubic,reno:false turns this off for one stream.",
+        "Set false for Aeron's behaviour, which is slower on paths with a short round trip.")
     reliable: bool = boolean(True, "The receiver requests lost data.",
-        "Set false if late data is worthless: gaps are then skipped.")
+        "Set false if late data is worthless: readers then skip lost data and get a gap.")
     tether: bool = boolean(True, "The stream waits for a slow subscriber.",
         "Set false if the stream need not wait for slow subscribers.")
     rejoin: bool = boolean(True,
-        "If a session sends data after its image ended, the subscription gets a new image of "
-        "it.", _RARELY)
+        "If a session sends data after its image ended, the subscription gets a new image.",
+        _RARELY)
     group_tag: int | None = optional_integer(
         -(2**63), 2**63 - 1,
         "Group tag that a receiver states in its status messages; not set: no tag.",
-        "Set this key for receivers for which publications with fc=tagged must wait.")
+        "Set this key on receivers for which publications with fc=tagged must wait.")
 
 
 @attrs.frozen(kw_only=True)
 class SocketsConfig:
-    """Defaults of sockets; parameters of the channel override them."""
+    """Defaults of sockets; parameters of the channel take precedence."""
 
     sndbuf_bytes: int = size(0, 0, I32_MAX, "SO_SNDBUF; 0: the system's default.",
-        "Raise this value if streams are blocked with the cause socket.")
+        "Raise this value if pressure() reports that streams are blocked with the cause socket.")
     rcvbuf_bytes: int = size(
         128 * KIB, 0, I32_MAX, "Smallest SO_RCVBUF of a socket; 0: the system's default.",
-        "The daemon enlarges the buffer for a large receiver window. Raise the key if many streams "
-        "arrive at one socket.")
+        "The daemon enlarges the buffer for a large receiver window. Raise this value if many "
+        "streams arrive at one socket.")
     multicast_ttl: int = integer(0, 0, 255,
         "TTL or hop limit of multicast datagrams; 0: the system's default, which is 1.",
         "Raise this value if multicast must cross routers.")
     gso: bool = boolean(True, "Send many datagrams in one system call (UDP segmentation).",
-        "Set false to find out whether a network card is faulty.")
+        "Set false to find out whether segmentation by a network card is faulty.")
     gro: bool = boolean(True, "Receive many datagrams in one system call.",
-        "Set false to find out whether a network card is faulty.")
+        "Set false to find out whether the joining of datagrams by a network card is faulty.")
     sender_ports: tuple[int, int] = port_range(
-        "Range of local ports from which publications send if their channel states no port; [0, "
-        "0]: the system chooses a port.",
-        "Set this key if a firewall admits only certain ports.")
+        "Local ports for publications whose channel states none; [0, 0]: the system chooses.",
+        "Set this key if a firewall admits only certain local ports of the sending host.")
     receiver_ports: tuple[int, int] = port_range(
-        "Range of ports for subscriptions whose endpoint has port 0; [0, 0]: the system chooses a "
-        "port.",
-        "Set this key if a firewall admits only certain ports.")
+        "Ports for subscriptions whose endpoint has port 0; [0, 0]: the system chooses a port.",
+        "Set this key if a firewall admits only certain ports of the receiving host.")
 
 
 @attrs.frozen(kw_only=True)
@@ -364,13 +364,14 @@ class StorageConfig:
 
     budget_bytes: int = size(
         0, 0, 2**60, "Largest amount of memory for log buffers; 0: budget_percent applies.",
-        "Set this key to leave room for other programs on the same file system.")
+        "Set this key to leave room for other programs in the file system of the logs.")
     budget_percent: float = percent(
         80.0, "Largest part of the file system for log buffers, in per cent of the space that is "
               "free when the daemon starts.", "Used when budget_bytes is 0.")
     page_bytes: int = size(
         4 * KIB, 4 * KIB, GIB,
-        "Page size of the file system; sizes of log files are rounded up to a multiple of it.",
+        "Page size of the file system; the daemon rounds the sizes of log files up to a "
+        "multiple of it.",
         "\"2m\" on hugetlbfs.", power_of_two=True)
     idle_term_timeout_ns: int = duration(
         60 * SECOND_NS, "Time without data after which the daemon releases unused memory of a "
@@ -378,8 +379,8 @@ class StorageConfig:
         "Lower this value if many streams are idle for most of the time.", low=0)
     counter_values_bytes: int = size(
         8 * MIB, 64 * KIB, 500 * MIB,
-        "Memory for the values of counters, 128 bytes each. The labels need four times as much "
-        "in addition.",
+        "Memory for the values of counters, 128 bytes each. The labels of the counters need "
+        "four times as much memory in addition.",
         "Raise this value if the daemon reports that no counter is free.", multiple_of=128)
     error_log_bytes: int = size(4 * MIB, 64 * KIB, 64 * MIB, "The error log in cnc.dat.", _RARELY,
         multiple_of=64)
@@ -389,22 +390,22 @@ class StorageConfig:
 class LimitsConfig:
     """Numbers of objects at once."""
 
-    clients: int = integer(256, 1, 65536, "Client processes.",
-        "Raise this value if the daemon reports that this limit is reached.")
-    publications: int = integer(4096, 64, 65536, "Publications.",
-        "Raise this value if the daemon reports that this limit is reached.")
-    images: int = integer(4096, 1, 65536, "Images.",
-        "Raise this value if the daemon reports that this limit is reached.")
+    clients: int = integer(256, 1, 65536, "Largest number of client processes.",
+        "Raise this value if the daemon reports that it has too many clients.")
+    publications: int = integer(4096, 64, 65536, "Largest number of publications.",
+        "Raise this value if the daemon reports that it has too many publications.")
+    images: int = integer(4096, 1, 65536, "Largest number of images.",
+        "Raise this value if the daemon reports that it has too many images.")
     subscribers: int = integer(8192, 1, 65536,
-        "Links between a subscription and an image, or a local publication.",
-        "Raise this value if the daemon reports that this limit is reached.")
+        "Largest number of pairs of a subscription and an image or local publication.",
+        "Raise this value if the daemon reports that it has too many subscribers.")
     groups: int = integer(64, 1, 65536, "Consumer groups.", _RARELY)
     queued_commands: int = integer(1024, 1, 1 << 20,
-        "Largest number of requests of one client that wait in the daemon's queue.",
+        "Largest number of requests of one client that may wait in the daemon's queue.",
         _RARELY)
     sessions_per_stream: int = integer(I32_MAX, 1, I32_MAX,
         "Largest number of images of one stream on one channel.",
-        "Lower this value against hostile or faulty senders.")
+        "Lower this value to limit the memory that hostile or faulty senders can use.")
     reserved_session_low: int = integer(-1, -(2**31), I32_MAX, "First reserved session.", _RARELY)
     reserved_session_high: int = integer(1000, -(2**31), I32_MAX, "Last reserved session.", _RARELY)
 
@@ -426,31 +427,35 @@ class MetricsConfig:
     listen: str = text(
         "unix:metrics.sock",
         r"(unix:[^\0]+|\[[0-9A-Fa-f:]+\]:[0-9]{1,5}|[A-Za-z0-9.-]+:[0-9]{1,5})?",
-        '"unix:PATH" (in the directory when relative), "host:port", or empty',
-        "Address on which the daemon serves metrics; empty: it serves none.",
-        "\"127.0.0.1:9464\" for a scraper. The page has no access control, so use a local address.")
+        "\"unix:PATH\" (a relative PATH is in the daemon's directory), \"host:port\", or empty",
+        "Address on which the daemon serves metrics; empty: the daemon serves no metrics.",
+        '"127.0.0.1:9464" for a scraper. The metrics page has no access control, so use a '
+        "local address.")
 
 
 @attrs.frozen(kw_only=True)
 class ControlTcpConfig:
-    """Access to consumer groups for readers on other hosts: over TCP, with CURVE keys."""
+    """Access to consumer groups for readers on other hosts, over TCP with CURVE keys."""
 
     listen: str = text(
         "", r"(\[[0-9A-Fa-f:]+\]:[0-9]{1,5}|[A-Za-z0-9.*-]+:[0-9]{1,5})?",
-        '"host:port", "*:port" or empty', "Address on which the daemon listens; empty: none.",
-        "Set this key if readers of groups run on other hosts.")
+        '"host:port", "*:port" or empty',
+            "Address on which the daemon listens for readers of consumer groups; empty: the "
+            "daemon does not listen.",
+        "Set this key if readers of consumer groups run on other hosts.")
     secret_key: str = text(
         "", r"[^\0]*", "a path", "The daemon's key: NAME.key_secret of 'penstock keygen'.",
         "Set this key together with listen.")
     clients: str = text(
-        "", r"[^\0]*", "a path", "Public keys of the clients that may connect: a file "
-        "with a key in each line, or a directory of .key files. Changes apply at once.",
-        "Set this key together with listen.")
+        "", r"[^\0]*", "a path", "Public keys of the clients that may connect: a file with a "
+                                 "key in each line, or a directory of .key files. Changes "
+                                 "apply at once.", "Set this key together with listen.")
     connections: int = integer(64, 1, 4096,
-        "Largest number of open connections; the daemon refuses further ones.", _RARELY)
+        "Largest number of open connections of remote readers; the daemon refuses further "
+        "connections.", _RARELY)
     fetch_bytes: int = size(
         64 * MIB, 4 * MIB, 16 * GIB,
-        "Largest amount of fetched data in flight to all readers together.",
+        "Largest amount of fetched data that is in flight to all remote readers together.",
         "Raise this value for many concurrent fetches over paths with a long round-trip time.")
 
     def __attrs_post_init__(self) -> None:
@@ -468,15 +473,16 @@ class ImpairmentConfig:
     recv_loss_percent: float = percent(0.0, "Incoming datagrams lost.", "In tests.")
     duplicate_percent: float = percent(0.0, "Datagrams received twice.", "In tests.")
     reorder_percent: float = percent(0.0,
-        "Incoming datagrams that are delivered after the datagram that follows them.",
+        "Percentage of incoming datagrams that are delivered after the datagram that follows them.",
         "In tests.")
     corrupt_percent: float = percent(0.0,
-        "Incoming datagrams in which one bit is inverted.", "In tests.")
+        "Percentage of incoming datagrams in which one bit is inverted.", "In tests.")
     delay_ns: int = duration(0, "Delay of each incoming datagram.", "In tests.", low=0)
-    jitter_ns: int = duration(0, "Largest random delay added to delay_ns.", "In tests.", low=0)
+    jitter_ns: int = duration(0, "Largest random delay of a datagram in addition to delay_ns.",
+                              "In tests.", low=0)
     seed: int = integer(
         1, 0, 2**63 - 1,
-        "Seed of the random numbers for the faults: the same seed gives the same "
+        "Seed of the random numbers for the simulated faults: the same seed gives the same "
         "losses.", "In tests.")
 
     @property
@@ -489,43 +495,45 @@ class LogConfig:
     """The daemon's log, on standard error."""
 
     level: str = choice("info", ("debug", "info", "warning",
-        "error"), "Lowest level that is shown.",
-        "Set debug to log each command and event.")
+        "error"), "Lowest level that is shown.", "Set debug to log each command and event.")
 
 
 @attrs.frozen(kw_only=True)
 class TraceConfig:
-    """Events and samples as JSON lines in a file; `penstock sim plot` draws it."""
+    """Events and samples of all streams as JSON lines in a file; `penstock sim plot` draws it."""
 
     file: str = text(
         "", r"[^\0]*", "a path, or empty",
-        "Path of the trace file; empty: no trace. The option --trace overrides this key.",
-        "Set this key to find out why a stream was slow. After a restart, the new daemon appends "
-        "to the same file.")
+        "Path of the trace file; empty: no trace. The option --trace takes precedence over "
+        "this key.",
+        "Set this key to find out why a stream was slow. After a restart, the new daemon "
+        "appends to the same trace file.")
     sample_interval_ns: int = duration(
-        100 * MILLISECOND_NS, "Time between samples of all streams. With thousands of streams the "
-                              "samples come less often, so that they take at most 5 % of the "
-                              "control plane's time.",
-        "Lower this value to see stalls that are shorter than the interval.", low=MILLISECOND_NS)
+        100 * MILLISECOND_NS, "Time between two samples of all streams in the trace. With "
+                              "thousands of streams the daemon takes samples less often, so "
+                              "that they need at most 5 % of the control plane's time.",
+        "Lower this value to see periods of blocking that are shorter than the interval.",
+        low=MILLISECOND_NS)
     file_bytes: int = size(
         GIB, 0, 1024 * GIB,
-        "Length of the trace file at which the daemon renames it to FILE.1 and begins a new "
-        "one; 0: never.",
-        "Lower this value if disk space is short.")
+        "Length of the trace file at which the daemon renames the file to FILE.1 and begins a "
+        "new one; 0: never.", "Lower this value if disk space is short.")
 
 
 @attrs.frozen(kw_only=True)
 class StopConfig:
-    """Choose what SIGTERM and Ctrl-C do; `penstock drain` always drains."""
+    """Choose how the daemon reacts to SIGTERM and Ctrl-C; `penstock drain` always drains."""
 
     drain: bool = boolean(
-        False, "End all streams in order and remove the directory. false: leave the streams to the "
-               "next daemon in the directory. The daemon then removes the directory only if no "
-               "client and no group is left. The option --drain overrides this key.",
-        "Set true if no new daemon will adopt the streams, as in tests and one-off containers.")
+        False, "On SIGTERM, end all streams in order and remove the directory. false: leave "
+               "the streams to the next daemon in the directory. After a drain, the daemon "
+               "removes the directory only if no client and no consumer group is left. The "
+               "option --drain takes precedence over this key.",
+        "Set true if no new daemon will adopt the streams, as in tests and in containers that "
+        "run only once.")
     drain_timeout_ns: int = duration(
-        10 * SECOND_NS, "Time for which a drain waits for receivers; unsent data then stays in "
-        "the directory.",
+        10 * SECOND_NS, "Time for which a drain waits for receivers; data that was not sent by "
+                        "then stays in the directory.",
         "Raise this value for slow receivers; keep it below the stop time-out of the service "
         "manager.",
         low=0)

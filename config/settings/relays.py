@@ -22,15 +22,18 @@ class RelayRule:
 
     name: str = text(
         "relay", NAME, "1 to 64 letters, digits, dots, dashes and underscores",
-        "Name of the relay; a new process continues the work of the last process with this name.",
+        "Name of the relay; a new process with this name continues the relay where the "
+        "previous process ended.",
         "Always.")
     source: str = text("", r"[^\0]*", "a channel", "Channel to read.", "Always.")
     source_stream: int | None = optional_integer(
         -(2**31), 2**31 - 1, "Stream to read.", "Always.")
     target: str = text("", r"[^\0]*", "a channel", "Channel to publish on.", "Always.")
     target_stream: int | None = optional_integer(
-        -(2**31), 2**31 - 1, "Stream id to publish with; not set: the value of source_stream.",
-        "Set this key if the target has another stream id.")
+        -(2**31), 2**31 - 1, "Stream id on which the relay publishes; not set: the value of "
+                             "source_stream.",
+        "Set this key if the target stream has another stream id than the source.")
     linger_ns: int = duration(
-        _MINUTE_NS, "Time for which the source and target streams are kept for the next relay "
-        "process after one has died.", "Raise this value if a restart takes longer.", low=1)
+        _MINUTE_NS, "Time for which the daemon keeps the source and target streams for the "
+                    "next relay process after a relay process has died.",
+                    "Raise this value if a restart of the relay process takes longer.", low=1)

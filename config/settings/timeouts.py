@@ -16,7 +16,7 @@ _RARELY: Final = "Rarely."
 
 @attrs.frozen(kw_only=True)
 class TimeoutsConfig:
-    """Intervals and time-outs of the protocol."""
+    """Intervals and time-outs of the protocol between sender and receiver, and of the daemon."""
 
     setup_interval_ns: int = duration(
         100 * _MILLISECOND_NS,
@@ -26,46 +26,51 @@ class TimeoutsConfig:
         "Interval between heartbeats on a stream that has just become idle.", _RARELY)
     idle_after_ns: int = duration(
         _SECOND_NS,
-        "Time without data after which a stream's heartbeats and status messages become less "
-        "frequent.", _RARELY)
+        "After this time without new data, a stream's heartbeats and status messages become "
+        "less frequent.", _RARELY)
     idle_heartbeat_interval_ns: int = duration(
         _SECOND_NS, "Interval between heartbeats on a stream that has been idle for longer than "
                     "idle_after_ns.",
-        "\"100ms\" is Aeron's interval. The interval must stay well below the "
-        "image_liveness_timeout_ns of receivers.")
+        "\"100ms\" is Aeron's interval. Keep this interval well below the "
+        "image_liveness_timeout_ns of the receivers.")
     status_message_timeout_ns: int = duration(
         200 * _MILLISECOND_NS,
         "Longest interval between a receiver's status messages on an active stream.", _RARELY)
     connection_timeout_ns: int = duration(
-        5 * _SECOND_NS, "Time without a status message from any receiver after which a publication "
+        5 * _SECOND_NS, "If no receiver sends a status message for this time, a publication "
                         "counts as not connected.",
         "Raise this value on paths with long outages.")
     image_liveness_timeout_ns: int = duration(
-        10 * _SECOND_NS, "Time without a datagram from a sender after which the receiver ends its "
-                         "image.",
+        10 * _SECOND_NS, "If no datagram of a sender arrives for this time, the receiver ends "
+                         "the sender's image.",
         "Raise this value on paths with long outages.")
     image_linger_ns: int = duration(
         10 * _SECOND_NS, "Time for which the daemon keeps the log of an ended image, so that slow "
                          "subscribers can finish reading it.",
-        "Raise this value for slow readers.", low=0)
+        "Raise this value if slow readers miss the last data of ended images.", low=0)
     pending_setup_timeout_ns: int = duration(
         _SECOND_NS, "Interval at which a receiver whose channel has a control address requests a "
                     "SETUP from the sender.",
         _RARELY)
     unblock_timeout_ns: int = duration(
-        15 * _SECOND_NS, "Time after which the daemon replaces a claim that is still open by "
-                         "padding.",
+        15 * _SECOND_NS, "If a claim stays open for this time, the daemon replaces the claim "
+                         "by padding.",
         "Raise this value if publishers are stopped in a debugger.")
     retransmit_delay_ns: int = duration(
-        0, "Time that the sender waits from a NAK to the "
-           "retransmit.", "Raise this value for large multicast groups.", low=0)
+        0, "Time that the sender waits from a NAK to the retransmit.",
+        "Raise this value for large multicast groups, in which many receivers request the same "
+        "data.", low=0)
     retransmit_linger_ns: int = duration(
         10 * _MILLISECOND_NS,
         "Time within which the sender does not retransmit the same range twice.",
-        "Set about one round trip if receivers repeat NAKs.", low=0)
+        "Set about one round trip if receivers repeat NAKs while a retransmit is in flight.", low=0)
     nak_unicast_delay_ns: int = duration(
-        1000, "Time from the detection of a gap to its NAK, on "
-              "unicast.", "Raise this value if datagrams are reordered.")
+        1000, "Time from the detection of a gap to its NAK, on unicast channels.", "Raise this "
+                                                                                   "value if "
+                                                                                   "the "
+                                                                                   "network "
+                                                                                   "reorders "
+                                                                                   "datagrams.")
     nak_unicast_retry_ratio: int = integer(
         100, 1, 10**6, "While the round-trip time is unknown, the receiver repeats a NAK after "
                        "nak_unicast_delay_ns times this number.",
@@ -73,25 +78,26 @@ class TimeoutsConfig:
     nak_multicast_max_backoff_ns: int = duration(
         10 * _MILLISECOND_NS,
         "Longest random time that a receiver of a multicast group waits before it sends a NAK.",
-        "Raise this value for large groups.")
+        "Raise this value for large multicast groups, so that fewer receivers send the same "
+        "NAK.")
     nak_multicast_group_size: int = integer(
         10, 1, 100_000, "Expected number of receivers of a multicast group, from which the random "
                         "NAK delay is computed.",
         "Set this key to the number of receivers in your multicast groups.")
     untethered_window_limit_timeout_ns: int = duration(
-        5 * _SECOND_NS, "Time after which the stream drops a subscriber with tether=false that has "
-                        "been 3/4 of a window behind.",
+        5 * _SECOND_NS, "If a subscriber with tether=false has been 3/4 of a window behind for "
+                        "this time, the stream stops waiting for it and drops it.",
         _RARELY)
     untethered_linger_timeout_ns: int | None = optional_duration(
-        "Time in which a dropped subscriber may still read the remaining data; not set: "
-        "untethered_window_limit_timeout_ns.", _RARELY)
+        "Time for which a dropped subscriber with tether=false may still read the remaining "
+        "data; not set: untethered_window_limit_timeout_ns.", _RARELY)
     untethered_resting_timeout_ns: int = duration(
         10 * _SECOND_NS, "Time after which a dropped subscriber with tether=false joins the stream "
                          "again.", _RARELY)
     resolution_interval_ns: int = duration(
-        _SECOND_NS, "Interval at which the daemon checks whether it must resolve a host name "
-                    "again.", _RARELY)
+        _SECOND_NS, "Interval at which the daemon checks whether it must look up the address "
+                    "of a host name again.", _RARELY)
     reattach_timeout_ns: int = duration(
-        10 * _SECOND_NS, "Time in which the clients of a dead daemon must connect to the new "
-                         "daemon; it then removes their objects.",
-        "Raise this value if clients are stopped in a debugger.")
+        10 * _SECOND_NS, "Time within which the clients of a dead daemon must connect to the "
+                         "new daemon; after it, the new daemon removes their objects.",
+        "Raise this value if clients are stopped in a debugger during a restart of the daemon.")

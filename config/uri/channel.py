@@ -234,7 +234,7 @@ def _table() -> dict[str, Parameter]:
 PARAMETERS: Final = _table()
 
 _RESPONSE: Final = "response channels are not supported; use a second stream for replies"
-_LATER: Final = "reserved for a later version of penstock; this one does not have it"
+_LATER: Final = "reserved for a later version of penstock; this version does not support it"
 REFUSED: Final[dict[str, str]] = {
     "response-correlation-id": _RESPONSE,
     "response-endpoint": _RESPONSE,

@@ -34,45 +34,50 @@ _UNTETHERED: Final = "for a subscriber with `tether=false`: "
 
 MEANINGS: Final[dict[str, Meaning]] = {
     "endpoint": Meaning(
-        "P S", "the address that a publication sends to and a subscription listens on"),
+        "P S", "the address to which a publication sends and on which a subscription listens"),
     "interface": Meaning("P S", "local interface"),
     "control": Meaning(
         "P S", "control address of dynamic multi-destination-cast; on a publication with "
         "`endpoint`, the local address from which it sends"),
     "control-mode": Meaning(
         "P S", "`dynamic`: receivers register as destinations; `manual`: the application adds "
-        "destinations"),
+               "destinations"),
     "ttl": Meaning("P S", "multicast TTL or hop limit", "sockets.multicast_ttl"),
     "tags": Meaning(
         "P S", "names the channel: a later URI `aeron:udp?tags=N` uses the same socket. The "
-        "second number of the tag names the publication for `session-id=tag:N`",
-        accepted="channel[,entity], two integers of 64 bits"),
+               "second number of `tags` names the publication for `session-id=tag:N`",
+        accepted="two integers of 64 bits, channel[,entity]"),
     "alias": Meaning("P S", "a name that tools show"),
     "session-id": Meaning(
-        "P S", "publication: the id of its session. With `tag:N`, the publication takes session "
-        "id, MTU and term length from the publication with the entity tag N. Subscription: "
-        "receive only this session", accepted="an integer of 32 bits; on a publication also tag:N"),
-    "stream-id": Meaning("P S", "accepted for Aeron's tools; no effect"),
+        "P S", "for a publication: the id of its session. With `tag:N`, the publication takes "
+               "session id, MTU and term length from the publication with the entity tag N. "
+               "Subscription: receive only this session",
+        accepted="an integer of 32 bits; on a publication also tag:N"),
+    "stream-id": Meaning("P S", "accepted because Aeron's tools use it; no effect"),
     "term-length": Meaning(
         "P", "length of a term; a log consists of three terms", "publications.term_length_bytes"),
     "mtu": Meaning(
         "P", "largest datagram without IP and UDP headers; a receiver refuses a stream whose "
         "`mtu` is above its `rcv-wnd` or its receive buffer", "publications.mtu_bytes"),
     "init-term-id": Meaning(
-        "P", "initial term id; with `term-id` and `term-offset`, it sets the start position"),
+        "P", "initial term id of the session; with `term-id` and `term-offset`, it sets the "
+             "position at which the publication starts"),
     "term-id": Meaning(
-        "P", "first term id; with `init-term-id` and `term-offset`, it sets the start position"),
+        "P", "first term id of the publication; with `init-term-id` and `term-offset`, it sets "
+             "the position at which the publication starts"),
     "term-offset": Meaning(
-        "P", "offset in the first term; with `init-term-id` and `term-id`, it sets the start "
-        "position"),
+        "P", "offset in the first term; with `init-term-id` and `term-id`, it sets the "
+             "position at which the publication starts"),
     "linger": Meaning(
-        "P", "time for which a closed publication still retransmits", "publications.linger_ns"),
+        "P", "time for which the sender still retransmits data of a closed publication",
+        "publications.linger_ns"),
     "pub-wnd": Meaning(
         "P", "publication window: from one MTU up to half a term, on IPC up to a whole term; by "
         "default the largest, and 7/8 of a term under `ps-policy=drop_oldest`",
         "publications.window_bytes"),
     "max-resend": Meaning(
-        "P", "largest number of retransmits in flight at once to a group",
+        "P", "largest number of retransmits in flight at once on a channel with several "
+             "receivers",
         "publications.max_resend"),
     "eos": Meaning("P", "`true`: notify receivers when the stream ends"),
     "ssc": Meaning(
@@ -86,29 +91,31 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "P", "the stream's rate: bytes a second (`10m`), messages a second (`500msg`), or both",
         accepted="10m, 500msg or 10m,500msg"),
     "ps-policy": Meaning(
-        "P", "action when the log is full ([policies](back-pressure.md))",
+        "P", "action of the publication when its log is full ([policies](back-pressure.md))",
         "backpressure.default_policy"),
     "ps-depth": Meaning(
         "P", "bytes that publishers may write ahead of the sender (on IPC: of the slowest "
-        "reader); at most the publication window", "backpressure.default_queue_depth"),
+             "reader); at most the publication window", "backpressure.default_queue_depth"),
     "ps-low-watermark": Meaning(
-        "P", "part of the depth to which a full log must drain first",
+        "P", "after a publication was full, it accepts again when unsent data has fallen to "
+             "this part of the depth",
         "backpressure.low_watermark_ratio"),
     "ps-fanout": Meaning(
-        "P", "readers that the stream waits for: the slowest, or none that is behind "
-        "([policies](back-pressure.md#fan-out))", accepted="min, independent"),
+        "P", "readers that the stream waits for. With `min` it waits for the slowest reader, with "
+             "`independent` for none that is behind ([policies](back-pressure.md#fan-out))",
+        accepted="min, independent"),
     "ps-priority": Meaning(
-        "P", "[priority](scheduling.md) among the streams of this sender; without it, the "
-        "priority is the higher the more recently a reader consumed data"),
+        "P", "[priority](scheduling.md) among the streams of this sender; default: the more "
+             "recently a reader consumed data, the higher the priority"),
     "ps-auto-priority": Meaning(
-        "P", "`false`: a stream without `ps-priority` has priority 0; it does not depend on the "
-        "readers' activity", "scheduler.auto_priority"),
+        "P", "with `false`, a stream without `ps-priority` has priority 0, whether its readers "
+             "are active or not", "scheduler.auto_priority"),
     "ps-never-throttle": Meaning(
         "P", "`true`: the [governor](scheduling.md#pressure) never delays or throttles this "
         "stream"),
     "ps-credit-weight": Meaning(
-        "P", "weight, 1 to 1000, with which a local reader "
-        "[divides](credits.md#several-publishers) its credits among its publishers"),
+        "P", "weight of the publication, 1 to 1000, when a local reader "
+             "[divides](credits.md#several-publishers) its credits among its publishers"),
     "cc": Meaning(
         "S", "[congestion control](congestion-control.md): `static`, `cubic`, `py:module:Class`",
         "subscriptions.congestion_control"),
@@ -116,33 +123,36 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "S", "group tag that the receiver states in its status messages",
         "subscriptions.group_tag"),
     "reliable": Meaning(
-        "S", "`false`: the receiver does not request missing data; it skips and "
-        "[reports](loss-recovery.md) gaps", "subscriptions.reliable"),
+        "S", "with `false`, the receiver does not request missing data; it skips and "
+             "[reports](loss-recovery.md) gaps", "subscriptions.reliable"),
     "rcv-wnd": Meaning("S", "receiver window", "subscriptions.receiver_window_bytes"),
     "nak-delay": Meaning(
         "S", "time from the detection of a gap to its NAK, on unicast",
         "timeouts.nak_unicast_delay_ns"),
     "group": Meaning(
-        "S", "`true`: delay NAKs by a random time, as in a multicast group; default: only on "
-        "multicast"),
+        "S", "with `true`, the receiver delays NAKs by a random time, as in a multicast group; "
+             "default: only on multicast"),
     "tether": Meaning(
-        "S", "`false`: if the subscription is slow, the stream does not wait for it",
+        "S", "with `false`, the stream does not wait if the subscription is slow",
         "subscriptions.tether"),
     "rejoin": Meaning(
-        "S", "`false`: the subscription does not join again after its image became unavailable",
+        "S", "with `false`, the subscription does not join a session again after its image "
+             "became unavailable",
         "subscriptions.rejoin"),
     "ps-credits": Meaning(
-        "S", "largest number of messages that were sent and not yet released, 1 to 16 777 216, "
-        "or `auto`. Without a credit, an offer is refused"),
+        "S", "largest number of messages that publishers sent and the subscription has not "
+             "released, 1 to 16 777 216, or `auto`. If a publisher has no credit, its offer is "
+             "refused"),
     "ps-credit-burst": Meaning(
-        "S", "messages that the subscription grants while nothing is outstanding; at least "
-        "`ps-credits`"),
+        "S", "messages that the subscription grants while no message is outstanding; at least "
+             "`ps-credits`"),
     "ps-max-message": Meaning("S", "longest message that one credit covers; default: one frame"),
     "ps-credits-required": Meaning("S", "`true`: refuse publishers that do not support credits"),
     "ps-sub-policy": Meaning(
-        "S", "`block`: the stream waits for this subscription when it is behind. With "
-        "`independent` or `drop_oldest` the stream does not wait "
-        "([policies](back-pressure.md#subscriptions))", "backpressure.default_policy"),
+        "S", "with `block`, the stream waits for this subscription when it is behind. With "
+             "`ps-sub-policy=independent` or `drop_oldest` the stream does not wait for a slow "
+             "subscription ([policies](back-pressure.md#subscriptions))",
+        "backpressure.default_policy"),
     "ps-sub-depth": Meaning(
         "S", "with `independent` or `drop_oldest`: bytes that the subscription may be behind "
         "before the stream stops waiting for it; at most half of its window",
@@ -159,15 +169,16 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "P S", _UNTETHERED + "the stream drops it after it has been 3/4 of a window behind for "
         "this time", "timeouts.untethered_window_limit_timeout_ns"),
     "untethered-linger-timeout": Meaning(
-        "P S", _UNTETHERED + "time in which a dropped subscriber may still read the remaining "
-        "data", "timeouts.untethered_linger_timeout_ns"),
+        "P S", _UNTETHERED + "time for which it may still read the remaining data after "
+        "the stream dropped it", "timeouts.untethered_linger_timeout_ns"),
     "untethered-resting-timeout": Meaning(
-        "P S", _UNTETHERED + "time that a dropped subscriber waits before it joins again",
+        "P S", _UNTETHERED + "time that it waits before it joins again, after the stream "
+        "dropped it",
         "timeouts.untethered_resting_timeout_ns"),
     "so-sndbuf": Meaning("P S", "send buffer of the socket", "sockets.sndbuf_bytes"),
     "so-rcvbuf": Meaning(
-        "P S", "receive buffer of the socket; if it is not stated, the daemon sizes the buffer "
-        "for the receiver window", "sockets.rcvbuf_bytes"),
+        "P S", "receive buffer of the socket; if the channel does not state it, the daemon "
+               "sizes the buffer for the receiver window", "sockets.rcvbuf_bytes"),
     "media-rcv-ts-offset": Meaning(
         "S", "the receiver writes into each message, at this offset of the payload, the time at "
         "which the socket received it"),
@@ -176,6 +187,6 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "which the daemon processed it"),
     "channel-snd-ts-offset": Meaning(
         "P", "the sender writes into each message, at this offset of the payload, the time of "
-        "sending. A spy may read a message before its timestamp is written, or with the "
-        "timestamp of a failed attempt to send"),
+             "sending. A spy may read a message before its timestamp is written, or with the "
+             "timestamp of a failed attempt to send"),
 }

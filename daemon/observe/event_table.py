@@ -13,26 +13,31 @@ from typing import Final
 EVENTS: Final[dict[str, str]] = {
     "client_added": "a client connected",
     "client_gone": "a client ended",
-    "client_returned": "a client has connected again: to a new daemon after the old one died, or a "
-    "new relay process continues the client of `client_lingers`",
-    "client_lingers": "the process of a [relay](relay.md) ended; the daemon keeps its objects for "
-    "`linger_ns`",
+    "client_returned": "a client has connected again: to a new daemon after the old daemon "
+                       "died, or as a new relay process that continues the client of "
+                       "`client_lingers`",
+    "client_lingers": "the process of a [relay](relay.md) ended; the daemon keeps its objects "
+                      "for `linger_ns`",
     "publication_added": "a client added a publication",
     "publication_state": "a publication changed its state",
-    "publication_connected": "the first receiver of a publication connected, or the last one left",
+    "publication_connected": "the first receiver of a publication connected, or the last "
+                             "receiver left",
     "publication_blocked": "a publisher left a claim open",
     "publication_unblocked": "the sender replaced the open claim by padding",
     "pressure_triggered": "the publishers of a stream reached its "
-    "[depth](back-pressure.md#watermarks). The daemon publishes at most one such event a second "
-    "for a stream; `episodes` counts how often the depth was reached since the last event",
+                          "[depth](back-pressure.md#watermarks). The daemon publishes at most "
+                          "one event `pressure_triggered` a second for a stream; `episodes` "
+                          "counts how often publishers reached the depth since the last event",
     "pressure_relieved": "the log of a stream under pressure has drained to the low watermark. "
-    "`drained_messages` is the number of messages that left the log meanwhile (none: not counted)",
-    "backpressure_warning": "a setting or a load defeats back-pressure. `kind` is `depth`, "
-    "`low_watermark`, `receiver_timeout` or `sustained`, and `message` states the remedy. The "
-    "daemon publishes each kind once for a publication",
+                         "`drained_messages` is the number of messages that left the log under "
+                         "pressure (none: not counted)",
+    "backpressure_warning": "back-pressure cannot work well with a setting or a load. `kind` "
+                            "is `depth`, `low_watermark`, `receiver_timeout` or `sustained`, "
+                            "and `message` states the remedy. The daemon publishes each `kind` "
+                            "of warning once for a publication",
     "publication_error": "a receiver rejected the stream; `code` and `message` state the reason",
-    "join_expired": "a receiver requested to join a `min` or `tagged` group. The sender waited for "
-    "this receiver, but the receiver did not join in time",
+    "join_expired": "a receiver requested to join a `min` or `tagged` group. The sender waited "
+                    "for this receiver, but the receiver did not join in time",
     "join_refused": "a receiver requested to join a `min` or `tagged` group, and the sender "
     "does not wait for it; `refusals` counts the requests since the last such event",
     "strategy_silent": "a flow control in Python has not answered for 5 s; the sender uses `max` "
@@ -46,16 +51,18 @@ EVENTS: Final[dict[str, str]] = {
     "image_available": "a stream arrived at a subscription",
     "image_unavailable": "a stream ended for a subscription; `reason` states why",
     "image_state": "an image changed its state",
-    "second_source": "the receiver follows one source address for each session. A second address "
-    "sends datagrams of the same session while the first is alive ([trust](trust.md))",
+    "second_source": "the receiver follows one source address for each session. A second "
+                     "address sends datagrams of the same session while the first address is "
+                     "alive ([trust](trust.md))",
     "loss": "a receiver found a gap in a stream and requested the missing bytes",
     "reader_outrun": "under `fc=nak`, a reader was slower than the lowest rate of the sender and "
     "missed data",
-    "terms_given_back": "the daemon released memory of an idle stream's log to the file system and "
-    "to the storage budget",
+    "terms_given_back": "the daemon released memory of an idle stream's log to the file system "
+                        "and to the storage budget",
     "destination": "a receiver joined, or left, a dynamic multi-destination channel",
-    "destinations_full": "a dynamic multi-destination channel has its maximum of 2048 receivers, "
-    "and refused another one (at most one event a second; also in the error log)",
+    "destinations_full": "a dynamic multi-destination channel has its maximum of 2048 "
+                         "receivers, and refused another receiver (at most one event a second; "
+                         "also in the error log)",
     "resolved": "the host name of a channel now resolves to another address",
     "receive_buffer_short": "a receiver window does not fit into its socket's [receive "
     "buffer](operating.md#receive-buffers)",
@@ -72,8 +79,8 @@ EVENTS: Final[dict[str, str]] = {
 }
 
 TRACE_ONLY: Final[dict[str, str]] = {
-    "started": "the trace begins; the fields describe the daemon and its host",
+    "started": "the trace begins with this event; its fields describe the daemon and its host",
     "stopping": "the daemon stops; `kept` lists the objects that it leaves for the next daemon",
     "sample": "positions and counters ([traces](operating.md#traces))",
-    "trace_dropped": "the trace lost events here, because the disk was slow or full",
+    "trace_dropped": "at this place the trace lost events, because the disk was slow or full",
 }

@@ -54,13 +54,17 @@ _SYSTEM: Final = (
     (10, "penstock_heartbeats_received", "Heartbeats received."),
     (11, "penstock_retransmits_sent", "Retransmits sent."),
     (36, "penstock_retransmitted_bytes", "Bytes retransmitted."),
-    (12, "penstock_under_runs", "Duplicate or late datagrams, below the window."),
+    (12, "penstock_under_runs", "Received datagrams that are duplicates, or too late for the "
+                                "window."),
     (13, "penstock_over_runs", "Datagrams above the window."),
     (14, "penstock_invalid_packets", "Malformed datagrams."),
-    (15, "penstock_errors", "Errors recorded in the error log, repeated ones included."),
-    (16, "penstock_short_sends", "Sends of which the socket did not accept all datagrams."),
-    (18, "penstock_back_pressure_events", "Times that a sender reached its flow-control limit."),
-    (19, "penstock_unblocked_publications", "Claims of dead or late clients that became padding."),
+    (15, "penstock_errors", "Errors recorded in the error log; a repeated error counts each "
+                            "time."),
+    (16, "penstock_short_sends", "Send calls in which the socket did not accept all datagrams."),
+    (18, "penstock_back_pressure_events",
+        "Number of times that a sender reached its flow-control limit."),
+    (19, "penstock_unblocked_publications",
+        "Claims of dead or stopped clients that the daemon replaced by padding."),
     (23, "penstock_loss_gap_fills", "Gaps filled on unreliable streams."),
     (38, "penstock_error_frames_received", "Rejections received."),
     (39, "penstock_error_frames_sent", "Rejections sent."),
@@ -101,7 +105,7 @@ class _DaemonMetrics(Collector):
         status = self._status
         yield GaugeMetricFamily("penstock_clients", "Clients.", value=len(status.clients))
         yield GaugeMetricFamily(
-            "penstock_storage_budget_bytes", "Largest total size of all log buffers.",
+            "penstock_storage_budget_bytes", "Limit for the total size of all log buffers.",
             value=status.storage_budget_bytes,
         )
         yield GaugeMetricFamily(
@@ -109,12 +113,14 @@ class _DaemonMetrics(Collector):
             value=status.storage_used_bytes,
         )
         yield CounterMetricFamily(
-            "penstock_malformed_messages", "Malformed messages on the control socket.",
+            "penstock_malformed_messages",
+            "Malformed messages that the daemon received on the control socket.",
             value=status.malformed_messages,
         )
         yield from _scheduler(status.scheduler)
         cycles = CounterMetricFamily(
-            "penstock_duty_cycles", "Duty cycles of the data plane's agents.", labels=["agent"]
+            "penstock_duty_cycles", "Duty cycles of the daemon's sender and receiver threads.",
+            labels=["agent"],
         )
         for agent, count in status.duty_cycles.items():
             cycles.add_metric([agent], count)
@@ -127,11 +133,12 @@ class _DaemonMetrics(Collector):
 def _scheduler(row: SchedulerStatus) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "penstock_scheduler_pressure_ratio",
-        "Load of the sender thread, as the governor measures it: 0 to 1.", value=row.pressure,
+        "Pressure of the sender: how overloaded the governor measures it to be, 0 to 1.",
+        value=row.pressure,
     )
     signals = GaugeMetricFamily(
         "penstock_scheduler_signal_ratio",
-        "Measured signals from which the governor computes the pressure, each 0 to 1.",
+        "Measured signals from which the governor computes the sender's pressure, each 0 to 1.",
         labels=["signal"],
     )
     for signal, value in row.signals.items():
@@ -146,16 +153,18 @@ def _scheduler(row: SchedulerStatus) -> Iterator[Metric]:
         ready.add_metric([band], count)
     yield ready
     yield CounterMetricFamily(
-        "penstock_scheduler_waits", "Times that a stream with data waited for its turn to send.",
+        "penstock_scheduler_waits",
+        "Number of times that a stream with data waited for its turn to send.",
         value=row.waits,
     )
     yield CounterMetricFamily(
-        "penstock_scheduler_wait_seconds", "Total time for which streams waited for their turns.",
+        "penstock_scheduler_wait_seconds",
+        "Total time for which streams with data waited for their turn to send.",
         value=row.waited_ns * _NS,
     )
     yield CounterMetricFamily(
         "penstock_scheduler_deferrals",
-        "Times that the governor delayed data that a stream could have sent.",
+        "Number of times that the governor delayed data that a stream could have sent.",
         value=row.deferrals,
     )
 
@@ -175,11 +184,12 @@ def _queue_families(
     )
     events = counter(
         "penstock_backpressure_events",
-        "Times that publishers reached the configured depth (ps-depth).",
+        "Number of times that publishers reached the configured depth (ps-depth).",
     )
     duration = counter(
         "penstock_backpressure_duration_seconds",
-        "Total time from reaching the depth until the log had drained to the low watermark.",
+        "Total time from the moment at which publishers reached the depth until the log had "
+        "drained to the low watermark.",
     )
     peak = gauge("penstock_queue_peak_bytes", "Largest value of penstock_queue_depth_bytes so far.")
     granted = counter(
@@ -191,7 +201,9 @@ def _queue_families(
         "Granted credits that the stream's publishers have used, in messages.",
     )
     depth = gauge(
-        "penstock_queue_depth_bytes", "Bytes published and not yet sent; on IPC, not yet read."
+        "penstock_queue_depth_bytes", "Bytes that publishers have written and the sender has "
+                                      "not sent; on IPC, that the slowest subscriber has not "
+                                      "read."
     )
     return (dropped, dropped_bytes, depth, peak, events, duration, granted, spent)
 
@@ -203,7 +215,8 @@ def _publications(rows: list[PublicationStatus]) -> tuple[Family, ...]:
     )
     consumed = counter(
         "penstock_publication_consumed_bytes",
-        "Position up to which data was sent; on IPC, read by the slowest subscriber.",
+        "Position up to which the sender has sent data; on IPC, up to which the slowest "
+        "subscriber has read.",
     )
     limit = gauge(
         "penstock_publication_limit_bytes", "Position up to which publishers may publish now."
@@ -211,11 +224,11 @@ def _publications(rows: list[PublicationStatus]) -> tuple[Family, ...]:
     receivers = gauge("penstock_publication_receivers", "Live receivers.")
     blocked = counter(
         "penstock_publication_blocked_seconds",
-        "Time for which publishers were blocked at their limit, by cause.", "cause",
+        "Time for which publishers were blocked at their limit, for each cause.", "cause",
     )
     blocked_by = counter(
         "penstock_publication_blocked_by_seconds",
-        "Time for which publishers were blocked at their limit, by culprit.", "culprit",
+        "Time for which publishers were blocked at their limit, for each culprit.", "culprit",
     )
     rate = gauge(
         "penstock_publication_rate_limit_bytes",
@@ -226,7 +239,7 @@ def _publications(rows: list[PublicationStatus]) -> tuple[Family, ...]:
     )
     failures = counter(
         "penstock_publication_strategy_failures",
-        "Times that a built-in rule replaced the answer of a flow control in Python.",
+        "Number of times that a built-in rule replaced the answer of a flow control in Python.",
     )
     queue = _queue_families(counter, gauge)
     dropped, dropped_bytes, depth, peak, events, duration, granted, spent = queue
@@ -268,14 +281,15 @@ def _turns(rows: list[PublicationStatus]) -> tuple[Family, ...]:
     throttled = counter("penstock_publication_throttled", "Offers that were answered THROTTLED.")
     deferrals = counter(
         "penstock_publication_deferrals",
-        "Times that the governor delayed data that the stream could have sent.",
+        "Number of times that the governor delayed data that the stream could have sent.",
     )
     waits = counter(
         "penstock_publication_waits",
-        "Times that the stream had data and waited for its turn among the sender's streams.",
+        "Number of times that the stream had data and waited for its turn to send.",
     )
     waited = counter(
-        "penstock_publication_wait_seconds", "Total time for which the stream waited for its turns."
+        "penstock_publication_wait_seconds",
+        "Total time for which the stream, with data to send, waited for its turn."
     )
     for row in rows:
         of = labels({
@@ -296,16 +310,18 @@ def _images(rows: list[ImageStatus]) -> tuple[Family, ...]:
     )
     behind = gauge(
         "penstock_image_backlog_bytes",
-        "Bytes received that the slowest subscriber has not released yet.",
+        "Bytes that the receiver has received and the slowest subscriber has not released yet.",
     )
     gaps = gauge("penstock_image_gaps", "Gaps open now.")
     lost = counter(
-        "penstock_image_lost_bytes", "Bytes of all gaps so far, retransmitted ones included."
+        "penstock_image_lost_bytes", "Bytes of all gaps since the image began, including gaps "
+                                     "that retransmits have filled."
     )
     window = gauge("penstock_image_window_bytes", "Receiver window.")
     buffer = gauge(
         "penstock_image_receive_buffer_bytes",
-        "Receive buffer of the socket; the kernel drops data if it is smaller than the window.",
+        "Size of the socket's receive buffer; if it is smaller than the receiver window, the "
+        "kernel may drop data.",
     )
     failures = counter(
         "penstock_image_congestion_failures",
@@ -358,7 +374,8 @@ def _subscriptions(rows: list[SubscriptionStatus]) -> tuple[Family, ...]:
         "Credits that the subscription grants to each publisher, or to all with ps-credit-policy.",
     )
     outstanding = gauge(
-        "penstock_subscription_credits_outstanding", "Credits granted and not yet returned."
+        "penstock_subscription_credits_outstanding",
+        "Credits that the subscription has granted and that have not returned."
     )
     leaked = gauge(
         "penstock_subscription_credits_leaked",
@@ -382,10 +399,12 @@ def _subscriptions(rows: list[SubscriptionStatus]) -> tuple[Family, ...]:
 
 def _groups(rows: list[GroupStatus]) -> tuple[Family, ...]:
     _, gauge = makers("group", "name", "channel", "stream")
-    lag = gauge("penstock_group_lag_bytes", "Bytes received and not yet acknowledged by the group.")
+    lag = gauge("penstock_group_lag_bytes",
+        "Bytes that were received and that no reader of the group has acknowledged.")
     left = gauge(
         "penstock_group_window_left_bytes",
-        "Bytes that senders may send before they wait for the group: the least of its streams.",
+        "Bytes that senders may still send before they wait for the group: the smallest value "
+        "of the group's streams.",
     )
     expires = gauge(
         "penstock_group_expires_seconds",
