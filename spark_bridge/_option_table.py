@@ -38,15 +38,15 @@ SOURCE: Final = (
     (
         "`subscription`",
         "required",
-        "the name under which the daemons keep the query's progress. Each query needs a "
-        "different name",
+        "the name of the consumer group under which the daemons keep the query's progress. "
+        "Each query needs a different name",
     ),
     (
         "`startingOffsets`",
         "`latest`, batch: `earliest`",
-        "where a *new* query begins: at the current end, at the oldest retained position,"
-        " or JSON, `{\"CHANNEL\\|STREAM\\|SESSION\\|INITIAL TERM ID\": position}`. A "
-        "checkpoint and an existing subscription take precedence",
+        "where a *new* query begins: at the current end, at the oldest retained position, or "
+        'JSON, `{"CHANNEL\\|STREAM\\|SESSION\\|INITIAL TERM ID": position}`. If a checkpoint or a '
+        "subscription of this name exists, it takes precedence",
     ),
     (
         "`endingOffsets`",
@@ -67,13 +67,13 @@ SOURCE: Final = (
     (
         "`minPartitions`",
         "one task per core of the driver's host, each with at least 256 KiB",
-        "number of reading tasks. On a cluster, use the number of task slots",
+        "number of reading tasks. On a cluster, set this option to the number of task slots",
     ),
     (
         "`minOffsetsPerTrigger`",
         "none",
-        "smallest number of messages in a batch. A batch starts with fewer messages if half of a "
-        "session's window is full, or after `maxTriggerDelay`",
+        "smallest number of messages in a batch. A batch starts with fewer messages if half of "
+        "a session's window is full, or after `maxTriggerDelay`",
     ),
     (
         "`maxTriggerDelay`",
@@ -84,33 +84,33 @@ SOURCE: Final = (
     (
         "`startingTimestamp`",
         "none",
-        "in place of `startingOffsets`: milliseconds since 1970. A new query begins with the "
+        "replaces `startingOffsets`: milliseconds since 1970. A new query begins with the "
         "messages that arrived at this time or later",
     ),
     (
         "`endingTimestamp`",
         "none",
-        "batch only, in place of `endingOffsets`: the batch ends before the messages that arrived "
-        "at this time or later",
+        "batch reads only, replaces `endingOffsets`: the batch ends before the messages that "
+        "arrived at this time or later",
     ),
     (
         "`maxRecordsPerPartition`",
         "none",
-        "largest number of messages in a reading task; the source makes more tasks for more "
-        "messages",
+        "largest number of messages in a reading task; if a batch has more messages, the "
+        "source makes more tasks",
     ),
     (
         "`failOnDataLoss`",
         "`true`",
-        "`true`: lost data fails the query. `false`: the query skips lost data with a "
-        "warning and counts it in `lostBytes`",
+        "with `true`, the query fails if data was lost. `false`: if data was lost, the query "
+        "continues with a warning and counts the lost bytes in `lostBytes`",
     ),
     (
         "`readCommitted`",
         "of sessions with markers",
-        "`true`: the source reads only complete parts of a penstock sink, each once, without "
-        "markers. `false`: it reads all messages. If the option is absent, the source behaves as "
-        "with `true` for each session that has markers",
+        "with `true`, the source reads only complete parts of a penstock sink, each once, without "
+        "markers. `false`: it reads all messages. If the option `readCommitted` is absent, the "
+        "source behaves as with `true` for each session that has markers",
     ),
     (
         "`ackOn`",
@@ -121,12 +121,12 @@ SOURCE: Final = (
     (
         "`groupExpiry`",
         "`10m`, batch `60s`",
-        "time for which the daemon retains data for a query that is not running",
+        "time for which the daemon retains data for a query that does not run",
     ),
     (
         "`retry`",
         "`30s`",
-        "time to wait for a daemon that does not answer",
+        "time for which the query waits for a daemon that does not answer",
     ),
     (
         "`payload`",
@@ -161,14 +161,14 @@ SOURCE: Final = (
     (
         "`keyFile`",
         "with `control`",
-        "Spark's key pair: the `.key_secret` file of `penstock keygen`, at the same path on all "
+        "Spark's key: the `.key_secret` file of `penstock keygen`, at the same path on all "
         "hosts",
     ),
     (
         "`serverKey`, `serverKeyFile`, `serverKeys`",
         "one of them with `control`",
-        "the daemons' public key, a file that holds the key, or JSON `{\"tcp://HOST:PORT\":"
-        " \"key\"}`",
+        "the daemons' public key, a file that holds the key, or JSON `{\"tcp://HOST:PORT\": "
+        '"key"}`',
     ),
     (
         "`locality`",
@@ -182,7 +182,7 @@ SINK: Final = (
     (
         "`channel`, `streamId`",
         "required",
-        "the target stream; the channel has no `session-id`",
+        "the target stream; its channel must have no `session-id`",
     ),
     (
         "`daemonDir`",
@@ -192,48 +192,53 @@ SINK: Final = (
     (
         "`timeout`",
         "`30s`",
-        "time for which a task waits for room or for a receiver before it fails",
+        "time for which a task waits for room in the log, or for a receiver, before the task "
+        "fails",
     ),
     (
         "`payload`",
         "`binary`",
-        "`binary`: the sink publishes the column `value` (binary or string), one message a row. "
-        "`arrow`: the sink publishes all columns; each message is an Arrow IPC batch, at most as "
-        "long as the channel's longest message. The schema precedes the batches of a task",
+        "`binary`: the sink publishes the column `value` (binary or string), one message for "
+        "each row. `arrow`: the sink publishes all columns; each message is an Arrow IPC "
+        "batch, at most as long as the channel's longest message. With `arrow`, the schema "
+        "precedes the batches of a task",
     ),
     (
         "`keyColumn`",
         "none",
-        "a column of type string, binary, int or bigint. The sink uses one publication for each "
-        "value, and keeps the order of rows with the same value",
+        "name of a column of type string, binary, int or bigint. The sink uses one publication "
+        "for each value of this column, and keeps the order of rows with the same value",
     ),
     (
         "`maxKeys`",
         "64",
-        "largest number of keys in one task; more keys fail the task, because each key needs a log",
+        "largest number of keys in one task; a task with more keys fails, because "
+        "each key needs a log",
     ),
     (
         "`drain`",
         "`sent`",
-        "when a task is done. `sent`: the daemon has sent everything. `consumed`: the readers of "
-        "every receiver have consumed the data. `none`: the data is in the log",
+        "when a task is done. `sent`: the task waits until the daemon has sent all its data. "
+        "`consumed`: the task waits until the readers of every receiver have consumed the "
+        "data. `none`: the task does not wait after its data is in the log",
     ),
     (
         "`markers`",
         "`true`",
-        "publish BEGIN before and COMMIT after the messages of each task, see below",
+        "publish a BEGIN message before and a COMMIT message after the messages of each task, "
+        "see below",
     ),
     (
         "`jobId`",
         "made up",
-        "batch only: the identity of the write. If a write with the same id has already succeeded, "
-        "readers drop the new write",
+        "batch writes only: the identity of the write. If a write with the same `jobId` has "
+        "already succeeded, readers drop the new write",
     ),
     (
         "`jobCommit`",
         "`true`",
-        "batch only: readers get the parts of a write together, when all tasks are done. `false`: "
-        "readers get each part when its task is done",
+        "batch writes only: readers get the parts of a write together, when all tasks are "
+        "done. With `false`, readers get each part when its task is done",
     ),
     (
         "`writeId`",
