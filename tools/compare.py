@@ -39,74 +39,83 @@ TASKS = {
     "monitoring": "Monitoring", "in_asyncio": "asyncio",
 }
 NOTES = {
-    "million": "penstock and pyzmq keep at most a window of messages in memory. The program of "
-    "zenoh puts every record into a Python queue without a bound. The client of NATS drops "
-    "messages above a limit of its queue, so the program sets a limit that its queue never "
-    "reaches. The program of NATS spends most of its time in the tasks that `next_msg` starts; a "
-    "callback is faster and needs more statements. Kafka stores the records.",
+    "million": "In this task, penstock and pyzmq keep at most a window of messages in memory. The "
+    "throughput program of zenoh puts every record into a Python queue without a bound. The "
+    "client of NATS drops messages above a limit of its queue, so the program sets a limit that "
+    "the queue never reaches. The throughput program of NATS spends most of its time in the tasks "
+    "that `next_msg` starts; a callback is faster and needs more statements. Kafka stores the "
+    "records.",
     "request_reply": "In Kafka, requests and replies are two topics, and the program finds the "
     "reply to a request by its key.",
     "fan_out": "In zenoh, receivers of the same session are connected at once. A NATS server "
-    "processes the subscriptions of a connection before the connection's next message. A ZeroMQ "
-    "publisher drops messages for a subscriber that has not joined yet, so the program waits for "
-    "three subscriptions.",
-    "back_pressure": "pyzmq reports that the queue is full, but cannot name the slow reader. The "
-    "function `put` of zenoh blocks without a time-out, so the program sends in a thread. A NATS "
+    "processes the subscriptions of a connection before the connection's next message, so the "
+    "sender need not wait. A ZeroMQ publisher drops messages for a subscriber that has not joined "
+    "yet, so the program of pyzmq waits for three subscriptions.",
+    "back_pressure": "pyzmq reports that the sender's queue is full, but cannot name the slow "
+    "reader. The function `put` of zenoh blocks without a time-out, so the program of zenoh calls "
+    "it in a thread. A NATS "
     "server drops messages for a slow subscriber. JetStream, an extension of NATS, can refuse "
-    "messages instead, and knows the consumer that lags. Kafka never blocks a publisher. The "
-    "program of Kafka therefore compares the newest offset with the committed offset of the "
-    "reader's group, whose name it must know.",
-    "monitoring": "pyzmq reports the events of one socket. Zenoh reports whether a sender has a "
+    "messages instead of dropping them, and names the consumer that lags. Kafka never blocks a "
+    "publisher. The program of Kafka compares the newest offset with the committed offset of the "
+    "reader's group, whose name the program must know.",
+    "monitoring": "pyzmq reports only the events of one socket. Zenoh reports whether a sender "
+    "has a "
     "reader. Penstock reports the state of every stream of the host, to any client. The NATS "
     "server lists all subscriptions, and Kafka's broker lists the members of a group.",
 }
 #: Tasks in which another library's program is shorter, and the reason.
 SHORTER = {
-    "hello": "zenoh's program is shorter: a session needs no daemon, and sends without an object "
-    "for the sender.",
-    "request_reply": "zenoh's program is shorter: it needs no daemon and no object for the "
-    "requester. Without `penstock up`, both have the same number.",
-    "fan_out": "The programs of zenoh and NATS are shorter: they have no object for the sender, "
-    "and do not wait for the receivers. Without that wait, a receiver of penstock that joins "
-    "later starts at a later message.",
-    "monitoring": "zenoh's program is shorter because it checks only its own sender. In penstock, "
-    "`sender.is_connected` makes that check.",
-    "in_asyncio": "The program of NATS is shorter: it has no object for the sender.",
+    "hello": "The program of zenoh is shorter than penstock's: a session of zenoh needs no "
+    "daemon, and sends without an object for the sender.",
+    "request_reply": "The program of zenoh is shorter than penstock's: zenoh needs no daemon and "
+    "no object for the requester. Without the command `penstock up`, the programs of penstock and "
+    "zenoh have the same number of statements.",
+    "fan_out": "The programs of zenoh and NATS are shorter than penstock's: they have no object "
+    "for the sender, and do not wait for the receivers. If the sender did not wait, a receiver of "
+    "penstock that joins later would start at a later message.",
+    "monitoring": "The program of zenoh is shorter than penstock's because it checks only its own "
+    "sender. In penstock, `sender.is_connected` states whether a sender has a receiver.",
+    "in_asyncio": "The program of NATS is shorter than penstock's: it has no object for the "
+    "sender.",
 }
 _HEAD = """\
 # Programs side by side
 
-This page shows seven tasks in penstock, pyzmq, zenoh, nats-py and aiokafka. Read
-[Why penstock](why.md) for a comparison of the systems. `tools/compare.py` writes this page from the
-programs in `bench/compare`. The tests run each program and compare the outputs. All programs handle
-errors in the same way: each wait has a time-out, and raises an exception when the time-out expires.
+This page shows seven tasks in penstock, pyzmq, zenoh, nats-py and aiokafka. Read [Why
+penstock](why.md) for a comparison of the systems. `tools/compare.py` writes this page from the
+programs in `bench/compare`. The tests run each program and compare the outputs. All programs on
+this page handle errors in the same way: each wait has a time-out, and raises an exception when the
+time-out expires.
 
-The second table on this page has the number of statements in each program. A statement is a node
-`ast.stmt` of the program's syntax tree; docstrings and imports do not count. Each command that must
-run before the programs counts as a statement of every program:
+The second table on this page states the number of statements in each program. A statement is a
+node of the class `ast.stmt` in the program's syntax tree; docstrings and imports do not count.
+Each command that a user must run before the programs counts as one statement of every program:
 
 | library | commands that must run before |
 |---|---|
 | penstock | `penstock up` |
 | pyzmq, zenoh | none |
-| nats-py | `nats-server` (for back-pressure with `-js`, for monitoring with `-m 8222`) |
+| nats-py | `nats-server` (the task back-pressure also needs `-js`, the task monitoring `-m 8222`) |
 | aiokafka | `kafka-storage format`, `kafka-server-start` |
 
 The programs of penstock use shared memory (`aeron:ipc`), the programs of pyzmq use `inproc`
 sockets, and each program of zenoh uses a single session. Messages on `inproc` sockets and in a
 single session do not leave the process, while `aeron:ipc` reaches every process of the host.
-Monitoring with pyzmq needs a connection, so this program uses TCP. NATS and Kafka use TCP to a
-broker, whose address is the program's argument. By default zenoh searches for other hosts; the
-programs turn this search off. The function `put` of zenoh has no time-out, so only the receivers of
-zenoh have one.
+Monitoring with pyzmq needs a connection, so pyzmq's monitoring program uses TCP. NATS and Kafka
+use TCP to a broker; each program gets the broker's address as its argument. By default zenoh
+searches for other hosts; the
+programs turn this search off. The function `put` of zenoh has no time-out, so only the receiving
+programs of zenoh have a time-out.
 """
 _TIMES = """
-The third table has the running time of each program in seconds, from the start of Python to its
-end, with imports. Each number is the shortest of five runs, on a virtual machine with two
-processors. Other programs ran at the same time. The daemon of penstock and the brokers were already
-running.
-Most of the time of the short programs goes into imports and connections. Kafka keeps a million
-records; the other libraries drop records that were read. Compare the numbers only with each other:
+The third table on this page states the running time of each program in seconds, from the start
+of Python to its end, with imports. Each running time is the shortest of five runs, on a virtual
+machine with two processors. During the measurement of the running times, other programs ran on
+the same machine. Before the measurement of the running times, the daemon of penstock and the
+brokers were already running.
+Short programs spend most of their time on imports and connections. In this task Kafka stores a
+million records; the other libraries drop records that the receiver has read. Compare the running
+times only with each other:
 """
 
 

@@ -67,9 +67,10 @@ def default_of(setting: str) -> str:
 
 def channel_parameters() -> str:
     parts = [
-        "\n## Channel parameters\n\nP: publication, S: subscription. [Channels](channels.md) "
-        "explains the forms of a channel.\nIf a channel does not state a parameter, the "
-        "configuration key applies, with its default in parentheses.\n\n",
+        "\n## Channel parameters\n\nIn the table, P stands for publication and S for "
+        "subscription. [Channels](channels.md) explains the forms of a channel.\nIf a channel "
+        "does not state a parameter, the configuration key in the table applies; its default "
+        "is in parentheses.\n\n",
         _row("key", "on", "accepted", "meaning", "configuration key"), "|---|---|---|---|---|\n",
     ]
     for key in uri.PARAMETERS:
@@ -77,7 +78,8 @@ def channel_parameters() -> str:
         setting = default_of(about.setting) if about.setting else ""
         values = about.accepted or accepted(key)
         parts.append(_row(f"`{key}`", about.on, values, about.text, setting))
-    parts.append("\nThe daemon refuses these parameters by name:\n\n")
+    parts.append("\nThe daemon refuses channels with the following parameters, and names the "
+                 "parameter:\n\n")
     parts += [_row("key", "reason"), "|---|---|\n"]
     parts += [_row(f"`{key}`", reason) for key, reason in sorted(uri.REFUSED.items())]
     return "".join(parts)
@@ -97,7 +99,7 @@ def metric_families() -> list[Metric | Family]:
 def metrics() -> str:
     parts = [
         "\n## Metrics\n\nThe daemon serves metrics to Prometheus ([how](operating.md#metrics)). "
-        "A counter's name ends in `_total`.\n\n",
+        "The name of a metric that is a counter ends in `_total`.\n\n",
         _row("metric", "type", "labels", "meaning"), "|---|---|---|---|\n",
     ]
     for family in metric_families():
@@ -156,8 +158,8 @@ def notified() -> dict[str, list[str]]:
 def events() -> str:
     fields = notified()
     parts = [
-        "\n## Events\n\nThe daemon publishes these events on a ZeroMQ socket and writes them to "
-        "its trace ([how](operating.md#events)).\n\n",
+        "\n## Events\n\nThe daemon publishes the following events on a ZeroMQ socket and writes "
+        "them to its trace ([how](operating.md#events)).\n\n",
         _row("event", "fields", "meaning"), "|---|---|---|\n",
     ]
     for name, words in EVENTS.items():

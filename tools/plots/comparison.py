@@ -128,7 +128,8 @@ def tables(found: list[tuple[str, str, Series]]) -> str:
         )
     lines += [
         "",
-        "| | b, before | b, d is slow | d | Status messages before, d is slow | Signals |",
+        "| | b, before | b, d is slow | d "
+        "| Status messages a second before d is slow, and while d is slow | Signals |",
         "|---|---|---|---|---|---|",
     ]
     for name, _, run in found:

@@ -82,13 +82,14 @@ def table(result: dict[str, Any]) -> str:
         lines.append("| " + " | ".join(cells) + " |")
     lines += [
         "",
-        "Each row has the seconds whose mean pressure is in that range. The pressure of one sample "
-        "can be higher, so that",
-        "offers are throttled in a milder second too.",
-        f"In this run the publishers accepted {result['accepted']:,} messages, and the readers got "
-        f"{result['delivered']:,},",
-        f"each stream in order. Load average of the machine: {result['load_average'][0]:.0f}, on "
-        "two processors.",
+        "Each row is for the seconds whose mean pressure is in the range of the row. The pressure "
+        "of one sample",
+        "can be higher than the mean of its second, so offers are also throttled in rows with a "
+        "lower pressure.",
+        f"In the measured run the publishers accepted {result['accepted']:,} messages, and the "
+        f"readers got {result['delivered']:,},",
+        "each stream in order. The load average of the machine was "
+        f"{result['load_average'][0]:.0f}, on two processors.",
     ]
     return "\n".join(lines) + "\n"
 
