@@ -18,8 +18,8 @@ V = TypeVar("V", bound=OfStream)
 
 
 class ByStream(MutableMapping[K, V]):
-    """A mapping in the order of insertion. :meth:`of_stream` costs as much as the stream has
-    objects, so that the work for one stream does not grow with the number of streams."""
+    """A mapping in the order of insertion. The cost of :meth:`of_stream` depends on the objects of
+    this stream only, and not on the number of streams."""
 
     __slots__ = ("_all", "_streams")
 
