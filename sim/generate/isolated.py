@@ -36,7 +36,7 @@ class _Isolated(Draw):
     """Adds to one scenario."""
 
     def __init__(self, scenario: Scenario, seed: int) -> None:
-        super().__init__(random.Random(f"isolated {seed}"), 0.3, set(scenario.classes))
+        super().__init__(random.Random(f"isolated {seed}"), 0.42, set(scenario.classes))
         self.scenario = scenario
 
     def _machine(self, host: int) -> HostScript:
