@@ -6,6 +6,7 @@
 #include "ps_send_endpoint.h"
 #include "ps_sender.h"
 #include "ps_sim_probe.h"
+#include "ps_wire_credit.h"
 #include "ps_wire_fields.h"
 
 static const struct {
@@ -184,6 +185,7 @@ void ps_probe_count_short(ps_probe_t *probe, int32_t host, const uint8_t *data, 
     ps_data_t first;
     ps_setup_t setup;
     ps_rttm_t rttm;
+    ps_credit_frame_t credit;
     const ps_probe_pub_t *model = NULL;
     ps_probe_count_begin(probe, host);
     if (ps_wire_check(data, length, &type) != PS_WIRE_OK) {
@@ -197,6 +199,9 @@ void ps_probe_count_short(ps_probe_t *probe, int32_t host, const uint8_t *data, 
     } else if (type == PS_TYPE_RTTM && ps_wire_rttm(data, length, &rttm) == PS_WIRE_OK &&
                (rttm.flags & PS_RTTM_REPLY) == 0) {
         model = ps_probe_pub(probe, host, rttm.session_id, rttm.stream_id);
+    } else if (type == PS_TYPE_EXT && ps_wire_ext_subtype(data, length) == PS_EXT_CREDIT &&
+               ps_wire_credit(data, length, &credit) == PS_WIRE_OK) {
+        model = ps_probe_pub(probe, host, credit.session_id, credit.stream_id);
     }
     ps_probe_count(probe, host, PS_SYS_SHORT_SENDS, 1);
     probe->counts[host].unsure =
