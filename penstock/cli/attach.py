@@ -146,7 +146,7 @@ class _Helper:
 @click.option("--name", metavar="NAME", default="C", show_default=True,
               help="Name that tools show.")
 def command(directory: Path | None, name: str) -> None:
-    """Connect one C program to the daemon; libpenstock starts this command."""
+    """Connect one C program to the daemon; only libpenstock starts it."""
     try:
         line = socket.socket(fileno=_FD)
     except OSError:

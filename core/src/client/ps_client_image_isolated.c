@@ -19,7 +19,10 @@ enum {
 /* True if the difference of the two ordinals is a number of messages. */
 static bool have_one_base(int64_t a, int64_t b)
 {
-    return a != PS_ORDINAL_UNKNOWN && b != PS_ORDINAL_UNKNOWN && (a < 0) == (b < 0);
+    if (a == PS_ORDINAL_UNKNOWN || b == PS_ORDINAL_UNKNOWN || (a < 0) != (b < 0)) {
+        return false;
+    }
+    return a >= 0 || (b - a < PS_ORDINAL_APART && a - b < PS_ORDINAL_APART);
 }
 
 struct ps_isolated {
@@ -250,9 +253,7 @@ int32_t ps_img_skip(ps_img_t *image, int64_t from)
     image->gap_from = from;
     image->gap_to = to.position;
     image->gap_messages = -1;
-    /* More messages than fit: the counts began at different times. */
-    if (have_one_base(isolated->ordinal, to.ordinal) && to.ordinal >= isolated->ordinal &&
-        to.ordinal - isolated->ordinal <= (to.position - from) / PS_HEADER_BYTES) {
+    if (have_one_base(isolated->ordinal, to.ordinal) && to.ordinal >= isolated->ordinal) {
         image->gap_messages = to.ordinal - isolated->ordinal;
     }
     count_skip(image);

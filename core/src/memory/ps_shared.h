@@ -334,10 +334,12 @@ typedef struct ps_group_slot {
 #define PS_ORDINAL_UNKNOWN INT64_C(-1)
 /* On IPC the number of messages before the first isolated reader is unknown. The sender counts from
  * PS_ORDINAL_FIRST + 8 x the time in ns then: such ordinals are negative, and only their
- * differences have a meaning. Counts that began at two times differ by more than the messages that
- * a log holds. */
+ * differences have a meaning. A larger difference than PS_ORDINAL_APART has none: the two counts
+ * began at different times. Messages that a policy dropped count too, so a difference can exceed
+ * the messages that a log holds. */
 #define PS_ORDINAL_BASE  (INT64_MIN / 4)
 #define PS_ORDINAL_FIRST (INT64_MIN / 8)
+#define PS_ORDINAL_APART (INT64_C(1) << 28)
 typedef struct ps_index_entry {
     _Atomic int64_t position;
     _Atomic int64_t ordinal; /* number of messages below the position */

@@ -246,10 +246,12 @@ static int64_t position_of_joined(const ps_publication_t *pub, _Atomic int64_t *
 
 /* Returns the ordinal from which an IPC stream counts. A count that a dead daemon began, or one for
  * readers that have left, cannot be taken for this one. */
-static int64_t first_ordinal(int64_t now_ns)
+static int64_t first_ordinal(const ps_publication_t *pub, int64_t now_ns)
 {
-    return PS_ORDINAL_FIRST +
-           (int64_t)(((uint64_t)now_ns << 3) & (uint64_t)(-PS_ORDINAL_FIRST / 2 - 1));
+    const int64_t by_time = PS_ORDINAL_FIRST + (int64_t)(((uint64_t)now_ns << 3) &
+                                                         (uint64_t)(-PS_ORDINAL_FIRST / 2 - 1));
+    const int64_t behind_last = pub->committed_ordinal + 2 * PS_ORDINAL_APART;
+    return pub->committed_ordinal < 0 && by_time < behind_last ? behind_last : by_time;
 }
 
 bool ps_publication_add_reader(ps_publication_t *pub, const ps_subscriber_params_t *params,
@@ -274,7 +276,7 @@ bool ps_publication_add_reader(ps_publication_t *pub, const ps_subscriber_params
                           params->depth_bytes, pub->window_bytes);
         if (pub->isolated++ == 0) {
             pub->committed_position = pub->consumer_position;
-            pub->committed_ordinal = first_ordinal(now_ns);
+            pub->committed_ordinal = first_ordinal(pub, now_ns);
         }
         atomic_store_explicit(&subscriber->isolation.slot->join_ordinal,
                               subscriber->position == params->join_position
