@@ -167,8 +167,7 @@ class PublicationsConfig:
 
     term_length_bytes: int = size(
         16 * MIB, 64 * KIB, GIB, "Length of a term of a network stream; a log has three terms.",
-        "Lower this value if there are many streams with little traffic, and raise it for long "
-        "paths with high bandwidth.",
+        "Lower it for many streams with little traffic; raise it for long, fast paths.",
         power_of_two=True)
     ipc_term_length_bytes: int = size(
         64 * MIB, 64 * KIB, GIB, "Length of a term of an IPC stream.",
@@ -207,8 +206,7 @@ class PublicationsConfig:
         -1, -(2**63), 2**63 - 1,
         "Group tag for fc=tagged if the channel states no tag: the sender waits for receivers with "
         "this tag.",
-        "To work with Aeron receivers, use the value of their setting "
-        "aeron.flow.control.group.tag.")
+        "With Aeron receivers, use their aeron.flow.control.group.tag.")
     spies_simulate_connection: bool = boolean(
         False, "A publication counts as connected while a spy reads it, even without a receiver.",
         "Set true to record streams with a spy before they have a receiver.")
