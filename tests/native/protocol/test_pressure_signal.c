@@ -284,6 +284,29 @@ static void the_end_of_a_term_is_no_backlog(void)
     }
 }
 
+/* A reader with a backlog rests at the end of a term after a short batch.  Until its next batch it
+ * states no residue: it can take more than that batch, and may take more than it did before. */
+static void a_rest_at_the_end_of_a_term_states_no_residue(void)
+{
+    ps_pressure_reader_t reader = { .term = 262144 };
+    int64_t position = 0, rests = 0;
+    for (int64_t i = 0; i < 20000; i++) {
+        if (i % 100 == 99) { /* polls of 30000 bytes; the queue is never empty */
+            const int64_t stop = (position / reader.term + 1) * reader.term;
+            position = position + 30000 < stop ? position + 30000 : stop;
+        }
+        ps_pressure_reader_check(&reader, position, position + 100000, S + i * MS);
+        const bool rest = position % reader.term == 0;
+        rests += i > 3000 && rest;
+        CHECK(i <= 3000 || !rest || ps_pressure_reader_residue(&reader) == 0);
+    }
+    CHECK(rests > 1000);
+    /* A reader that was outrun states 1 until its first batch, wherever it joins again. */
+    ps_pressure_reader_t outrun = { .term = 262144, .rate = MB, .residue = 1 };
+    ps_pressure_reader_check(&outrun, 262144, 300000, S);
+    CHECK_EQ(ps_pressure_reader_residue(&outrun), 1);
+}
+
 int main(void)
 {
     RUN(levels_begin_at_50_75_87_and_100);
@@ -301,5 +324,6 @@ int main(void)
     RUN(an_empty_queue_is_no_pause);
     RUN(one_batch_is_learned_from);
     RUN(the_end_of_a_term_is_no_backlog);
+    RUN(a_rest_at_the_end_of_a_term_states_no_residue);
     return 0;
 }
