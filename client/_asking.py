@@ -31,8 +31,8 @@ _MAX_ERROR_BYTES: Final = 1024
 
 
 def correlation(session_id: int, counter: int, *, failed: bool = False) -> int:
-    """Return the reserved value with which a request is sent; its reply repeats this value, with
-    the error bit set if ``failed``."""
+    """Return the reserved value of a request, which is also the reserved value of its reply. If
+    ``failed``, the value is for an error reply: its error bit is set."""
     value = (session_id & 0xFFFFFFFF) << 32 | counter | (_ERROR if failed else 0)
     return value - (1 << 64) if value >> 63 else value
 
@@ -240,8 +240,8 @@ class Asking:
 
     @property
     def is_moved(self) -> bool:
-        """Whether a restarted daemon bound the reply subscription to another UDP port. If the value
-        is true, the caller must call :meth:`move`."""
+        """Whether a restarted daemon bound the reply subscription to another UDP port. If
+        ``is_moved`` is true, the caller must call :meth:`move`."""
         subscription = self.subscription
         return bool(self._port) and not subscription.is_closed and (
             _port(subscription) != self._port
@@ -266,7 +266,8 @@ class Asking:
     # ---- calls -----------------------------------------------------------------------------------
 
     def sending(self, call: Call, data: Payload) -> Sending:
-        """Return the object that sends a request."""
+        """Return a :class:`Sending`, which offers the request ``call`` with the payload
+        ``data``."""
         return Sending(self.publication, self._sending, data, call.reserved_value)
 
     def call(self, wanted: int) -> Call:

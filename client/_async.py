@@ -273,8 +273,8 @@ class AsyncClient:
         return await in_thread(self._sync.status)
 
     async def close(self) -> None:
-        """See :meth:`penstock.Client.close`. A cancelled call completes its work before it raises
-        the cancellation."""
+        """See :meth:`penstock.Client.close`. If the task is cancelled during the call, the call
+        first completes its work, then raises the cancellation."""
         if not self._sync.is_closed:
             await to_the_end(self._sync.close)
         self._parking.close()

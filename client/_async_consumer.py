@@ -78,8 +78,8 @@ class AsyncGroupBatch:
         return self._sync.to_arrow()
 
     async def commit(self) -> None:
-        """See :meth:`penstock.GroupBatch.commit`. A cancelled call completes its work before it
-        raises the cancellation."""
+        """See :meth:`penstock.GroupBatch.commit`. If the task is cancelled during the call, the
+        call first completes its work, then raises the cancellation."""
         await to_the_end(self._sync.commit)
 
     def __repr__(self) -> str:
@@ -170,8 +170,8 @@ class AsyncConsumerGroup:
         await in_thread(self._sync.end)
 
     async def close(self) -> None:
-        """See :meth:`penstock.ConsumerGroup.close`. A cancelled call completes its work before it
-        raises the cancellation."""
+        """See :meth:`penstock.ConsumerGroup.close`. If the task is cancelled during the call, the
+        call first completes its work, then raises the cancellation."""
         await to_the_end(self._sync.close)
 
     async def __aenter__(self) -> Self:

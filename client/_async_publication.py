@@ -72,7 +72,8 @@ class AsyncPublication:
         wait_connected: bool = True,
         on_no_credit: OnNoCredit = "block",
     ) -> int:
-        """See :meth:`penstock.Publication.send`.  A cancelled call has not sent the message."""
+        """See :meth:`penstock.Publication.send`.  If the call is cancelled, the message was not
+        sent."""
         sync = self._sync
         position = sync.offer(data, reserved_value=reserved_value)
         if position > 0:
@@ -250,13 +251,13 @@ class AsyncPublication:
     # ---- life ------------------------------------------------------------------------------------
 
     async def revoke(self) -> None:
-        """See :meth:`penstock.Publication.revoke`. A cancelled call completes its work before it
-        raises the cancellation."""
+        """See :meth:`penstock.Publication.revoke`. If the task is cancelled during the call, the
+        call first completes its work, then raises the cancellation."""
         await to_the_end(self._sync.revoke)
 
     async def close(self) -> None:
-        """See :meth:`penstock.Publication.close`. A cancelled call completes its work before it
-        raises the cancellation."""
+        """See :meth:`penstock.Publication.close`. If the task is cancelled during the call, the
+        call first completes its work, then raises the cancellation."""
         await to_the_end(self._sync.close)
 
     async def __aenter__(self) -> AsyncPublication:

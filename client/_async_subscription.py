@@ -347,8 +347,8 @@ class AsyncSubscription:
     # ---- life ------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """See :meth:`penstock.Subscription.close`. A cancelled call completes its work before it
-        raises the cancellation."""
+        """See :meth:`penstock.Subscription.close`. If the task is cancelled during the call, the
+        call first completes its work, then raises the cancellation."""
         await to_the_end(self._sync.close)
         self._parking.wake()
 

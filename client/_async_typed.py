@@ -40,7 +40,8 @@ class AsyncTypedPublication(Generic[T]):
     async def send(
         self, value: T, timeout_s: float | None = None, *, wait_connected: bool = True
     ) -> int:
-        """See :meth:`penstock.TypedPublication.send`.  A cancelled call has not sent the value."""
+        """See :meth:`penstock.TypedPublication.send`.  If the call is cancelled, the value was not
+        sent."""
         return await self._raw.send(
             self._codec.encode(value), timeout_s, wait_connected=wait_connected
         )
@@ -74,8 +75,8 @@ class AsyncTypedPublication(Generic[T]):
         return await self._raw.wait_connected(timeout_s, receivers=receivers)
 
     async def close(self) -> None:
-        """See :meth:`penstock.Publication.close`. A cancelled call completes its work before it
-        raises the cancellation."""
+        """See :meth:`penstock.Publication.close`. If the task is cancelled during the call, the
+        call first completes its work, then raises the cancellation."""
         await self._raw.close()
 
     async def __aenter__(self) -> AsyncTypedPublication[T]:
@@ -89,9 +90,9 @@ class AsyncTypedPublication(Generic[T]):
 
 
 class AsyncTypedSteps(Generic[T]):
-    """Iterator of :class:`AsyncTypedSubscription`. An iterator over values converts the messages of
-    an inner iterator. The outer iterator holds the only reference to the inner iterator, so both
-    are destroyed at the same time."""
+    """Iterator of :class:`AsyncTypedSubscription`. This iterator takes messages from an inner
+    iterator, and converts them to values. It holds the only reference to the inner iterator, so
+    both iterators are destroyed at the same time."""
 
     __slots__ = ("_convert", "_steps")
 
@@ -167,8 +168,8 @@ class AsyncTypedSubscription(Generic[T]):
         return await self._raw.wait_connected(timeout_s)
 
     async def close(self) -> None:
-        """See :meth:`penstock.Subscription.close`. A cancelled call completes its work before it
-        raises the cancellation."""
+        """See :meth:`penstock.Subscription.close`. If the task is cancelled during the call, the
+        call first completes its work, then raises the cancellation."""
         await self._raw.close()
 
     async def __aenter__(self) -> AsyncTypedSubscription[T]:

@@ -83,7 +83,7 @@ CreditsGiven: TypeAlias = int | Literal["auto"] | Credits | None
 def pool_of_client(value: CreditsGiven) -> Credits | None:
     """Convert the argument ``credits=`` of ``connect``: a pool of all subscriptions of the client.
 
-    :raises InvalidArgument: as :func:`credits_given`, or the pool belongs to a stream.
+    :raises InvalidArgument: as :func:`credits_given`, or the value has ``pool="stream"``.
     """
     given = credits_given(value)
     if given is None:
@@ -94,8 +94,8 @@ def pool_of_client(value: CreditsGiven) -> Credits | None:
 
 
 def credits_of(value: CreditsGiven, of_client: Credits | None, channel: str) -> Credits | None:
-    """Return the credits of a subscription: its own, else those of the client unless the channel
-    states credits.
+    """Return the credits of a subscription: the value of its argument ``credits=``, else, if its
+    channel states no credits, the credits of the client.
 
     :raises InvalidArgument: as :func:`credits_given`.
     """

@@ -159,8 +159,8 @@ class CreditAccount:
         return CreditHandle(self, held)
 
     def give_back(self, parts: Iterable[tuple[Image, int]]) -> None:
-        """Return credits to the core, except those of ended images, which no publisher waits
-        for."""
+        """Return credits to the core. If an image has ended, its credits are not returned, because
+        no publisher waits for them."""
         for image, count in parts:
             if not image.is_closed:
                 self._give_back(image, count)

@@ -111,8 +111,9 @@ class _Connection:
 
     @property
     def closed(self) -> bool:
-        """If a garbage collection ends a fetch, it returns the connection and also closes its
-        sockets, in any order."""
+        """Whether one of the connection's sockets is closed. If the garbage collector destroys a
+        fetch, the fetch returns its connection to the pool, but the sockets may be closed before or
+        after that."""
         return self._socket.closed or (self._monitor is not None and self._monitor.closed)
 
     def send(self, request: Any) -> None:

@@ -4,8 +4,8 @@
 Only an acknowledgement advances the position of a group. Reading data does not advance the
 position, neither from the mapped log on the daemon's host nor with :meth:`GroupControl.fetch` on
 any host. Unacknowledged data stays in the log; when it fills the group's window, the sender waits.
-If a group gets no request for its expiry time, the daemon ends the group, and the sender no longer
-waits for it.
+If no request for a group arrives during its expiry time, the daemon ends the group, and the sender
+no longer waits for the group.
 """
 
 from __future__ import annotations
@@ -124,8 +124,8 @@ class GroupState:
 class GroupControl:
     """A connection to the consumer groups of one daemon. Give the directory of a daemon on this
     host, or the TCP address of any daemon and CURVE keys. Calls block until the daemon answers;
-    several threads may use a :class:`GroupControl`. It connects to the daemon at the first call,
-    and again after a fork or a restart of the daemon. It needs no lease.
+    several threads may use a :class:`GroupControl`. The object connects to the daemon at the first
+    call, and again after a fork of the process or a restart of the daemon. It needs no lease.
 
     Every method raises :class:`InvalidArgument` for invalid arguments, or a request of more than 64
     KiB; :class:`DaemonUnreachable` if no answer arrived in ``timeout_s``; :class:`NotAuthorised` if

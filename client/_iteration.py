@@ -44,8 +44,8 @@ _T = TypeVar("_T", Message, MessageBatch)
 
 
 class Held:
-    """Takes the place of the reader's current batch while the body of a loop processes a message or
-    ``batch``."""
+    """A :class:`Held` takes the place of the reader's current batch while the body of a loop
+    processes a message or ``batch``."""
 
     __slots__ = ("_reader", "batch")
 

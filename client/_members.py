@@ -54,7 +54,7 @@ class Joined:
 
     @property
     def pid(self) -> int:
-        """Process id, in the PID namespace of the process."""
+        """Id of the member's process, in the PID namespace of that process."""
         return int(self.member.split("/")[0])
 
 
@@ -138,12 +138,12 @@ class Shares:
         return self.logs.setdefault((log.session_id, log.initial_term_id), LogShares())
 
     def join(self, member: str, client: str) -> None:
-        """Add a member. ``client`` is the name of its client."""
+        """Add a member. ``client`` is the name of the client that the member uses."""
         self.release_dead()
         self.members.append(Joined(member, client))
 
     def leave(self, member: str) -> None:
-        """Remove a member, and free what it holds."""
+        """Remove a member and its claims, so that other members can read these ranges."""
         self.release(member)
         self.members = [each for each in self.members if each.member != member]
 
@@ -220,7 +220,7 @@ def member_name(number: int) -> str:
 
 def is_alive(member: str) -> bool:
     """Return whether the process of a member is alive. If the member is on another host or in
-    another PID namespace, this process cannot check that, so the result is True."""
+    another PID namespace, this process cannot check the member's process, so the result is True."""
     pid, started, place, _number = (*member.split("/"), "", "", "", "")[:4]
     if place != process_place() or not pid.isdigit():
         return place != process_place()

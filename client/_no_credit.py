@@ -25,12 +25,13 @@ class Route:
 
 
 def route(publication: Publication | AsyncPublication) -> Route:
-    """Return a value for ``on_no_credit``: if there is no credit for a message, ``publication``
-    sends it."""
+    """Return a value for ``on_no_credit`` of ``send``: each message for which there is no credit is
+    sent by another publication, ``publication``."""
     return Route(publication)
 
 
-#: Action of ``send`` without credit: wait, drop the message, or send it elsewhere.
+#: Action of ``send`` if there is no credit for a message: wait for credit ("block"), drop the
+#: message, or send it on another publication (a Route).
 OnNoCredit: TypeAlias = Literal["block", "drop"] | Route
 
 
@@ -58,8 +59,8 @@ class PublicationCredits:
 
 @attrs.define
 class Diverted:
-    """For lack of credit, a publication drops a message or another publication sends it; this
-    object has both counts."""
+    """Counts of the messages for which a publication had no credit: ``dropped`` messages, and
+    ``routed`` messages, which another publication sent."""
 
     dropped: int = 0
     routed: int = 0
@@ -89,8 +90,8 @@ def checked(on_no_credit: Any) -> OnNoCredit:
 
 
 def is_diverted(position: int, on_no_credit: OnNoCredit) -> bool:
-    """Return whether ``send`` drops a message or sends it on another publication: the offer found
-    no credit, and the caller chose not to wait."""
+    """Return whether ``send`` drops a message or sends it on another publication. It does so if the
+    offer found no credit, and the caller chose not to wait."""
     return position == Offer.NO_CREDIT and on_no_credit != "block"
 
 

@@ -29,8 +29,9 @@ class Parking:
         self._check = check
 
     def replace(self, handle: core.ClientHandle) -> None:
-        """Use ``handle``, the client that was mapped again. Threads that sleep on the old client's
-        futex word move to the new client's futex word within 250 ms."""
+        """Use ``handle``, the core's client that was opened after the daemon's restart. Threads
+        that sleep on the old client's futex word move to the new client's futex word within 250
+        ms."""
         self._handle = handle
 
     def until(

@@ -29,17 +29,19 @@ class Pressure:
     """The present blockage of a publication, the times for which it was blocked, and its refused
     offers. The values of a :class:`Pressure` are read from shared memory.
 
-    ``blocked_ns`` and ``blocked_by_ns`` state how long publishers were at their limit, by cause and
-    by culprit. The sum over all causes equals the sum over all culprits. ``refused`` counts refused
-    offers.
+    ``blocked_ns`` states for each cause, and ``blocked_by_ns`` for each culprit, how long
+    publishers had no room to publish. The sum over all causes equals the sum over all culprits.
+    ``refused`` counts refused offers.
     """
 
     cause: str
-    """What binds now, ``none`` when nothing does: ``receiver_window``, ``nak_rate``, ..."""
+    """The cause that blocks publishers now, such as ``receiver_window``; ``none`` if they can
+    publish."""
     culprit: str
-    """Through whose fault: a receiver with its address or a local client; empty when unknown."""
+    """The culprit: a receiver with its address, or a client of this host; empty if it is
+    unknown."""
     reason: str
-    """Why that receiver holds the stream, in its own words; empty when it did not say."""
+    """The reason that the receiver stated for blocking the stream; empty if it stated none."""
     reason_client: int
     """The client beyond that receiver which is behind; 0 when it did not say."""
     backlog_bytes: int
@@ -79,19 +81,20 @@ class Pressure:
 
     @functools.cached_property
     def blocked_by_ns(self) -> Mapping[str, int]:
-        """Time held, by culprit: the eight largest, and ``other`` for all that are unknown."""
+        """Time for which each culprit blocked publishers: the eight culprits with the longest
+        times, and ``other``, the total time of all unknown culprits."""
         return self._view.by_culprit(self._now_ns)
 
     @functools.cached_property
     def error_ns(self) -> Mapping[str, int]:
-        """The largest possible error of each culprit's time: at most an eighth of all.  Only where
-        more than eight culprits took turns."""
+        """The largest possible error of each culprit's time in ``blocked_by_ns``, at most an eighth
+        of the total time. If there were at most eight culprits, the times have no error."""
         return self._view.errors()
 
     @property
     def dropped_by(self) -> Mapping[str, int]:
-        """The dropped messages by reason: ``log_full``, ``storage`` (memory was missing),
-        ``rate``."""
+        """Number of dropped messages for each reason: ``log_full`` (the log had no room),
+        ``storage`` (shared memory had no room) and ``rate`` (the rate limit was exceeded)."""
         return self._view.dropped_by()
 
     @property
@@ -155,7 +158,7 @@ class Pressure:
 
     @property
     def waited_ns(self) -> int:
-        """Total time of these waits."""
+        """Total time for which the stream waited for its turn (see :attr:`waits`)."""
         return self._view.scheduled().waited_ns
 
     @property

@@ -21,7 +21,7 @@ class BatchResult(NamedTuple):
 class RemoteRejection:
     """A receiver rejected the stream with ERR frames. ``source`` is the receiver's address.
     ``count`` is the number of ERR frames that have arrived from this receiver. A receiver repeats
-    its ERR frame, so its count rises."""
+    its ERR frame, so ``count`` rises."""
 
     receiver_id: int
     source: str

@@ -200,8 +200,8 @@ class AsyncRequester:
         return self._sync.statistics()
 
     async def close(self) -> None:
-        """See :meth:`penstock.Requester.close`. A cancelled call completes its work before it
-        raises the cancellation."""
+        """See :meth:`penstock.Requester.close`. If the task is cancelled during the call, the call
+        first completes its work, then raises the cancellation."""
         await to_the_end(self._sync.close)
         self._parking.wake()
 

@@ -44,7 +44,7 @@ class _GroupValues(TypedBatch[T]):
 
 class TypedGroupBatch(_GroupValues[T]):
     """A :class:`penstock.GroupBatch` whose messages are values of one schema. Iterate over the
-    values, or convert them to a table as those of a :class:`penstock.TypedBatch`."""
+    values, or convert all of them to a table, as with a :class:`penstock.TypedBatch`."""
 
     _raw: GroupBatch
 

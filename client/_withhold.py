@@ -88,9 +88,9 @@ class Withholding:
         return done
 
     def end(self) -> None:
-        """Record the epoch of the credits in which each image's credits were frozen. With this
-        epoch, a later call of ``withhold`` can distinguish its own freeze from the present
-        freeze."""
+        """Record for each image the number (epoch) of the freeze of credits that this call has
+        completed. A later call of ``withhold`` thereby recognises that this freeze is not its
+        own."""
         for image in self._subscription._images:
             self._settled[image.correlation_id] = img_credits(image._handle).epoch
 

@@ -117,8 +117,8 @@ class Cnc(NativeObject):
     ) -> None:
         """Add a loss to the stream's entry in the loss report, or to an entry that many streams
         share (ps_cnc.h). A loss report that is full is not an error. ``gaps`` is the number of new
-        gaps, which is added to the entry's number of observations; 0 if only gaps that were already
-        reported grew.
+        gaps; the call adds this number to the entry's number of observations. ``gaps`` is 0 if
+        there is no new gap, and a gap that was reported before has become longer.
         """
         texts = [self._ffi.new("char[]", text.encode()) for text in (channel, source)]
         loss = self._ffi.new(
@@ -271,8 +271,8 @@ class Shared(NativeObject):
         return decode(self._ffi, view)
 
     def read_scheduler(self, now_ns: int) -> SchedulerView:
-        """Return the governor's last sample. If the sample is too old at ``now_ns``, the result
-        states no pressure. Any thread."""
+        """Return the governor's last sample. If this sample is too old at the time ``now_ns``, the
+        result states no pressure. Any thread."""
         view = self._ffi.new("ps_scheduler_view_t *")
         self._lib.ps_slot_read_scheduler(self._handle, now_ns, view)
         return scheduler_view(self._ffi, view)

@@ -137,7 +137,7 @@ def make_builder(
     """Return the builder of extension ``name`` from the C files of ``folders``.
 
     ``declarations`` are the headers that Python sees. If ``uses`` is another builder, the extension
-    shares its types, which come from the headers ``included``.
+    uses the C types of that builder's extension, which the headers ``included`` declare.
     """
     headers = [ROOT / path for path in declarations]
     builder = FFI()

@@ -8,7 +8,7 @@ native object alive. To close an object, the client marks the object as closed a
 A handle refers to the compiled library that created it, and calls with this handle use the
 functions of this library. Functions whose names start with ``pub_``, ``sub_`` and ``img_`` take a
 handle. Code that runs for each message calls the functions of ``handle.lib`` with
-``handle.native``, to save a Python frame. The name of a time states its unit.
+``handle.native``, to save a Python frame. Names of times end in their unit.
 """
 
 from __future__ import annotations
@@ -284,7 +284,7 @@ def pub_is_connected(pub: PublicationHandle) -> int:
 
 
 def pub_pressure(pub: PublicationHandle) -> PressureView | None:
-    """Return the publication's two accounts; None if the sender changed them in each attempt."""
+    """Return a copy of the publication's accounts; None if the sender changed them too often."""
     view = pub.library.ffi.new("ps_pressure_view_t *")
     code = pub.lib.ps_pub_pressure(pub.native, view)
     if code == pub.lib.PS_E_AGAIN:
@@ -337,7 +337,7 @@ def _flat(data: Any) -> Any:
 
 
 class BatchOutcome(NamedTuple):
-    """Number of accepted messages of a batch, and the position after them (if 0: a code)."""
+    """Number of accepted messages of a batch, and the position after them (if none: a code)."""
 
     accepted: int
     position: int

@@ -40,8 +40,8 @@ class CreditState(enum.IntEnum):
 
 @attrs.frozen(kw_only=True)
 class CreditView:
-    """Credits of one reader, and what it skipped, read from its subscriber slot. The counts are
-    numbers of messages since the reader joined."""
+    """Credits of one reader, and the amount of data that it skipped, as its subscriber slot states
+    them. The counts are numbers of messages since the reader joined."""
 
     credits: int                        # 0: the reader grants none
     burst: int
@@ -108,8 +108,9 @@ def pub_credits(pub: PublicationHandle) -> int:
 
 
 def pub_credit_counts(pub: PublicationHandle) -> tuple[int, int] | None:
-    """Return two message ordinals: up to the first, receivers have granted credits; up to the
-    second, publishers have used them. None: no receiver grants credits. ForkedError."""
+    """Return the numbers (ordinals) of two messages of the stream: the last message for which
+    receivers have granted a credit, and the last message for which publishers have used a credit.
+    None: no receiver grants credits. ForkedError."""
     ffi = pub.library.ffi
     granted, spent = ffi.new("int64_t *"), ffi.new("int64_t *")
     code = pub.lib.ps_pub_credit_counts(pub.native, granted, spent)
@@ -120,8 +121,9 @@ def pub_credit_counts(pub: PublicationHandle) -> tuple[int, int] | None:
 
 
 def read_spent(shared: Shared, publication_slot: int) -> tuple[int, int] | None:
-    """Return two message ordinals: up to the first, receivers have granted credits; up to the
-    second, publishers have taken them. None: no receiver grants credits. Any thread."""
+    """Return the numbers (ordinals) of two messages of the stream: the last message for which
+    receivers have granted a credit, and the last message for which publishers have taken a credit.
+    None: no receiver grants credits. Any thread."""
     ffi = shared.library.ffi
     granted, spent = ffi.new("int64_t *"), ffi.new("int64_t *")
     code = shared.library.lib.ps_slot_read_spent(shared.handle, publication_slot, granted, spent)

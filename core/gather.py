@@ -202,7 +202,8 @@ class Rows:
 
     @property
     def needed(self) -> int:
-        """After ``Stop.TOO_LONG``: number of bytes of the message that the call has read."""
+        """After ``Stop.TOO_LONG``: length in bytes of that part of the message that the call has
+        read."""
         return int(self._native.needed)
 
     @property

@@ -83,7 +83,7 @@ class Scheduling(NamedTuple):
 
 class Recent(NamedTuple):
     """The offers of a handle that were refused since its last accepted offer, and the process of
-    the lagging client."""
+    the client that is farthest behind."""
 
     refused_since_ns: int = 0           # CLOCK_MONOTONIC; 0: the last offer was accepted
     cause: int = 0                      # Cause of it; 0: the sender has not stated one yet
@@ -133,7 +133,8 @@ class PressureView:
 
     @property
     def culprits(self) -> tuple[Party, ...]:
-        """Return the largest culprits; the last is the sum of unknown culprits."""
+        """Return the culprits with the longest times; the last entry has the total time of all
+        unknown culprits."""
         self._entries = _parties(self._entries)
         return self._entries
 
@@ -159,8 +160,8 @@ class PressureView:
 
     @property
     def pid(self) -> int:
-        """Return the process id of the lagging client, if it is a client of this daemon; otherwise
-        0."""
+        """Return the process id of the client that is farthest behind, if it is a client of this
+        daemon; otherwise 0."""
         return self._reason_pid() if self.culprit.address else self.culprit.pid
 
     def _reason_pid(self) -> int:
@@ -182,8 +183,8 @@ class PressureView:
         )
 
     def away(self, since_ns: int) -> PressureView:
-        """Return the view with the daemon's absence as the cause, because without a daemon no
-        sender ends the interval of the old cause."""
+        """Return the view of a publication whose daemon is absent: since ``since_ns``, the absence
+        is the cause. Without a daemon, no sender can end the interval of the previous cause."""
         if self.cause == Cause.DAEMON_AWAY:
             return self
         held_ns = self.held_ns(since_ns)

@@ -2,12 +2,12 @@
 """Messages between clients and the daemon's control socket and lease socket.
 
 Every message is a frozen attrs class.  On the wire, a message is one msgpack array
-``[PROTOCOL_VERSION, type name, correlation id, {field: value}]``. On the control socket it is a
-ZeroMQ frame, on the lease socket a SEQPACKET datagram. A request carries a correlation id > 0 that
-the client chooses; the reply repeats this id. Notices carry 0.
+``[PROTOCOL_VERSION, type name, correlation id, {field: value}]``. On the control socket, this array
+is a ZeroMQ frame; on the lease socket, a SEQPACKET datagram. A request carries a correlation id > 0
+that the client chooses; the reply repeats this id. Notices carry 0.
 
 Decoding is strict. Unknown types, unknown or missing fields, wrong types and values out of range
-raise :class:`ControlError`. Its text names the message, the field and the expected value.
+raise :class:`ControlError`. The error's text names the message, the field and the expected value.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class ControlError(ValueError):
 
 @attrs.frozen(kw_only=True)
 class LeaseRequest:
-    """First datagram of a client on ``DIR/lease.sock``. While its connection is open, the daemon
-    regards the client as alive. After its daemon died, a client states its old client id. A daemon
-    that adopted the client grants the same id and slot; any other daemon grants a new id."""
+    """First datagram of a client on ``DIR/lease.sock``. While the socket's connection is open, the
+    daemon regards the client as alive. After its daemon died, a client states its old client id. A
+    daemon that adopted the client grants the same id and slot; any other daemon grants a new id."""
 
     client_id: int = attrs.field(default=0, validator=_I64)     # 0: new
     token: bytes = attrs.field(default=b"", validator=validators.max_len(64))
@@ -336,8 +336,8 @@ class CutLog:
 
 @attrs.frozen(kw_only=True)
 class ReadTimes:
-    """Request for the times at which a log of a group reached the positions of [start, end), with
-    at most ``most`` entries. Reply: LogTimes, RangeGone."""
+    """Request for the times at which a group's log reached the positions of [start, end). The reply
+    has at most ``most`` entries. Reply: LogTimes, RangeGone."""
 
     log_id: int = attrs.field(validator=_ID)
     session_id: int = attrs.field(validator=_I32)

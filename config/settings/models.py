@@ -588,8 +588,8 @@ class DaemonConfig:
 
     @property
     def threading(self) -> str:
-        """Return ``shared`` or ``dedicated``. If the configuration says ``auto``, return the choice
-        for this machine."""
+        """Return ``shared`` or ``dedicated``. Return the configured mode; if it is ``auto``, return
+        the mode for this machine."""
         if self.agents.threading != "auto":
             return self.agents.threading
         return "shared" if len(os.sched_getaffinity(0)) <= 2 else "dedicated"

@@ -29,8 +29,8 @@
 /* Table of the core's functions; never NULL after the module was imported. */
 extern const ps_fast_table_t *fast_core;
 
-/* Python types that other files need for type checks; the fast_add_ function of a type sets its
- * variable once. */
+/* Python types that other files need for type checks. Each variable is set once, by the function
+ * fast_add_... that makes the type. */
 extern PyTypeObject *fast_header_type;
 extern PyTypeObject *fast_log_type;
 extern PyTypeObject *fast_park_type;
@@ -78,9 +78,9 @@ int fast_arguments(const char *function, const char *const *names, Py_ssize_t po
 
 /* ---- logs and headers ------------------------------------------------------------------------ */
 
-/* A mapped log as a Python buffer. The buffer has the whole log, or only the range at `at` if `at`
- * is not NULL. Every view keeps the log mapped. `exports` counts the live views of the log,
- * including slices and arrays that refer to a view. */
+/* A mapped log as a Python buffer. If `at` is NULL, the buffer is the whole log; otherwise it is
+ * only the range of `at_length` bytes at `at`. Every view keeps the log mapped. `exports` counts
+ * the live views of the log, including slices and arrays that refer to a view. */
 typedef struct fast_log {
     PyObject_HEAD PyObject *owner;
     const uint8_t *base;

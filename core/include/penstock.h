@@ -164,8 +164,8 @@ typedef struct ps_claim {
     size_t length;    /* payload bytes */
     int64_t position; /* stream position after the message */
     void *frame;      /* owned by the library */
-    uint32_t epoch;   /* Owned by the library: how the message of this claim was admitted (by a rate
-                       * or by credits), so that ps_pub_abort can undo it. */
+    uint32_t epoch;   /* Owned by the library: states whether a rate limit or credits admitted the
+                       * message of this claim, so that ps_pub_abort can undo the admission. */
 } ps_claim_t;
 
 typedef struct ps_pub_constants {
@@ -219,16 +219,17 @@ int64_t ps_pub_ordinal_limit(const ps_pub_t *pub);
 /* Returns the time after which a publisher that got PS_THROTTLED may try again; 0: the governor
  * throttles no publisher. Any thread. */
 int64_t ps_pub_retry_after_ns(const ps_pub_t *pub);
-/* For a message that must not be throttled: after PS_THROTTLED, returns the code of the limit that
- * would refuse the message without the throttle. If that limit refuses the message, adds one to the
- * number of offers refused for this cause (ps_pressure_view_t.refused). Any thread. */
+/* If an offer of a message that must not be throttled returned PS_THROTTLED, call this function.
+ * Returns the code of the limit, other than the throttle, that refuses the message now. Counts
+ * the offer as refused by this limit (ps_pressure_view_t.refused), and not by the throttle. Any
+ * thread. */
 int64_t ps_pub_unthrottle(ps_pub_t *pub);
 /* Returns the number of messages that the credits of the stream allow now; INT64_MAX: no receiver
  * grants credits. PS_E_FORKED. Any thread. */
 int64_t ps_pub_credits(const ps_pub_t *pub);
-/* Copies two message numbers: receivers have granted credits up to *granted, and publishers have
- * used credits up to *spent. PS_OK, PS_E_INVALID (no receiver grants credits), PS_E_FORKED. Any
- * thread. */
+/* Copies the numbers of two messages of the stream. *granted: the last message for which receivers
+ * have granted a credit. *spent: the last message for which publishers have used a credit. PS_OK,
+ * PS_E_INVALID (no receiver grants credits), PS_E_FORKED. Any thread. */
 int ps_pub_credit_counts(const ps_pub_t *pub, int64_t *granted, int64_t *spent);
 /* With ps-policy=error: lets publishers continue after the publication has failed. After the reset,
  * the publication has the same session, positions and open claims as before. Returns 1 if the
@@ -336,10 +337,10 @@ int32_t ps_img_has_data(const ps_img_t *image);
 
 /* Delivers up to `limit` messages of one image; `flags` are ps_poll_flags. Returns the number of
  * messages, or a negative ps_error_code (PS_E_CORRUPT: the log is damaged and the image stays at
- * this position). Returns 0 only if no message was available at any time during the call. A caller
- * that took its ticket before a poll that returned 0 may sleep. Before a poll delivers messages, it
- * releases those of the previous poll. A poll ends after `limit` messages, at the end of a term, or
- * after three terms of padding and fragments. */
+ * this position). Returns 0 only if no message was available at any time during the call. If a
+ * caller took its ticket before a poll, and the poll returned 0, the caller may sleep. Before a
+ * poll delivers messages, it releases those of the previous poll. A poll ends after `limit`
+ * messages, at the end of a term, or after three terms of padding and fragments. */
 int32_t ps_img_poll(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t flags);
 /* Makes polls report ranges that are lost permanently (with reliable=false, or because publishers
  * dropped messages). A poll that reaches such a gap ends before the gap. The next poll moves past
@@ -360,8 +361,8 @@ int64_t ps_img_count(const ps_img_t *image, int64_t from, int64_t to);
 /* Moves the delivered position back to `position`, which must lie between two frames, at or above
  * the released position. The next poll delivers the messages after this position again. */
 int ps_img_rewind(ps_img_t *image, int64_t position);
-/* Releases all delivered messages. The receiver window moves on, and views of the released messages
- * become invalid. */
+/* Releases all delivered messages. The receiver window moves forward by the released bytes, and
+ * views of the released messages become invalid. */
 void ps_img_release(ps_img_t *image);
 
 /* With PS_CREDIT_HANDLES: returns credits of delivered messages, in any order. The result is the
@@ -370,9 +371,9 @@ void ps_img_release(ps_img_t *image);
  * messages hold no credits. Any thread. */
 int64_t ps_img_return_credits(ps_img_t *image, int64_t credits);
 /* Counts credits whose handles the application lost. The publisher lacks the lost credits until the
- * image closes, or until ps_img_reclaim_credits returns them. Both functions return the same codes
- * as ps_img_return_credits. On success, ps_img_reclaim_credits returns the number of credits that
- * are still lost. Any thread. */
+ * image closes, or until ps_img_reclaim_credits returns them. ps_img_leak_credits and
+ * ps_img_reclaim_credits return the same error codes as ps_img_return_credits. On success,
+ * ps_img_reclaim_credits returns the number of credits that are still lost. Any thread. */
 int64_t ps_img_leak_credits(ps_img_t *image, int64_t credits);
 int64_t ps_img_reclaim_credits(ps_img_t *image, int64_t credits);
 /* Copies the credits of the image's reader. PS_OK, PS_E_INVALID, PS_E_FORKED. Any thread. */

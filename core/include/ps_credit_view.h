@@ -16,7 +16,7 @@ typedef struct ps_credit_view {
     int64_t returned; /* Of the messages in `passed`: number whose credits were returned. */
     int64_t leaked;   /* Of the messages in `passed`: number whose credits were lost, because the
                        * application lost the handles. */
-    int64_t granted;  /* messages that the reader has granted */
+    int64_t granted;  /* number of messages for which the reader has granted credits */
     /* While the reader is frozen: number of messages that arrive before it resumes; exact in the
      * state SETTLED, -1: unknown. In the state GRANTING: number of messages for which publishers
      * had taken credits when the reader last lowered its limit; -1: the reader never lowered it. */
@@ -25,7 +25,7 @@ typedef struct ps_credit_view {
     int32_t state; /* ps_credit_state */
     int64_t
         skipped_messages;  /* messages in gaps that the reader skipped, if their number is known */
-    int64_t skipped_bytes; /* bytes of all gaps that it skipped */
+    int64_t skipped_bytes; /* bytes of all gaps that the reader skipped */
 } ps_credit_view_t;
 
 #endif

@@ -42,8 +42,8 @@ typedef struct ps_pressure_view {
     char reason_name[33];
     char reason_host[33];
     int64_t blocked_ns[32];          /* closed intervals, by ps_cause */
-    ps_pressure_party_t culprits[9]; /* The eight culprits with the longest times; the last entry is
-                                      * the sum of all unknown culprits. */
+    ps_pressure_party_t culprits[9]; /* The eight culprits with the longest times, then one more
+                                      * entry: the total time of all unknown culprits. */
     int64_t refused[32];             /* Number of refused offers. The index of `refused` is the
                                       * ps_cause that blocked the stream. */
     int64_t refused_ns;              /* total time for which publishers were refused: each time
@@ -74,14 +74,15 @@ typedef struct ps_pressure_view {
     int64_t waits;     /* Number of times that this stream had to wait for other streams before
                              * the sender served it. */
     int64_t waited_ns; /* total time of these waits */
-    int64_t refused_since_ns; /* CLOCK_MONOTONIC time of the first of this handle's refusals since
-                               * its last success; 0: its last offer was accepted */
-    int64_t refused_cause;    /* ps_cause of these refusals; 0: the sender has not stated one yet */
+    int64_t refused_since_ns; /* CLOCK_MONOTONIC time of the first refused offer of this handle
+                               * since its last accepted offer; 0: its last offer was accepted */
+    int64_t refused_cause;    /* ps_cause of the offers that were refused since refused_since_ns; 0:
+                               * the sender has not stated a cause yet */
     int64_t reason_pid;      /* process id of reason_client, if it is a client of this daemon; 0 not
                                * known */
     int64_t dropped_storage; /* number of the dropped messages for which memory was missing */
-    int64_t dropped_rate; /* number of the dropped messages that exceeded the rate; all others found
-                           * the log full */
+    int64_t dropped_rate;    /* number of the dropped messages that exceeded the rate limit; the
+                              * others found the log full, or are in dropped_storage */
     char strategy[64];
 } ps_pressure_view_t;
 

@@ -25,9 +25,9 @@ typedef struct ps_agent {
                                     * the conductor. */
     _Atomic int64_t *max_cycle_ns; /* counter cells */
     _Atomic int64_t *slow_cycles;
-    _Atomic uint32_t *parked; /* Word in penstock.dat that is 1 while the agent sleeps. A thread
-                               * that adds work for the agent reads the word. If the word is 1, the
-                               * thread wakes the agent. */
+    _Atomic uint32_t *parked; /* Word in penstock.dat that is 1 while the agent sleeps. If a thread
+                               * adds work for the agent and this word is 1, the thread wakes the
+                               * agent. */
     const ps_context_t *context;
     int32_t id;      /* ps_agent_id */
     int epoll_fd;    /* epoll instance in which the agent's thread sleeps; -1 in INVOKER mode */
@@ -46,8 +46,8 @@ void ps_agent_fini(ps_agent_t *agent);
 int ps_agent_command(ps_agent_t *agent, const ps_command_t *command);
 /* Wakes the agent's thread, if the agent has a thread. Any thread. */
 void ps_agent_wake(const ps_agent_t *agent);
-/* Sends an event. Agent thread. Returns false if the event ring is full. The agent must then
- * remember the event and emit it in a later duty cycle. */
+/* Sends an event. Agent thread. Returns false if the event ring is full; the caller must then store
+ * the event and emit it in a later duty cycle. */
 bool ps_agent_emit(ps_agent_t *agent, const ps_event_t *event);
 /* Add and remove a descriptor that ends the sleep of the agent's thread. Agent thread. fd -1 is
  * ignored. */

@@ -9,8 +9,8 @@
 #include "ps_driver_params.h"
 #include "ps_types.h"
 
-/* Types of commands to the sender. The comment at a type names the arguments of the command: a
- * member of the second union of ps_command_t. */
+/* Types of commands to the sender. The comment at a type names the member of the second union of
+ * ps_command_t that has the command's arguments. */
 enum ps_sender_command {
     PS_SC_ADD_ENDPOINT = 1,
     PS_SC_REMOVE_ENDPOINT,
@@ -34,8 +34,8 @@ enum ps_sender_command {
     PS_SC_SET_CREDITS    /* credits */
 };
 
-/* Types of commands to the receiver. The comment at a type names the arguments of the command: a
- * member of the second union of ps_command_t. */
+/* Types of commands to the receiver. The comment at a type names the member of the second union of
+ * ps_command_t that has the command's arguments. */
 enum ps_receiver_command {
     PS_RCMD_ADD_ENDPOINT = 1,
     PS_RCMD_REMOVE_ENDPOINT,

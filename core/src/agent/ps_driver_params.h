@@ -72,11 +72,11 @@ typedef struct ps_subscriber_params {
                                   * have moved its position counter beyond this position. */
     int64_t credits;             /* Number of messages that may be outstanding (sent, and not yet
                                   * returned); 0: the reader grants no credits. */
-    int64_t credit_burst;        /* Number of messages granted while none is outstanding; 0: the
-                                  * same number as `credits`. */
+    int64_t credit_burst;        /* Number of messages that the reader grants while no message is
+                                  * outstanding; 0: the same number as `credits`. */
     uint8_t tether;
     uint8_t rejoin;
-    uint8_t frozen; /* 1: the reader joins frozen: it grants no messages until it resumes. */
+    uint8_t frozen; /* 1: after it has joined, the reader grants no credits until it resumes. */
     /* 1: the stream does not wait for this reader once it is depth_bytes behind (ps_isolation.h).
      */
     uint8_t isolated;

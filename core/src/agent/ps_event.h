@@ -180,7 +180,7 @@ typedef struct ps_event {
         } terms;
         struct {
             ps_addr_t source;  /* Address of the second sender, whose frames the receiver drops. */
-            int64_t datagrams; /* number of datagrams from that address so far */
+            int64_t datagrams; /* number of datagrams that the second sender has sent so far */
             int32_t destination;
         } second_source;
         struct {

@@ -16,7 +16,7 @@ static inline bool ps_addr_same_ip(const ps_addr_t *a, const ps_addr_t *b)
 }
 
 /* Returns true if IP address and port are equal; ignores scope_id. Called once for each run of
- * datagrams. */
+ * datagrams (consecutive datagrams with one source). */
 static inline bool ps_addr_equal(const ps_addr_t *a, const ps_addr_t *b)
 {
     return a->port == b->port && ps_addr_same_ip(a, b);

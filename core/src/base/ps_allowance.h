@@ -3,7 +3,7 @@
  * ps_allowance.h: limits a count that other threads increase; the limit rises at a given rate.
  * Unlike a token bucket (ps_pacer.h) an allowance never forgets a debt: if the count exceeds the
  * limit, the caller waits until the limit has grown by the whole excess. The caller chooses the
- * unit (bytes, messages). Pure: no clock, no allocation. Owner: the sender.
+ * unit of the count (bytes or messages). Pure: no clock, no allocation. Owner: the sender.
  *
  *     taken within any time t <= burst + rate * t + what the last taker went beyond the limit
  *

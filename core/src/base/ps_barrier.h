@@ -12,8 +12,8 @@
  * membarrier(2); this process must then execute the fences itself. Any thread may call
  * ps_barrier_join; the call may take some milliseconds. */
 bool ps_barrier_join(void);
-/* Executes one barrier. Returns true if the barrier worked, so that ps_barrier_run will work, too.
- * Any thread. */
+/* Executes one barrier. Returns true if the kernel executed this barrier; calls of ps_barrier_run
+ * are then possible. Any thread. */
 bool ps_barrier_available(void);
 /* Executes a full barrier on every running thread of every registered process. The call interrupts
  * each CPU that runs such a thread. The call takes some microseconds, or milliseconds if memory is

@@ -17,7 +17,7 @@ static inline void ps_cpu_prefetch_write(const void *at)
 #endif
 }
 
-/* Call this function in the body of a loop that waits. */
+/* Call this function in the body of a loop that waits by spinning. */
 static inline void ps_cpu_relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)

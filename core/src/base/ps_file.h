@@ -6,8 +6,8 @@
 
 #include <stdint.h>
 
-/* Joins directory and name into out (PS_PATH_BYTES). PS_E_INVALID: the path is longer than
- * PS_PATH_BYTES. */
+/* Writes the path `directory`/`name` into the buffer `out`, which has PS_PATH_BYTES bytes.
+ * PS_E_INVALID: the path is longer than PS_PATH_BYTES. */
 enum { PS_PATH_BYTES = 4096 };
 int ps_file_join(char *out, const char *directory, const char *name);
 /* Creates a sparse file of `length` bytes with exactly the permission bits `mode`. Returns the
