@@ -6,8 +6,8 @@ calls ``client_watch`` with the ticket. ``client_watch`` requests the data plane
 client's eventfd at the next event. The event loop waits for the eventfd together with its other
 descriptors, so a client needs no thread. A write to the eventfd wakes all waiting tasks of the
 client, and each task checks its condition again. If recent waits were short, a task first polls its
-condition for at most 150 us. Polling for so short a time costs less than one iteration of the event
-loop. After at most 16 waits that ended by polling, the task lets other tasks run. In addition, each
+condition for at most 150 us. Polling for 150 us costs less than one iteration of the event loop.
+After at most 16 waits that ended by polling, the task lets other tasks run. In addition, each
 waiting task checks its condition every 250 ms, as a waiting thread does.
 """
 

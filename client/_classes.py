@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Choose between the two implementations of a client's classes. In the fast classes, the methods
-that run for each message (``offer``, ``poll`` and others) are written in C. The plain classes call
-the core through cffi.
+that run for each message (``offer``, ``poll`` and others) are written in C. The methods of the
+plain classes are written in Python, and call the core through cffi.
 
-Both behave alike. With ``PENSTOCK_FAST=0`` in the environment, clients that connect afterwards use
-the cffi classes. A client also uses the cffi classes if the extension module is missing or belongs
-to another build of the core.
+Fast and plain classes behave alike. With ``PENSTOCK_FAST=0`` in the environment, clients that
+connect afterwards use the plain classes. If the extension module of the fast classes is missing or
+belongs to another build of the core, all clients use the plain classes.
 """
 
 from __future__ import annotations

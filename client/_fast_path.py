@@ -69,7 +69,8 @@ class FastHeader(fast.Header, Header):
 
 
 class FastParking(fast.Park, Parking):
-    """Lets threads sleep until an event; C code finds the object by its address."""
+    """Lets threads sleep until an event occurs; C code calls the object of the core by its
+    address."""
 
     _address_of = staticmethod(core.address_of)
 

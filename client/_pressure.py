@@ -129,8 +129,8 @@ class Pressure:
 
     @property
     def drained_messages(self) -> int:
-        """Number of messages that left the log during episodes of pressure. On IPC the number is 0
-        unless the stream has a back-pressure policy."""
+        """Number of messages that left the log during episodes of pressure. On IPC this property is
+        0 unless the stream has a back-pressure policy."""
         return self._view.levels_at(self._now_ns).drained_messages
 
     @property

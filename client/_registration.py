@@ -28,7 +28,7 @@ class Registration:
     destinations: tuple[str, ...] = ()
 
     def after(self, request: control.AddDestination | control.RemoveDestination) -> Registration:
-        """Return the record after a request that adds or removes a destination."""
+        """Return a copy of the record, changed by a request that adds or removes a destination."""
         if isinstance(request, control.AddDestination):
             destinations = (*self.destinations, request.channel)
         else:

@@ -3,11 +3,11 @@
 then releases each message at the source.
 
 A message counts as relayed when the target's log has accepted it. The relay releases a message at
-the source only after it counts as relayed, so a slow target slows the source down. The target has
-an exclusive publication for each session of the source. The n-th message of a publication on the
-target is the n-th message of its source session. If a relay process was killed, the next process
-must find the message at which it continues the relaying. To find this message, the next process
-counts the messages in the target's log (:mod:`._relay_state`).
+the source only after the message counts as relayed, so a slow target slows the source down. The
+target has an exclusive publication for each session of the source. The n-th message of a
+publication on the target is the n-th message of its source session. If a relay process was killed,
+the next process must find the message at which it continues the relaying. To find this message, the
+next process counts the messages in the target's log (:mod:`._relay_state`).
 """
 
 from __future__ import annotations
@@ -168,8 +168,9 @@ class Relay:
     relay. Only one thread at a time may use a relay.
 
     A context manager. If a ``with relay`` block ends without an exception, the target's sessions
-    end. After an exception, or a call of :meth:`hand_over`, the sessions of the relay's target
-    linger. The next process of the relay can then continue the target's sessions.
+    end. After an exception, or a call of :meth:`hand_over`, the sessions of the relay's target stay
+    open for ``linger_s`` seconds, so that the next process of the relay can continue these
+    sessions.
     """
 
     def __init__(
@@ -309,8 +310,8 @@ class Relay:
                 self._client._parking().until(self.step, _SLICE_S)
 
     def step(self) -> bool:
-        """Relay the available messages, without waiting. Return whether there was anything to
-        do."""
+        """Relay the available messages, without waiting. Return True if the relay found messages or
+        changed sessions, otherwise False."""
         moved = self._follow()
         for leg in list(self._legs.values()):
             if not leg.image.is_closed:

@@ -74,7 +74,7 @@ def read_credit_view(view: Any) -> CreditView:
 
 
 def img_return_credits(image: ImageHandle, number: int) -> int:
-    """Return ``credits`` credits that the application holds in handles to the publisher. The result
+    """Return to the publisher ``number`` credits that the application holds in handles. The result
     is the number of credits that the application still holds. InvalidArgument: fewer are held."""
     left = int(image.lib.ps_img_return_credits(image.native, number))
     return image.library.check(left, "return credits") if left < 0 else left

@@ -57,7 +57,7 @@ class Net(NativeObject):
 
     def impaired(self, params: ImpairParams) -> Net:
         """Return a network that passes the datagrams of another network, and loses, delays and
-        damages some of them. The result owns the other network."""
+        damages some of them. The returned network owns the other network."""
         native = self._ffi.new("ps_impair_params_t *")
         self._fill(native, params)
         wrapped = self._lib.ps_net_impair(self.take(), native)

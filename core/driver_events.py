@@ -269,7 +269,7 @@ class Join(DriverEvent):
 @attrs.frozen(kw_only=True)
 class PressureTriggered(DriverEvent):
     """The unsent data of a publication has reached its configured depth. The sender emits at most
-    one such event a second."""
+    one PressureTriggered a second."""
 
     type = EventType.PRESSURE_TRIGGERED
     member = "pressure"

@@ -3,10 +3,10 @@
 arguments.
 
 A process may load two cores: the product's ``penstock._core`` and the simulator's
-``penstock._core_sim``, which has the same object files and further ones. The cores share no
-variable, so an object of one core must not be passed to a function of the other. Each handle refers
-to its library. A function refuses a handle of another library with an error that names both
-libraries.
+``penstock._core_sim``, which contains the same object files and those of the simulator. The cores
+share no variable, so an object of one core must not be passed to a function of the other. Each
+handle refers to its library. A function refuses a handle of another library with an error that
+names both libraries.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Handle:
 
 
 class Closer:
-    """Frees a native pointer, and keeps the pointer's owner alive until then."""
+    """Frees a native pointer, and keeps the pointer's owner alive until the pointer is freed."""
 
     __slots__ = ("_free", "_owner")
 

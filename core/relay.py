@@ -23,6 +23,6 @@ def pub_take_over(pub: PublicationHandle, position: int, ordinal: int) -> int:
 
 def img_relay_to(image: ImageHandle, publication_slot: int) -> None:
     """State that the relay publishes this reader's messages on the publication in a slot of
-    penstock.dat. Status messages of the image then name the application that blocks that
+    penstock.dat. The image's status messages afterwards name the application that blocks this
     publication."""
     image.lib.ps_img_relay_to(image.native, publication_slot)

@@ -189,9 +189,9 @@ class WithholdCredits:
 
 @attrs.frozen(kw_only=True)
 class Resume:
-    """Lists the registrations that an adopted client still uses; the daemon removes its other
-    objects. Reply: Resumed. After Resumed, the daemon sends SubscriptionResumed and ImageAvailable
-    notices for each subscription."""
+    """Lists the registrations that an adopted client still uses; the daemon removes the client's
+    other objects. Reply: Resumed. After Resumed, the daemon sends SubscriptionResumed and
+    ImageAvailable notices for each subscription."""
 
     registration_ids: list[int]
 
@@ -320,8 +320,8 @@ class Fetch:
 @attrs.frozen(kw_only=True)
 class CutLog:
     """Request for the end of a batch that begins at ``start``, a position between messages, and for
-    positions that split it into ``pieces`` parts. The batch has at most ``max_bytes`` bytes and
-    ``max_messages`` messages (0: no limit). Reply: LogCuts, RangeGone."""
+    positions that split the batch into ``pieces`` parts. The batch has at most ``max_bytes`` bytes
+    and ``max_messages`` messages (0: no limit). Reply: LogCuts, RangeGone."""
 
     log_id: int = attrs.field(validator=_ID)
     session_id: int = attrs.field(validator=_I32)

@@ -2,8 +2,8 @@
  *
  * penstock.h: the data path of a penstock client.
  *
- * A client process maps a daemon's directory, then publishes with offer and receives with poll
- * without any system call in steady state. The client adds publications and subscriptions in
+ * A client process maps a daemon's directory. It publishes with offer and receives with poll; in
+ * steady state, these calls make no system call. The client adds publications and subscriptions in
  * Python, by requests on the daemon's control socket. The daemon's answers contain the parameters
  * of the _open functions below.
  *
@@ -342,14 +342,14 @@ int32_t ps_img_has_data(const ps_img_t *image);
  * poll delivers messages, it releases those of the previous poll. A poll ends after `limit`
  * messages, at the end of a term, or after three terms of padding and fragments. */
 int32_t ps_img_poll(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t flags);
-/* Makes polls report ranges that are lost permanently (with reliable=false, or because publishers
- * dropped messages). A poll that reaches such a gap ends before the gap. The next poll moves past
- * the gap. From then on polls return PS_E_GAP until the application has fetched the gap with
- * ps_img_take_gap(). */
+/* Makes polls report gaps: ranges that are lost permanently (with reliable=false, or because
+ * publishers dropped messages). A poll that reaches a gap ends before the gap. The next poll moves
+ * past the gap. From this next poll on, polls return PS_E_GAP until the application has fetched the
+ * gap with ps_img_take_gap(). */
 void ps_img_report_gaps(ps_img_t *image);
 /* Declares this reader as a relay: it publishes the received messages on the publication in the
- * given slot of penstock.dat. The status messages of the image then name the application that
- * blocks that publication. Owner thread of the image. */
+ * given slot of penstock.dat. The image's status messages afterwards name the application that
+ * blocks this publication. Owner thread of the image. */
 void ps_img_relay_to(ps_img_t *image, int32_t publication_slot);
 /* Returns 1 if the positions *from..*to are missing permanently. *messages is the number of lost
  * messages; -1: unknown. Returns 0 if there is no gap. */

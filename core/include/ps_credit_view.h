@@ -12,7 +12,7 @@ typedef struct ps_credit_view {
     int64_t credits; /* largest number of outstanding messages (credits=N); 0: the reader grants no
                       * credits */
     int64_t burst;
-    int64_t passed;   /* messages that the reader's polls have passed */
+    int64_t passed;   /* number of messages that the reader's polls have delivered or skipped */
     int64_t returned; /* Of the messages in `passed`: number whose credits were returned. */
     int64_t leaked;   /* Of the messages in `passed`: number whose credits were lost, because the
                        * application lost the handles. */

@@ -53,8 +53,8 @@ enum ps_event_type {
                                    * an image's stream. */
     PS_EV_JOIN = 21,              /* join; of a publication */
     /* The unsent data of a publication has reached its configured depth (`pressure`). The sender
-     * emits at most one such event a second, and one PS_EV_PRESSURE_RELIEVED after each of these
-     * events. */
+     * emits at most one PS_EV_PRESSURE_TRIGGERED a second, and one PS_EV_PRESSURE_RELIEVED after
+     * each of them. */
     PS_EV_PRESSURE_TRIGGERED = 22,
     PS_EV_PRESSURE_RELIEVED = 23 /* The unsent data of a publication has fallen to the low watermark
                                   * (`pressure`). */

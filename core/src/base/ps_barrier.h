@@ -9,8 +9,8 @@
 
 /* Registers this process, so that ps_barrier_run in other processes also reaches its threads. One
  * call per process is enough; further calls have no effect. Returns false if the kernel has no
- * membarrier(2); this process must then execute the fences itself. Any thread may call
- * ps_barrier_join; the call may take some milliseconds. */
+ * membarrier(2); without membarrier(2), this process must execute the fences itself. Any thread may
+ * call ps_barrier_join; the call may take some milliseconds. */
 bool ps_barrier_join(void);
 /* Executes one barrier. Returns true if the kernel executed this barrier; calls of ps_barrier_run
  * are then possible. Any thread. */
