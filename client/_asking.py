@@ -59,7 +59,8 @@ def reply_address(
 
 
 def error_payload(error: BaseException) -> bytes:
-    """Return the payload of an error reply: the type, a line feed, the text."""
+    """Return the payload of an error reply: the exception's type, a line feed, and the exception's
+    text."""
     text = type(error).__name__.encode() + _SEPARATOR + str(error).encode(errors="replace")
     return text[:_MAX_ERROR_BYTES]
 

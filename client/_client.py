@@ -124,8 +124,8 @@ class Client:
 
     @property
     def is_daemon_alive(self) -> bool:
-        """Whether this client has a lease from a live daemon. While the client waits for a new
-        daemon, the value is False, and offers return DAEMON_AWAY."""
+        """Whether this client has a lease from a live daemon. False while the client waits for a
+        new daemon; offers return DAEMON_AWAY during this time."""
         state = self._port.state
         return state is PortState.OPEN or (state is PortState.AWAY and not self._bell.is_away)
 

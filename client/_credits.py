@@ -45,8 +45,8 @@ class SubscriptionCredits:
 
     @property
     def outstanding(self) -> int:
-        """Number of granted credits that have not been returned. At most this many messages are in
-        flight, in a log, or not yet released by the application."""
+        """Number of granted credits that have not been returned. Largest number of messages that
+        are in flight, in a log, or not yet released by the application."""
         return self.granted - self.returned
 
 
@@ -183,7 +183,8 @@ class CreditAccount:
                 self._early[id(image)] = self._early.get(id(image), 0) + early
 
     def forget(self, image: Image) -> None:
-        """Remove the record of early released credits of an image that has ended."""
+        """An image has ended: remove the record of its credits that were released before their
+        messages were rewound."""
         self._early.pop(id(image), None)
 
     def report(self) -> None:

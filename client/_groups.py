@@ -91,7 +91,7 @@ class LogMark:
 
 @attrs.frozen(kw_only=True)
 class LogMarks:
-    """Messages of a log with a given reserved value, ordered by position."""
+    """Messages of a log that have a given reserved value, ordered by position."""
 
     marks: list[LogMark]
     position: int
@@ -238,7 +238,7 @@ class GroupControl:
         return self._state(request)
 
     def close_group(self, *, name: str, channel: str, stream_id: int) -> None:
-        """Close the group and release its data; its senders continue.
+        """Close the group and release its data, so that senders no longer wait for the group.
 
         :raises UnknownGroup: no group has this name.
         """

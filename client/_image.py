@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 class Image(Reader):
-    """An image of one session. Only the thread that uses its subscription may use the image.
+    """An image of one session. Only the thread that uses the image's subscription may use the
+    image.
 
     An application can poll an image directly, in addition to polling its subscription or instead of
     it.

@@ -96,8 +96,8 @@ def is_diverted(position: int, on_no_credit: OnNoCredit) -> bool:
 
 
 def other_of(publication: Publication, on_no_credit: OnNoCredit) -> Any:
-    """Count a message for which there was no credit. Return the publication that sends this message
-    instead, or None if ``send`` drops the message."""
+    """Count a message for which there was no credit. Return the other publication, which must send
+    the message; None if ``send`` drops the message."""
     publication._diverted.ever_granted = True
     if not isinstance(on_no_credit, Route):
         publication._diverted.dropped += 1

@@ -290,7 +290,7 @@ class Publication(Throttled, Receivers):
 
         The method reads shared memory in some microseconds, for any number of streams. After a
         refused offer, ``pressure`` waits up to 100 ms until the sender has recorded the cause. If
-        the stream has room again by that time, the result has the last cause, and ``held_ns`` is 0.
+        the stream has room again, the result has the last cause, and ``held_ns`` is 0.
         """
         bell = self._client._bell
         view = self._view()

@@ -6,8 +6,9 @@ A message counts as relayed when the target's log has accepted it. The relay rel
 the source only after the message counts as relayed, so a slow target slows the source down. The
 target has an exclusive publication for each session of the source. The n-th message of a
 publication on the target is the n-th message of its source session. If a relay process was killed,
-the next process must find the message at which it continues the relaying. To find this message, the
-next process counts the messages in the target's log (:mod:`._relay_state`).
+the next process must find the message at which it continues the relaying. To find the message at
+which it must continue, the next process counts the messages in the target's log
+(:mod:`._relay_state`).
 """
 
 from __future__ import annotations
@@ -168,9 +169,8 @@ class Relay:
     relay. Only one thread at a time may use a relay.
 
     A context manager. If a ``with relay`` block ends without an exception, the target's sessions
-    end. After an exception, or a call of :meth:`hand_over`, the sessions of the relay's target stay
-    open for ``linger_s`` seconds, so that the next process of the relay can continue these
-    sessions.
+    end. After an exception, or a call of :meth:`hand_over`, the target's sessions stay open for
+    ``linger_s`` seconds: the relay's next process can continue these sessions.
     """
 
     def __init__(

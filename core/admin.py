@@ -254,8 +254,8 @@ class Shared(NativeObject):
         self._lib.ps_slot_wake_client(self._handle, index)
 
     def watch_client(self, index: int, fd: int) -> None:
-        """Set the eventfd that wakes the client in a slot while it waits in an event loop; -1:
-        none. The caller must keep the descriptor ``fd`` open.
+        """Set the eventfd that wakes the client of a slot while the client waits in an event loop;
+        -1: none. The caller must keep the descriptor ``fd`` open.
 
         The agents may write to ``fd`` until they end. To replace the eventfd, call ``os.dup2``.
         """

@@ -63,7 +63,7 @@ class ClientParams:
 def client_open(params: ClientParams, library: Library = CORE) -> ClientHandle:
     """Map ``cnc.dat`` and ``penstock.dat``.  VersionMismatch, NativeError.
 
-    The descriptors of the lease are closed with the handle, or if this call fails.
+    The lease's descriptors are closed when the handle is freed, or if this call fails.
     """
     every = (params.sender_wake_fd, params.receiver_wake_fd, params.watch_fd)
     fds = [fd for fd in every if fd >= 0]

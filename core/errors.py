@@ -124,8 +124,8 @@ def native_error(code: int, text: str = "", *, operation: str = "") -> PenstockE
     """Return the exception for a negative ``ps_error_code`` of the core.
 
     ``text`` is the result of ``ps_last_error()`` after the failure, and ``operation`` names the
-    failed operation. An error of a socket becomes a ``ChannelRefused``, a full file system a
-    ``StorageError``, each with its code of the control protocol.
+    failed operation. An error of a socket becomes a ``ChannelRefused``, and a full file system
+    becomes a ``StorageError``; both have a code of the control protocol.
     """
     detail = text or error_name(code)
     message = f"{operation}: {detail}" if operation else detail

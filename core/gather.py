@@ -134,8 +134,8 @@ class MappedLog:
 
     def intact(self, position: int) -> bool:
         """Return True if no writer has overwritten the frame at ``position``. The check is quick
-        but not certain; to be certain, ask the daemon after the copy whether it retains the
-        position."""
+        but not certain. To be certain, ask the daemon after the copy whether the daemon still
+        retains the position."""
         return bool(lib.ps_gather_intact(self._open_handle(), position))
 
     def _open_handle(self) -> Any:
@@ -252,7 +252,8 @@ def find(
     :param start: a position between messages.
     :param end: a position between frames.
     :param max_bytes: number of bytes to search; the last message may end after this range.
-    :param most: largest number of messages in the answer; the search ends after the last one.
+    :param most: largest number of messages in the answer; the search ends when it has found this
+        number of messages.
     :param prefix: number of bytes to return of each message.
     """
     look = ffi.new("ps_gather_find_t *")

@@ -42,9 +42,9 @@ class ControlError(ValueError):
 
 @attrs.frozen(kw_only=True)
 class LeaseRequest:
-    """First datagram of a client on ``DIR/lease.sock``. While the socket's connection is open, the
-    daemon regards the client as alive. After its daemon died, a client states its old client id. A
-    daemon that adopted the client grants the same id and slot; any other daemon grants a new id."""
+    """First datagram of a client on ``DIR/lease.sock``. While the connection is open, the client
+    counts as alive. After its daemon died, a client states its old client id. A daemon that adopted
+    the client grants it the same client id and slot; any other daemon grants it a new client id."""
 
     client_id: int = attrs.field(default=0, validator=_I64)     # 0: new
     token: bytes = attrs.field(default=b"", validator=validators.max_len(64))
@@ -469,7 +469,7 @@ class GroupList:
 
 @attrs.frozen(kw_only=True)
 class CreditReport:
-    """The subscribers of a stream that grant credits, by number, as docs/credits.md describes."""
+    """Credits of a stream; ``readers`` numbers the subscribers that grant them, from 0 on."""
 
     readers: dict[str, Any]
     withheld: bool

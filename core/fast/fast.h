@@ -5,8 +5,8 @@
  * This extension contains the part of the Python client that runs for each message: base classes of
  * Publication, Subscription, Image and Header. The methods of these classes call the core without a
  * Python frame and without a release of the interpreter's lock. An offer takes about 50 ns; a poll
- * takes about 10 ns for each message. A release of the lock would be slower: if a second Python
- * thread is busy, each release costs a switch interval (5 ms).
+ * takes about 10 ns for each message. If these methods released the lock, they would be slower: if
+ * a second Python thread is busy, each release costs a switch interval (5 ms).
  *
  * In rare cases (refusals, closed handles, lists of buffers, changes of images) the C code calls
  * methods of the Python classes by name.
@@ -55,8 +55,8 @@ PyTypeObject *fast_add_type(PyObject *module, const char *name, PyType_Spec *spe
 /* A native object and the Python object that keeps it alive. A fast_handle_t is the first member of
  * every struct with a native object, so that all these types share the attribute `_handle`. */
 typedef struct fast_handle {
-    PyObject_HEAD PyObject *owner; /* Python object whose end frees the native object (a cffi
-                                    * pointer); NULL: the handle is closed */
+    PyObject_HEAD PyObject *owner; /* Python object whose destruction frees the native object (a
+                                    * cffi pointer); NULL: the handle is closed */
     void *native;
 } fast_handle_t;
 

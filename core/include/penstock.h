@@ -238,9 +238,9 @@ int ps_pub_credit_counts(const ps_pub_t *pub, int64_t *granted, int64_t *spent);
 int ps_pub_reset(ps_pub_t *pub);
 /* Returns 1 from the failure of the publication until its reset, else 0. */
 int32_t ps_pub_is_failed(const ps_pub_t *pub);
-/* Continues an exclusive publication whose owner, another process, has died. Replaces the space
- * that the owner had reserved and not published with padding, and counts the publication's messages
- * from the position `from` on. The position `from` must lie between two messages, at most two terms
+/* Continues an exclusive publication whose owner, another process, has died. Writes padding into
+ * the space that the owner had reserved and not published. Counts the publication's messages from
+ * the position `from` on. The position `from` must lie between two messages, at most two terms
  * below the tail; `ordinal` is the number of messages of the stream below `from`. Returns the
  * number of messages from `from` to the tail. PS_E_INVALID: `from` does not lie between two
  * messages or is too low, or the publication is shared. PS_E_CORRUPT: the log has no frame at a
@@ -299,7 +299,7 @@ enum ps_credit_mode {
 
 /* One received message. `data` is valid until the next poll, release or close of the image. If
  * `assembled` is 1, `data` points to a copy in the image's own buffer. Only the last message of a
- * poll can be such a copy. For an isolated reader, every message is a copy.
+ * poll can be a copy in this buffer. For an isolated reader, every message is a copy.
  */
 typedef struct ps_message {
     const uint8_t *data;
@@ -347,7 +347,7 @@ int32_t ps_img_poll(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t f
  * past the gap. From this next poll on, polls return PS_E_GAP until the application has fetched the
  * gap with ps_img_take_gap(). */
 void ps_img_report_gaps(ps_img_t *image);
-/* Declares this reader as a relay: it publishes the received messages on the publication in the
+/* Declares this reader as a relay, which publishes the received messages on the publication in the
  * given slot of penstock.dat. The image's status messages afterwards name the application that
  * blocks this publication. Owner thread of the image. */
 void ps_img_relay_to(ps_img_t *image, int32_t publication_slot);

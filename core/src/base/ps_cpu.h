@@ -5,9 +5,9 @@
 #define PS_CPU_H
 
 /* Fetches a cache line for writing: other processors release the line during this call, and not
- * when the caller stores into the line. On x86-64, unless the target is a newer processor, the
- * compiler's own hint fetches the line only for reading, so the store would fetch the line a second
- * time. Processors without the prefetch instruction ignore the hint. */
+ * when the caller stores into the line. On x86-64, the compiler's own hint fetches the line only
+ * for reading, unless the target is a newer processor. After such a fetch, the store fetches the
+ * line a second time. Processors without the prefetch instruction ignore the hint. */
 static inline void ps_cpu_prefetch_write(const void *at)
 {
 #if defined(__x86_64__)
