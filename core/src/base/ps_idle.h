@@ -45,12 +45,12 @@ typedef struct ps_idle_state {
 void ps_idle_init(ps_idle_state_t *idle, int32_t strategy, int32_t cpus);
 /* Call this function after a duty cycle that found work. Set `light` if there was little work, and
  * more work is unlikely to follow at once. With PARK and at most PS_IDLE_FEW_CPUS processors, the
- * thread yields if it was idle before and the work was light. The client that waits for this work
- * can then use the processor. Returns true if the thread yielded; the caller must then read the
- * clock again. */
+ * thread yields if it was idle before and the work was light. If the thread yields, the client that
+ * waits for the result of the work can use the processor. Returns true if the thread yielded. If
+ * the thread yielded, the caller must read the clock again. */
 bool ps_idle_on_work(ps_idle_state_t *idle, int64_t now_ns, bool light);
-/* Call this function after a duty cycle without work. It may pause the CPU or yield the CPU to
- * another thread. Returns the next step, PS_IDLE_... */
+/* Call this function after a duty cycle without work. The function may pause the CPU or yield the
+ * CPU to another thread. Returns the next step, PS_IDLE_... */
 int ps_idle_on_nothing(ps_idle_state_t *idle, int64_t now_ns);
 /* Returns true if the thread may sleep for a moment although there is work: its strategy is PARK
  * and the host has few CPUs. */

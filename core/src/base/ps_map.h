@@ -16,8 +16,9 @@ typedef struct ps_map {
     uint32_t mask;   /* capacity - 1; capacity >= 2 * limit */
     int32_t count;
     int32_t limit;
-    uint64_t salt; /* Random value from which, with the key, the map computes its hash. Remote peers
-                    * choose the keys; without the salt they could cause collisions. */
+    uint64_t salt; /* Random value. The map computes the hash of a key from the key and this value.
+                    * Remote peers choose the keys; without the random value, the peers could cause
+                    * collisions. */
 } ps_map_t;
 
 static inline uint64_t ps_map_key(int32_t stream_id, int32_t session_id)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_pacer.h: a token bucket, which limits a stream to a rate and to bounded bursts. The caller
- * chooses the unit (bytes, messages, datagrams). Pure: no clock, no allocation; the caller passes
- * the time. Owner: the thread that sends.
+ * chooses the unit in which the bucket counts (bytes, messages or datagrams). Pure: no clock, no
+ * allocation; the caller passes the time. Owner: the thread that sends.
  *
  * The level of the bucket is in nano-units: one nanosecond at `rate` units a second adds `rate`
- * nano-units. The level is therefore exact, and no rounding error accumulates.
+ * nano-units. In this unit the level of the bucket is exact, and no rounding error accumulates.
  *
  *     pacer, ps_pacer_set(&p, 1000000, 2816, now)      1 MB/s, at most two datagrams at once
  *     if (ps_pacer_room(&p, now) > 0) { send; ps_pacer_spend(&p, bytes); }
@@ -39,7 +39,7 @@ static inline bool ps_pacer_limits(const ps_pacer_t *pacer)
     return pacer->rate > 0;
 }
 /* Returns the number of whole units that the caller may send at now_ns; <= 0: none, INT64_MAX:
- * unlimited. If now_ns decreases between two calls, no time counts as passed. */
+ * unlimited. If now_ns is lower than in the call before, the bucket gets no units. */
 int64_t ps_pacer_room(ps_pacer_t *pacer, int64_t now_ns);
 /* Takes `units` (>= 0) from the bucket. The caller may take more than the level, because a datagram
  * is sent whole; the bucket then has a debt of at most one burst. */
@@ -47,8 +47,8 @@ void ps_pacer_spend(ps_pacer_t *pacer, int64_t units);
 /* Adds `units` (>= 0) to the bucket, in addition to the units that it gets as time passes. Units
  * beyond the burst are lost. */
 void ps_pacer_earn(ps_pacer_t *pacer, int64_t units);
-/* Returns the time at which the bucket will contain `units` (at most the burst); now_ns if it
- * already does. */
+/* Returns the time at which the bucket will contain `units` (at most the burst); now_ns if the
+ * bucket already contains them. */
 int64_t ps_pacer_ready_ns(ps_pacer_t *pacer, int64_t units, int64_t now_ns);
 
 #endif

@@ -5,8 +5,8 @@
 
 #include <stdint.h>
 
-/* State of the random number generator (xorshift-multiply): 64 bits, never zero. The owner seeds
- * it, so that simulated runs can be repeated. */
+/* State of the random number generator (xorshift-multiply): 64 bits, never zero. The owner of the
+ * generator sets its seed, so that simulated runs can be repeated. */
 typedef struct ps_random {
     uint64_t state;
 } ps_random_t;

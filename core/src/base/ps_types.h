@@ -27,8 +27,9 @@ typedef struct ps_relay_path {
 enum ps_socket_role { PS_SOCKET_ANY = 0, PS_SOCKET_SENDER = 1, PS_SOCKET_RECEIVER = 2 };
 
 typedef struct ps_socket_params {
-    ps_addr_t bind;           /* Local address to bind. If its port is 0, the transport takes a port
-                               * from port_low to port_high, or the kernel chooses one. */
+    ps_addr_t bind;           /* Local address to bind. If the port of this address is 0, the
+                               * transport takes a port from port_low to port_high, or the kernel
+                               * chooses one. */
     ps_addr_t connect;        /* family 0: unconnected */
     ps_addr_t group;          /* Multicast group that the socket joins; family 0: none. */
     ps_addr_t interface_addr; /* Address of the interface for IPv4 multicast; family 0: the system's

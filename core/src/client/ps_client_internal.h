@@ -19,9 +19,9 @@
 #define PS_LIKELY(x)   __builtin_expect(!!(x), 1)
 #define PS_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-/* Number of forks from the first process to this process: after each fork, the child increases the
- * number. A client handle stores the number when it is opened, so a function can detect that a
- * handle is older than the last fork. */
+/* Number of forks between the first process and this process: after each fork, the child adds 1. A
+ * client handle stores the number of forks at the time of its opening. If the numbers differ, a
+ * function detects that the handle is older than the last fork. */
 extern _Atomic uint32_t ps_fork_generation;
 
 struct ps_client {
@@ -55,8 +55,8 @@ void ps_client_kick(int32_t fd);
  * the word `dirty` of the publication, then its bit in the dirty bitmap. The sender clears the bit,
  * then `dirty`, and then checks the log. */
 void ps_client_mark_dirty(const ps_client_t *client, int32_t publication_slot);
-/* Requests the sender to check the positions of a publication although no message was published.
- * For such a request, the sender wakes no reader. */
+/* Requests the sender to check the positions of a publication although no message was published. A
+ * request to check positions does not make the sender wake a reader. */
 void ps_client_request_to_check(const ps_client_t *client, int32_t publication_slot);
 
 typedef struct ps_isolated ps_isolated_t;
@@ -86,15 +86,15 @@ struct ps_img {
     int32_t assembling;
     int32_t redeliver; /* 1: the next poll delivers the message in `assembled` again. */
     int32_t report_gaps;
-    int64_t gap_from, gap_to; /* Range of the gap that the application has not yet fetched; both
-                               * equal: no gap. */
+    int64_t gap_from, gap_to; /* Start and end of the gap that the application has not yet fetched.
+                               * If gap_from equals gap_to, there is no such gap. */
     int64_t gap_messages;     /* -1 not known */
     /* Credits of the reader (ps_client_image_credit.c); each count is a number of messages since
      * the reader joined. */
     int32_t credit_mode;  /* ps_credit_mode */
     int64_t passed;       /* up to the delivered position */
-    _Atomic int64_t held; /* Of the messages in `passed`: number whose credits the application holds
-                           * in handles (PS_CREDIT_HANDLES). */
+    _Atomic int64_t held; /* Number of those messages in `passed` for which the application still
+                           * holds the credit in a handle (PS_CREDIT_HANDLES). */
     _Atomic int64_t leaked;
     ps_isolated_t *isolated; /* NULL: the stream waits for this reader */
     ps_message_t assembled;  /* position 0: none */
@@ -127,27 +127,28 @@ ps_img_before_t ps_img_isolated_begin(ps_img_t *image);
 int32_t ps_img_isolated_end(ps_img_t *image, const ps_img_before_t *before, ps_message_t *out,
                             int32_t count);
 /* Moves an isolated reader beyond the memory that was overwritten. `from` is the end of the last
- * complete message before this memory. Returns PS_E_GAP; 0 if the application did not request
- * reports of gaps; or PS_E_CORRUPT. */
+ * complete message before the overwritten memory. Returns PS_E_GAP; 0 if the application did not
+ * request reports of gaps; or PS_E_CORRUPT. */
 int32_t ps_img_skip(ps_img_t *image, int64_t from);
 /* Records that the messages between `to` and the delivered position will be delivered again. */
 void ps_img_isolated_rewound(ps_img_t *image, int64_t to);
 
 /* ---- ps_client_image_credit.c: images whose reader grants credits ---------------------------- */
 
-/* Returns the number of messages that end in [from, to), including dropped messages that padding
- * frames state. Cost: visits all frames of the range. */
+/* Returns the number of messages that end in [from, to). Dropped messages count, too: a padding
+ * frame states how many messages it replaces. Cost: visits all frames of the range. */
 int64_t ps_img_messages(const ps_img_t *image, int64_t from, int64_t to);
 /* Records that a poll moved from `from` to the delivered position and delivered `count`
  * messages. */
 void ps_img_credit_polled(ps_img_t *image, int64_t from, const ps_message_t *out, int32_t count);
 /* Records that the messages between `to` and the delivered position will be delivered again. */
 void ps_img_credit_rewound(ps_img_t *image, int64_t to);
-/* For the last message of a poll, assembled from fragments: records that it will be delivered again
- * (`messages` is 1), or that it was delivered again (`messages` is -1). */
+/* Call this function for the last message of a poll, if that message was assembled from fragments.
+ * If `messages` is 1, records that the message will be delivered again; if -1, that the message was
+ * delivered again. */
 void ps_img_credit_redelivered(ps_img_t *image, int64_t messages);
-/* Returns the credits of all messages that polls have passed to the agent of the image. Call this
- * function before the client stores its released position. */
+/* Returns to the agent of the image the credits of all messages that the reader has polled. Call
+ * this function before the client stores its released position. */
 void ps_img_credit_released(ps_img_t *image);
 /* Returns true if the client has returned as many credits as the agent waits for, so that the
  * client must wake the agent. */

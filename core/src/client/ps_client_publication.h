@@ -10,8 +10,8 @@
 struct ps_pub {
     ps_client_t *client;
     ps_log_t log;
-    /* Address of the publisher limit. It is the value of the counter pub-lmt; if the stream has
-     * credits, credited_limit in the publication's slot. */
+    /* Address of the publisher limit. The publisher limit is the value of the counter pub-lmt; if
+     * the stream has credits, it is credited_limit in the publication's slot. */
     _Atomic(_Atomic int64_t *) limit;
     _Atomic int64_t *plain_limit; /* pub-lmt */
     ps_publication_slot_t *slot;
@@ -23,7 +23,7 @@ struct ps_pub {
     int32_t exclusive;
     /* Copy of the slot's `metered` flags. If a flag is set, the stream is metered: the publisher
      * takes a message number (ordinal) for each message (ps_client_publication_admit.c). The client
-     * updates the copy after a refusal, and in each call on a metered stream. */
+     * reads the slot's flags again after a refused offer, and in each offer on a metered stream. */
     _Atomic int32_t metered;
     int32_t policy;               /* ps_policy (ps_client_publication_policy.c) */
     _Atomic int32_t single_max;   /* Longest message that takes the short path of plain streams:
@@ -65,8 +65,8 @@ typedef struct ps_cursor {
 
 enum { PS_COPY_BLOCK = 32, PS_COPY_BLOCKS_MAX = 256 };
 
-/* Copies a payload. If the payload consists of a few whole blocks, the copy needs no function
- * call. */
+/* Copies a payload. If the payload consists of a few whole blocks of PS_COPY_BLOCK bytes, the
+ * compiler copies it without a function call. */
 static inline void ps_pub_copy(uint8_t *to, const uint8_t *from, size_t length)
 {
     if (length % PS_COPY_BLOCK == 0 && length <= PS_COPY_BLOCKS_MAX) {
@@ -95,7 +95,7 @@ static inline int32_t ps_pub_single_max(const ps_pub_t *pub)
 }
 
 /* Updates `limit` and `metered` if receivers have begun or stopped granting credits. Returns true
- * if one of the two fields changed. */
+ * if `limit` or `metered` changed. */
 bool ps_pub_follow_metering(ps_pub_t *pub);
 
 /* Sets the clock for the times of refused offers, in place of CLOCK_MONOTONIC. Call this function
@@ -135,9 +135,9 @@ static inline int64_t ps_pub_gate(ps_pub_t *pub)
 }
 
 /* Notifies the sender after a commit, unless the stream is hot. The load of `dirty` must not move
- * before the store of the commit. For hot streams the sender's process-wide barrier provides this
- * order (docs/decisions/0020), so a compiler barrier is enough in this function. For other streams
- * the function executes a fence. */
+ * before the store of the commit. For hot streams the sender's process-wide barrier keeps the load
+ * after the store (docs/decisions/0020), so a compiler barrier is enough in this function. For
+ * streams that are not hot, this function executes a fence. */
 static inline void ps_pub_dirty(const ps_pub_t *pub)
 {
     atomic_signal_fence(memory_order_seq_cst);
@@ -181,9 +181,9 @@ static inline void ps_pub_count_metered(ps_pub_t *pub, int64_t messages)
 /* Returns the ps_offer_code for an offer that was refused at `position`. If several codes apply,
  * the order in docs/spec/rules.md section 5 decides. */
 int64_t ps_pub_refuse(ps_pub_t *pub, int64_t position);
-/* Computes the two limits of a reservation: *room gets the number of bytes that are left in the
- * term, *budget the number of bytes from *position to the publisher limit. Returns 0 or an error
- * code. */
+/* Computes two limits for the size of a reservation. *room gets the number of bytes that are left
+ * in the term; *budget gets the number of bytes from *position to the publisher limit. Returns 0 or
+ * an error code. */
 int64_t ps_pub_check_offer(ps_pub_t *pub, int64_t *position, int32_t *room, int64_t *budget);
 /* Reserves `required` (aligned) bytes of the log below the publisher limit. Returns 0 or a
  * ps_offer_code; PS_ADMIN_ACTION: the log was rotated to the next term. */
@@ -253,8 +253,8 @@ static inline uint64_t ps_pub_claim_word(const ps_pub_t *pub, int32_t frame_leng
     return ps_claim_word_of(frame_length, pub->client->slot);
 }
 
-/* Claims a frame for this client by writing its first word, which must be zero. Returns false if
- * the daemon has already replaced the frame with padding. */
+/* Claims a frame for this client: writes the first word of the frame, which must have been zero.
+ * Returns false if the daemon has already replaced the frame with padding. */
 static inline bool ps_pub_claim(const ps_pub_t *pub, uint8_t *at, int32_t frame_length)
 {
     _Atomic uint64_t *word = ps_frame_word((ps_frame_t *)(void *)at);

@@ -2,8 +2,8 @@
  *
  * ps_fast.h: the functions of the core that other extensions call: the Python fast path (core/fast,
  * `penstock._fast`) and the load loops (`penstock._core_bench`). The core's symbols are hidden in
- * `penstock._core`. Each extension therefore gets this table of functions when it is loaded, and
- * checks the table's version and size. */
+ * `penstock._core`, so another extension cannot link to them. When such an extension is loaded, it
+ * gets this table of functions, and checks the table's version and size. */
 #ifndef PS_FAST_H
 #define PS_FAST_H
 

@@ -89,13 +89,13 @@ void ps_send_endpoint_destroy(ps_driver_t *driver, ps_send_endpoint_t *endpoint)
 
 /* ---- publications ---------------------------------------------------------------------------- */
 
-/* Maps the log, initialises flow control, and hands the publication over to the sender.
- * PS_E_SYSTEM, PS_E_VERSION (log metadata), PS_E_NO_MEMORY, PS_E_AGAIN. */
+/* Maps the log, initialises flow control, and hands the publication over to the sender. Errors:
+ * PS_E_SYSTEM, PS_E_VERSION (the log metadata has another version), PS_E_NO_MEMORY, PS_E_AGAIN. */
 int ps_publication_add(ps_driver_t *driver, const ps_publication_params_t *params,
                        ps_publication_t **out);
-/* Changes the credits that a local reader grants. A lower number, a freeze and the end of a freeze
- * each begin a new credit epoch (see ps_slot_read_credit). The reader must have granted credits
- * from its join on. PS_E_AGAIN. */
+/* Changes the credits that a local reader grants. A new credit epoch begins if the reader grants
+ * fewer credits than before, freezes its credits, or ends a freeze (see ps_slot_read_credit). The
+ * function requires a reader that has granted credits since it joined. Error: PS_E_AGAIN. */
 int ps_publication_set_credits(ps_driver_t *driver, ps_publication_t *publication,
                                int32_t position_counter_id, int64_t credits, int64_t burst,
                                int32_t frozen);
@@ -120,15 +120,16 @@ int ps_publication_unblock(ps_driver_t *driver, ps_publication_t *publication, i
  * terms). */
 int ps_publication_reserved(ps_driver_t *driver, ps_publication_t *publication, int64_t position);
 /* Requests the sender to release the terms that are not in use. The sender answers with the event
- * PS_EV_TERMS_RELEASED; until then the memory stays reserved. If the sender had requested storage
- * before, the event may cancel that request; the sender then repeats the request. least_terms is
- * the number of terms to keep, beginning with the term in use: 1 or 2. */
+ * PS_EV_TERMS_RELEASED; until then the memory stays reserved. If the sender has requested storage
+ * and then emits PS_EV_TERMS_RELEASED, this event may cancel the request for storage. If the event
+ * cancels the request, the sender repeats the request. least_terms is the number of terms to keep,
+ * beginning with the term in use: 1 or 2. */
 int ps_publication_release_terms(ps_driver_t *driver, ps_publication_t *publication,
                                  int32_t least_terms);
 void ps_publication_get_status(const ps_publication_t *publication, ps_publication_status_t *out);
 
 /* Copies the publication's live receivers to `out`, at most `capacity`; returns their number. Any
- * thread, but only one at a time. */
+ * thread may call this function, but only one thread at a time. */
 int32_t ps_publication_receivers(const ps_publication_t *publication, ps_receiver_view_t *out,
                                  int32_t capacity);
 /* Copies the id and the address of the receiver that caused the last join hold (ps_join.h). Returns
@@ -199,8 +200,8 @@ int ps_image_remove_subscriber(ps_driver_t *driver, ps_image_t *image, int32_t p
 /* Returns the position at which a further subscriber joins: the lowest of the receiver position and
  * all subscriber positions. */
 int64_t ps_image_join_position(const ps_image_t *image);
-/* Starts to drain an image. From now on, the image's status messages have the EOS flag. When all
- * subscribers have read to the end, the receiver emits PS_EV_IMAGE_DRAINED. */
+/* Starts to drain an image. After this call, the image's status messages have the EOS flag. When
+ * all subscribers have read to the end, the receiver emits PS_EV_IMAGE_DRAINED. */
 int ps_image_drain(ps_driver_t *driver, ps_image_t *image);
 /* Rejects the image at an application's request. The receiver sends ERR frames instead of status
  * messages, until the image ends because of its liveness time-out. */
@@ -213,11 +214,11 @@ void ps_image_get_status(const ps_image_t *image, ps_image_status_t *out);
  * is clipped to the range from two datagrams to the receiver window. The window is valid until the
  * next call of this function, at most for PS_CC_SILENT_NS. */
 int ps_image_set_congestion_window(ps_driver_t *driver, ps_image_t *image, int64_t window);
-/* For PS_CC_CUSTOM: copies the input of the Python class. All values are 0 until the receiver has
- * processed the image for the first time. */
+/* For PS_CC_CUSTOM: copies to `out` the values from which the Python class computes the congestion
+ * window. All values are 0 until the receiver has processed the image for the first time. */
 void ps_image_get_congestion(const ps_image_t *image, ps_congestion_view_t *out);
-/* Removes the image. With keep_session = 1 (for rejoin=false), the receiver then ignores the
- * session as long as a subscription reads the stream. */
+/* Removes the image. With keep_session = 1 (for rejoin=false), the receiver ignores the session of
+ * the removed image as long as a subscription reads the stream. */
 int ps_image_remove(ps_driver_t *driver, ps_image_t *image, int32_t keep_session);
 void ps_image_destroy(ps_driver_t *driver, ps_image_t *image);
 

@@ -33,10 +33,10 @@ int64_t ps_group_log_producer(const ps_group_log_t *reader);
  * between two frames. The function checks at most max_bytes, and stops at a word that is no valid
  * frame for its position. */
 int64_t ps_group_log_end(const ps_group_log_t *reader, int64_t from, int64_t max_bytes);
-/* Returns the end of a part of the range [from, to): the highest position between two frames that
- * is in the term of `from` and at most max_bytes after `from`. The part contains at least one
- * frame, even if that frame is longer than max_bytes. PS_E_CORRUPT: no complete and valid frame
- * begins at `from` and ends at or before `to`. */
+/* Splits off the first part of the range [from, to), and returns the position at which this part
+ * ends. The part ends between two frames, in the term of `from`, and is at most max_bytes long. The
+ * part contains at least one frame, even if that frame is longer than max_bytes. PS_E_CORRUPT: no
+ * complete and valid frame begins at `from` and ends at or before `to`. */
 int64_t ps_group_log_cut(const ps_group_log_t *reader, int64_t from, int64_t to, int64_t max_bytes);
 /* Returns a pointer to the bytes at `position`, which are readable at least to the end of the
  * term. */
@@ -55,8 +55,9 @@ int32_t ps_slot_read_times(const ps_shared_t *shared, int32_t kind, int32_t slot
                            int64_t end, ps_index_view_t *out, int32_t capacity);
 
 /* Parameters for moving the position of a subscriber that has no process. The move has the same
- * effect as a release of data by a client. A position below the present one has no effect.
- * Conductor thread. publication_slot is -1 if the subscriber reads a network image. */
+ * effect as a release of data by a client. If `position` is below the present position of the
+ * subscriber, the call has no effect. Only the conductor thread may call ps_driver_release.
+ * publication_slot is -1 if the subscriber reads a network image. */
 typedef struct ps_release_params {
     int64_t position;
     int32_t position_counter_id;

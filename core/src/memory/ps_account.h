@@ -2,8 +2,9 @@
  *
  * ps_account.h: the account of a publication: which cause blocks it, since when, and which receiver
  * or client is the culprit (docs/spec/rules.md section 6). Each change of the cause or of the
- * culprit ends an interval, whose duration the account adds to the times of both. The times of all
- * causes therefore add up to the total blocked time, and so do the times of all culprits. */
+ * culprit ends an interval. The account adds the duration of the interval to the total time of its
+ * cause and to the total time of its culprit. The times of all causes therefore add up to the total
+ * blocked time, and so do the times of all culprits. */
 #ifndef PS_ACCOUNT_H
 #define PS_ACCOUNT_H
 
@@ -43,14 +44,14 @@ void ps_account_bind(ps_publication_slot_t *slot, int32_t cause, int64_t culprit
 bool ps_account_binds(const ps_publication_slot_t *slot, int32_t cause, int64_t culprit);
 /* Updates the description of the present culprit. Sender thread. */
 void ps_account_describe(ps_publication_slot_t *slot, const ps_holder_t *holder);
-/* Stores the state of a publication's fill level (ps_watermark). HIGH begins an episode of
- * pressure. LOW and NORMAL end the episode and add `drained`, the number of messages consumed
- * during the episode, to the slot. Sender thread. */
+/* Stores the state of a publication's fill level (ps_watermark). The state HIGH begins an episode
+ * of pressure. The states LOW and NORMAL end the episode of pressure: the function adds `drained`,
+ * the number of messages consumed during the episode, to the slot. Sender thread. */
 void ps_account_press(ps_publication_slot_t *slot, int32_t state, int64_t drained, int64_t now_ns);
 /* Called when a new daemon adopts the slot. Completes an update that the old daemon left
  * unfinished. Adds the time since `alive_until_ns`, the last heartbeat of the old daemon, to the
- * time of PS_CAUSE_DAEMON_AWAY. The value 0 means that the old daemon stopped in order and did this
- * itself. Call this function while no agent runs. */
+ * time of PS_CAUSE_DAEMON_AWAY. If `alive_until_ns` is 0, the old daemon shut down cleanly, and
+ * recorded the cause PS_CAUSE_DAEMON_AWAY itself. Call this function while no agent runs. */
 void ps_account_adopt(ps_publication_slot_t *slot, int64_t alive_until_ns);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_cnc.h: The file DIR/cnc.dat in Aeron's layout, which has the counters, the error log and the
- * heartbeat; also the loss report file. Only the conductor thread uses these functions; tools map
- * the files read-only. Also the cffi declaration.
+ * ps_cnc.h: functions for the file DIR/cnc.dat, which contains the counters, the error log and the
+ * heartbeat in Aeron's layout. This header also has the functions for the loss report file. Only
+ * the conductor thread uses these functions; tools map the files read-only. Also the cffi
+ * declaration.
  */
 #ifndef PS_CNC_H
 #define PS_CNC_H
@@ -36,7 +37,7 @@ void ps_cnc_close(ps_cnc_t *cnc);
 void ps_cnc_heartbeat(ps_cnc_t *cnc, int64_t epoch_ms); /* -1: clean shutdown */
 int64_t ps_cnc_get_heartbeat(const ps_cnc_t *cnc);
 /* Returns the last heartbeat of the old daemon whose directory ps_cnc_adopt adopted; 0: no
- * directory was adopted; -1: the old daemon stopped in order. */
+ * directory was adopted; -1: the old daemon shut down cleanly. */
 int64_t ps_cnc_alive_until(const ps_cnc_t *cnc);
 int64_t ps_cnc_pid(const ps_cnc_t *cnc);
 int64_t ps_cnc_start_ms(const ps_cnc_t *cnc);
@@ -45,8 +46,8 @@ int64_t ps_cnc_next_id(ps_cnc_t *cnc); /* correlation ids, > 0 */
  * Returns the number of answered commands. */
 int32_t ps_cnc_answer_commands(ps_cnc_t *cnc, const char *reason);
 /* Adds an error to the distinct error log; if the text is already there, increases its count. Set
- * `stranger` if a datagram caused the error: the entry may then use only the first half of the
- * error log. PS_E_INVALID, PS_E_NO_SPACE. */
+ * `stranger` if a datagram caused the error. An error with `stranger` set gets a new entry only in
+ * the first half of the error log. PS_E_INVALID, PS_E_NO_SPACE. */
 int ps_cnc_log_error(ps_cnc_t *cnc, int64_t epoch_ms, int32_t stranger, const char *text);
 /* Reads record `index` of the error log. Returns 1, or 0 if there is no such record. A text longer
  * than `capacity` is cut. */
@@ -57,18 +58,18 @@ int32_t ps_cnc_read_error(const ps_cnc_t *cnc, int32_t index, int64_t *count, in
  * invent streams. A host has at most PS_LOSS_SESSIONS entries for a channel and stream. New entries
  * of young streams (`settled` is 0) use only the first eighth of the file; new entries of settled
  * streams use the first three quarters. A loss for which no new entry is allowed is added to a
- * shared entry with session 0. Such an entry exists for a source host, for "other sources" of a
- * channel, and for "other channels". PS_E_INVALID. PS_E_NO_SPACE: the file has no room even for a
- * shared entry. */
+ * shared entry with session 0. There are shared entries for a source host, for "other sources" of a
+ * channel, and for "other channels". PS_E_INVALID. PS_E_NO_SPACE: the loss report has no room for a
+ * new entry, nor for a new shared entry. */
 enum ps_loss_bounds { PS_LOSS_SESSIONS = 16 };
 
 typedef struct ps_loss {
     int64_t epoch_ms;
     int64_t bytes;
-    int32_t gaps; /* Number of new gaps (>= 0); each gap is one observation, as in Aeron. 0: only
-                   * gaps that were already reported grew. A new entry counts at least one
-                   * observation, because an entry without observations marks the end of the
-                   * report. */
+    int32_t gaps; /* Number of new gaps (>= 0); each gap is one observation, as in Aeron. The value
+                   * 0 means that there is no new gap: gaps that were reported before have grown. A
+                   * new entry counts at least one observation, because an entry without
+                   * observations marks the end of the report. */
     int32_t session_id;
     int32_t stream_id;
     int32_t settled; /* 1: the stream is old enough that it cannot belong to a flood of forged

@@ -42,21 +42,21 @@ typedef struct ps_counted {
     int64_t ordinal; /* messages below; -1: unknown */
 } ps_counted_t;
 
-/* A reader joins at position. After a new daemon has adopted the reader, the slot already contains
- * the base (the ordinal at the join). */
+/* A reader joins at position. If a new daemon has adopted the reader, the reader's slot already
+ * contains its base: the ordinal at which the reader joined. */
 void ps_credit_join(ps_credit_reader_t *reader, ps_subscriber_slot_t *slot, int64_t position,
                     bool adopted);
 /* Sets the credits that the reader grants. Returns true if the reader's limit may decrease; the
  * caller must then begin a new epoch. */
 bool ps_credit_set(ps_credit_reader_t *reader, int64_t credits, int64_t burst, bool frozen);
-/* Reads the number of returned credits, and computes the reader's limit. exist_ordinal is a number
- * of messages that the stream has at least. Returns false while the ordinal at which the reader
- * joined is unknown. Cost: visits at most PS_CREDIT_SCAN frames. */
+/* Reads the number of returned credits, and computes the reader's limit. exist_ordinal is a lower
+ * bound of the number of messages in the stream. Returns false while the ordinal at which the
+ * reader joined is unknown. Cost: visits at most PS_CREDIT_SCAN frames. */
 bool ps_credit_step(ps_credit_reader_t *reader, const ps_log_t *log, const ps_counted_t *counted,
                     int64_t exist_ordinal);
-/* Reads the position that the reader's client released last, and the number of messages below it.
- * Returns false if the client changes these two words during the call. Call this function only for
- * a client that counts released messages (credit_in_order). */
+/* Reads the position that the reader's client released last, and the number of messages below this
+ * position. Returns false if the client changes the position or the number during the call. Call
+ * this function only for a client that counts released messages (credit_in_order). */
 bool ps_credit_read_counted(const ps_credit_reader_t *reader, const _Atomic int64_t *position,
                             ps_counted_t *out);
 /* Begins a new epoch of credits, in which the reader's limit may be lower than before. */

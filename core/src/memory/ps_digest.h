@@ -13,10 +13,10 @@
 
 #include <stdint.h>
 
-/* Mixes one column of `count` rows into the digests of the rows. The caller sets the digests to 0
- * before the first column. Row i has the bytes from offsets[i] up to offsets[i + 1] of `data`,
- * which is `length` bytes long. PS_E_INVALID: an offset decreases or lies outside of the data; the
- * digests are then undefined. */
+/* Mixes one column of `count` rows into the digests of the rows. Before the call for the first
+ * column, the caller must set all digests to 0. Row i has the bytes from offsets[i] up to offsets[i
+ * + 1] of `data`, which is `length` bytes long. PS_E_INVALID: an offset decreases or lies outside
+ * of the data; the digests are then undefined. */
 int ps_digest_rows(const uint8_t *data, int64_t length, const int64_t *offsets, int64_t count,
                    uint64_t *digests);
 

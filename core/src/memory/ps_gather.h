@@ -9,7 +9,7 @@
  *
  * A range begins and ends between messages (ps_gather_scan finds such positions). If the first
  * fragment of a message is missing, or padding replaces the message's last fragments, the walk
- * counts and skips the other fragments. A subscription skips such fragments in the same way.
+ * counts and skips the other fragments. A subscription skips the same fragments as the walk.
  *
  * Threads: a ps_gather_log_t is read-only and may be shared; everything else belongs to the
  * caller. */
@@ -65,14 +65,14 @@ typedef struct ps_gather_rows {
 } ps_gather_rows_t;
 
 /* Copies messages until the frames end or a limit is reached. Returns a ps_gather_stop, or
- * PS_E_INVALID, PS_E_CORRUPT (an impossible header; the text states its position). One call takes
- * at most length / 32 steps and copies at most value_limit bytes. */
+ * PS_E_INVALID, PS_E_CORRUPT (a header has an impossible value; the error text states the header's
+ * position). One call takes at most length / 32 steps and copies at most value_limit bytes. */
 int ps_gather_copy(const ps_gather_frames_t *frames, ps_gather_rows_t *rows);
 
 /* Limits and result of ps_gather_scan, a walk that copies no payload. The walk passes at least one
- * message. */
+ * message, even if this message exceeds the limits. */
 typedef struct ps_gather_scan {
-    int64_t byte_limit;    /* largest number of bytes of the walk */
+    int64_t byte_limit;    /* largest number of log bytes that one call may pass */
     int64_t message_limit; /* limit of `messages`; 0: none */
     int64_t messages;      /* The caller sets this field to the number of complete messages before
                             * `start`; the walk adds the messages that it passes. */
@@ -89,10 +89,11 @@ typedef struct ps_gather_find {
     int64_t reserved_value; /* Set by the caller: the reserved value to find. The first frame of
                              * each message has the message's reserved value. */
     int64_t byte_limit;     /* Set by the caller: number of bytes to search. The search ignores
-                             * messages that begin after this range. */
+                             * messages that begin after these bytes. */
     int64_t begin;          /* found: position of the message */
-    int64_t position;       /* If the message was found: the position after the message. Otherwise
-                             * the last position between two messages that the search passed. */
+    int64_t position;       /* If the message was found: the position after the message. If the
+                             * message was not found: the last position between two messages that
+                             * the search passed. */
     int32_t found;          /* 1, 0 */
     int32_t stop;           /* A value of ps_gather_stop: PS_GATHER_FULL if the message was found or
                              * the search reached the limit. */
@@ -107,7 +108,7 @@ int ps_gather_find(const ps_gather_frames_t *frames, ps_gather_find_t *find);
 typedef struct ps_gather_log ps_gather_log_t;
 
 typedef struct ps_gather_facts {
-    int64_t correlation_id; /* Registration id of the publication or image whose log this is. */
+    int64_t correlation_id; /* Registration id of the publication or image that owns the log. */
     int32_t session_id;
     int32_t stream_id;
     int32_t initial_term_id;
@@ -119,12 +120,12 @@ typedef struct ps_gather_facts {
 int ps_gather_open(const char *path, ps_gather_log_t **out, ps_gather_facts_t *facts);
 void ps_gather_close(ps_gather_log_t *log); /* NULL is allowed */
 
-/* Returns the frames from position to the end of its term, or to `end` if that is lower.
+/* Returns the frames from `position` to the end of the term, or to `end` if `end` is lower.
  * PS_E_INVALID: position or end is no multiple of 32, or end is before position. */
 int ps_gather_locate(const ps_gather_log_t *log, int64_t position, int64_t end,
                      ps_gather_frames_t *out);
 /* Returns 1 if no writer has overwritten the frame at `position`. Returns 0 if a writer has
- * overwritten the frame; the bytes that the caller copied from there are then not valid. The check
+ * overwritten the frame; the bytes that the caller copied from the frame are not valid. The check
  * is quick but not certain; to be certain, ask the daemon after the copy whether the daemon retains
  * the position. */
 int ps_gather_intact(const ps_gather_log_t *log, int64_t position);

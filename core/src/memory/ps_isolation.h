@@ -8,12 +8,13 @@
  *            <----------------------
  *              half of it or less
  *
- * A reader becomes lagged when it is too far behind. The position of a lagged reader limits neither
- * the window nor the publisher limit, and the stream stays connected. The writer may overwrite data
- * that a lagged reader has not read, up to the mark: a position in the reader's slot of
- * penstock.dat. The agent stores the mark before it releases the memory below the mark. The client
- * of the reader copies data and then reads the mark. If the data lies below the mark, the client
- * drops the copy. Publications (for spies and IPC readers) and images use the same rules. */
+ * A reader becomes lagged when it is too far behind the leading reader of the stream. The position
+ * of a lagged reader limits neither the window nor the publisher limit, and the stream stays
+ * connected. The writer may overwrite data that a lagged reader has not read, up to the mark: a
+ * position in the reader's slot of penstock.dat. The agent stores the mark before it releases the
+ * memory below the mark. The client of the reader copies data from the log, then reads the mark. If
+ * the copied data lies below the mark, the client drops the copy. Publications (for spies and IPC
+ * readers) and images use the same rules. */
 #ifndef PS_ISOLATION_H
 #define PS_ISOLATION_H
 
@@ -34,7 +35,7 @@ typedef struct ps_isolation {
 void ps_isolation_init(ps_isolation_t *isolation, ps_subscriber_slot_t *slot, int64_t depth_bytes,
                        int64_t window_bytes);
 /* Decides whether a reader is lagged, from its position and the position of the leading reader.
- * Returns true if the decision changed. */
+ * Returns true if the reader has become lagged or has ceased to be lagged. */
 bool ps_isolation_step(ps_isolation_t *isolation, int64_t position, int64_t leader);
 /* Stores in the reader's slot that memory below the position `mark` may be overwritten from now on.
  * `boundary` is a position between two messages, at or above the mark, at which the reader can

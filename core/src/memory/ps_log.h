@@ -13,12 +13,12 @@
  *
  * Claim protocol of penstock publishers (docs/spec/log-buffer.md section 4). The first 8 bytes of a
  * frame are one word. A shared publisher claims a frame of n bytes by a 64-bit compare-and-swap of
- * this word: from 0 to {frame_length = -n, upper half = its client slot}. The publisher commits
- * with a compare-and-swap of that word to {+n, version, flags, type}. The daemon can therefore find
- * the client that claimed a blocked frame. If the daemon has replaced a claim with padding, the
- * late commit fails, so the message is never delivered. An exclusive publisher is the only writer
- * of its log, so it uses release stores. An exclusive publisher zeroes the word behind a frame
- * before the frame becomes visible. */
+ * this word: from 0 to {frame_length = -n, upper half = its client slot}. The publisher commits the
+ * frame with a compare-and-swap of the first word to {+n, version, flags, type}. From the client
+ * slot in a claim, the daemon can find the client that claimed a blocked frame. If the daemon has
+ * replaced a claim with padding, the late commit fails, so the message is never delivered. An
+ * exclusive publisher is the only writer of its log, so it uses release stores. An exclusive
+ * publisher zeroes the word behind a frame before the frame becomes visible. */
 #ifndef PS_LOG_H
 #define PS_LOG_H
 
@@ -31,8 +31,9 @@
 
 enum { PS_LOG_META_BYTES = 4096 };
 /* Types of logs. In an EXCLUSIVE and in a CONCURRENT log, the sender zeroes the memory ahead of the
- * writer. A SEALED log also has only one writer. The writer of a SEALED log zeroes only the word
- * behind its data, so the memory behind this word may contain any bytes (docs/decisions/0029). */
+ * writer. A SEALED log has only one writer, as an EXCLUSIVE log has. The writer of a SEALED log
+ * zeroes only one word, directly behind its data. The memory behind this word may contain any bytes
+ * (docs/decisions/0029). */
 enum { PS_LOG_CONCURRENT = 0, PS_LOG_EXCLUSIVE = 1, PS_LOG_IMAGE = 2, PS_LOG_SEALED = 3 };
 
 /* Metadata page; offsets are Aeron's. */
@@ -113,8 +114,9 @@ int64_t ps_log_producer_position(const ps_log_t *log);
 /* Returns the bytes that a message of `length` bytes takes in the log, with headers and
  * alignment. */
 int64_t ps_log_message_space(int64_t length, int32_t max_payload);
-/* Zeroes the positions [from, to), which must lie in one term. Zeroes the first 8 bytes last, by a
- * store with release order. Only the agent that owns the log may call this function. */
+/* Zeroes the positions [from, to), which must lie in one term. The function zeroes the first 8
+ * bytes of the range after all other bytes, by a store with release order. Only the agent that owns
+ * the log may call this function. */
 void ps_log_clean(const ps_log_t *log, int64_t from, int64_t to);
 /* Writes a complete padding frame of `length` bytes at `position`, with the log's default header.
  * The write is a compare-and-swap: the first word of the frame must still be `expected` (0 or a
@@ -134,7 +136,8 @@ int ps_log_pad_marked(const ps_log_t *log, int64_t position, int32_t length, int
 int32_t ps_log_unblock(const ps_log_t *log, int64_t position, int32_t only_claimer,
                        int32_t *claimer);
 /* Rotates the log from the term term_count to the term after it. Returns 1 if this call rotated the
- * log. A publisher's thread may call this function, and the sender when it unblocks the log. */
+ * log. Publishers' threads may call this function; the sender calls it when the sender unblocks the
+ * log. */
 int ps_log_rotate(const ps_log_t *log, int32_t term_count, int32_t term_id);
 
 #endif

@@ -52,7 +52,7 @@ int ps_log_create(const ps_log_params_t *params);
 int ps_log_reserve(const char *path, int32_t term_length, int64_t from, int64_t to);
 /* Releases the memory of all terms outside [from, to); from and to are term boundaries. Released
  * memory reads as zeroes; the first page of each term keeps its memory. If the file system cannot
- * release memory, writes zeroes. PS_E_SYSTEM. Any thread. */
+ * release memory, the function writes zeroes into these terms. PS_E_SYSTEM. Any thread. */
 int ps_log_release(const char *path, int32_t term_length, int64_t from, int64_t to);
 /* Returns the free bytes of the file system of path; negative: an error. */
 int64_t ps_free_bytes(const char *path);

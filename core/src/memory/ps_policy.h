@@ -31,10 +31,10 @@ enum ps_policy {
 };
 
 /* State of a publication, which depends on the fill level of its log. HIGH: the unsent data has
- * reached the configured depth, and the sender has reported it. PAUSED: the policy still refuses
- * publishers. LOW: the log has drained to the low watermark, and no publisher has continued yet.
- * Every stream passes through these four states, but only a stream with a policy refuses publishers
- * between HIGH and LOW. */
+ * reached the configured depth, and the sender has reported it. PAUSED: after HIGH, the log became
+ * full or the policy refused publishers; the log must drain to the low watermark. LOW: the log has
+ * drained to the low watermark, and no publisher has continued yet. Every stream passes through
+ * these four states, but only a stream with a policy refuses publishers between HIGH and LOW. */
 enum ps_watermark {
     PS_WATERMARK_NORMAL = 0,
     PS_WATERMARK_HIGH = 1,
@@ -43,9 +43,9 @@ enum ps_watermark {
     PS_WATERMARK_COUNT
 };
 
-/* Returns true if publishers drop a message when the log is full. With such a policy the sender
- * also appends frames to the log. An exclusive publisher therefore reserves space with an atomic
- * operation, as shared publishers do. */
+/* Returns true if publishers drop a message when the log is full. With a policy that drops
+ * messages, the sender also appends frames to the log. Because the log has two writers, an
+ * exclusive publisher reserves space with an atomic operation, as shared publishers do. */
 static inline bool ps_policy_drops(int32_t policy)
 {
     return policy == PS_POLICY_DROP_NEWEST || policy == PS_POLICY_DROP_OLDEST;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_relay.h: finds the application that blocks a relay of this host. A relay names, in the slot of
- * its subscriber, the publication on which it publishes. If that publication is blocked, its
- * culprit also blocks the stream that the relay reads (docs/relay.md). */
+ * its subscriber, the publication on which it publishes. If a relay's publication is blocked, the
+ * culprit of that publication also blocks the stream that the relay reads (docs/relay.md). */
 #ifndef PS_RELAY_H
 #define PS_RELAY_H
 

@@ -108,8 +108,8 @@ typedef struct ps_client_slot {
     /* Cache line of the client. The low half of `waiting` is the number of threads that sleep on
      * futex_word or are about to sleep. If the flag PS_WATCHED is set, the next thread that wakes
      * the client clears the flag and writes the client's eventfd. The number and the flag are in
-     * one word, so a thread that wakes the client reads both with one load. The load is
-     * sequentially consistent and comes after the change of futex_word. */
+     * one word, so a thread that wakes the client reads both with one load. The waking thread first
+     * changes futex_word, then loads `waiting` in sequentially consistent order. */
     alignas(PS_LINE) _Atomic uint64_t waiting;
     _Atomic uint64_t claims_lost; /* Number of commits of this client that failed, because the
                                    * daemon had replaced the claim with padding. */
@@ -133,8 +133,8 @@ enum ps_metered { PS_METERED_RATE = 1, PS_METERED_CREDITS = 2, PS_METERED_LEASES
  * publication. The list of culprits is an estimate: blocked_ns exceeds the true time by at most
  * error_ns. `who` has the first words of the culprit's ps_holder_t. */
 typedef struct ps_culprit {
-    _Atomic int64_t id; /* Receiver id or client id. 0: the entry is free; in the last entry: the
-                         * sum of all unknown culprits. */
+    _Atomic int64_t id; /* Receiver id or client id. 0: the entry is free; but 0 in the last entry
+                         * of the list: the entry has the total time of all unknown culprits. */
     _Atomic int64_t blocked_ns;
     _Atomic int64_t error_ns;
     _Atomic uint64_t who[4];
@@ -168,16 +168,16 @@ typedef struct ps_publication_slot {
     _Atomic uint32_t never_throttle; /* 1: the governor never throttles this stream; constant while
                                       * the publication exists. */
     _Atomic int64_t ordinal_limit;   /* in counts of `spend` */
-    /* Written by the sender: the publisher limit of a stream with credits. The counter pub-lmt of
-     * such a stream does not move. Every publisher therefore soon reaches the old value of pub-lmt,
-     * reads the flags in `metered`, and uses credited_limit from then on. */
+    /* Written by the sender: the publisher limit of a stream with credits. While a stream has
+     * credits, the sender does not change its counter pub-lmt. Every publisher soon reaches the old
+     * value of pub-lmt, reads the flags in `metered`, and afterwards uses credited_limit. */
     _Atomic int64_t credited_limit;
     /* line: publishers */
     alignas(PS_LINE) _Atomic int64_t published_ordinal;
     _Atomic uint64_t spend; /* ps_spend.h; used by metered streams */
     /* Used by the exclusive publisher of a stream with credits. `lease` has the credits that the
-     * publisher took before it needs them (ps_spend.h). `spending` is 1 while the publisher uses
-     * one of these credits for a message. */
+     * publisher took before it needs them (ps_spend.h). `spending` is 1 while the publisher uses a
+     * credit of its lease for a message. */
     _Atomic uint64_t lease;
     _Atomic uint32_t spending;
     /* lines: sender */
@@ -227,7 +227,8 @@ typedef struct ps_publication_slot {
     _Atomic int64_t failures;        /* under ps-policy=error */
     _Atomic int64_t dropped_storage; /* Number of dropped messages for which memory was missing. */
     _Atomic int64_t dropped_rate;    /* Number of dropped messages that exceeded the stream's rate.
-                                      * All others found the log full. */
+                                      * A dropped message that neither dropped_storage nor
+                                      * dropped_rate counts found the log full. */
     /* line: sender */
     alignas(PS_LINE) _Atomic int32_t policy; /* The stream's policy (ps_policy); constant while the
                                               * publication exists. */
@@ -283,13 +284,17 @@ typedef struct ps_subscriber_slot {
     int32_t position_counter_id;
     alignas(PS_LINE) _Atomic int64_t delivered; /* client */
     _Atomic int64_t released;
-    _Atomic int64_t skipped_messages; /* of an isolated reader: number of messages in the gaps that
-                                       * it skipped and whose number is known */
-    _Atomic int64_t skipped_bytes;    /* total length of these gaps, and of those without number */
-    _Atomic int64_t credit_passed;    /* number of messages that polls have passed since the join */
-    _Atomic int64_t credit_returned;  /* number of these messages whose credits were returned */
-    _Atomic int64_t credit_leaked;    /* number of these messages whose credits were lost with their
-                                      * handles */
+    _Atomic int64_t skipped_messages; /* number of messages that an isolated reader skipped; a gap
+                                       * in which the number of messages is unknown does not
+                                       * count */
+    _Atomic int64_t skipped_bytes;    /* number of bytes in all gaps that an isolated reader
+                                       * skipped */
+    _Atomic int64_t credit_passed;    /* number of messages that the reader has polled since it
+                                       * joined */
+    _Atomic int64_t credit_returned;  /* number of polled messages whose credits the client has
+                                       * returned */
+    _Atomic int64_t credit_leaked;    /* number of polled messages whose credits were lost together
+                                       * with their credit handles */
     _Atomic int32_t relayed_to; /* for a relay: slot of the publication on which it publishes, + 1;
                                  * 0 none */
     _Atomic int32_t credit_in_order; /* 1: credit_returned counts the messages below `released` */
@@ -311,9 +316,9 @@ typedef struct ps_subscriber_slot {
                                      * if credit_epoch is not 0. */
     _Atomic int64_t credit_granted; /* Number of messages since the reader's join for which the
                                      * reader has granted credits. */
-    _Atomic int64_t credit_final;   /* While the reader's credits are frozen: number of messages
-                                     * since its join that arrive at most before the reader resumes;
-                                     * -1: unknown. */
+    _Atomic int64_t credit_final;   /* Used while the reader's credits are frozen: before the reader
+                                     * resumes, at most this number of messages arrives, counted
+                                     * from the reader's join; -1: unknown. */
     _Atomic int64_t credit_wake;    /* Number of returned credits at which the client wakes the
                                      * agent. */
     _Atomic uint32_t credit_epoch;  /* 0: none yet */
@@ -379,7 +384,10 @@ static inline void ps_index_append(ps_index_ring_t *ring, int64_t position, int6
     atomic_store_explicit(&ring->count, count + 1, memory_order_release);
 }
 
-enum { PS_SLOT_KINDS = PS_SLOT_GROUP + 1 }; /* length of a table with the kind as index */
+enum {
+    PS_SLOT_KINDS = PS_SLOT_GROUP + 1
+}; /* length of an array whose index is the kind of a
+                                             * slot */
 
 struct ps_shared {
     uint8_t *base;
@@ -400,7 +408,8 @@ struct ps_shared {
     uint8_t *backing;
     int32_t n_clients, n_publications, n_images, n_subscribers, n_groups; /* trusted copies */
     int32_t read_only;
-    int32_t free_from[PS_SLOT_KINDS]; /* By kind: no lower slot is free. Owner: the conductor. */
+    int32_t free_from[PS_SLOT_KINDS]; /* Index: kind of slot. Each slot of the kind whose number is
+                                       * lower than this value is in use. Owner: the conductor. */
     _Atomic int32_t *watch_fds;       /* Array by client slot: the eventfd that wakes the client if
                                  * PS_WATCHED is set; -1: none. The conductor owns the
                                  * descriptors. */

@@ -65,8 +65,8 @@ void ps_slot_describe_client(ps_shared_t *shared, int32_t index, int64_t pid, in
 /* Advances a client's futex word and wakes the client. Any thread. */
 void ps_slot_wake_client(ps_shared_t *shared, int32_t index);
 /* Sets the eventfd that wakes a client which waits in an event loop; -1: none. The eventfd must be
- * non-blocking. The agents may write to fd until they end. The caller therefore keeps fd open; to
- * replace the eventfd, it calls dup2. Any thread. */
+ * non-blocking. The agents may write to fd until they end. As long as the agents run, the caller
+ * must keep fd open, and may replace the eventfd only with dup2. Any thread. */
 void ps_slot_watch_client(ps_shared_t *shared, int32_t index, int32_t fd);
 
 /* Copies the governor's latest sample. If the sample is older than PS_PRESSURE_STALE_NS at now_ns,

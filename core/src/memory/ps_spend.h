@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_spend.h: the shared word in which the publishers of one stream count their messages, so that a
- * rate limit or credits can bound them (docs/decisions/0082).
+ * ps_spend.h: the shared word in which the publishers of one stream count their messages. A rate
+ * limit or credits bound this count (docs/decisions/0082).
  *
  *   63        62 .. 48   47 .. 0
  *   revoked | epoch    | spent: messages admitted in all, modulo 2^48
@@ -14,11 +14,12 @@
  * take an ordinal.
  *
  * An exclusive publisher takes up to PS_LEASE_MOST credits at once. The credits that the publisher
- * has not used yet are its lease. The lease word has the epoch of these credits in the high half
- * and their number in the low half. When the epoch ends, the lease ends, and its credits cannot be
- * used any more. The publisher sets the flag `spending` before it reads the epoch. The sender
- * begins an epoch, makes all publishers execute a memory barrier, then reads `spending`. A
- * publisher whose flag `spending` is 0 at that time can no longer use a lease of an older epoch. */
+ * has not used yet are its lease. The lease word has two halves: the high half is the epoch of the
+ * credits in the lease, the low half is their number. When the epoch ends, the lease ends, and its
+ * credits cannot be used any more. The publisher sets the flag `spending` before it reads the
+ * epoch. The sender begins an epoch, makes all publishers execute a memory barrier, then reads
+ * `spending`. If the sender reads 0 in a publisher's flag `spending`, that publisher can no longer
+ * use a lease of an older epoch. */
 #ifndef PS_SPEND_H
 #define PS_SPEND_H
 
@@ -30,8 +31,8 @@ enum { PS_SPENT_BITS = 48, PS_SPEND_TRIES = 1024, PS_LEASE_MOST = 64 };
 #define PS_SPENT_MASK    ((UINT64_C(1) << PS_SPENT_BITS) - 1)
 #define PS_SPEND_REVOKED (UINT64_C(1) << 63)
 
-/* Returns the number of messages in full, because the word contains only its low 48 bits: the
- * number nearest to `near` with these bits. */
+/* The word contains only the low 48 bits of the number of messages. Returns the full number of
+ * messages: of all numbers with these low bits, the one nearest to `near`. */
 static inline int64_t ps_spent_near(uint64_t word, int64_t near)
 {
     const uint64_t ahead = (word - (uint64_t)near) << (64 - PS_SPENT_BITS);
@@ -98,8 +99,8 @@ static inline int64_t ps_spend(_Atomic uint64_t *cell, int64_t limit, int64_t wa
 
 /* Takes ordinals (message numbers) like ps_spend, but reads the limit from memory, because the
  * sender may lower the limit at any time. The sender first stores the lower limit, then changes the
- * word. If a publisher's compare-and-swap succeeds after the sender changed the word, the publisher
- * has therefore read the lower limit. */
+ * word. A publisher whose compare-and-swap succeeds after the sender's change of the word has read
+ * the lower limit. */
 static inline int64_t ps_spend_credits(_Atomic uint64_t *cell, const _Atomic int64_t *limit,
                                        int64_t wanted, uint32_t *epoch)
 {
@@ -149,8 +150,9 @@ static inline uint64_t ps_spend_begin(_Atomic uint64_t *cell, bool revoked, bool
     return word;
 }
 
-/* Returns ordinals that a publisher took and did not use. If the epoch has changed since then, the
- * function does nothing, because the new epoch began with a new count. */
+/* Returns ordinals that a publisher took and did not use. If a new epoch has begun since the
+ * publisher took the ordinals, the function does nothing, because the new epoch began with a new
+ * count. */
 static inline void ps_spend_return(_Atomic uint64_t *cell, int64_t count, bool alone,
                                    uint32_t epoch)
 {

@@ -5,18 +5,18 @@
  * receiver writes.
  *
  * A table has levels. Level 0 of a time table has an entry for each millisecond in which data
- * arrived. The entries of each further level cover a time four times as long; the writer makes such
- * an entry by joining completed entries of the level before. The last level has an entry for each
- * 256th of a term, so its entries cover two terms even after a long idle time. An entry (position,
- * time) states that the stream had reached the position at that time. While data arrives within the
- * time that an entry covers, the writer extends the entry. A time without data therefore always
- * lies between two entries.
+ * arrived. The entries of each further level cover a time four times as long; the writer joins
+ * completed entries of one level to an entry of the next level. The last level has an entry for
+ * each 256th of a term, so its entries cover two terms even after a long idle time. An entry
+ * (position, time) states that the stream had reached the position at that time. While data arrives
+ * within the time that an entry covers, the writer extends the entry. No entry covers a time
+ * without data: such a time always lies between two entries.
  *
- * The table states the arrival time of data with an error of at most 1 ms or 1.1 % of its age,
+ * The table states the arrival time of data. The error is at most 1 ms or 1.1 % of the data's age,
  * whichever is larger. The span of a level is the time that one of its entries covers:
- * PS_TIMES_SPAN_NS << (2 * level). For data of a given age, the error is the span of the first
- * level with age <= 384 * span. For data older than all these levels cover, the error is the time
- * in which a 256th of a term arrived. */
+ * PS_TIMES_SPAN_NS << (2 * level). For data of a given age, the error is the span of the lowest
+ * level for which 384 * span is at least the age. If the data is too old for all levels with a
+ * span, the error is the time in which a 256th of a term arrived. */
 #ifndef PS_TIMES_H
 #define PS_TIMES_H
 
@@ -58,10 +58,11 @@ void ps_times_reset(ps_time_table_t *table);
 /* Records that the stream has reached `position`, which must be beyond all recorded positions. Only
  * the table's writer may call this function, which takes bounded time. */
 void ps_times_note(ps_time_table_t *table, int64_t position, int64_t time_ns, int64_t term_length);
-/* Copies the points of a time table for the positions [start, end), in ascending order. The first
- * copied point lies beyond `start`. The last copied point lies at `end` or beyond, if the table has
- * such a point. Returns the number of points, at most capacity (>= 2). If the table has more points
- * than `capacity`, the function joins points that are close in time. Any thread. */
+/* Copies from a time table the points (position, time) for the positions [start, end), in ascending
+ * order. The first copied point lies beyond `start`. The last copied point lies at `end` or beyond,
+ * if the table has such a point. Returns the number of points, at most capacity (>= 2). If the
+ * table has more points than `capacity`, the function joins points that are close in time. Any
+ * thread. */
 int32_t ps_times_read(const ps_time_table_t *table, int64_t start, int64_t end,
                       ps_time_point_t points[PS_TIMES_MOST], int32_t capacity);
 

@@ -25,7 +25,7 @@ enum ps_band {
     PS_BAND_B3 = 4,
     PS_BAND_B4 = 5,
     PS_BAND_COUNT = 6,
-    PS_BAND_REPAIR = 6, /* List of the streams with due retransmits, which is no band. */
+    PS_BAND_REPAIR = 6, /* The repair list, which is not a band: streams with due retransmits. */
     PS_BAND_LISTS = 7
 };
 
@@ -72,7 +72,8 @@ typedef struct ps_bands {
                             * the governor delays streams. */
     uint64_t rounds;       /* completed */
     bool alone;            /* True if no other entry waited when the sender picked the last entry;
-                            * the bytes of this turn are then not charged to its band. */
+                            * if true, the bytes that this entry sends are not charged to its
+                            * band. */
     ps_band_entry_t *only; /* If only one entry waits: a pointer to this entry, which is in no list
                             * yet. */
     int32_t age_list;      /* List that ps_bands_age examines at present, as it visits all lists in
@@ -85,14 +86,15 @@ typedef struct ps_bands {
 void ps_bands_init(ps_bands_t *bands);
 /* Removes an entry from the list that contains it, if any. */
 void ps_bands_remove(ps_bands_t *bands, ps_band_entry_t *entry);
-/* Only the inline functions of this header call the next four functions, if several entries
- * wait. */
+/* If several entries wait, the inline functions of this header call the next four functions. No
+ * other code calls them. */
 void ps_bands_append(ps_bands_t *bands, ps_band_entry_t *entry);
 ps_band_entry_t *ps_bands_choose(ps_bands_t *bands);
 void ps_bands_spend(ps_bands_t *bands, int32_t list, int64_t bytes);
 void ps_bands_sweep(ps_bands_t *bands, int64_t now_ns);
-/* Returns the number of entries in the bands that began to wait before before_ns, at most `most`.
- * Cost: visits at most `most` entries, and one more of each list. */
+/* Counts the entries in the bands that began to wait before the time before_ns. Returns this
+ * number, or `most` if the number is larger. Cost: visits at most `most` entries, and one more of
+ * each list. */
 int32_t ps_bands_late(const ps_bands_t *bands, int64_t before_ns, int32_t most);
 /* Sets the quantum for a measured rate: the number of bytes sent in 50 us at this rate. The quantum
  * is at least the largest datagram, and lies between PS_BANDS_QUANTUM_MIN and PS_BANDS_QUANTUM_MAX.
@@ -136,8 +138,8 @@ static inline ps_band_entry_t *ps_bands_pick(ps_bands_t *bands)
     return only;
 }
 
-/* Charges the bytes that the last picked entry sent to the entry's band. If the caller adds the
- * same entry to the ready set again, it must do so before this call. */
+/* Charges the bytes that the last picked entry sent to the entry's band. A caller that adds the
+ * same entry to the ready set again must add the entry before it calls ps_bands_charge. */
 static inline void ps_bands_charge(ps_bands_t *bands, int32_t list, int64_t bytes)
 {
     if (!bands->alone) {

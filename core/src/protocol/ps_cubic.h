@@ -8,9 +8,9 @@
  * does not stop the growth of the window: bytes received above the gap have left the network, so
  * the receiver allows the same number of new bytes, as TCP does with selective acknowledgement. A
  * congestion event is a new gap. At a congestion event, the sender may already have sent data up to
- * the advertised limit. A later gap below this limit therefore belongs to the same event. A round
- * of HyStart++ lasts one measured round-trip time on the clock, whereas RFC 9406 delimits a round
- * by sequence numbers.
+ * the advertised limit. A later gap below the limit that was advertised at a congestion event
+ * belongs to the same event. A round of HyStart++ lasts one measured round-trip time on the clock,
+ * whereas RFC 9406 delimits a round by sequence numbers.
  *
  * The functions are pure and use only integers, so the same input gives the same window on every
  * machine. Windows are in bytes. A field whose name ends with _q has 16 bits of fraction, because
@@ -27,8 +27,8 @@ typedef struct ps_cubic {
     /* constants */
     int64_t segment;     /* bytes of a full datagram */
     int64_t least, most; /* bounds of the window, bytes */
-    bool friendly;       /* True: the window is never smaller than that of Reno would be (RFC 9438
-                          * section 4.3). */
+    bool friendly;       /* True: the window is never smaller than the window that Reno would have
+                          * (RFC 9438 section 4.3). */
     /* window */
     int32_t phase;     /* ps_cubic_phase */
     int64_t window_q;  /* cwnd, bytes << 16 */
@@ -36,7 +36,8 @@ typedef struct ps_cubic {
     int64_t peak;      /* W_max, bytes */
     int64_t prior;     /* congestion window before the last congestion event, in bytes */
     int64_t reno_q;    /* W_est, bytes << 16 */
-    int64_t k_ticks;   /* K, in units of 100 us */
+    int64_t k_ticks;   /* K of RFC 9438: time from t = 0 until the cubic curve reaches W_max, in
+                        * units of 100 us */
     int64_t epoch_ns;  /* Time at which the cubic curve has t = 0; each round in which the stream is
                         * idle moves epoch_ns forward. */
     int64_t grown_ns;  /* Time at which the window was last computed from the cubic curve. */

@@ -46,8 +46,8 @@ typedef struct ps_destination {
 typedef struct ps_provisional {
     ps_addr_t address;
     int64_t heard_ns;    /* last join message */
-    int64_t answered_ns; /* Time at which the sender last sent SETUPs to this provisional address in
-                          * particular. */
+    int64_t answered_ns; /* Time at which the sender last answered this provisional address with
+                          * SETUPs. */
 } ps_provisional_t;
 
 typedef struct ps_destinations {

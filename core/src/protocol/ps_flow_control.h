@@ -37,8 +37,8 @@ typedef struct ps_fc_ops {
                                   int64_t now_ns);
     /* Called when the requested SETUP has been sent. */
     void (*on_setup_sent)(ps_fc_t *fc, int64_t limit, int64_t now_ns);
-    /* Called in a timer cycle. Returns the new limit, which may be lower than before. Sets
-     * fc->due_ns. */
+    /* Called in a timer cycle. Returns the new sender limit, which may be lower than the present
+     * sender limit. Sets fc->due_ns. */
     int64_t (*on_idle)(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64_t now_ns);
     void (*on_error)(ps_fc_t *fc, int64_t receiver_id, int64_t now_ns);
     bool (*has_required)(const ps_fc_t *fc);
@@ -61,7 +61,8 @@ enum { PS_FC_RECEIVERS_MAX = 2048 };
 
 struct ps_fc {
     const ps_fc_ops_t *ops;
-    int64_t limiting_receiver; /* Id of the receiver that determines the limit; 0: none yet. */
+    int64_t limiting_receiver; /* Id of the receiver that determines the sender limit; 0: none
+                                * yet. */
     int64_t due_ns;            /* Time at which the sender must call on_idle; INT64_MAX: never. */
     bool group_binds;          /* True if another receiver allows the sender to send further than
                                 * the limiting receiver does. */
@@ -92,16 +93,17 @@ struct ps_fc {
     /* custom */
     int64_t custom_limit;
     int64_t custom_until_ns;  /* Time until which custom_limit is valid. */
-    int64_t custom_silent_ns; /* Time from which the Python strategy counts as silent if the
-                               * strategy does not answer. */
+    int64_t custom_silent_ns; /* Deadline for the next answer of the Python strategy: if the
+                               * strategy has not answered by this time, it counts as silent. */
     int32_t on_late;          /* ps_fc_late */
     bool custom_started;
     int64_t edge; /* Highest limit (position + window) that any receiver advertised; the strategy
                    * max uses it. */
     /* Used by the strategies unicast, max, nak and custom while all receivers advertise less than
      * the present sender limit (docs/decisions/0073). */
-    int64_t watch_edge; /* Highest limit that a receiver has advertised since all receivers began to
-                         * advertise less; watch_receiver is the id of this receiver. */
+    int64_t watch_edge; /* Highest limit that any receiver has advertised since the time when all
+                         * receivers fell below the present sender limit. The receiver with the id
+                         * watch_receiver advertised this highest limit. */
     int64_t watch_receiver;
     int64_t watch_until_ns; /* Time at which the sender's limit falls to watch_edge; INT64_MAX:
                              * never. */
@@ -120,7 +122,7 @@ typedef struct ps_fc_params {
 int ps_fc_init(ps_fc_t *fc, const ps_fc_params_t *params, int32_t term_length, uint64_t salt);
 void ps_fc_free(ps_fc_t *fc);
 
-/* A custom strategy that has not answered for this time counts as silent. */
+/* A custom strategy that has not answered for PS_FC_SILENT_NS counts as silent. */
 #define PS_FC_SILENT_NS INT64_C(5000000000)
 
 /* For a custom strategy: sets a sender limit that is valid until until_ns. Sender thread. Returns

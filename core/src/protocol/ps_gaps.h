@@ -18,8 +18,9 @@
 typedef struct ps_gap {
     int64_t from;      /* first missing position */
     int64_t to;        /* first position after the gap */
-    int64_t due_ns;    /* Time at which the receiver next requests the missing range. Before the
-                        * first request, the range counts as late, not as lost. */
+    int64_t due_ns;    /* Time at which the receiver next requests the missing range. Until the
+                        * receiver has requested the missing range once, the range counts as late,
+                        * not as lost. */
     int64_t opened_ns; /* when the gap was found */
     int32_t requested; /* number of requests, saturating */
     bool lost;         /* True if due_ns has passed and the receiver has counted the missing range

@@ -5,10 +5,11 @@
  *
  *   pressure = max(depth, latency, min(busy, 0.15 + latency))
  *
- * depth: number of streams that wait longer than a round, divided by 32 for each worker. latency:
- * mean time that a stream waits for its turn, divided by 5 ms. busy: share of the time in which at
- * least one stream is ready to send. All values are in parts per million. The time of a wait counts
- * only while the sender's thread had a processor. No clock, no I/O. Owner: one thread. */
+ * The value `depth` is the number of streams that wait longer than a round, divided by (32 * number
+ * of workers). The value `latency` is the mean time that a stream waits for its turn, divided by 5
+ * ms. The value `busy` is the share of the time in which at least one stream is ready to send. All
+ * values are in parts per million. The waiting time of a stream does not include time in which the
+ * sender's thread had no processor. No clock, no I/O. Owner: one thread. */
 #ifndef PS_GOVERNOR_H
 #define PS_GOVERNOR_H
 
@@ -16,8 +17,8 @@
 #include <stdint.h>
 
 #define PS_GOVERNOR_SAMPLE_NS INT64_C(100000000)
-/* If there was no sample for this time, the pressure begins at 0 again. The value equals
- * PS_PRESSURE_STALE_NS. */
+/* If the governor took no sample for PS_GOVERNOR_STALE_NS, the pressure begins at 0 again. The
+ * value equals PS_PRESSURE_STALE_NS. */
 #define PS_GOVERNOR_STALE_NS    INT64_C(500000000)
 #define PS_GOVERNOR_COALESCE_NS INT64_C(20000000)
 /* Interval after which a stream whose data the governor delays may send once. */

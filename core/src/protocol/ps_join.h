@@ -3,14 +3,14 @@
  * ps_join.h: join holds of a sender that waits for the slowest receiver of a group
  * (docs/flow-control.md, docs/decisions/0095). During a join hold, the sender does not raise its
  * limit. A receiver requests a SETUP before it joins. When a receiver requests a SETUP, the sender
- * begins a join hold, which lasts until the receiver has joined. The stream therefore does not
- * advance beyond the window of the new receiver. The sender cannot know whether a receiver will
- * ever join, so it limits the number and the duration of join holds. T is the receiver time-out. A
- * join hold ends after the time T at the latest (T is the receiver time-out). The same receiver id
- * causes at most one join hold within one receiver time-out. If a receiver caused a join hold and
- * did not join, its address causes no further join hold until a receiver there has joined. All join
- * holds that a sender makes within four receiver time-outs together last at most one receiver
- * time-out.
+ * begins a join hold, which lasts until the receiver has joined. Because of the join hold, the
+ * stream does not advance beyond the window of the new receiver. The sender cannot know whether a
+ * receiver will ever join, so it limits the number and the duration of join holds. T is the
+ * receiver time-out. A join hold ends after the time T at the latest (T is the receiver time-out).
+ * The same receiver id causes at most one join hold within one receiver time-out. If a receiver
+ * caused a join hold and did not join, its address causes no further join hold until a receiver at
+ * this address has joined. All join holds that a sender makes within four receiver time-outs
+ * together last at most one receiver time-out.
  *
  * Pure: no clock, no allocation. Owner: the sender thread. Times are in ns of the driver's clock.
  */
@@ -25,7 +25,8 @@
 enum {
     PS_JOIN_RECORDS = 64,     /* records of receivers */
     PS_JOIN_SPAN = 4,         /* Number of receiver time-outs (T) over which the sender adds up the
-                               * durations of join holds: in 4 T, they may last T in all. */
+                               * durations of join holds: in a time of 4 T, all join holds together
+                               * may last at most T. */
     PS_JOIN_TIMEOUT_PARTS = 8 /* Number of equal parts of a receiver time-out; for each part, the
                                * sender records the duration of join holds. */
 };
@@ -56,8 +57,8 @@ enum ps_join_state {
 typedef struct ps_join_record {
     int64_t id; /* receiver */
     ps_addr_t address;
-    int64_t given_ns; /* Time at which the join hold for the receiver began; before that, the time
-                       * at which the receiver requested the SETUP. */
+    int64_t given_ns; /* Time at which the join hold for the receiver began; if no join hold has
+                       * begun yet, the time at which the receiver requested the SETUP. */
     int32_t state;    /* ps_join_state */
 } ps_join_record_t;
 
@@ -85,11 +86,11 @@ int32_t ps_join_request(ps_join_t *join, int64_t id, const ps_addr_t *from, int6
 /* Call this function when a requested SETUP has left. Begins a join hold for the receivers that
  * requested the SETUP, if `waits` is true (the group already has members). */
 void ps_join_start(ps_join_t *join, int64_t limit, bool waits, int64_t now_ns);
-/* Call this function when a status message of a tracked receiver has arrived. The receiver has then
- * joined, and all receivers at its address that requested a SETUP also count as joined. Ends the
- * join hold, unless a receiver at another address still needs it. Returns the time at which the
- * join hold for the receiver began; now_ns if it caused no join hold. Cost: visits at most
- * PS_JOIN_RECORDS records. */
+/* Call this function when a status message of a tracked receiver has arrived. The status message
+ * shows that the receiver has joined. All receivers at the same address that requested a SETUP also
+ * count as joined. Ends the join hold, unless a receiver at another address still needs it. Returns
+ * the time at which the join hold for the receiver began; now_ns if it caused no join hold. Cost:
+ * visits at most PS_JOIN_RECORDS records. */
 int64_t ps_join_joined(ps_join_t *join, int64_t id, const ps_addr_t *from, int64_t now_ns);
 /* Ends the join hold if it has lasted for the longest permitted time. Returns true if this call
  * ended a join hold whose receiver has not joined. */

@@ -13,16 +13,17 @@
  *
  * The sender's rate limit is the lowest rate that a receiver requests. The receiver that requested
  * the lowest rate is the culprit. Signals of the culprit lower or raise the rate limit; signals of
- * other receivers can only lower the rate limit. Time is divided into windows of max(50 ms, two
- * round trips, cadence) of the culprit. In each window without a signal of the culprit the rate
- * limit rises by a step. The wall is the smoothed rate r of the culprits' signals. A rate limit far
- * below the wall rises by large steps, and near the wall by small steps. When the rate limit is
- * above the wall, its steps begin small and grow.
+ * other receivers can only lower the rate limit. The sender divides time into windows. A window
+ * lasts 50 ms, two round trips to the culprit, or the culprit's cadence, whichever is longest. In
+ * each window without a signal of the culprit the rate limit rises by a step. The smoothed rate r
+ * from the culprits' signals is called the wall. A rate limit far below the wall rises by large
+ * steps; a rate limit near the wall rises by small steps. When the rate limit has passed the wall,
+ * its steps are small at first, and each step is larger than the one before.
  *
  * Tests check two bounds. The rate limit never falls below the floor F (PS_PRESSURE_FLOOR). Without
  * signals, a rate limit rises from F to above any rate R in at most ps_pressure_recovery_windows(F,
- * R) windows. After a bounded number of windows without a signal, the stream has no rate limit
- * again.
+ * R) windows. After a bounded number of windows without a signal, the sender removes the rate limit
+ * of the stream.
  */
 #ifndef PS_PRESSURE_CONTROL_H
 #define PS_PRESSURE_CONTROL_H
@@ -67,8 +68,8 @@ typedef struct ps_pressure_control {
     int32_t level;          /* Highest level that the culprit signalled in the running window; 0: it
                              * sent no signal. */
     int32_t quiet;          /* windows without a signal */
-    int32_t beyond;         /* Of the windows counted in `quiet`: the number of windows in which the
-                             * rate limit was above `wall`. */
+    int32_t beyond;         /* Number of windows without a signal in which the rate limit was above
+                             * `wall`; `quiet` counts these windows, too. */
     /* Measurement of the sending rate over the last 50 ms: each entry of `buckets` has the bytes
      * sent in one eighth of this time. */
     int64_t sent_ns, began_ns; /* Time at which the sender last sent data, and time at which it sent
@@ -87,8 +88,8 @@ void ps_pressure_control_init(ps_pressure_control_t *rate, int32_t mtu);
 void ps_pressure_control_sent(ps_pressure_control_t *rate, int64_t bytes, int64_t now_ns);
 /* Returns the sending rate over the last 50 ms, in bytes per second. */
 int64_t ps_pressure_control_measured(ps_pressure_control_t *rate, int64_t now_ns);
-/* Returns the sending rate that a signal requests, at least the floor. `sent` is the sending rate
- * at the beginning of the signal's window. */
+/* Returns the sending rate that a signal requests; the result is never below the floor. `sent` is
+ * the sending rate at the beginning of the signal's window. */
 int64_t ps_pressure_control_wanted(const ps_pressure_control_t *rate,
                                    const ps_pressure_report_t *report, int64_t sent);
 /* Applies a signal of a receiver. Returns true if the rate limit changed. */

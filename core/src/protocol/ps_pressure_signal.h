@@ -10,14 +10,15 @@
  * is the data that a reader reads at once, before it pauses. A span is an interval in which the
  * receiver measures a reader: from the start of one batch to the start of a later batch. The
  * cadence of a reader is its interval between batches: the longest time within a span in which the
- * reader left data unread. If a span gives a longer interval than the cadence, the cadence rises to
- * this interval at once. If a span gives a shorter interval, the cadence falls by a quarter of the
- * difference. A span lasts at least a cadence and at least 25 ms. The rate of a reader is the bytes
- * that it consumes in a span, divided by the length of the span; this is exact for batches of any
- * size. If the queue was never empty in a span, the measured rate is the highest rate of the
- * reader. If the reader emptied the queue, the measured rate is only a lower bound. A reader is
- * paused if it reads nothing for longer than max(2 cadences, 250 ms), at most 2 s, although data is
- * unread. A pause changes neither the cadence nor the rate of the reader.
+ * reader left data unread. If the interval measured in a span is longer than the cadence, the
+ * cadence rises to this interval at once. If the interval measured in a span is shorter than the
+ * cadence, the cadence falls by a quarter of the difference. A span lasts at least a cadence and at
+ * least 25 ms. The rate of a reader is the number of bytes that it consumes in a span, divided by
+ * the length of the span. The measured rate is exact for batches of any size. If the queue was
+ * never empty in a span, the measured rate is the highest rate of the reader. If the reader emptied
+ * the queue, the measured rate is only a lower bound. A reader is paused if it reads nothing for
+ * longer than max(2 cadences, 250 ms), at most 2 s, although data is unread. A pause changes
+ * neither the cadence nor the rate of the reader.
  *
  * Signal. A signal states a level: levels 1 to 4 begin when the data in the queue reaches 50, 75,
  * 87 and 100 % of the capacity. In each window of max(50 ms, round trip, cadence), the receiver
@@ -25,7 +26,7 @@
  * signals in each window, one for each level. While a queue stays above 50 % of its capacity, the
  * receiver repeats the signal in each window. In a group the receiver delays the first signal of an
  * episode by a random time. The random delay is at most half a window, and at most a quarter of the
- * time in which the queue filled. */
+ * time that the queue took to fill. */
 #ifndef PS_PRESSURE_SIGNAL_H
 #define PS_PRESSURE_SIGNAL_H
 
@@ -56,8 +57,8 @@ typedef struct ps_pressure_reader {
     int64_t taken;         /* Number of bytes that the reader has read so far in its running
                             * batch. */
     int64_t residue;       /* Number of bytes that the reader left unread after its last batch. */
-    int64_t term;          /* Term length of the log; it matters because a poll ends at the end of a
-                            * term. 0: the queue has no terms. */
+    int64_t term;          /* Term length of the log, at whose end a poll ends the batch; 0: the
+                            * queue has no terms. */
     bool started;
     bool empty;    /* True if no data was unread at the last check. */
     bool at_least; /* True if `rate` is only a lower bound, because the reader emptied the queue. */
@@ -127,7 +128,8 @@ typedef struct ps_pressure_input {
     uint32_t random;    /* Uniform random number, which delays the first signal so that the
                          * receivers of a group do not all signal at once. */
     bool group;
-    bool paused; /* True if the reader is paused; the receiver then sends no signal. */
+    bool paused; /* True if the reader is paused; the receiver sends no signal about a paused
+                  * reader. */
 } ps_pressure_input_t;
 
 static inline int64_t ps_pressure_window_ns(int64_t rtt_ns, int64_t cadence_ns)

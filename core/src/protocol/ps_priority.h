@@ -15,12 +15,12 @@ enum {
     PS_PRIORITY_MIN = -1000,
     PS_PRIORITY_RECENT = 500,        /* Priority of a stream whose data was read just now, if the
                                       * channel states no priority. */
-    PS_PRIORITY_AUTO = INT32_MAX,    /* As a parameter: the channel states no priority, so the
+    PS_PRIORITY_AUTO = INT32_MAX,    /* Value of a parameter: the channel states no priority, so the
                                       * priority depends on the time since the stream was last
                                       * read. */
-    PS_PRIORITY_NONE = INT32_MAX - 1 /* As a parameter: the channel states no priority, and the
-                                      * priority does not depend on the time since the last read, so
-                                      * it is 0. */
+    PS_PRIORITY_NONE = INT32_MAX - 1 /* Value of a parameter: the channel states no priority, and
+                                      * the priority does not depend on the time of the last read.
+                                      * The priority is 0. */
 };
 
 /* Returns the priority of a stream that was last read a time t ago: 500 * 2^(-t / 30 s), rounded

@@ -2,11 +2,11 @@
  *
  * ps_retransmit.h: the ranges that receivers requested with NAKs (docs/spec/wire-format.md section
  * 5). Each requested range becomes an action (an entry) in a small pool of retransmits. After the
- * action's delay, the sender retransmits the range in slices. The sender then keeps the action for
- * a time (state LINGER), in which the sender ignores a repeated NAK for the same range. For an
- * Aeron unicast receiver, the pool has one action, which a new NAK replaces. For a group or a
- * penstock receiver, the pool has several actions. If the pool is full, a new action replaces the
- * action that has been in the state LINGER longest. */
+ * action's delay, the sender retransmits the range in slices. After the retransmission, the sender
+ * keeps the action for a time (state LINGER), and ignores repeated NAKs for the same range. For an
+ * Aeron unicast receiver, the pool has only one action, and a new NAK replaces this action. For a
+ * group or a penstock receiver, the pool has several actions. If the pool is full, a new action
+ * replaces the action that has been in the state LINGER longest. */
 #ifndef PS_RETRANSMIT_H
 #define PS_RETRANSMIT_H
 
@@ -43,12 +43,13 @@ int ps_retransmit_on_nak(ps_retransmit_t *retransmit, int64_t from, int64_t to, 
  * has memory. Drops the actions beyond the new number; receivers will request the ranges of these
  * actions again. */
 void ps_retransmit_set_capacity(ps_retransmit_t *retransmit, int32_t capacity);
-/* Stores up to `count` retransmit actions whose time has come in `due`. The search begins where the
- * last call ended, so that each action gets its turn. Returns the number of actions in `due`. */
+/* Searches for retransmit actions that are due, and stores at most `count` of them in the array
+ * `due`. The search begins where the last call ended, so that each action gets its turn. Returns
+ * the number of actions in `due`. */
 int32_t ps_retransmit_due(ps_retransmit_t *retransmit, int64_t now_ns, ps_resend_t **due,
                           int32_t count);
 /* Call this function when the sender has retransmitted the range of an action, or has dropped the
- * action. From now on the action is in the state LINGER. */
+ * action. After this call, the action is in the state LINGER. */
 void ps_retransmit_done(ps_retransmit_t *retransmit, ps_resend_t *action, int64_t now_ns);
 /* Returns the time at which the earliest PENDING action is due, INT64_MAX if there is none. */
 int64_t ps_retransmit_next_ns(const ps_retransmit_t *retransmit);

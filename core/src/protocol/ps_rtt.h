@@ -7,10 +7,10 @@
  *
  * The round-trip time can grow by a large factor while requests still leave at an interval computed
  * from the old round-trip time. The table of requests has sixteen entries. When the table is full,
- * the receiver therefore drops every second request instead of the oldest. From then on, requests
- * leave at intervals of 1/16 of the oldest request's age. Each request then stays in the table for
- * at least half of that age. An answer therefore finds its request even if the round trip has
- * grown. */
+ * the receiver drops every second request, instead of the oldest request. After the table was full,
+ * requests leave at intervals of 1/16 of the oldest request's age. At this interval, each request
+ * stays in the table for at least half of the oldest request's age. The receiver can assign an
+ * answer to its request even if the round-trip time has grown. */
 #ifndef PS_RTT_H
 #define PS_RTT_H
 
@@ -27,8 +27,8 @@ typedef struct ps_rtt {
     int32_t outstanding;                      /* number of these */
 } ps_rtt_t;
 
-/* Returns true if the receiver may send another RTTM request now: the latest request must be at
- * least 1/16 as old as the oldest unanswered request. */
+/* Returns true if the receiver may send another RTTM request now. The condition: the age of the
+ * latest request is at least 1/16 of the age of the oldest unanswered request. */
 bool ps_rtt_ready(const ps_rtt_t *rtt, int64_t now_ns);
 /* Records that an RTTM request with this time stamp leaves now. The time stamp must be above 0 and
  * later than the time stamp of the last request. */

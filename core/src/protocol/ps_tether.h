@@ -34,14 +34,14 @@ typedef struct ps_tether {
 void ps_tether_init(ps_tether_t *tether, bool tethered, bool rejoin, int64_t now_ns);
 /* Checks one subscriber, whose position is `position`. The parameter leader_position is the
  * position of the most advanced subscriber (for images) or of the sender (for publications);
- * window_bytes is the present window. Returns true if the state changed; the caller then reports
- * it. When the state changes from RESTING to ACTIVE, the caller moves the subscriber to the
- * position at which it joins again. Agent thread, O(1). */
+ * window_bytes is the present window. Returns true if the subscriber's state changed; the caller
+ * must report the change. When the state changes from RESTING to ACTIVE, the caller moves the
+ * subscriber to the position at which it joins again. Agent thread, O(1). */
 bool ps_tether_step(ps_tether_t *tether, int64_t position, int64_t leader_position,
                     int64_t window_bytes, const ps_tether_timeouts_t *timeouts, int64_t now_ns);
 /* Returns the delay until the next check: a sixteenth of the window limit time-out, at most 100 ms.
- * With such short intervals, a subscriber that is behind only for a moment is not mistaken for one
- * that is always behind. */
+ * These checks are so frequent that a subscriber that is behind only for a moment is not mistaken
+ * for one that is always behind. */
 int64_t ps_tether_check_ns(const ps_tether_timeouts_t *timeouts);
 static inline bool ps_tether_gates(const ps_tether_t *tether)
 {

@@ -2,9 +2,9 @@
  *
  * ps_half_open.h: half-open sessions: a SETUP has arrived, but no data (docs/decisions/0076). An
  * attacker can send a SETUP of 40 bytes from a forged address, while an image needs files and
- * counters. The table of half-open sessions is therefore small, and a new session replaces the
- * oldest. Owner: the receiver agent. After ps_half_open_init, the functions allocate no memory, and
- * their cost is bounded. */
+ * counters. To limit such an attack, the table of half-open sessions is small, and a new session
+ * replaces the oldest. Owner: the receiver agent. After ps_half_open_init, the functions allocate
+ * no memory, and their cost is bounded. */
 #ifndef PS_HALF_OPEN_H
 #define PS_HALF_OPEN_H
 
