@@ -8,7 +8,7 @@
  * receiver will ever join, so it limits the number and the duration of join holds. T is the
  * receiver time-out. A join hold ends after the time T at the latest (T is the receiver time-out).
  * The same receiver id causes at most one join hold within one receiver time-out. If a receiver
- * caused a join hold and did not join, its address causes no further join hold until a receiver at
+ * caused a join hold without joining, its address causes no further join hold until a receiver at
  * this address has joined. All join holds that a sender makes within four receiver time-outs
  * together last at most one receiver time-out.
  *

@@ -27,8 +27,8 @@ enum {
 #define PS_HALF_OPEN_NS INT64_C(1000000000)
 
 /* Limits on the SETUPs that one endpoint reports to the conductor: first PS_SETUP_BURST at once,
- * then one in each PS_SETUP_INTERVAL_NS. When data of a session arrives, the session's SETUP no
- * longer counts. */
+ * then one in each PS_SETUP_INTERVAL_NS. A SETUP counts toward these limits only until data of its
+ * session arrives. */
 enum { PS_SETUP_BURST = 1024 };
 #define PS_SETUP_INTERVAL_NS INT64_C(4000000)
 
@@ -36,8 +36,8 @@ typedef struct ps_half_open_entry {
     int64_t since_ns;
     ps_image_t *image;              /* The session's image; NULL: the conductor has not yet created
                                      * the image. */
-    int32_t older, newer;           /* Indexes of the next older and the next newer entry of all
-                                     * entries; -1: none. */
+    int32_t older, newer;           /* Neighbours in the list of all entries by age: indexes of the
+                                     * next older and the next newer entry; -1: none. */
     int32_t same_older, same_newer; /* of the same address */
     int32_t address;                /* index */
     int32_t next_free;
@@ -70,8 +70,8 @@ typedef struct ps_half_open {
 int ps_half_open_init(ps_half_open_t *half_open, int32_t images, uint64_t salt);
 void ps_half_open_fini(ps_half_open_t *half_open);
 /* Adds an unknown session whose SETUP came from address `from`. Returns a handle > 0 of the new
- * entry, or 0 if the table has no room. If the new session replaced another session that has an
- * image, *victim gets this image, which must then end; otherwise NULL. */
+ * entry, or 0 if the table has no room. If the new session replaced a session that has an image,
+ * *victim gets this image, and the caller must end it. In all other cases *victim is NULL. */
 int32_t ps_half_open_enter(ps_half_open_t *half_open, const ps_addr_t *from, int64_t now_ns,
                            ps_image_t **victim);
 /* Records that the conductor has created the image of the session. */

@@ -70,9 +70,9 @@ enum ps_image_state {
  * `source` change the state of a connection (docs/trust.md). */
 typedef struct ps_connection {
     ps_addr_t control;    /* where SMs and NAKs go */
-    ps_addr_t source;     /* Address whose frames the receiver accepts. If its family is 0, there is
-                           * no such address yet; the receiver then follows the source of the next
-                           * frame within the window. */
+    ps_addr_t source;     /* Address whose frames the receiver accepts. If the family of `source` is
+                           * 0, the receiver has not accepted an address yet: it accepts the source
+                           * address of the next frame within the window. */
     int64_t activity_ns;  /* Time at which the receiver last accepted a frame or a SETUP from
                            * `source`. */
     int64_t furthest;     /* Highest position that a frame from `source` reached; -1: no frame
@@ -105,8 +105,8 @@ typedef struct ps_peer {
                          * before the receiver uses them. */
     int32_t checks;     /* Number of SETUPs that the receiver may still request to confirm
                          * `candidate`. */
-    int32_t index;      /* Index in `connections` of the source from which the receiver requests
-                         * these SETUPs. */
+    int32_t index;      /* Index in `connections` of the source from which the receiver requests the
+                         * SETUPs that confirm `candidate`. */
     int64_t due_ns;     /* Time from which the receiver may request the next SETUP; it requests at
                          * most one SETUP a second. */
     uint8_t changed;    /* 1: two SETUPs in a row stated new capabilities. Both SETUPs may be
@@ -136,8 +136,8 @@ typedef struct ps_image_subscriber {
 typedef struct ps_image_credits {
     int32_t readers;  /* Number of subscribers of the image that grant credits. */
     bool joined;      /* True if a subscriber, with or without credits, has joined the image. */
-    bool known;       /* True if `limit` is valid; the next status message then states the limit to
-                       * the sender. */
+    bool known;       /* True if `limit` is valid, so that the next status message states this limit
+                       * to the sender. */
     bool frozen;      /* a subscriber withholds its credits */
     bool asks;        /* True if the receiver has begun a credit epoch that the sender has not yet
                        * acknowledged. */
@@ -146,8 +146,9 @@ typedef struct ps_image_credits {
     bool outstanding; /* True if a subscriber has received messages whose credits it has not yet
                        * returned. */
     uint32_t epoch;
-    uint32_t messages; /* Number of messages that may be outstanding (sent, and their credits not
-                        * returned) under the lowest limit of a subscriber. */
+    uint32_t messages; /* The lowest credit limit of a subscriber: largest number of outstanding
+                        * messages. A message is outstanding from its sending until the subscriber
+                        * returns its credit. */
     int64_t limit;     /* ordinals */
     int64_t released;  /* ordinals returned by that reader */
     int64_t stated;    /* Credit limit that the last status message advertised. */
@@ -156,8 +157,9 @@ typedef struct ps_image_credits {
                         * epoch that the sender has not acknowledged. */
     int64_t restate_ns;
     int64_t restate_ordinal;
-    int32_t restates; /* Remaining number of times that the receiver repeats the status message that
-                       * ended a credit limit of 0, because that message may have been lost. */
+    int32_t restates; /* Used after a credit limit of 0 has ended: the receiver repeats the status
+                       * message with the new limit this number of times, because the message may be
+                       * lost. */
 } ps_image_credits_t;
 
 /* The receiver and the conductor write to an image. Each group of fields begins a new cache line,
@@ -165,9 +167,9 @@ typedef struct ps_image_credits {
  * that creates an image aligns the struct to a cache line. */
 struct ps_image {
     /* line: constant after the hand-over */
-    ps_image_params_t params; /* Parameters from the image's creation. log_path is no longer valid;
-                               * The field peer_capabilities has the capabilities in the first
-                               * SETUP. */
+    ps_image_params_t params; /* Parameters from the image's creation. The field log_path is no
+                               * longer valid. The field peer_capabilities has the capabilities in
+                               * the first SETUP. */
     const ps_context_t *context;
     ps_receiver_t *receiver;
     ps_log_t log;
@@ -201,7 +203,7 @@ struct ps_image {
                             * three terms above free_to. */
     int64_t lost_bytes;    /* not yet reported by PS_EV_LOSS */
     int32_t lost_gaps;     /* Number of lost gaps that no PS_EV_LOSS has reported yet; a gap that
-                            * grew counts once. */
+                            * grew after it was counted is not counted again. */
     int64_t loss_due_ns;
     int64_t nak_due_ns;    /* earliest gap timer, INT64_MAX none */
     int64_t lost_due_ns;   /* Earliest time at which the receiver counts a gap that is still open as
@@ -223,8 +225,7 @@ struct ps_image {
     int32_t window;      /* Receiver window in bytes, as computed last; sent_window is the window
                           * that was advertised last. */
     int32_t sent_window; /* the last advertised window */
-    int64_t sm_position; /* Position that the last status message stated; it is L in the drawing at
-                          * the top of ps_image.h. */
+    int64_t sm_position; /* Position that the last status message stated. */
     int64_t consumption; /* Position of the slowest subscriber that limits the receiver window. The
                           * value never decreases, and is a multiple of the frame alignment. */
     int64_t fastest;     /* fastest subscriber */
@@ -241,10 +242,10 @@ struct ps_image {
     uint32_t pressure_random;
     int64_t sent_seen;    /* Highest position up to which the sender has sent data; the receiver may
                            * have dropped some of the data below this position. */
-    int64_t beyond_end;   /* End position of the last datagram that the receiver dropped because it
-                           * was too far ahead. */
+    int64_t beyond_end;   /* End position of the last datagram that the receiver dropped because the
+                           * datagram was too far ahead of the received data. */
     int32_t beyond_count; /* Number of consecutive datagrams that the receiver dropped because they
-                           * were too far ahead, counted up to 2. */
+                           * were too far ahead of the received data, counted up to 2. */
     ps_rtt_t rtt;
     int64_t rtt_due_ns;    /* Time at which the receiver sends the next RTT request, if data
                             * arrives. */
@@ -332,22 +333,22 @@ static inline int64_t ps_image_contiguous(const ps_image_t *image)
 int ps_image_on_data(ps_image_t *image, const ps_recv_destination_t *destination,
                      const ps_data_t *first, const uint8_t *data, uint32_t length,
                      const ps_addr_t *from, int64_t rx_ns);
-/* Processes datagrams of one sender that the kernel joined into one buffer. Accepts as many of the
- * datagrams, from the first one on, as continue the stream, and returns their total length in
- * bytes. If the first datagram does not continue the stream, returns 0; the caller must then pass
- * the datagram to ps_image_on_data. */
+/* Processes datagrams of one sender that the kernel joined into one buffer. Accepts the datagrams
+ * from the first one up to the last one that continues the stream without a gap. Returns the total
+ * length of the accepted datagrams in bytes. If the first datagram does not continue the stream,
+ * returns 0; the caller must then pass the datagram to ps_image_on_data. */
 uint32_t ps_image_on_run(ps_image_t *image, const ps_recv_destination_t *destination,
                          const uint8_t *data, uint32_t length, uint32_t segment,
                          const ps_addr_t *from, int64_t rx_ns);
 /* Sets *out to the log memory into which the transport may receive the next bytes of the stream.
- * Returns false if the transport may not receive into the log now. No reader reads these bytes
- * early: the word at the high-water mark stays zero until the receiver has checked the
- * datagrams. */
+ * Returns false if the transport may not receive into the log now. Readers stop before these bytes:
+ * the word at the high-water mark stays zero until the receiver has checked the datagrams. */
 bool ps_image_direct_range(const ps_image_t *image, ps_direct_range_t *out);
-/* Checks datagrams that the transport received directly into the log; their first 8 bytes are in
- * first_word. Accepts the valid datagrams from the first one on, and returns their total length in
- * bytes. The function writes a zero word, which stops readers, behind the accepted datagrams.
- * Before the function writes the zero word, it copies the 8 bytes at this place to *next_word. */
+/* Checks datagrams that the transport received directly into the log. The first 8 bytes of the
+ * first datagram are not in the log, but in first_word. Accepts all datagrams before the first
+ * invalid one, and returns the total length of the accepted datagrams in bytes. The function writes
+ * a zero word, which stops readers, behind the accepted datagrams. It first copies to *next_word
+ * the 8 bytes that the zero word replaces. */
 uint32_t ps_image_on_direct(ps_image_t *image, const ps_recv_destination_t *destination,
                             const ps_direct_range_t *range, uint64_t first_word, uint32_t length,
                             uint32_t segment, const ps_addr_t *from, uint64_t *next_word);
@@ -363,14 +364,14 @@ int ps_image_on_setup(ps_image_t *image, const ps_recv_destination_t *destinatio
 void ps_image_on_rttm(ps_image_t *image, const ps_recv_destination_t *destination,
                       const ps_rttm_t *rttm, const ps_addr_t *from);
 /* Returns true if the receiver accepts a frame from this address. The receiver always accepts the
- * source address that it follows. Another address is accepted if the followed address was silent
- * for the connection time-out, or has sent only a SETUP. */
+ * source address that it follows. The receiver accepts another address if the address that it
+ * follows was silent for the connection time-out, or has sent only a SETUP. */
 bool ps_image_admits(const ps_image_t *image, int32_t index, const ps_addr_t *from);
 /* Counts a datagram that was dropped because its source is not the address that the receiver
  * follows. */
 void ps_image_count_foreign(ps_image_t *image, int32_t index, const ps_addr_t *from);
 /* Records an accepted data frame or heartbeat, which shows that the stream reaches up to `end`.
- * From now on the receiver follows the source address of this frame. */
+ * After this call, the receiver follows the source address of this frame. */
 void ps_image_touch(ps_image_t *image, const ps_recv_destination_t *destination,
                     const ps_addr_t *from, int64_t end);
 /* Returns true if the connection is established and its source was heard within the connection
@@ -397,8 +398,9 @@ void ps_image_on_eos(ps_image_t *image, const ps_recv_destination_t *destination
 /* Discards the end of the stream that a source had stated, because this source sends data beyond
  * the stated end. */
 void ps_image_withdraw_end(ps_image_t *image, ps_connection_t *connection);
-/* Processes a heartbeat below the high-water mark. If a false heartbeat had raised the high-water
- * mark, two heartbeats in a row below the mark lower it again. */
+/* Processes a heartbeat below the high-water mark. A forged heartbeat may have raised the
+ * high-water mark. Two heartbeats in a row that state the same lower position therefore lower the
+ * mark. */
 void ps_image_on_low_heartbeat(ps_image_t *image, ps_connection_t *connection, int64_t position);
 /* Ends the image if all its sources have stated the end of the stream twice, and no data is
  * missing. */
@@ -430,11 +432,11 @@ void ps_image_count_messages(ps_image_t *image);
 int32_t ps_image_cycle(ps_image_t *image, int64_t now_ns, bool *stay);
 /* Runs the timers. */
 void ps_image_tick(ps_image_t *image, int64_t now_ns);
-/* Records a datagram [position, end) that is too far ahead: the log has no room for it, or the
- * sender could no longer retransmit the data missing before it. A single datagram that is too far
- * ahead may be forged. After several such datagrams in a row, the receiver assumes that the sender
- * has sent all data up to `end`. If the sender can no longer retransmit the first missing byte, the
- * image ends (PS_END_OUTRUN). */
+/* Records a datagram [position, end) that is too far ahead of the received data. Either the log has
+ * no room for it, or the sender could no longer retransmit the data missing before it. A single
+ * datagram too far ahead of the received data may be forged. After several such datagrams in a row,
+ * the receiver assumes that the sender has sent all data up to `end`. If the sender can no longer
+ * retransmit the first missing byte, the image ends (PS_END_OUTRUN). */
 void ps_image_on_beyond(ps_image_t *image, int64_t position, int64_t end);
 /* Records a heartbeat of a sender under NAK-strength control: the sender has sent all data up to
  * position. */
@@ -460,8 +462,8 @@ void ps_image_consumption(ps_image_t *image);
  * function clips it to the possible range. */
 int64_t ps_image_position_of(const ps_image_t *image, const ps_image_subscriber_t *subscriber);
 void ps_image_send_sm(ps_image_t *image, int64_t now_ns);
-/* If the reserved storage is smaller than image->window, reduces the window to it and sets
- * storage_binds. */
+/* If image->window is larger than the reserved storage, reduces the window to the size of the
+ * reserved storage and sets storage_binds. */
 void ps_image_bound_window(ps_image_t *image);
 /* Computes the window with the congestion control; returns true if a status message must leave
  * now. */
@@ -488,8 +490,8 @@ static inline bool ps_image_is_silent(const ps_image_t *image)
            image->params.congestion_control == PS_CC_STATIC;
 }
 /* Returns the position up to which the receiver accepts datagrams. Under NAK-strength control the
- * sender does not wait for windows. The receiver therefore accepts half a term more, because the
- * sender may send this amount before a PRESSURE frame slows it down. */
+ * sender does not wait for windows: it may send half a term before a PRESSURE frame slows it down.
+ * For this reason the receiver accepts half a term more. */
 static inline int64_t ps_image_edge(const ps_image_t *image)
 {
     return ps_image_under_nak(image) ? image->consumption + image->log.term_length
@@ -528,7 +530,8 @@ static inline ps_image_t *ps_image_of_timer(ps_timer_t *timer)
 {
     return (ps_image_t *)(void *)((uint8_t *)timer - offsetof(ps_image_t, timer));
 }
-/* Returns the position at which a reader that the stream stopped waiting for joins again. */
+/* A reader for which the stream stopped waiting may join again. Returns the position at which such
+ * a reader joins. */
 int64_t ps_image_rejoin_position(const ps_image_t *image);
 void ps_image_send_error(ps_image_t *image, int64_t now_ns);
 void ps_image_tether(ps_image_t *image, int64_t now_ns);

@@ -75,10 +75,11 @@ typedef struct ps_image_params {
     uint8_t cubic_only; /* For CUBIC: 1 turns the Reno-friendly region (RFC 9438, section 4.3)
                          * off. */
     /* 1: continue the image of a dead daemon at the end of the contiguous data in its log. The
-     * receiver drops data above this end and requests the dropped data again. PS_E_CORRUPT: log and
-     * counters contradict each other */
+     * receiver drops the data behind the contiguous data, and requests the dropped data again.
+     * PS_E_CORRUPT: log and counters contradict each other */
     uint8_t adopted;
-    uint8_t half_open;   /* adopted: report the first frame, because no frame was accepted yet */
+    uint8_t half_open;   /* For an adopted image that has not accepted a frame yet: 1: report the
+                          * first accepted frame. */
     int64_t consumption; /* adopted: slowest subscriber, -1: none */
 } ps_image_params_t;
 
@@ -94,8 +95,8 @@ typedef struct ps_image_status {
                                 * accepted source of the session. */
 } ps_image_status_t;
 
-/* The input of a Python class for congestion control. Each value is the newest one, so two values
- * may come from two successive duty cycles of the receiver. */
+/* The input of a Python class for congestion control. The receiver updates each value separately,
+ * so two values may come from two successive duty cycles of the receiver. */
 typedef struct ps_congestion_view {
     int64_t window;       /* Number of bytes that may be in flight; 0: no congestion window applies,
                            * because the class has not answered in time. */

@@ -17,8 +17,8 @@
 
 enum {
     PS_RECV_DESTINATIONS_MAX = 16,
-    PS_RECV_PENDING_MAX = 1024, /* largest number of sessions that have no image and wait for a
-                                 * SETUP, or for the conductor's answer to it */
+    PS_RECV_PENDING_MAX = 1024, /* largest number of sessions without an image that wait for a SETUP
+                                 * or for the conductor's answer to a SETUP */
     PS_RECV_KEPT_MAX = 1024     /* largest number of ended sessions that the receiver still
                                  * ignores */
 };
@@ -92,8 +92,9 @@ typedef struct ps_recv_learned {
     ps_pressure_learned_t learned;
 } ps_recv_learned_t;
 
-/* Source of an image that ended while the source was alive and had not stated an end. No SETUP of
- * another host makes the next image of the session until the source could have been left. */
+/* An entry for an image that ended although its source was alive and had not stated the end of the
+ * stream. Until this source has been silent for the connection time-out, a SETUP of another host
+ * makes no new image of the session. */
 typedef struct ps_recv_left_source {
     int64_t heard_ns;
     ps_addr_t source; /* family 0: the entry is empty */
@@ -121,27 +122,28 @@ struct ps_recv_endpoint {
     ps_map_t session_index;    /* Map from (stream id, session id) to 1 + the index in
                                 * `sessions`. */
     ps_session_t *sessions;
-    int32_t sessions_limit;                     /* all images, PS_RECV_PENDING_MAX sessions without
-                                                 * a SETUP, as many that are being set up, and
-                                                 * PS_RECV_KEPT_MAX that have ended */
+    int32_t sessions_limit;                     /* number of images + 2 * PS_RECV_PENDING_MAX
+                                                 * (sessions that wait for a SETUP or are being set
+                                                 * up) + PS_RECV_KEPT_MAX (ended sessions) */
     int32_t sessions_used;                      /* entries that were ever used */
-    int32_t free_session;                       /* index + 1 of a used entry that is free again; 0:
-                                                 * none */
+    int32_t free_session;                       /* 1 + the index of an entry that was used before
+                                                 * and is free now; 0: none */
     int32_t interests_limit;                    /* subscriptions; the conductor's */
     int32_t pending;                            /* sessions in PENDING_SETUP or REFUSED */
     int32_t kept;                               /* sessions in COOL_DOWN or NO_INTEREST */
     int64_t pending_due_ns;                     /* Time at which the first pending session reaches
                                                  * its deadline. */
-    int64_t setup_due_ns;                       /* Time at which the endpoint may again report a
-                                                 * full burst of SETUPs. */
+    int64_t setup_due_ns;                       /* Time from which the endpoint may again report
+                                                 * PS_SETUP_BURST SETUPs at once. */
     uint64_t cached_key;                        /* Key of the session that the receiver looked up
                                                  * last; saves a look-up if the next datagram has
                                                  * the same session. */
     ps_session_t *cached;                       /* NULL: no cache */
     int32_t streak;                             /* Number of consecutive received buffers that the
                                                  * same image accepted completely. */
-    ps_recv_learned_t learned[PS_RECV_LEARNED]; /* Learned values of recent sessions. An empty entry
-                                                 * has cadence 0 and rate 0. */
+    ps_recv_learned_t learned[PS_RECV_LEARNED]; /* Learned values of recent sessions. If cadence and
+                                                 * rate of an entry of `learned` are 0, the entry is
+                                                 * empty. */
     int32_t next_learned;                       /* index */
     ps_recv_left_source_t left_sources[PS_RECV_LEFT_SOURCES];
     int32_t next_left_source; /* index */
@@ -158,15 +160,16 @@ static inline bool ps_recv_endpoint_is_full(const ps_recv_endpoint_t *endpoint)
 {
     return endpoint->free_session == 0 && endpoint->sessions_used == endpoint->sessions_limit;
 }
-/* Returns a new entry of the table of sessions. Returns NULL if the table is full, or if the new
- * session would be pending and PS_RECV_PENDING_MAX sessions already are. */
+/* Returns a new entry of the table of sessions. Returns NULL if the table is full, or if `state` is
+ * a pending state and there are already PS_RECV_PENDING_MAX pending sessions. */
 ps_session_t *ps_recv_endpoint_insert(ps_recv_endpoint_t *endpoint, int32_t stream_id,
                                       int32_t session_id, int32_t state);
 void ps_recv_endpoint_erase(ps_recv_endpoint_t *endpoint, ps_session_t *session);
 /* Changes the state of a session, and updates the number of pending sessions. */
 void ps_recv_endpoint_set_state(ps_recv_endpoint_t *endpoint, ps_session_t *session, int32_t state);
-/* Moves a session to COOL_DOWN or NO_INTEREST. If more than PS_RECV_KEPT_MAX sessions are in these
- * states, removes the oldest of them, so that forged sessions never fill the table. */
+/* Moves a session to COOL_DOWN or NO_INTEREST. If more than PS_RECV_KEPT_MAX sessions are in one of
+ * these two states, removes the oldest such session. Forged sessions can therefore never fill the
+ * table. */
 void ps_recv_endpoint_keep(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint,
                            ps_session_t *session, int32_t state);
 bool ps_recv_endpoint_wants(const ps_recv_endpoint_t *endpoint, int32_t stream_id,
@@ -187,8 +190,9 @@ void ps_recv_endpoint_elicit(ps_receiver_t *receiver, const ps_recv_destination_
 /* Executes a command of the conductor that concerns endpoints. Returns false if the command is of
  * another type. */
 bool ps_recv_endpoint_on_command(ps_receiver_t *receiver, const ps_command_t *command);
-/* The first function closes an open destination; the second frees an endpoint. Only the conductor
- * thread may call these functions, after the agent has stopped or has released the object. */
+/* ps_recv_destination_close closes an open destination; ps_recv_endpoint_free frees an endpoint.
+ * Only the conductor thread may call these two functions, after the agent has stopped or has
+ * released the object. */
 void ps_recv_destination_close(ps_recv_endpoint_t *endpoint, ps_recv_destination_t *destination);
 void ps_recv_endpoint_free(ps_recv_endpoint_t *endpoint);
 

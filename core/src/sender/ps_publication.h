@@ -36,8 +36,8 @@ enum {
     PS_PUBLICATION_CLIENTS = 64,
     PS_PUBLICATION_QUARANTINE = 16,
     PS_PUBLICATION_RECEIVERS_UNICAST = 64,
-    PS_PUBLICATION_RECEIVERS_GROUP = 2048 /* Equals the largest number of destinations of a dynamic
-                                           * multi-destination channel. */
+    PS_PUBLICATION_RECEIVERS_GROUP = 2048 /* A dynamic multi-destination channel has at most this
+                                           * number of destinations. */
 };
 
 enum ps_publication_state {
@@ -70,8 +70,8 @@ typedef struct ps_publication_receiver {
     int64_t heard_ns;
     int64_t edge;          /* Position + window of the receiver's last status message. */
     int64_t consumed;      /* Highest position that the receiver has stated in a status message. */
-    uint32_t capabilities; /* Capabilities in the receiver's trailer; 0: it is Aeron's. */
-    uint32_t reason;       /* The ps_cause that limits the receiver, as it states. */
+    uint32_t capabilities; /* Capabilities in the receiver's trailer; 0: an Aeron receiver. */
+    uint32_t reason;       /* The ps_cause by which the receiver says it is limited. */
     int64_t reason_client;
     int64_t credit_limit; /* Message number up to which the receiver has granted credits;
                            * PS_CREDIT_OPEN: no limit. */
@@ -116,7 +116,7 @@ typedef struct ps_publication_credits {
     int64_t spent;         /* Message count that the sender last read from the word `spend`. */
     int64_t leased;        /* Number of credits that the exclusive publisher took and did not use
                             * yet. */
-    int64_t spent_on;      /* Message count in the word `spend` when the stream got credits. */
+    int64_t spent_on;      /* Message count in the word `spend` at the first grant of credits. */
     int64_t epoch_ordinal; /* Number of credits that were taken before the present epoch began. */
     int64_t culprit;       /* Id of the receiver with the lowest credit limit; if culprit_slot >= 0,
                             * id of the client with the lowest limit. */
@@ -182,8 +182,8 @@ struct ps_publication {
     int64_t reserved_position; /* storage */
     int64_t kept_position;     /* The log has no memory below this position, because the stream
                                 * began here or the sender released the memory. */
-    int64_t rests_at;          /* Producer position when unused terms were released; -1: none
-                                * are. */
+    int64_t rests_at;          /* Producer position when unused terms were released; -1: no term is
+                                * released. */
     int64_t released_to;       /* Position that the sender states in its answer to
                                 * PS_SC_RELEASE_TERMS; -1: the sender released no memory. */
     int64_t end_position;      /* draining: final producer position */
@@ -207,7 +207,7 @@ struct ps_publication {
     int64_t depth;                   /* Unsent bytes (on IPC: unread bytes) at the last check. */
     int64_t peak_depth;              /* largest value of depth */
     int64_t walked, walked_messages; /* On IPC with a policy: position up to which the sender has
-                                      * counted the messages, and their number. */
+                                      * counted messages, and the number of counted messages. */
     ps_publication_pressure_t pressure;
     bool adopted_connection; /* True if a new daemon adopted the publication in the connected state,
                               * and no receiver has been heard since. */
@@ -252,29 +252,29 @@ struct ps_publication {
     ps_pressure_control_t pressure_control;
     ps_pressure_signal_t local_signal; /* On IPC with fc=nak: fill level of the readers' queue. */
     ps_pressure_reader_t local_reader; /* the slowest local reader */
-    int64_t pressure_binds_until_ns;   /* Until this time, NAK-strength control counts as the cause
-                                        * that blocks the stream; 0: it is not the cause. */
-    int64_t rate_due_ns;               /* Earliest time at which an empty token bucket of a rate has
-                                        * tokens again; INT64_MAX: no bucket is empty. */
+    int64_t pressure_binds_until_ns;   /* Until this time, the account states NAK-strength control
+                                        * as the cause that blocks the stream; 0: not the cause. */
+    int64_t rate_due_ns;               /* Earliest time at which an empty rate bucket has tokens
+                                        * again; INT64_MAX: no rate bucket is empty. */
     int64_t rate_position;             /* On IPC: position up to which the token buckets were
                                         * charged. */
-    int32_t rate_cause;                /* ps_cause of the rate with an empty bucket, or
-                                        * PS_CAUSE_NONE. */
+    int32_t rate_cause;                /* ps_cause for the rate whose token bucket is empty;
+                                        * PS_CAUSE_NONE: no bucket is empty. */
     /* sender: admission by ps-rate (ps_publication_admit.c) */
     ps_allowance_t byte_allowance, message_allowance;
-    int64_t padding_bytes;                      /* Bytes of padding not sent: the sender sends only
-                                                 * a PAD's header. */
+    int64_t padding_bytes;                      /* Number of padding bytes that the sender did not
+                                                 * send: it sends only the header of a PAD frame. */
     int64_t spent;                              /* Number of messages that ps-rate has admitted, as
                                                  * last read. */
-    int64_t spent_uncounted;                    /* Number of admitted messages minus sent_ordinal,
-                                                 * at a time at which all admitted messages had been
-                                                 * sent. */
+    int64_t spent_uncounted;                    /* Difference between the number of admitted
+                                                 * messages and sent_ordinal, measured when all
+                                                 * admitted messages had been sent. */
     int64_t admit_due_ns;                       /* Time at which the limit of ps-rate next rises;
                                                  * INT64_MAX: publishers have not reached the
                                                  * limit. */
     bool bytes_bind, messages_bind;             /* the rate is exhausted */
-    bool bytes_lead_binds, messages_lead_binds; /* True if the unsent data equals what the rate
-                                                 * allows in 0.1 s. */
+    bool bytes_lead_binds, messages_lead_binds; /* True if the unsent data has reached the amount
+                                                 * that the rate allows in 0.1 s. */
     int64_t paced_until_ns;                     /* Time from which pacing allows the sender to send;
                                                  * INT64_MAX: pacing does not delay the stream. */
     bool paced;                                 /* True if congestion pacing ended the publication's
@@ -286,9 +286,9 @@ struct ps_publication {
     int32_t subscriber_count;
     int32_t gating_count; /* at the last check */
     int32_t isolated;     /* number of isolated readers, for which the stream does not wait */
-    bool counting_behind; /* on IPC with isolated readers: true if frames remain to be counted */
-    /* On IPC with isolated readers: position up to which the sender has found committed frames and
-     * counted their messages, and the message number there, counted from PS_ORDINAL_FIRST. */
+    bool counting_behind; /* on IPC with isolated readers: true if frames are still uncounted */
+    /* On IPC with isolated readers: position up to which the sender has counted the committed
+     * messages, and the message number at this position (counted from PS_ORDINAL_FIRST). */
     int64_t committed_position, committed_ordinal;
     int64_t slowest_position, fastest_position;
     int32_t slowest_client_slot;
@@ -321,7 +321,7 @@ static inline int64_t ps_publication_term(const ps_publication_t *pub)
     return pub->log.term_length;
 }
 
-/* Returns false if the stream has no credits, so that no ps_publication_credit_ function acts. */
+/* Returns true if the stream has credits. If not, ps_publication_credit_ functions do nothing. */
 static inline bool ps_publication_has_credits(const ps_publication_t *pub)
 {
     return pub->credits.on || pub->credits.stale || pub->credits.readers > 0;
@@ -353,7 +353,7 @@ uint32_t ps_publication_build_setup(const ps_publication_t *pub, uint8_t *out);
 bool ps_publication_send_setup(ps_publication_t *pub, int64_t now_ns);
 bool ps_publication_send_heartbeat(ps_publication_t *pub, int64_t now_ns);
 /* For a publication with spies and no receiver: moves the sender position to `to` and counts the
- * passed messages. A call passes at most 4096 frames, and returns false before it reaches `to`. */
+ * passed messages. A call passes at most 4096 frames; it returns true if it reached `to`. */
 bool ps_publication_skip_to(ps_publication_t *pub, int64_t to);
 /* Appends an entry to the index ring, if position or time have advanced far enough since the last
  * entry. The ordinal is -1 if it is unknown. */
@@ -368,8 +368,8 @@ int64_t ps_publication_resend_floor(const ps_publication_t *pub);
 void ps_publication_pace_init(ps_publication_t *pub);
 /* For unicast streams: applies the pacing rate that a status message states. */
 void ps_publication_on_congestion(ps_publication_t *pub, const ps_sm_t *sm, int64_t now_ns);
-/* Return true if a pacing bucket is empty, so that the sender may send no new data (first function)
- * or no retransmits (second). The publication becomes ready again when the bucket has tokens. */
+/* Return true if a pacing bucket is empty, so that the sender may send no new data (_pace_shut) or
+ * no retransmits (_repair_shut). The publication becomes ready again when the bucket has tokens. */
 bool ps_publication_pace_shut(ps_publication_t *pub, int64_t now_ns);
 bool ps_publication_repair_shut(ps_publication_t *pub, int64_t now_ns);
 /* Charges the pacing buckets with the sent bytes of new data and of retransmits. */
@@ -378,8 +378,8 @@ void ps_publication_paced(ps_publication_t *pub, int64_t fresh_bytes, int64_t re
 int64_t ps_publication_pace_timer(ps_publication_t *pub, int64_t now_ns);
 
 /* ---- ps_publication_cause.c ------------------------------------------------------------------ */
-/* Stores the cause that blocks the publishers now in the publication's account. Cost: visits all
- * receivers. */
+/* Finds the cause that blocks the publishers at present, and stores it in the publication's
+ * account. Cost: visits all receivers. */
 void ps_publication_account(ps_publication_t *pub, int64_t now_ns);
 /* If this receiver is the culprit, copies its newest status message into the account. */
 void ps_publication_account_restated(ps_publication_t *pub,
@@ -405,9 +405,9 @@ void ps_publication_on_release_terms(ps_publication_t *pub, int32_t least_terms)
 /* Wakes sleeping local readers, which may have new data, with one memory fence for all readers. */
 void ps_publication_wake_subscribers(ps_publication_t *pub);
 void ps_publication_wake_clients(ps_publication_t *pub);
-/* Returns true if the publication's dirty flag is set and its bit in the bitmap is not. Either a
- * client was killed or stopped between the stores of flag and bit, or the client is about to store
- * the bit. While the flag is set, no other publisher sets the bit. */
+/* Returns true if the publication's dirty flag is set but its bit in the bitmap is not set. A
+ * client that has stored the flag is about to store the bit, or was killed or stopped before it
+ * stored the bit. While the flag is set, no other publisher sets the bit. */
 bool ps_publication_is_forgotten(const ps_publication_t *pub);
 /* Sets the dirty flag and the bit in the bitmap in place of a publisher that died. */
 void ps_publication_check_again(ps_publication_t *pub);
@@ -434,8 +434,8 @@ void ps_publication_start_revoke(ps_publication_t *pub, int64_t now_ns);
 void ps_publication_flush_events(ps_publication_t *pub, int64_t now_ns);
 
 /* ---- ps_publication_unblock.c ---------------------------------------------------------------- */
-/* Replaces the uncommitted claims of the dead client in client_slot with padding; -1: any claim
- * that blocks the log. */
+/* Replaces the uncommitted claims of the dead client in client_slot with padding. If client_slot is
+ * -1, replaces any claim that blocks the log. */
 void ps_publication_unblock_client(ps_publication_t *pub, int32_t client_slot, int64_t now_ns);
 /* Call this function after a turn in which the sender found data. If an uncommitted claim blocks
  * the stream, the function records the time at which the block began. */
@@ -479,7 +479,7 @@ void ps_publication_rate_init(ps_publication_t *pub);
  * INT64_MAX: no limit. */
 int64_t ps_publication_rate_room(ps_publication_t *pub, int64_t now_ns);
 int64_t ps_publication_message_room(ps_publication_t *pub, int64_t now_ns);
-/* Returns true if a rate forbids sending now; then sets a timer for the time of the next send. */
+/* If a rate forbids sending now, sets a timer for the next send and returns true. */
 bool ps_publication_rate_shut(ps_publication_t *pub, int64_t now_ns);
 void ps_publication_rate_sent(ps_publication_t *pub, int64_t bytes, int64_t messages,
                               int64_t now_ns);
@@ -496,9 +496,10 @@ void ps_publication_on_pressure(ps_publication_t *pub, const ps_pressure_t *pres
  * client can open the publication. */
 void ps_publication_policy_init(ps_publication_t *pub);
 /* For streams with a policy: returns true if publishers have reached the publisher limit and the
- * unsent data is still above the low watermark. The publisher limit must then not rise. */
+ * unsent data is still above the low watermark. While this function returns true, the publisher
+ * limit must not rise. */
 bool ps_publication_stays_paused(ps_publication_t *pub);
-/* Returns true if no padding frame in the log states the latest dropped messages yet. */
+/* Returns true if messages were dropped that no padding frame in the log counts yet. */
 bool ps_publication_owes_gap(const ps_publication_t *pub);
 /* If the log has room, writes a padding frame that states the number of dropped messages, lets
  * publishers continue, and returns true. */
@@ -512,8 +513,8 @@ void ps_publication_watermark_init(ps_publication_t *pub);
  * ps_publication_account. `held` is true if publishers have reached the publisher limit. Cost:
  * visits at most 4096 frames. */
 void ps_publication_step_watermark(ps_publication_t *pub, bool held, int64_t now_ns);
-/* The timer for reports of pressure: emits the event of an episode that began too soon after the
- * last report. Returns the time of the next call. */
+/* The timer for reports of pressure: emits the event of an episode whose event was delayed because
+ * it began too soon after the last report. Returns the time of the next call. */
 int64_t ps_publication_watermark_timer(ps_publication_t *pub, int64_t now_ns);
 /* Fills in the event PS_EV_PRESSURE_TRIGGERED, or PS_EV_PRESSURE_RELIEVED if `relieved` is true. */
 void ps_publication_describe_pressure(const ps_publication_t *pub, bool relieved,
@@ -549,7 +550,7 @@ bool ps_publication_admits_no_message(const ps_publication_t *pub);
  * client can open the publication. */
 void ps_publication_credit_init(ps_publication_t *pub);
 /* Computes the credit limit from the grants of receivers and local readers. Returns true if
- * messages remain to be counted (on IPC); the caller must then repeat the call soon. Cost: visits
+ * messages remain to be counted (on IPC); if so, the caller must repeat the call soon. Cost: visits
  * at most PS_CREDIT_SCAN frames, and all receivers. */
 bool ps_publication_credit_step(ps_publication_t *pub, int64_t now_ns);
 /* Processes the credits that a status message grants. */
@@ -562,8 +563,8 @@ void ps_publication_credit_change(ps_publication_t *pub, const ps_credit_change_
 /* Returns the number of messages that the sender may send under the credit limit; INT64_MAX: no
  * limit. */
 int64_t ps_publication_credit_room(const ps_publication_t *pub);
-/* Returns the length of the first part of a datagram in which at most `messages` messages end. The
- * datagram has `bytes` bytes and begins at `position`. */
+/* A datagram of `bytes` bytes begins at `position`. Returns the length of its longest first part in
+ * which at most `messages` messages end. */
 int32_t ps_publication_credit_bytes(const ps_publication_t *pub, int64_t position, int32_t bytes,
                                     int64_t messages);
 /* Returns the credit limit in the unit of the message count in the word `spend`: a publisher may

@@ -16,8 +16,8 @@ static inline ps_counted_t ps_publication_credit_counted(const ps_publication_t 
 
 /* Returns the number of messages whose credits publishers have taken. */
 int64_t ps_publication_credit_taken(const ps_publication_t *pub);
-/* On IPC, counts the messages of the log, because there is no sender position that counts them.
- * Returns true if messages remain to be counted. */
+/* On IPC, counts the messages of the log. On a network channel, the sender counts messages as it
+ * sends them; IPC has no sender position. Returns true if messages remain to be counted. */
 bool ps_publication_credit_count_log(ps_publication_t *pub);
 /* Computes the lowest credit limit of the remote receivers. Cost: visits all receivers, but only
  * after a receiver has changed its grant. */
@@ -26,8 +26,8 @@ void ps_publication_credit_combine_receivers(ps_publication_t *pub, int64_t now_
  * lowest limit. While the ordinal at which a local reader joined is unknown, the reader grants no
  * new messages. */
 int64_t ps_publication_credit_combine(ps_publication_t *pub, bool *frozen);
-/* Stores the state of the credits in the slots of the local readers, where their clients read
- * it. */
+/* Stores the state of the credits in the slots of the local readers. The readers' clients read the
+ * state from these slots. */
 void ps_publication_credit_show(ps_publication_t *pub);
 
 #endif

@@ -76,11 +76,11 @@ typedef struct ps_publication_params {
     int32_t channel_timestamp_offset; /* Offset in the payload at which to write the send time; -8:
                                        * into the reserved value. */
     /* 1: continue the publication of a dead daemon, at the positions in the publication's log and
-     * counters. PS_E_CORRUPT: these positions contradict each other */
+     * counters. PS_E_CORRUPT: the positions in the log and in the counters contradict each other */
     uint8_t adopted;
     int64_t start_position;     /* For an adopted publication: first position of the stream. */
-    ps_relay_path_t relay_path; /* Relays that the stream has passed, for the SETUP; count 0: no
-                                 * relay publishes this stream. */
+    ps_relay_path_t relay_path; /* Relays that the stream has passed; the SETUP states them. If
+                                 * count is 0, no relay publishes this stream. */
     /* For an adopted publication: the memory of the terms below this position was released, and
      * reads as zeroes; 0: no memory was released. */
     int64_t kept_position;

@@ -21,8 +21,8 @@ typedef struct ps_publication_episode {
     int64_t drained; /* -1 unknown */
 } ps_publication_episode_t;
 
-/* An episode of pressure: it begins when the unsent data reaches the depth, and ends when the log
- * has drained to the low watermark. */
+/* An episode of pressure. It begins when the unsent data reaches the configured depth, and ends
+ * when the log has drained to the low watermark. */
 typedef struct ps_publication_pressure {
     int32_t state; /* ps_watermark */
     int32_t cause, client_slot;

@@ -79,8 +79,8 @@ void ps_send_endpoint_report_error(ps_send_endpoint_t *endpoint, int32_t code, i
  * accepted (0..count); counts short sends, errors and bytes. Sender thread. */
 int32_t ps_send_endpoint_send(ps_send_endpoint_t *endpoint, const ps_dgram_t *dgrams, int32_t count,
                               int64_t now_ns);
-/* Queues the heartbeat of a publication (PS_HEARTBEAT_BYTES). The sender sends queued heartbeats
- * with the next flush, at the latest at the end of this duty cycle. */
+/* Queues the heartbeat of a publication (PS_HEARTBEAT_BYTES). The sender sends queued heartbeats at
+ * the next call of ps_send_endpoint_flush, at the latest at the end of the present duty cycle. */
 void ps_send_endpoint_queue(ps_send_endpoint_t *endpoint, ps_publication_t *pub,
                             const uint8_t *frame, int64_t now_ns);
 /* Sends the queued heartbeats. If the socket does not accept a heartbeat, the next heartbeat is due
@@ -92,7 +92,7 @@ static inline bool ps_send_endpoint_reachable(const ps_send_endpoint_t *endpoint
     return endpoint->params.mdc == PS_MDC_NONE || endpoint->destinations.count > 0;
 }
 /* Passes received datagrams to on_datagram, with the endpoint as context. Returns the number of
- * these datagrams. */
+ * received datagrams. */
 int32_t ps_send_endpoint_poll(ps_send_endpoint_t *endpoint, ps_on_datagram_fn on_datagram,
                               int64_t now_ns);
 /* Runs the endpoint's timers, for silent dynamic destinations and silent peers. Returns the time at
@@ -109,8 +109,8 @@ enum ps_heard {
 };
 void ps_send_endpoint_heard(ps_send_endpoint_t *endpoint, const ps_sm_t *sm, int32_t heard,
                             const ps_addr_t *from, int64_t now_ns);
-/* In ps_send_endpoint_join.c: the first function records that the address `to` requested SETUPs;
- * the second sends SETUPs to all recorded addresses. */
+/* ps_send_endpoint_join records that the address `to` requested SETUPs; ps_send_endpoint_answer
+ * sends SETUPs to all recorded addresses (ps_send_endpoint_join.c). */
 void ps_send_endpoint_join(ps_send_endpoint_t *endpoint, const ps_addr_t *to, int64_t now_ns);
 void ps_send_endpoint_answer(ps_send_endpoint_t *endpoint, int64_t now_ns);
 /* Sends SETUPs to the provisional destinations again. Returns the time of the next call; INT64_MAX:

@@ -4,12 +4,12 @@
  * stated otherwise.
  *
  * Publishers set the bit of a publication with new data in the dirty bitmap. The sender clears the
- * bits, puts each of these publications into the ready set, and serves the ready set by bands
- * (ps_bands.h). A publication whose window is closed leaves the ready set, and returns when a
- * status message opens the window. A publication with due retransmits is also in the list of
- * retransmits. A publication with local readers (IPC, spies) is in the watch list while one of
- * these readers is behind. The sender scans the timers at most once a millisecond, and only when
- * the earliest timer is due. */
+ * bits in the dirty bitmap, and puts each publication whose bit was set into the ready set. The
+ * sender serves the ready set by bands (ps_bands.h). A publication whose window is closed leaves
+ * the ready set, and returns when a status message opens the window. A publication with due
+ * retransmits is also in the list of retransmits. A publication with local readers (IPC, spies) is
+ * in the watch list while one of its local readers has not reached the producer position. The
+ * sender scans the timers at most once a millisecond, and only when the earliest timer is due. */
 #ifndef PS_SENDER_H
 #define PS_SENDER_H
 
@@ -23,10 +23,9 @@ enum {
     PS_TURN_BYTES = 128 * 1024, /* Largest number of bytes in a turn of one publication, if no other
                                  * publication waits. */
     PS_TURNS_PER_CYCLE = 32,
-    PS_SLOW_CYCLE_NS =
-        500 * 1000,            /* If the duty cycles of the sender's thread begin at least this long
-                                * after each other, each cycle serves all ready publications. */
-    PS_POLL_RATIO = 6,         /* cycles between polls while sending */
+    PS_SLOW_CYCLE_NS = 500 * 1000, /* If at least this time passes between the starts of two duty
+                                * cycles, each cycle serves all ready publications. */
+    PS_POLL_RATIO = 6,             /* cycles between polls while sending */
     PS_POLL_BYTES = 64 * 1024, /* The sender also polls the sockets after it has sent this number of
                                 * bytes. */
     PS_POLL_LIMIT = 64,        /* datagrams per socket and poll */
@@ -110,8 +109,8 @@ struct ps_sender {
 /* ---- ps_sender_hot.c ------------------------------------------------------------------------- */
 
 /* Call this function after the sender has found a publication in the dirty bitmap and cleared the
- * publication's flag `dirty`. Makes the stream hot if its publishers are busy enough: the sender
- * then checks it in every duty cycle. */
+ * publication's flag `dirty`. Makes the stream hot if its publishers are busy enough. The sender
+ * checks a hot stream in every duty cycle. */
 void ps_sender_note_dirty(ps_sender_t *sender, ps_publication_t *publication);
 /* Checks all hot publications for new data. A publication without new data for some time stops
  * being hot. Returns the number of publications with new data. */
@@ -126,11 +125,11 @@ void ps_sender_leave_hot(ps_sender_t *sender, ps_publication_t *publication);
  * governor delayed. Cost: constant; if an action of the governor begins or ends in this call,
  * visits all publications. */
 void ps_sender_govern(ps_sender_t *sender);
-/* Returns true if the governor delays the publication's new data; then sets a timer for the time at
- * which data may leave. */
+/* If the governor delays the publication's new data, sets a timer for the time at which the sender
+ * may send the data, and returns true. */
 bool ps_sender_defers(ps_sender_t *sender, ps_publication_t *publication);
-/* Returns true if the governor delays a datagram of the publication because it is not full; then
- * sets a timer like ps_sender_defers. */
+/* If the governor delays a datagram of the publication because the datagram is not full, sets a
+ * timer like ps_sender_defers and returns true. */
 bool ps_sender_coalesces(ps_sender_t *sender, ps_publication_t *publication);
 
 /* ---- ps_sender_schedule.c -------------------------------------------------------------------- */

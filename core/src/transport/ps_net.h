@@ -17,7 +17,7 @@ typedef struct ps_dgram {
 } ps_dgram_t;
 
 typedef struct ps_socket ps_socket_t; /* A socket; each implementation of the network defines the
-                                       * structure. Only one thread at a time uses it. */
+                                       * structure. Only one thread at a time may use a socket. */
 
 /* Callback of recv: called for each received datagram. If the kernel joined several datagrams into
  * one buffer (GRO), the callback is called for each of them. The datagram's bytes are valid during
