@@ -2,8 +2,8 @@
 """Enums and classes that clients need. The module :mod:`penstock.core.driver_types` has the types
 that only the driver needs.
 
-Of these two modules, a client's process imports only ``stream_types``, because the driver's classes
-would take a tenth of the client's import time.
+A client's process imports ``stream_types``, but not ``driver_types``: the driver's classes would
+take a tenth of the client's import time.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Cause(enum.IntEnum):
 
 
 class Watermark(enum.IntEnum):
-    """State of a publication by the fill level of its log (``ps_policy.h``)."""
+    """State of a publication, which depends on the fill level of its log (``ps_policy.h``)."""
 
     NORMAL = 0
     HIGH = 1

@@ -85,9 +85,9 @@ def choose_interface(
     :param spec: the ``interface`` parameter: an IP address in ``host``, or a name in ``name``.
 
     The function considers only interfaces that are up and match ``spec``. For a multicast channel,
-    it chooses a loopback interface only if no other matching interface supports multicast. If
-    several interfaces match, the function chooses an interface with the longest netmask, and of
-    several such interfaces the first.
+    the function chooses a loopback interface only if no other matching interface supports
+    multicast. If several interfaces match, the function chooses the interface with the longest
+    netmask. If several of these have the longest netmask, the function chooses the first.
     """
     matching = [i for i in interfaces if _matches(i, spec, family)]
     candidates = [i for i in matching if i.is_multicast and not i.is_loopback] if multicast else []

@@ -41,24 +41,25 @@ typedef struct ps_direct_range {
 } ps_direct_range_t;
 enum { PS_DIRECT_LEAST = 4096, PS_DIRECT_MOST = 64 * 1024 };
 typedef struct ps_direct {
-    /* Called before each receive, to get the memory. If the callback returns false, the transport
-     * receives into its own buffer. */
+    /* The transport calls `prepare` before each receive, to get the memory into which it may
+     * receive. If the callback returns false, the transport receives into its own buffer. */
     bool (*prepare)(void *context, ps_direct_range_t *out);
-    /* Called after the transport has received datagrams directly into the log. The first 8 bytes of
-     * these datagrams are in first_word, not in the range. The callback decides how many of the
-     * datagrams, from the first one on, stay in the log, and returns their total length. The
-     * transport passes each of the other datagrams to `fn`. The callback may overwrite the 8 bytes
-     * after the datagrams that stay in the log. If these 8 bytes belong to a received datagram, the
-     * callback first copies the 8 bytes to *next_word. */
+    /* The transport calls `received` after it has received datagrams directly into the log. The
+     * first 8 bytes of the first datagram are in first_word, not in the range. The callback decides
+     * how many datagrams, counted from the first, stay in the log, and returns their total length.
+     * The transport passes each datagram that does not stay in the log to `fn`. The callback may
+     * overwrite the 8 bytes after the datagrams that stay in the log. If the overwritten bytes
+     * belong to a received datagram, the callback first copies them to *next_word. */
     uint32_t (*received)(void *context, const ps_direct_range_t *range, uint64_t first_word,
                          uint32_t length, uint32_t segment, const ps_addr_t *from, int64_t rx_ns,
                          uint64_t *next_word);
 } ps_direct_t;
 
 typedef struct ps_net_ops {
-    /* Opens and binds a socket as `params` specify, and connects it or joins a multicast group if
-     * they require this. PS_E_ADDRESS_IN_USE, PS_E_NO_INTERFACE, PS_E_NO_BUFFER, PS_E_PERMISSION,
-     * PS_E_SYSTEM, PS_E_NO_MEMORY. Conductor thread. */
+    /* Opens and binds a socket as `params` specify. If `params` contain a peer or a multicast
+     * group, connects the socket or joins the group. Errors: PS_E_ADDRESS_IN_USE,
+     * PS_E_NO_INTERFACE, PS_E_NO_BUFFER, PS_E_PERMISSION, PS_E_SYSTEM, PS_E_NO_MEMORY. Conductor
+     * thread. */
     int (*open)(void *net, const ps_socket_params_t *params, ps_socket_t **out);
     /* Closes the socket. The thread that owns the socket calls this function, or the conductor
      * after that thread has released the socket. */
@@ -74,7 +75,8 @@ typedef struct ps_net_ops {
      * received datagrams (>= 0), or a negative ps_error_code. Never blocks. */
     int (*recv)(ps_socket_t *socket, int32_t limit, ps_on_datagram_fn fn, void *context,
                 int64_t now_ns);
-    /* Returns the socket's descriptor for epoll; -1 in the simulator, which has none. */
+    /* Returns the socket's descriptor for epoll; -1 in the simulator, whose sockets have no
+     * descriptor. */
     int (*fd)(const ps_socket_t *socket);
     /* Stores the address to which the socket is bound, with the port that the kernel chose. */
     void (*local)(const ps_socket_t *socket, ps_addr_t *out);
@@ -83,13 +85,13 @@ typedef struct ps_net_ops {
     int (*reconnect)(ps_socket_t *socket, const ps_addr_t *remote);
     /* Receives like recv, but passes datagrams that the kernel joined (GRO) to the callback in one
      * piece. If `direct` is not NULL, the function may receive directly into a log buffer. A
-     * network that implements only recv sets this table entry to NULL. */
+     * network that implements only recv sets recv_runs to NULL. */
     int (*recv_runs)(ps_socket_t *socket, int32_t limit, ps_on_run_fn fn, const ps_direct_t *direct,
                      void *context, int64_t now_ns);
     /* Enlarges the receive buffer to `bytes` (1..PS_RECV_BUFFER_MAX) as far as the kernel allows;
      * never shrinks it. *got gets the new size, in the unit of SO_RCVBUF; a size below `bytes` is
      * no error. PS_E_SYSTEM. Any thread may call fit_recv_buffer while the socket is open. A
-     * network whose receive buffer has a fixed size sets this table entry to NULL. */
+     * network whose receive buffer has a fixed size sets fit_recv_buffer to NULL. */
     int (*fit_recv_buffer)(ps_socket_t *socket, int32_t bytes, int32_t *got);
 } ps_net_ops_t;
 enum { PS_RECV_BUFFER_MAX = 1 << 30 };

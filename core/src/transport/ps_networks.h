@@ -20,7 +20,7 @@ typedef struct ps_impair_params {
     uint32_t recv_loss_ppm;
     uint32_t duplicate_ppm; /* on receive */
     uint32_t reorder_ppm;   /* Received datagrams only: probability that a datagram is delivered
-                             * after the next one. */
+                             * later than the datagram that arrived after it. */
     uint32_t corrupt_ppm;   /* on receive: one bit flipped */
     int64_t delay_ns;       /* on receive, fixed */
     int64_t jitter_ns;      /* Received datagrams only: largest random delay; the delay is uniformly

@@ -3,8 +3,8 @@
  * fields.
  *
  * While a publisher writes a frame header, the sender may unblock the stream and write the same
- * header. Both write the same values with relaxed 64-bit stores, so the order of their stores does
- * not matter. */
+ * header. The publisher and the sender write the same values with relaxed 64-bit stores, so the
+ * order of their stores does not matter. */
 #ifndef PS_FRAME_H
 #define PS_FRAME_H
 
@@ -92,16 +92,16 @@ static inline int32_t ps_term_id_at(int64_t position, int32_t shift, int32_t ini
 }
 
 /* Returns the maximum position of a stream: the end of the last term that the term count allows. No
- * frame begins at this position. */
+ * frame begins at the maximum position. */
 static inline int64_t ps_max_position(int32_t shift)
 {
     return INT64_C(1) << (31 + shift);
 }
 
-/* The term id and term offset with which heartbeats and status messages state a position. The
- * maximum position of a stream is stated as the end of the last term (offset T, the term length).
- * As the start of a next term, the maximum position would have a wrapped term id, and a receiver
- * would drop the frame. */
+/* The term id and term offset with which heartbeats and status messages state a position. A frame
+ * states the maximum position of a stream as the end of the last term: its term offset is T, the
+ * term length. If a frame stated the maximum position as the start of a next term, its term id
+ * would wrap. A receiver would drop such a frame. */
 typedef struct ps_place {
     int32_t term_id;
     int32_t term_offset; /* Offset in the term, 0 to T (the term length); only the maximum position
@@ -116,8 +116,8 @@ static inline ps_place_t ps_place_of(int64_t position, int32_t shift, int32_t in
 }
 
 /* Returns the position that a peer states by a term id and a term offset. Aeron states the maximum
- * position of a stream with a term id that has wrapped around, and uses that id for nothing else.
- * The result is negative if the term id lies before the initial term. */
+ * position of a stream with a term id that has wrapped around. Aeron uses the wrapped term id for
+ * no other position. The result is negative if the term id lies before the initial term. */
 static inline int64_t ps_position_stated(int32_t term_id, int32_t offset, int32_t shift,
                                          int32_t initial)
 {
@@ -155,7 +155,7 @@ static inline uint64_t ps_claim_word_of(int32_t frame_length, int32_t client_slo
 
 /* Checks a message ordinal from a peer or from memory that clients can write. A stream has at most
  * 2^56 messages (positions end at 2^61, a frame takes 32 bytes). Returns -1 (unknown) if the
- * ordinal is negative or larger than that. */
+ * ordinal is negative or larger than 2^56. */
 static inline int64_t ps_believed_ordinal(int64_t ordinal)
 {
     return ordinal >= 0 && ordinal <= INT64_C(1) << 56 ? ordinal : -1;
@@ -209,8 +209,8 @@ static inline void ps_frame_reserved(ps_frame_t *frame, int64_t reserved_value)
 
 /* Returns `value`, the length of a frame, which usually equals *guess (the length of the last
  * frame). Without ps_frame_guess, the processor would wait for the load of the length before it
- * computes the address of the next frame. Because of the branch on *guess, the processor predicts
- * the length and continues at once. */
+ * computes the address of the next frame. The function compares the two lengths by a branch. The
+ * processor predicts the branch, so it continues with the guessed length at once. */
 static inline int32_t ps_frame_guess(int32_t *guess, int32_t value)
 {
     if (__builtin_expect(value != *guess, 0)) {
@@ -263,14 +263,15 @@ static inline int64_t ps_log_longest_pad(int64_t term_length, int32_t mtu)
     return longest < term_length / 2 ? longest : term_length / 2;
 }
 /* Returns the number of bytes by which a sender may be ahead of a receiver's consumed position: one
- * window (half a term). Under fc=nak (`nak` is 1) the sender does not wait for receivers. The
- * result is then half a window more, because receivers accept a whole term. */
+ * window (half a term). Under fc=nak (`nak` is 1) the sender does not wait for receivers. If `nak`
+ * is 1, the result is one and a half windows, because receivers accept a whole term. */
 static inline int64_t ps_log_ahead(int64_t term_length, int nak)
 {
     return nak ? term_length / 2 + term_length / 4 : term_length / 2;
 }
-/* Returns how many bytes behind its position a sender retransmits, which limits the loss that a
- * receiver can recover. The sender's log retains a whole term behind the sender position. */
+/* Returns the distance behind the sender position, in bytes, from which a sender retransmits data.
+ * A receiver cannot recover older data. The sender's log retains a whole term behind the sender
+ * position. */
 static inline int64_t ps_log_repair_reach(int64_t term_length, int32_t mtu, int nak)
 {
     const int64_t reach = ps_log_ahead(term_length, nak) + ps_log_longest_pad(term_length, mtu);

@@ -5,7 +5,7 @@
  *
  * All integers on the wire are little-endian. No function trusts its input: a datagram of any bytes
  * and any length is safe. The structures hold decoded values in host order. Unless a comment states
- * otherwise, these structures hold no pointer into the datagram. */
+ * otherwise, the structures of this header hold no pointer into the datagram. */
 #ifndef PS_WIRE_H
 #define PS_WIRE_H
 
@@ -102,8 +102,9 @@ typedef struct ps_trailer {
     int64_t released_ordinal; /* SM; -1 absent */
     uint32_t credit_epoch;    /* In a status message: epoch of the credits; valid if credit_messages
                                * > 0 */
-    uint32_t credit_messages; /* In a status message: number of messages that may be outstanding
-                               * (sent, and their credits not returned); 0: not stated. */
+    uint32_t credit_messages; /* In a status message: largest number of outstanding messages; a
+                               * message is outstanding from its sending until its credit is
+                               * returned. 0: not stated. */
     uint32_t credit_flags;    /* SM: PS_CREDIT_FLAG_... */
     uint32_t fill_ppm;        /* SM */
     uint32_t reason;          /* In a status message: the cause (ps_cause) that limits the receiver;
@@ -161,8 +162,8 @@ typedef struct ps_data {
 } ps_data_t;
 
 /* Makes the first checks of a datagram (docs/spec/wire-format.md section 4, items 1 and 2). *type
- * gets the type of its first frame. Returns ps_wire_fault. Accepts EXT frames with penstock's magic
- * number; for other EXT frames returns PS_WIRE_UNKNOWN_TYPE. */
+ * gets the type of the first frame in the datagram. Returns ps_wire_fault. Accepts EXT frames with
+ * penstock's magic number; for other EXT frames returns PS_WIRE_UNKNOWN_TYPE. */
 int ps_wire_check(const uint8_t *data, uint32_t length, uint16_t *type);
 
 /* Decoders. Call a decoder only after ps_wire_check has returned PS_WIRE_OK and the decoder's frame
@@ -184,28 +185,29 @@ int ps_wire_chain(const uint8_t *data, uint32_t length, int32_t term_length, int
                   int32_t *messages);
 
 /* Checks joined datagrams: `data` has datagrams of `segment` bytes back to back; the last may be
- * shorter. Counts the datagrams from the first one on that contain only whole DATA frames of one
- * session, contiguous in one term. Returns the total length of these datagrams, which is also the
- * number of bytes of the stream that they cover. *messages gets the number of DATA frames with the
- * END flag in these datagrams. Returns 0 if the first datagram is different (for example valid
- * padding); the caller must then call ps_wire_chain. Cost: visits at most length / 32 frames. */
+ * shorter. A datagram is regular if it contains only whole DATA frames, which continue the datagram
+ * before in the same session and term. Finds the regular datagrams at the beginning of `data`, and
+ * returns their total length, which is also the number of bytes of the stream. *messages gets the
+ * number of DATA frames with the END flag in the regular datagrams. If the first datagram is not
+ * regular (for example valid padding), returns 0, and the caller must call ps_wire_chain. Cost:
+ * visits at most length / 32 frames. */
 uint32_t ps_wire_run(const uint8_t *data, uint32_t length, uint32_t segment, int32_t term_length,
                      int32_t *messages);
-/* Checks joined datagrams like ps_wire_run. The first 8 bytes of the datagrams are in first_word,
- * not in `data`. */
+/* Checks joined datagrams like ps_wire_run. The first 8 bytes of the first datagram are in
+ * first_word, not in `data`. */
 uint32_t ps_wire_run_from(uint64_t first_word, const uint8_t *data, uint32_t length,
                           uint32_t segment, int32_t term_length, int32_t *messages);
 
 /* Copies a text into a field of PS_NAME_MAX + 1 bytes. A longer text is cut between UTF-8
  * characters. The function reads at most PS_NAME_MAX bytes of `from`, so `from` needs no NUL. */
 void ps_name_copy(char *out, const char *from);
-/* Builders write a frame into out (PS_CONTROL_MAX bytes) and return the length of the datagram. If
- * `trailer` is NULL, the frame gets no trailer. */
+/* Each builder writes a frame into the buffer `out` of PS_CONTROL_MAX bytes, and returns the length
+ * of the datagram. If `trailer` is NULL, the frame gets no trailer. */
 uint32_t ps_wire_build_setup(uint8_t *out, const ps_setup_t *setup, const ps_trailer_t *trailer);
 uint32_t ps_wire_build_sm(uint8_t *out, const ps_sm_t *sm, const ps_trailer_t *trailer);
 uint32_t ps_wire_build_nak(uint8_t *out, const ps_nak_t *nak);
 uint32_t ps_wire_build_rttm(uint8_t *out, const ps_rttm_t *rttm);
-/* Writes an ERR frame; its text is cut to PS_CONTROL_MAX - 40 bytes. */
+/* Writes an ERR frame; an error text longer than PS_CONTROL_MAX - 40 bytes is cut. */
 uint32_t ps_wire_build_err(uint8_t *out, const ps_err_t *err);
 uint32_t ps_wire_build_heartbeat(uint8_t *out, int32_t session_id, int32_t stream_id,
                                  int32_t term_id, int32_t term_offset, uint8_t flags);

@@ -2,7 +2,7 @@
  *
  * ps_wire_credit.h: the EXT frame CREDIT: a sender answers a receiver that began a new epoch of
  * credits (docs/wire-extensions.md). The sender sends CREDIT frames only to a receiver whose status
- * message requests one.
+ * message requests a CREDIT frame.
  *
  *   EXT header (24)  i64 receiver id, u32 epoch, u32 flags, i64 ordinal */
 #ifndef PS_WIRE_CREDIT_H
@@ -26,7 +26,8 @@ typedef struct ps_wire_credit {
 /* Decodes a CREDIT frame; call ps_wire_check first. If the frame is longer than PS_CREDIT_BYTES,
  * the function ignores the bytes after the known fields. Returns ps_wire_fault. */
 int ps_wire_credit(const uint8_t *data, uint32_t length, ps_credit_frame_t *out);
-/* Writes a CREDIT into out (PS_CONTROL_MAX bytes). Returns the datagram's length. */
+/* Writes a CREDIT frame into the buffer `out` of PS_CONTROL_MAX bytes. Returns the datagram's
+ * length. */
 uint32_t ps_wire_build_credit(uint8_t *out, const ps_credit_frame_t *credit);
 
 #endif

@@ -20,12 +20,13 @@ typedef struct ps_wire_nak_list {
     } ranges[PS_NAK_LIST_MAX];
 } ps_nak_list_t;
 
-/* Returns the subtype of an EXT frame that passed ps_wire_check; -1 if its version is unknown. */
+/* Returns the subtype of an EXT frame that passed ps_wire_check; -1 if the version of the EXT frame
+ * is unknown. */
 int32_t ps_wire_ext_subtype(const uint8_t *data, uint32_t length);
 /* Reads a NAK_LIST after ps_wire_check.  Returns ps_wire_fault. */
 int ps_wire_nak_list(const uint8_t *data, uint32_t length, ps_nak_list_t *out);
-/* Writes a NAK_LIST of 1..40 ranges into out (PS_CONTROL_MAX bytes). Returns the datagram's
- * length. */
+/* Writes a NAK_LIST frame of 1 to 40 ranges into the buffer `out` of PS_CONTROL_MAX bytes. Returns
+ * the datagram's length. */
 uint32_t ps_wire_build_nak_list(uint8_t *out, const ps_nak_list_t *list);
 
 #endif

@@ -31,11 +31,12 @@ typedef struct ps_wire_pressure {
     int64_t rate, cadence_ns, residue, overrun; /* 0 unknown */
 } ps_pressure_t;
 
-/* Reads a PRESSURE after ps_wire_check. Decodes a PRESSURE frame. If the frame is longer than
+/* Decodes a PRESSURE frame; call ps_wire_check first. If the frame is longer than
  * PS_PRESSURE_LONG_BYTES, the function ignores the bytes after the known fields. Returns
  * ps_wire_fault. */
 int ps_wire_pressure(const uint8_t *data, uint32_t length, ps_pressure_t *out);
-/* Writes a PRESSURE into out (PS_CONTROL_MAX bytes). Returns the datagram's length. */
+/* Writes a PRESSURE frame into the buffer `out` of PS_CONTROL_MAX bytes. Returns the datagram's
+ * length. */
 uint32_t ps_wire_build_pressure(uint8_t *out, const ps_pressure_t *pressure);
 
 #endif

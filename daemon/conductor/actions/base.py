@@ -16,8 +16,8 @@ class Action:
 
 @attrs.frozen
 class Operation:
-    """An action in progress. If ``operation_id`` is 0, no saga waits for the result of the
-    action."""
+    """An action in progress. If ``operation_id`` is 0, no operation of the conductor (saga) waits
+    for the result of the action."""
 
     operation_id: int
     action: Action
@@ -33,7 +33,7 @@ class ActionError:
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """Result of an action: Result of an operation; ``error`` is None if the action succeeded."""
+    """Result of an operation; ``error`` is None if the action succeeded."""
 
     value: Any = None
     error: ActionError | None = None

@@ -34,8 +34,8 @@ class PublishEvent(Action):
 
 @attrs.frozen(kw_only=True)
 class Record(Action):
-    """Record a change of the conductor's registry in the journal, for the next daemon. If the
-    record's key was removed, ``fields`` is None."""
+    """Record a change of the conductor's registry in the journal, for the next daemon. ``fields``
+    is None if the change removes the record with this key from the registry."""
 
     kind: str
     key: tuple[int, ...]
@@ -59,7 +59,7 @@ class RefuseLease(Action):
 
 @attrs.frozen(kw_only=True)
 class ForgetClient(Action):
-    """Remove the records of the ZeroMQ identity and the lease of a client that has ended."""
+    """A client has ended: remove the records of its ZeroMQ identity and of its lease."""
 
     client_id: int
 

@@ -11,8 +11,8 @@ from penstock.daemon.conductor.actions.base import Action
 
 @attrs.frozen(kw_only=True)
 class ReadCongestion(Action):
-    """Read the part of an image's state that a congestion control needs. Result: a CongestionView,
-    which also contains the fields of the action."""
+    """Read the part of an image's state that a congestion control needs. Result: a CongestionView:
+    the state of the image, and the values of this action's fields."""
 
     image_id: int
     session_id: int

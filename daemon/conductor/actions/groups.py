@@ -22,9 +22,9 @@ class LogView:
 @attrs.frozen(kw_only=True)
 class ViewLog(Action):
     """Read the state of a consumer group's log. If ``end_counter_id`` is -1, no counter contains
-    the end position of the log. Without a counter for the end, the executor finds the end by
-    reading frame after frame, from the position where its last search ended. If ``slot`` is -1, the
-    log has no table of times. Result: LogView."""
+    the end position of the log. If no counter contains this position, the executor searches for the
+    end of the log: it reads frame after frame, from the position at which its last search ended. If
+    ``slot`` is -1, the log has no table of times. Result: LogView."""
 
     log_id: int
     path: str
@@ -36,8 +36,8 @@ class ViewLog(Action):
 
 @attrs.frozen(kw_only=True)
 class OldestPosition(Action):
-    """Find the oldest frame of a publication's log at which a new reader can begin. The sender must
-    not be about to zero the frame at which a reader begins. Result: int, the position of the
+    """Find the oldest frame of a publication's log at which a new reader can begin. The new reader
+    cannot begin at a frame that the sender is about to zero. Result: int, the position of the
     frame."""
 
     slot: int

@@ -29,8 +29,8 @@ class MakeStrategy(Action):
 
 @attrs.frozen(kw_only=True)
 class StrategyAnswer:
-    """Answer of a user's class. If ``limit`` is None, the class gave an invalid answer, and the
-    built-in rule applies."""
+    """Answer of a user's class. If ``limit`` is None, the class gave no valid answer, and the
+    daemon applies a built-in rule in place of the class."""
 
     limit: int | None = None            # a position (FLOW) or a window in bytes (CONGESTION)
     complaint: str = ""                 # for the error log: the first failure of its kind

@@ -99,8 +99,8 @@ def local_address_counter(
     *, name: str, registration_id: int, status_counter_id: int, address: Address
 ) -> AllocateCounter:
     """Return the action that allocates a counter whose label is the bound address of a channel. The
-    key of the address counter contains the id of the channel's status counter. With the id of the
-    status counter, tools find the address of a channel."""
+    key of the address counter contains the id of the channel's status counter. Tools that know the
+    id of the status counter can therefore find the address of the channel."""
     text = _cut(str(address), _ADDRESS_BYTES)
     return AllocateCounter(
         type_id=int(CounterType.LOCAL_ADDRESS),

@@ -54,7 +54,8 @@ class RecvAddressing:
 
 
 def resolve(target: uri.Address) -> Saga[Address]:
-    """Resolve a host, and return its address with the port."""
+    """Resolve the host in ``target``, and return the host's IP address and the port of
+    ``target``."""
     scope_id = 0
     if target.scope:
         interfaces = yield from _interfaces()

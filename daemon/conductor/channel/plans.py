@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plan a publication, a subscription or a destination from its channel URI: fill in defaults, and
-refuse contradictions. Before that, the module :mod:`penstock.config.uri` has parsed the URI."""
+refuse contradictions. The input is a URI that the module :mod:`penstock.config.uri` has parsed."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choose the flow control of a channel that states no flow control. A ``[[stream]]`` rule of the
-configuration decides; if no rule matches, the defaults for unicast, multicast or IPC apply. A
-``[[stream]]`` rule sets only parameters that the channel does not state. If several rules match a
-channel, the first of them applies."""
+"""Choose the flow control of a channel that states no flow control. If a ``[[stream]]`` rule of the
+configuration matches the channel, the rule states the flow control. If no rule matches, the
+defaults for unicast, multicast or IPC apply. A ``[[stream]]`` rule sets only parameters that the
+channel does not state. If several rules match a channel, the first of them applies."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _ONE_RECEIVER: Final = ("nak",)
 
 
 def concerns(rule: StreamRule, parsed: uri.ChannelUri, stream_id: int) -> bool:
-    """Return whether ``rule`` matches a channel and stream. Ignore the rule's session and term
-    length."""
+    """Return whether ``rule`` matches a channel and stream. This function ignores the session and
+    the term length that the rule states."""
     return fnmatchcase(str(parsed), rule.channel) and rule.stream_id in (None, stream_id)
 
 
 def matches(rule: StreamRule, parsed: uri.ChannelUri, stream_id: int, default_term: int) -> bool:
-    """Return whether ``rule`` matches a channel and stream, and also their session and term
-    length."""
+    """Return whether ``rule`` matches a stream in all four points: channel, stream id, session id
+    and term length."""
     term = default_term if parsed.term_length is None else parsed.term_length
     return (
         concerns(rule, parsed, stream_id)
