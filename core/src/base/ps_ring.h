@@ -34,7 +34,7 @@ int ps_ring_init(ps_ring_t *ring, int32_t capacity, uint32_t record_bytes);
 void ps_ring_free(ps_ring_t *ring);
 /* Producer.  Copies record in; false = full. */
 bool ps_ring_push(ps_ring_t *ring, const void *record);
-/* Consumer.  Copies the oldest record to the caller; false: the ring is empty. */
+/* Consumer. Copies the oldest record to the caller; returns false if the ring is empty. */
 bool ps_ring_pop(ps_ring_t *ring, void *record);
 /* Consumer. Returns true if the ring is empty (reads the producer's index, not the copy). */
 bool ps_ring_is_empty(const ps_ring_t *ring);

@@ -28,7 +28,7 @@ typedef struct ps_timers {
 /* limit: largest number of timers, >= 1. PS_E_NO_MEMORY. */
 int ps_timers_init(ps_timers_t *timers, int32_t limit);
 void ps_timers_fini(ps_timers_t *timers);
-/* Adds a timer that is in no heap. due_ns may be INT64_MAX: never. */
+/* Adds a timer that is in no heap. If due_ns is INT64_MAX, the timer is never due. */
 void ps_timers_add(ps_timers_t *timers, ps_timer_t *timer, int64_t due_ns);
 /* Removes a timer that is in this heap. */
 void ps_timers_remove(ps_timers_t *timers, ps_timer_t *timer);

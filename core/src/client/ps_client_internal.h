@@ -73,7 +73,7 @@ struct ps_img {
     int64_t join_position;
     int64_t delivered;
     int64_t released;
-    /* The client uses the next fields only if a publisher on this host writes the log: */
+    /* The client uses short_polls and `behind` only if a publisher on this host writes the log. */
     int32_t short_polls; /* Number of consecutive polls that found few messages. */
     int32_t behind;      /* 1: the last poll stopped at its fragment limit. */
     int32_t index;       /* in the subscription's list */

@@ -167,7 +167,7 @@ static inline void ps_pub_count(ps_pub_t *pub, int64_t messages)
 }
 
 /* Counts committed messages of a metered stream. On a stream with credits, the word `spend` already
- * counts these messages. */
+ * counts the committed messages. */
 static inline void ps_pub_count_metered(ps_pub_t *pub, int64_t messages)
 {
     if ((ps_pub_metered(pub) & PS_METERED_CREDITS) == 0) {
@@ -204,8 +204,8 @@ int64_t ps_pub_policy_gate(ps_pub_t *pub);
 /* Requests the sender to serve the stream, unless the stream is above its low watermark and
  * therefore paused. */
 void ps_pub_request_unless_paused(const ps_pub_t *pub);
-/* Applies the stream's policy to `messages` refused messages. Returns the ps_offer_code that the
- * offer must return. */
+/* Applies the stream's policy to refused messages; `messages` is their number. Returns the
+ * ps_offer_code that the offer must return. */
 int64_t ps_pub_policy_refused(ps_pub_t *pub, int64_t code, int64_t messages, int64_t bytes);
 /* Both functions publish one message, as ps_pub_publish_open does. On a metered stream, the caller
  * of ps_pub_publish_admitted must have taken an ordinal (message number) for the message. The

@@ -36,7 +36,7 @@ int ps_driver_create(const ps_driver_params_t *params, ps_driver_t **out);
 /* Starts the threads of the agents: one with threading SHARED, two with DEDICATED. With INVOKER,
  * the driver has no threads, so the function does nothing. */
 int ps_driver_start(ps_driver_t *driver);
-/* Stops and joins threads; objects stay valid.  Idempotent. */
+/* Stops the threads and waits until they have ended; objects stay valid. Idempotent. */
 void ps_driver_stop(ps_driver_t *driver);
 /* Stops the threads, then frees all remaining objects. */
 void ps_driver_destroy(ps_driver_t *driver);
@@ -145,8 +145,9 @@ void ps_publication_destroy(ps_driver_t *driver, ps_publication_t *publication);
 
 /* ---- receive endpoints ----------------------------------------------------------------------- */
 
-/* Hands an endpoint without sockets over to the receiver. The caller must then add the endpoint's
- * destinations: one for a plain channel, several for a multi-destination subscription. */
+/* Hands an endpoint without sockets over to the receiver. After this call, the caller must add the
+ * endpoint's destinations: one for a plain channel, several for a multi-destination
+ * subscription. */
 int ps_recv_endpoint_open(ps_driver_t *driver, const ps_recv_endpoint_params_t *params,
                           ps_recv_endpoint_t **out);
 /* Adds a destination: opens its socket, and stores the bound address in *local. Returns the errors

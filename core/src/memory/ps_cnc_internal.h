@@ -80,7 +80,7 @@ struct ps_cnc {
     int32_t read_only;
     int64_t alive_until_ms; /* last heartbeat of the daemon whose directory was adopted */
     /* List of freed counter ids, the oldest first, and the first id that was never used. The first
-     * allocation creates the list. */
+     * allocation of a counter creates this list. */
     int32_t *freed;
     int32_t freed_head;
     int32_t freed_count;

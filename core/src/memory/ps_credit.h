@@ -42,8 +42,8 @@ typedef struct ps_counted {
     int64_t ordinal; /* messages below; -1: unknown */
 } ps_counted_t;
 
-/* A reader joins at position. If a new daemon has adopted the reader, the reader's slot already
- * contains its base: the ordinal at which the reader joined. */
+/* Begins the credits of a reader that joins at `position`. If a new daemon has adopted the reader,
+ * the reader's slot already contains its base: the ordinal at which the reader joined. */
 void ps_credit_join(ps_credit_reader_t *reader, ps_subscriber_slot_t *slot, int64_t position,
                     bool adopted);
 /* Sets the credits that the reader grants. Returns true if the reader's limit may decrease; the

@@ -8,8 +8,9 @@
  * once into the caller's arrays. The walk changes no subscriber position, so it can be repeated.
  *
  * A range begins and ends between messages (ps_gather_scan finds such positions). If the first
- * fragment of a message is missing, or padding replaces the message's last fragments, the walk
- * counts and skips the other fragments. A subscription skips the same fragments as the walk.
+ * fragment of a message is missing, or padding replaces its last fragments, the walk counts and
+ * skips the remaining fragments of the message. A subscription skips the same fragments as the
+ * walk.
  *
  * Threads: a ps_gather_log_t is read-only and may be shared; everything else belongs to the
  * caller. */
@@ -76,7 +77,8 @@ typedef struct ps_gather_scan {
     int64_t message_limit; /* limit of `messages`; 0: none */
     int64_t messages;      /* The caller sets this field to the number of complete messages before
                             * `start`; the walk adds the messages that it passes. */
-    int64_t position;      /* Result: the last position between two messages within the limits. */
+    int64_t position;      /* Result: the highest position between two messages that is within the
+                            * limits. */
     int32_t stop;          /* a ps_gather_stop */
 } ps_gather_scan_t;
 

@@ -34,8 +34,8 @@ typedef struct ps_isolation {
  * largest window; 0 means a quarter of window_bytes. */
 void ps_isolation_init(ps_isolation_t *isolation, ps_subscriber_slot_t *slot, int64_t depth_bytes,
                        int64_t window_bytes);
-/* Decides whether a reader is lagged, from its position and the position of the leading reader.
- * Returns true if the reader has become lagged or has ceased to be lagged. */
+/* Compares the position of a reader with the position of the leading reader, and decides whether
+ * the reader is lagged. Returns true if the reader has become lagged or has ceased to be lagged. */
 bool ps_isolation_step(ps_isolation_t *isolation, int64_t position, int64_t leader);
 /* Stores in the reader's slot that memory below the position `mark` may be overwritten from now on.
  * `boundary` is a position between two messages, at or above the mark, at which the reader can

@@ -31,10 +31,11 @@ enum ps_policy {
 };
 
 /* State of a publication, which depends on the fill level of its log. HIGH: the unsent data has
- * reached the configured depth, and the sender has reported it. PAUSED: after HIGH, the log became
- * full or the policy refused publishers; the log must drain to the low watermark. LOW: the log has
- * drained to the low watermark, and no publisher has continued yet. Every stream passes through
- * these four states, but only a stream with a policy refuses publishers between HIGH and LOW. */
+ * reached the configured depth, and the sender has reported it. PAUSED: since the state HIGH began,
+ * the log has become full or the policy has refused publishers. The state PAUSED ends when the log
+ * has drained to the low watermark. LOW: the log has drained to the low watermark, and no publisher
+ * has continued yet. Every stream passes through the states NORMAL, HIGH, PAUSED and LOW, but only
+ * a stream with a policy refuses publishers between HIGH and LOW. */
 enum ps_watermark {
     PS_WATERMARK_NORMAL = 0,
     PS_WATERMARK_HIGH = 1,

@@ -17,9 +17,9 @@
  *   | histories        |          one per publication slot, then one per image slot; whole pages
  *   +------------------+
  *
- * Each cache line has one writer, which the comment at the line's first field names. A daemon or
- * client checks each value that another process wrote before it uses the value. A slot is free if
- * its id is 0. The conductor stores the id last, with release order. */
+ * Each cache line has one writer; the comment at the first field of the line names this writer. A
+ * daemon or client checks each value that another process wrote before it uses the value. A slot is
+ * free if its id is 0. The conductor stores the id last, with release order. */
 #ifndef PS_SHARED_H
 #define PS_SHARED_H
 
@@ -157,8 +157,9 @@ typedef struct ps_publication_slot {
     /* Cache line of the publishers (any client) and the sender. The field `dirty` is a
      * ps_dirty_flag. With PS_DIRTY_DATA and PS_DIRTY_CHECK, the publication is in the ready set:
      * the sender must serve it. After a commit, a publisher stores PS_DIRTY_DATA in `dirty` with a
-     * sequentially consistent exchange. Then the publisher sets the publication's bit in the dirty
-     * bitmap. The sender clears `dirty` before it checks the log, so that it misses no commit. */
+     * sequentially consistent exchange. After this store, the publisher sets the publication's bit
+     * in the dirty bitmap. The sender clears `dirty` before it checks the log, so that it misses no
+     * commit. */
     alignas(PS_LINE) _Atomic uint32_t dirty;
     _Atomic uint32_t want_room; /* 1: a client sleeps until the publisher limit rises. */
     /* Written by the sender: flags of ps_metered. If a flag is set, publishers must take a message
@@ -332,10 +333,10 @@ typedef struct ps_group_slot {
     _Atomic int64_t expiry_ms;
 } ps_group_slot_t;
 
-/* Index ring of a stream. The sender writes the ring of a publication, the receiver that of an
- * image. The newest entry has number count - 1. A reader of the ring copies entries, executes an
- * acquire fence, and reads `count` again. Of the copied entries, only those among the latest
- * PS_INDEX_ENTRIES - 1 are valid; the writer may have overwritten the others. */
+/* Index ring of a stream. The sender writes the index ring of a publication; the receiver writes
+ * the index ring of an image. The newest entry has number count - 1. A reader of the ring copies
+ * entries, executes an acquire fence, and reads `count` again. Of the copied entries, only those
+ * among the latest PS_INDEX_ENTRIES - 1 are valid; the writer may have overwritten the others. */
 #define PS_ORDINAL_UNKNOWN INT64_C(-1)
 /* On IPC the number of messages before the first isolated reader is unknown. The sender counts from
  * PS_ORDINAL_FIRST + 8 x the time in ns then: such ordinals are negative, and only their
@@ -347,7 +348,7 @@ typedef struct ps_group_slot {
 #define PS_ORDINAL_APART (INT64_C(1) << 28)
 typedef struct ps_index_entry {
     _Atomic int64_t position;
-    _Atomic int64_t ordinal; /* number of messages below the position */
+    _Atomic int64_t ordinal; /* number of messages of the stream below `position` */
     _Atomic int64_t time_ns; /* epoch ns */
 } ps_index_entry_t;
 typedef struct ps_index_ring {
@@ -384,10 +385,7 @@ static inline void ps_index_append(ps_index_ring_t *ring, int64_t position, int6
     atomic_store_explicit(&ring->count, count + 1, memory_order_release);
 }
 
-enum {
-    PS_SLOT_KINDS = PS_SLOT_GROUP + 1
-}; /* length of an array whose index is the kind of a
-                                             * slot */
+enum { PS_SLOT_KINDS = PS_SLOT_GROUP + 1 }; /* length of arrays that the slot kind indexes */
 
 struct ps_shared {
     uint8_t *base;

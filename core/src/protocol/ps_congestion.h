@@ -22,8 +22,8 @@ typedef struct ps_congestion_input {
     int64_t granted;     /* Position + window that the last status message advertised. */
     int64_t received;    /* Number of received bytes of the stream: the high-water mark minus the
                           * bytes in open gaps. */
-    bool new_loss;       /* True if a gap opened since the receiver last processed the image;
-                          * loss_position is then the start of the newest gap. */
+    bool new_loss;       /* True if a gap opened since the receiver last processed the image; if
+                          * true, loss_position is the start of the newest gap. */
     int64_t loss_position;
 } ps_congestion_input_t;
 

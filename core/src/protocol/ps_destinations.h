@@ -99,8 +99,8 @@ bool ps_destinations_remove(ps_destinations_t *list, int64_t id);
 bool ps_destinations_set(ps_destinations_t *list, int64_t id, const ps_addr_t *address,
                          int64_t now_ns);
 /* Removes one dynamic destination that was silent for at least the time-out. If a destination was
- * removed, sets *gone to its address and returns true. Also removes expired provisional entries,
- * but does not report them. Constant time. */
+ * removed, sets *gone to its address and returns true. The function also removes provisional
+ * entries that have expired, but does not report their addresses. Constant time. */
 bool ps_destinations_expire(ps_destinations_t *list, int64_t timeout_ns, int64_t now_ns,
                             ps_addr_t *gone);
 /* Returns the earliest time at which a destination must be removed or reported as silent;

@@ -21,8 +21,8 @@ void ps_edges_fini(ps_edges_t *edges);
 /* Sets the position at index. O(log capacity), no allocation. */
 void ps_edges_set(ps_edges_t *edges, int32_t index, int64_t position);
 void ps_edges_clear(ps_edges_t *edges, int32_t index);
-/* Return the least and the largest position. If all positions are absent, return INT64_MAX and
- * INT64_MIN. */
+/* Return the least and the largest position. If all positions are absent, ps_edges_least returns
+ * INT64_MAX, and ps_edges_largest returns INT64_MIN. */
 static inline int64_t ps_edges_least(const ps_edges_t *edges)
 {
     return edges->least[1];

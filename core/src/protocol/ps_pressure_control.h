@@ -72,8 +72,8 @@ typedef struct ps_pressure_control {
                              * `wall`; `quiet` counts these windows, too. */
     /* Measurement of the sending rate over the last 50 ms: each entry of `buckets` has the bytes
      * sent in one eighth of this time. */
-    int64_t sent_ns, began_ns; /* Time at which the sender last sent data, and time at which it sent
-                                * the first data after a pause of 50 ms. */
+    int64_t sent_ns, began_ns; /* sent_ns: time at which the sender last sent data. began_ns: time
+                                * at which it sent the first data after a pause of 50 ms. */
     int64_t before, turned_ns; /* Sending rate at the last measurement, and the time of that
                                 * measurement. */
     int64_t bucket_index;
@@ -102,8 +102,8 @@ static inline bool ps_pressure_control_limits(const ps_pressure_control_t *rate)
 {
     return rate->limit < PS_PRESSURE_UNLIMITED;
 }
-/* Returns the number of windows without a signal in which the rate limit rises from `from` to above
- * `to`, for any value of the wall. */
+/* Returns a number of windows: after this number of windows without a signal, the rate limit has
+ * risen from `from` to above `to`. The result holds for any value of the wall. */
 int32_t ps_pressure_recovery_windows(int64_t from, int64_t to);
 
 #endif

@@ -7,18 +7,18 @@
  * numbers.
  *
  * Reader. At each check of a receive queue, the receiver loads the position of each reader. A batch
- * is the data that a reader reads at once, before it pauses. A span is an interval in which the
- * receiver measures a reader: from the start of one batch to the start of a later batch. The
- * cadence of a reader is its interval between batches: the longest time within a span in which the
- * reader left data unread. If the interval measured in a span is longer than the cadence, the
- * cadence rises to this interval at once. If the interval measured in a span is shorter than the
- * cadence, the cadence falls by a quarter of the difference. A span lasts at least a cadence and at
- * least 25 ms. The rate of a reader is the number of bytes that it consumes in a span, divided by
- * the length of the span. The measured rate is exact for batches of any size. If the queue was
- * never empty in a span, the measured rate is the highest rate of the reader. If the reader emptied
- * the queue, the measured rate is only a lower bound. A reader is paused if it reads nothing for
- * longer than max(2 cadences, 250 ms), at most 2 s, although data is unread. A pause changes
- * neither the cadence nor the rate of the reader.
+ * is the data that a reader reads without a break. A span is an interval in which the receiver
+ * measures a reader: from the start of one batch to the start of a later batch. The cadence of a
+ * reader is its interval between batches: the longest time within a span in which the reader left
+ * data unread. If the interval measured in a span is longer than the cadence, the cadence rises to
+ * this interval at once. If the interval measured in a span is shorter than the cadence, the
+ * cadence falls by a quarter of the difference. A span lasts at least a cadence and at least 25 ms.
+ * The rate of a reader is the number of bytes that it consumes in a span, divided by the length of
+ * the span. The measured rate is exact for batches of any size. If the queue was never empty in a
+ * span, the measured rate is the highest rate of the reader. If the reader emptied the queue, the
+ * measured rate is only a lower bound. A reader is paused if it reads nothing for longer than max(2
+ * cadences, 250 ms), at most 2 s, although data is unread. A pause changes neither the cadence nor
+ * the rate of the reader.
  *
  * Signal. A signal states a level: levels 1 to 4 begin when the data in the queue reaches 50, 75,
  * 87 and 100 % of the capacity. In each window of max(50 ms, round trip, cadence), the receiver

@@ -5,9 +5,9 @@
  * older than the learned delay.
  *
  * If a gap fills before the receiver has requested it, a datagram was late. If a gap fills after
- * one NAK, the frame that filled it may be the retransmit or the late original. If the bytes of a
- * filled gap arrive a second time, the first frame was the late original. RFC 8985 draws the same
- * conclusion from duplicate acknowledgements.
+ * one NAK, the frame that filled the gap may be the retransmit or the late original. If the bytes
+ * of the gap arrive a second time, the frame that filled the gap was the late original. RFC 8985
+ * draws the same conclusion from duplicate acknowledgements.
  *
  * Pure: no clock. Only unicast streams use the learned delay, because in a group other receivers'
  * NAKs would disturb the measurement. Owner: the receiver agent. */

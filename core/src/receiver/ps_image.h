@@ -92,8 +92,8 @@ typedef struct ps_connection {
                                 * another address arrived. */
     uint8_t stranger_notified; /* 1: the receiver has emitted PS_EV_SECOND_SOURCE for the address in
                                 * `stranger`. */
-    ps_addr_t stranger;        /* Address other than `source` from which frames of this session
-                                * arrived first; valid if stranger_seen is 1. */
+    ps_addr_t stranger;        /* The first address other than `source` from which frames of this
+                                * session arrived; valid if stranger_seen is 1. */
 } ps_connection_t;
 
 /* Identity of the sender's daemon, from the SETUPs of the accepted source; all 0: the sender is not
@@ -383,7 +383,8 @@ void ps_image_source_tick(ps_image_t *image, int64_t now_ns);
 
 /* ps_left_source.c */
 
-/* Stores the sources of an image that ends, if they are alive and have not stated an end. */
+/* When an image ends: stores those of its sources that are alive and have not stated the end of the
+ * stream. */
 void ps_left_source_remember(const ps_image_t *image);
 /* Returns true if a SETUP from this address may make an image: the source of the session's previous
  * image has the same IP address, was silent for the connection time-out, or is unknown. */
@@ -426,17 +427,17 @@ void ps_image_count_loss(ps_image_t *image, int64_t from, int64_t to);
 /* Counts the messages that were received up to rcv-pos; one call checks at most
  * PS_IMAGE_SCAN_FRAMES frames. */
 void ps_image_count_messages(ps_image_t *image);
-/* Processes a hot image in each duty cycle: updates its gaps, rcv-pos and consumption, and sends
- * status messages. Returns the amount of work that the receiver did. Sets *stay to true if the
- * image must be processed again in the next cycle. */
+/* The receiver calls this function in each duty cycle, for each image in its list `hot`. Updates
+ * the gaps, rcv-pos and the consumption of the image, and sends status messages. Returns the amount
+ * of work that the receiver did. Sets *stay to true if the image must stay in the list `hot`. */
 int32_t ps_image_cycle(ps_image_t *image, int64_t now_ns, bool *stay);
 /* Runs the timers. */
 void ps_image_tick(ps_image_t *image, int64_t now_ns);
 /* Records a datagram [position, end) that is too far ahead of the received data. Either the log has
  * no room for it, or the sender could no longer retransmit the data missing before it. A single
- * datagram too far ahead of the received data may be forged. After several such datagrams in a row,
- * the receiver assumes that the sender has sent all data up to `end`. If the sender can no longer
- * retransmit the first missing byte, the image ends (PS_END_OUTRUN). */
+ * datagram too far ahead of the received data may be forged. After several datagrams in a row that
+ * are too far ahead, the receiver assumes that the sender has sent all data up to `end`. If the
+ * sender can no longer retransmit the first missing byte, the image ends (PS_END_OUTRUN). */
 void ps_image_on_beyond(ps_image_t *image, int64_t position, int64_t end);
 /* Records a heartbeat of a sender under NAK-strength control: the sender has sent all data up to
  * position. */

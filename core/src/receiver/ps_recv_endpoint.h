@@ -53,8 +53,8 @@ enum ps_session_state {
                                    * for the answer. */
     PS_SESSION_ACTIVE = 3,        /* has an image */
     /* A session stays in the state COOL_DOWN or NO_INTEREST as long as a subscription reads the
-     * stream. If more than PS_RECV_KEPT_MAX sessions are in these two states, the oldest session is
-     * removed. */
+     * stream. If more than PS_RECV_KEPT_MAX sessions are in the state COOL_DOWN or NO_INTEREST, the
+     * receiver removes the oldest of them. */
     PS_SESSION_COOL_DOWN = 4,   /* its image has ended; ignored */
     PS_SESSION_NO_INTEREST = 5, /* refused by the conductor; ignored */
     PS_SESSION_REFUSED = 6      /* The receiver has refused the SETUP with an ERR frame, and ignores
@@ -113,8 +113,8 @@ struct ps_recv_endpoint {
     uint8_t destination_used[PS_RECV_DESTINATIONS_MAX]; /* conductor's: ps_destination_use */
     ps_socket_t *sockets[PS_RECV_DESTINATIONS_MAX];     /* Sockets of the destinations in use; only
                                                          * the conductor uses this array. */
-    /* Destinations that the receiver no longer reads. The conductor closes such a destination after
-     * it gets the event PS_EV_RELEASED for it. */
+    /* Destinations that the receiver no longer reads. The conductor closes a destination in this
+     * array after the event PS_EV_RELEASED for this destination. */
     ps_recv_destination_t *left[PS_RECV_DESTINATIONS_MAX];
     ps_map_t any_interest;     /* Map from a stream id to the number of subscriptions that accept
                                 * all sessions. */

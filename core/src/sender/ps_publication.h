@@ -407,7 +407,7 @@ void ps_publication_wake_subscribers(ps_publication_t *pub);
 void ps_publication_wake_clients(ps_publication_t *pub);
 /* Returns true if the publication's dirty flag is set but its bit in the bitmap is not set. A
  * client that has stored the flag is about to store the bit, or was killed or stopped before it
- * stored the bit. While the flag is set, no other publisher sets the bit. */
+ * stored the bit. While the dirty flag is set, no other publisher sets the bit in the bitmap. */
 bool ps_publication_is_forgotten(const ps_publication_t *pub);
 /* Sets the dirty flag and the bit in the bitmap in place of a publisher that died. */
 void ps_publication_check_again(ps_publication_t *pub);

@@ -74,8 +74,8 @@ struct ps_sender {
                                * publication is ready. */
     int64_t idle_ns;          /* since the governor's last sample */
     int64_t thread_ns;        /* Processor time of the thread at the governor's last sample. */
-    int64_t busy_bytes;       /* Number of bytes sent in duty cycles whose preceding cycle also sent
-                               * data; with busy_ns, the sender computes its sending rate. */
+    int64_t busy_bytes;       /* Number of bytes sent in those duty cycles whose preceding cycle
+                               * also sent data; the sending rate is busy_bytes / busy_ns. */
     int64_t busy_ns;          /* the time of these cycles */
     int64_t busy_since_ns;    /* Time at which the last duty cycle began, if it sent data; otherwise
                                * -1. */

@@ -24,8 +24,8 @@ int32_t ps_sender_do_work(ps_sender_t *sender, int64_t now_ns);
  * earlier means that work is due. */
 int64_t ps_sender_next_deadline_ns(ps_sender_t *sender, int64_t now_ns);
 /* Ends the hot state of all streams. Call this function before the sender's thread announces that
- * it will sleep. The result is true if streams were hot; a duty cycle must then check these streams
- * once more before the thread may sleep. */
+ * it will sleep. Returns true if streams were hot. In this case, a duty cycle must check these
+ * streams once more before the thread may sleep. */
 bool ps_sender_cool(ps_sender_t *sender);
 /* Returns the time for which the thread may sleep although streams are hot. The result is 0 unless
  * all hot streams are local to this host and have enough room. */

@@ -88,8 +88,8 @@ typedef struct ps_trailer {
     uint32_t capabilities; /* 0: the frame has no valid trailer, so the peer is Aeron */
     uint64_t daemon_id;
     uint64_t daemon_epoch;
-    int64_t ordinal;          /* In a SETUP: number of messages before the stated position; -1:
-                               * absent */
+    int64_t ordinal;          /* In a SETUP: number of messages before the position that the SETUP
+                               * states; -1: absent */
     int32_t flow_control;     /* In a SETUP: flow control of the sender; PS_WIRE_FC_UNKNOWN:
                                * absent */
     int64_t group_tag;        /* In a SETUP with fc=tagged: tag of the receivers for which the

@@ -23,8 +23,8 @@ class ReadCongestion(Action):
 
 @attrs.frozen(kw_only=True)
 class RunCongestion(Action):
-    """Call the Python class of an image's congestion control.  Result: StrategyAnswer, perhaps
-    never."""
+    """Call the Python class of an image's congestion control. Result: StrategyAnswer; the result
+    may never arrive."""
 
     image_id: int
     view: CongestionView

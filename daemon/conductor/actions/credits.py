@@ -22,7 +22,8 @@ class SetImageCredits(Action):
 
 @attrs.frozen(kw_only=True)
 class SetPublicationCredits(Action):
-    """Like :class:`SetImageCredits`, for a reader of a local publication."""
+    """Change the credits that a reader of a local publication grants. A new epoch begins in the
+    same cases as with :class:`SetImageCredits`."""
 
     publication_id: int
     position_counter_id: int

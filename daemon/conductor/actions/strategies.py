@@ -38,8 +38,8 @@ class StrategyAnswer:
 
 @attrs.frozen(kw_only=True)
 class RunStrategy(Action):
-    """Call the Python class of a publication's flow-control strategy.  Result: StrategyAnswer,
-    perhaps never."""
+    """Call the Python class of a publication's flow-control strategy. Result: StrategyAnswer; the
+    result may never arrive."""
 
     publication_id: int
     snapshots: tuple[ReceiverView, ...]
