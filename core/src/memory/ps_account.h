@@ -42,7 +42,7 @@ void ps_account_bind(ps_publication_slot_t *slot, int32_t cause, int64_t culprit
 /* Returns true if the account already shows this cause and culprit, so that ps_account_bind would
  * do nothing. Sender thread. */
 bool ps_account_binds(const ps_publication_slot_t *slot, int32_t cause, int64_t culprit);
-/* Updates the description of the present culprit. Sender thread. */
+/* Updates the details of the present culprit (ps_holder_t). Sender thread. */
 void ps_account_describe(ps_publication_slot_t *slot, const ps_holder_t *holder);
 /* Stores the state of a publication's fill level (ps_watermark). The state HIGH begins an episode
  * of pressure. The states LOW and NORMAL end the episode of pressure: the function adds `drained`,

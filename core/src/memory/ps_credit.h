@@ -36,7 +36,7 @@ typedef struct ps_credit_reader {
     bool frozen;
 } ps_credit_reader_t;
 
-/* A position of a log, and the number of messages of the stream below it. */
+/* A position of a log, and the number of messages of the stream below this position. */
 typedef struct ps_counted {
     int64_t position;
     int64_t ordinal; /* messages below; -1: unknown */

@@ -8,9 +8,8 @@
  * once into the caller's arrays. The walk changes no subscriber position, so it can be repeated.
  *
  * A range begins and ends between messages (ps_gather_scan finds such positions). If the first
- * fragment of a message is missing, or padding replaces its last fragments, the walk counts and
- * skips the remaining fragments of the message. A subscription skips the same fragments as the
- * walk.
+ * fragment of a message is missing or padding replaces its last fragments, the walk counts and
+ * skips the message's remaining fragments. A subscription skips the same fragments as the walk.
  *
  * Threads: a ps_gather_log_t is read-only and may be shared; everything else belongs to the
  * caller. */

@@ -296,8 +296,8 @@ typedef struct ps_subscriber_slot {
                                        * returned */
     _Atomic int64_t credit_leaked;    /* number of polled messages whose credits were lost together
                                        * with their credit handles */
-    _Atomic int32_t relayed_to; /* for a relay: slot of the publication on which it publishes, + 1;
-                                 * 0 none */
+    _Atomic int32_t relayed_to; /* for a relay: 1 + the slot of the publication on which the relay
+                                 * publishes; 0: no such publication */
     _Atomic int32_t credit_in_order; /* 1: credit_returned counts the messages below `released` */
     /* Cache line of the agent that serves this reader (ps_isolation.h): the receiver for a reader
      * of an image, the sender for other readers */

@@ -106,10 +106,10 @@ bool ps_destinations_expire(ps_destinations_t *list, int64_t timeout_ns, int64_t
 /* Returns the earliest time at which a destination must be removed or reported as silent;
  * INT64_MAX: none. */
 int64_t ps_destinations_next_ns(const ps_destinations_t *list, int64_t timeout_ns);
-/* Sends the datagrams to every confirmed or manual destination. Returns the number of datagrams
- * that every destination accepted. If sending to one destination fails, the function counts the
- * error in *errors and continues with the next destination; loss recovery later retransmits the
- * data. */
+/* Sends the datagrams to every confirmed or manual destination. Returns the least number of
+ * datagrams that a destination without an error accepted. If sending to one destination fails, the
+ * function counts the error in *errors and continues with the next destination; loss recovery later
+ * retransmits the data. */
 int32_t ps_destinations_send(ps_destinations_t *list, const ps_net_ops_t *ops, ps_socket_t *socket,
                              const ps_dgram_t *dgrams, int32_t count, int64_t now_ns,
                              int32_t *errors);

@@ -5,12 +5,11 @@
  * limit. A receiver requests a SETUP before it joins. When a receiver requests a SETUP, the sender
  * begins a join hold, which lasts until the receiver has joined. Because of the join hold, the
  * stream does not advance beyond the window of the new receiver. The sender cannot know whether a
- * receiver will ever join, so it limits the number and the duration of join holds. T is the
- * receiver time-out. A join hold ends after the time T at the latest (T is the receiver time-out).
- * The same receiver id causes at most one join hold within one receiver time-out. If a receiver
- * caused a join hold without joining, its address causes no further join hold until a receiver at
- * this address has joined. All join holds that a sender makes within four receiver time-outs
- * together last at most one receiver time-out.
+ * receiver will ever join, so it limits the number and the duration of join holds. A join hold
+ * lasts at most one receiver time-out. The same receiver id causes at most one join hold within one
+ * receiver time-out. If a receiver caused a join hold without joining, its address causes no
+ * further join hold until a receiver at this address has joined. All join holds that a sender makes
+ * within four receiver time-outs together last at most one receiver time-out.
  *
  * Pure: no clock, no allocation. Owner: the sender thread. Times are in ns of the driver's clock.
  */
@@ -48,7 +47,8 @@ enum ps_join_verdict {
 
 enum ps_join_state {
     PS_JOIN_FREE = 0,
-    PS_JOIN_REQUESTED = 1, /* The receiver has requested a SETUP, which has not left yet. */
+    PS_JOIN_REQUESTED = 1, /* The receiver has requested a SETUP, which the sender has not sent
+                            * yet. */
     PS_JOIN_WAITING = 2,   /* A join hold for this receiver is in force. */
     PS_JOIN_FAILED = 3,    /* The join hold for this receiver ended before the receiver joined. */
     PS_JOIN_JOINED = 4
@@ -83,8 +83,8 @@ void ps_join_init(ps_join_t *join, int64_t timeout_ns);
 /* Call this function when a receiver has requested a SETUP. Returns a ps_join_verdict. Cost: visits
  * at most PS_JOIN_RECORDS records. */
 int32_t ps_join_request(ps_join_t *join, int64_t id, const ps_addr_t *from, int64_t now_ns);
-/* Call this function when a requested SETUP has left. Begins a join hold for the receivers that
- * requested the SETUP, if `waits` is true (the group already has members). */
+/* Call this function when the sender has sent a requested SETUP. Begins a join hold for the
+ * receivers that requested the SETUP, if `waits` is true (the group already has members). */
 void ps_join_start(ps_join_t *join, int64_t limit, bool waits, int64_t now_ns);
 /* Call this function when a status message of a tracked receiver has arrived. The status message
  * shows that the receiver has joined. All receivers at the same address that requested a SETUP also
