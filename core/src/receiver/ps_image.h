@@ -157,9 +157,9 @@ typedef struct ps_image_credits {
                         * epoch that the sender has not acknowledged. */
     int64_t restate_ns;
     int64_t restate_ordinal;
-    int32_t restates; /* Used after a credit limit of 0 has ended: the receiver repeats the status
-                       * message with the new limit this number of times, because the message may be
-                       * lost. */
+    int32_t restates; /* Used after a credit limit of 0 has ended: number of times that the receiver
+                       * must still repeat the status message with the new limit, because the
+                       * message may be lost. */
 } ps_image_credits_t;
 
 /* The receiver and the conductor write to an image. Each group of fields begins a new cache line,

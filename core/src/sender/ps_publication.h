@@ -116,7 +116,7 @@ typedef struct ps_publication_credits {
     int64_t spent;         /* Message count that the sender last read from the word `spend`. */
     int64_t leased;        /* Number of credits that the exclusive publisher took and did not use
                             * yet. */
-    int64_t spent_on;      /* Message count in the word `spend` at the first grant of credits. */
+    int64_t spent_on;      /* Message count in the word `spend` when credits were turned on. */
     int64_t epoch_ordinal; /* Number of credits that were taken before the present epoch began. */
     int64_t culprit;       /* Id of the receiver with the lowest credit limit; if culprit_slot >= 0,
                             * id of the client with the lowest limit. */
