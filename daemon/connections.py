@@ -2,9 +2,9 @@
 """Count the TCP connections of a ZeroMQ socket, with ZeroMQ's reports of connections.
 
 ZeroMQ reports the file descriptor of each accepted connection, each closed connection and each
-message. For a finished handshake, ZeroMQ does not report the file descriptor. The daemon therefore
-knows at once how many connections have an authorised key. It learns only from a connection's first
-message that this connection has an authorised key.
+message. ZeroMQ also reports each finished handshake, but without the file descriptor. The daemon
+therefore knows immediately how many connections have an authorised key. The daemon knows that a
+certain connection has an authorised key only after this connection's first message.
 """
 
 from __future__ import annotations
@@ -64,8 +64,9 @@ class Connections:
 
 def shut(fd: int, port: int) -> bool:
     """Shut down a TCP connection that another thread owns; ``fd`` is its descriptor. The other
-    thread may have closed ``fd``, so that another file has this number now. Before the shutdown,
-    the function therefore checks that ``fd`` is a connection to ``port``."""
+    thread may have closed ``fd``, so that another file has this number now. Because ``fd`` may
+    belong to another file, the function shuts the socket down only if ``fd`` is a connection to
+    ``port``."""
     try:
         with socket.fromfd(fd, socket.AF_INET, socket.SOCK_STREAM) as own:
             ours = (

@@ -2,9 +2,9 @@
 """The ZeroMQ sockets: Own the daemon's control sockets: a ROUTER socket for requests and a PUB
 socket for the event feed.
 
-The descriptor of a ZeroMQ socket is edge-triggered: it becomes readable only for events after the
-last call on the socket; a send is such a call too. Because the descriptor is edge-triggered, the
-thread reads the socket until EAGAIN after each wake-up, and once more after each send.
+The descriptor of a ZeroMQ socket is edge-triggered: it becomes readable only for events that happen
+after the last read or send on the socket. After each wake-up and after each send, the thread
+therefore reads the socket until EAGAIN.
 """
 
 from __future__ import annotations

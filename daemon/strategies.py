@@ -14,10 +14,11 @@ many bytes may be in flight to it::
     class Control:
         def on_interval(self, view: CongestionView, now_ns: int) -> int: ...
 
-A faulty user class affects only its own stream, and only until the built-in rule replaces the
-answers of this class. The daemon logs and counts the failures of a user class: exceptions, answers
-of a wrong type or out of range, and late answers. The daemon runs the user's code in separate
-threads. If a call of the user's code never returns, the daemon abandons the call's thread.
+A faulty user class affects only its own stream, and only until the daemon uses a built-in rule
+instead of the answers of this class. The daemon logs and counts the failures of a user class:
+exceptions, answers of a wrong type or out of range, and late answers. The daemon runs the user's
+code in separate threads. If a call of the user's code never returns, the daemon abandons the call's
+thread.
 """
 
 from __future__ import annotations

@@ -12,8 +12,9 @@ from penstock.core.admin import Shared
 
 class Watches:
     """Keeps one file descriptor for each client slot whose client has requested an eventfd. The
-    data plane may write to the eventfd of a slot at any time. Its descriptor number therefore stays
-    in use until the daemon ends; the eventfd of the slot's next client gets the same number.
+    data plane may write to the eventfd of a slot at any time. The descriptor number of a slot's
+    eventfd therefore stays in use until the daemon ends; the eventfd of the slot's next client gets
+    the same number.
     """
 
     def __init__(self, shared: Shared) -> None:

@@ -116,9 +116,8 @@ class Conductor:
         return self._state.runner.take()
 
     def sweep_later(self, counters: list[int], slots: list[tuple[SlotKind, int, int]]) -> None:
-        """Free the counters and slots of a dead daemon that the conductor has not adopted. The
-        method only sets a timer, so that clients are notified before the counters and slots are
-        freed."""
+        """Free a dead daemon's counters and slots that no adopted object uses. This method only
+        sets a timer, which frees them after clients had time to read the daemon's notices."""
         state = self._state
 
         def sweep() -> None:

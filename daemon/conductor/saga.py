@@ -9,8 +9,8 @@ order of their requests. A saga that yields ``EXCLUSIVE_LAST`` gets the exclusiv
 all sagas that yielded ``EXCLUSIVE``. The value ``EXCLUSIVE_LAST`` is for sagas that were started
 because of a datagram from another host. A saga resolves host names before it requests the exclusive
 right, so that a resolver that does not answer delays only its own client. A saga that yields
-``UNTIL_RELEASE`` waits until the sender or the receiver has released an object. An example is a
-socket that the saga wants to open again.
+``UNTIL_RELEASE`` waits until the sender or the receiver has released an object. For example, a saga
+waits for the release of a socket before it opens the socket's address again.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Serve fetches: send whole frames of a log that a group keeps to readers that cannot map the log.
 
-The daemon sends the log range that a reader fetches in pieces. The reader allows a number of pieces
-(its credit), and the daemon sends at most this number. The number of bytes in flight has a limit
-for each fetch, and a limit for all fetches together. If a reader is silent, the service probes it.
-If the reader is dead, the data in flight to this reader soon stops counting against the limits.
-Before a fetch begins, the conductor states the path of the log and its readable range. After the
-service has copied a piece of a log, it checks that a group still needs the copied data. If no group
-needs the copied data any more, the data plane may have zeroed the log during the copy.
+When a reader fetches a range of a log, the daemon sends the range in pieces. The reader allows a
+number of pieces (its credit), and the daemon sends at most this number. The number of bytes in
+flight has a limit for each fetch, and a limit for all fetches together. If a reader sends nothing
+for some time, the service sends a message to test whether the reader still lives. If the reader is
+dead, the data in flight to this reader soon stops counting against the limits. Before a fetch
+begins, the conductor states the path of the log and its readable range. After the service has
+copied a piece of a log, it checks that a group still needs the copied data. If no group needs the
+copied data any more, the service discards the copy, because the data plane may have zeroed the log
+during the copy.
 """
 
 from __future__ import annotations
@@ -145,8 +147,8 @@ class FetchServer:
             self._request(_Waiting(peer, correlation, request))
 
     def credit(self, peer: Peer, correlation: int, pieces: int) -> None:
-        """Process the message FetchCredit of a reader, which allows ``pieces`` further pieces; 0
-        ends the fetch."""
+        """Process the message FetchCredit of a reader, which permits the daemon to send ``pieces``
+        more pieces; 0 ends the fetch."""
         found = self._fetches.get((peer, correlation))
         if found is None:
             return

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find the acknowledged position and the end of each log that consumer groups read.
 
-For a network image, a counter contains the end of the log. A local publication has no such counter,
-so this module reads its log frame after frame to find the end. Each search reads a bounded number
-of bytes, and begins where the last search ended.
+For a network image, a counter contains the end of the log. For a local publication, no counter
+contains the end of the log, so this module finds the end by reading frame after frame. Each search
+reads a bounded number of bytes, and begins where the last search ended.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ class GroupLogs:
         )
 
     def times(self, action: ViewTimes) -> tuple[tuple[int, int], ...]:
-        """Return the times at which the log reached the positions of a range. If the log has no
-        entry for the end of the range, the end gets the present time."""
+        """Return the times at which the log reached the positions of a range. If the log has
+        recorded no time for the end of the range, the function returns the present time for the
+        end."""
         found: list[tuple[int, int]] = []
         if action.slot >= 0 and action.start < action.end:
             found = self._shared.read_times(
@@ -58,8 +59,8 @@ class GroupLogs:
         return tuple(found)
 
     def oldest(self, action: a.OldestPosition) -> int:
-        """Return the position of a frame at which a new reader can begin. The sender will not zero
-        the returned frame before it has added the new reader."""
+        """Return the position of a frame at which a new reader can begin. The returned frame is
+        safe from zeroing: the sender zeroes no data there before the new reader has been added."""
         bound = action.consumer_position - action.term_length
         if bound <= action.start_position:
             return action.start_position

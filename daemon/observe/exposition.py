@@ -20,8 +20,8 @@ def labels(pairs: Mapping[str, object]) -> str:
 
 
 class Family:
-    """One metric with its rows. The object's attributes have the same names as the attributes of a
-    metric in ``prometheus_client``."""
+    """One metric with its rows. This class has the same attribute names as a metric of the library
+    ``prometheus_client``."""
 
     def __init__(self, name: str, kind: str, words: str, names: tuple[str, ...]) -> None:
         """

@@ -16,8 +16,8 @@ _STREAM: Final = (
 
 
 def flows(status: dict[str, Any]) -> dict[str, Any]:
-    """Return the streams with their causes and culprits, the subscriptions that grant credits, and
-    the consumer groups."""
+    """Return the streams with the causes and culprits of their back-pressure, the subscriptions
+    that grant credits, and the consumer groups."""
     return {
         "credits": [row for row in status["subscriptions"] if row["credits"]],
         "streams": [{key: row[key] for key in _STREAM} for row in status["publications"]],

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serve the metrics for Prometheus, the flows, and a health page over HTTP.
+"""Serve several pages over HTTP: metrics for Prometheus, the list of flows, the scheduler's state,
+and a health page.
 
-The import of the module ``metrics`` takes a fifth of the time that a daemon needs to start. The
-daemon therefore imports the module ``metrics`` only when the first connection arrives.
+The import of the module ``metrics`` takes a fifth of the time that a daemon needs to start. To
+start faster, the daemon imports the module ``metrics`` only when the first HTTP connection arrives.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The socket for metrics. The daemon binds the socket for metrics when it starts, and begins to
-serve it at the first connection.
+"""The socket for metrics. The daemon binds the socket for metrics when it starts, and starts to
+answer HTTP requests when the first connection arrives.
 
 The daemon loads the web server and its libraries when the first connection arrives. While the web
-server loads, the first connection waits in the backlog of the socket. Because the web server loads
-late, the daemon starts faster, and needs less memory if no program reads the metrics.
+server loads, the first connection waits in the backlog of the socket. Because the daemon does not
+load the web server at its start, the daemon starts faster, and needs less memory if no program
+reads the metrics.
 """
 
 from __future__ import annotations

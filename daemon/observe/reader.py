@@ -52,7 +52,7 @@ def encoded_status(found: DaemonStatus, correlation_id: int) -> bytes:
 
 class StatusReader:
     """Reads the daemon's status. The conductor's thread owns the status reader. At most one worker
-    thread at a time reads the status for the status reader."""
+    thread at a time reads a status."""
 
     def __init__(
         self, facts: DaemonFacts, conductor: Conductor, driver: Driver, cnc: Cnc, shared: Shared,

@@ -9,7 +9,7 @@ intervals (:mod:`penstock.daemon.observe.samples`).
 The simulator writes traces in the same format. The daemon's other threads put entries into a
 bounded queue. The trace's thread formats and writes the entries, so a slow or full disk delays no
 other thread. If the queue is full, the trace drops and counts entries, and an event
-``trace_dropped`` in the file states their number.
+``trace_dropped`` in the file states how many entries were dropped.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def line(at_ns: int, host: str | None, name: str, fields: Mapping[str, Any]) -> 
 
 class TraceFile:
     """Opened by :meth:`open`. The field ``t`` is the wall-clock time at which the trace was opened,
-    plus the monotonic time since its opening. The field ``t`` never decreases. The times in traces
-    of several hosts agree as precisely as the clocks of the hosts agree."""
+    plus the time that a monotonic clock has measured since then. The field ``t`` never decreases.
+    The times in traces of several hosts agree as precisely as the clocks of the hosts agree."""
 
     def __init__(self, path: Path, fd: int, *, host: str, file_bytes: int, queue: int) -> None:
         self._path = path

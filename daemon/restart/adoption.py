@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read a dead daemon's directory, and decide whether a new daemon can adopt it.
 
-A new daemon can adopt a directory under three conditions. First, the journal must be complete and
-have the format of this version. Second, ``cnc.dat`` and ``penstock.dat`` must be valid. Third, the
-streams must still be needed: by a client whose process lives, by a consumer group, or by a receiver
-that has not confirmed a publication's end. If one of the conditions for adoption is not met, the
-daemon deletes the directory's content, and returning clients add their objects again.
+A new daemon can adopt a directory under three conditions. The first condition is a complete journal
+in the format of this version. The second condition is that ``cnc.dat`` and ``penstock.dat`` are
+valid. The third condition is that a client with a live process, a consumer group, or a receiver
+that has not confirmed a publication's end still needs the streams. If one of the conditions for
+adoption is not met, the daemon deletes the directory's content, and returning clients add their
+objects again.
 """
 
 from __future__ import annotations
@@ -87,8 +88,9 @@ def adopt(directory: Path) -> Adopted | None:
 
 
 def sweep(directory: Path, cnc: admin.Cnc, shared: admin.Shared, conductor: Conductor) -> None:
-    """Delete the logs that no adopted object uses. Free unused counters and slots only later,
-    because clients may write to them until the daemon has notified the clients."""
+    """Delete the logs that no adopted object uses. Counters and slots that no adopted object uses
+    are freed later, because clients may write to them until the clients have read the daemon's
+    notices."""
     used = conductor.in_use()
     for folder in ("publications", "images"):
         for entry in os.scandir(directory / folder):

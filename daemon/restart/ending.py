@@ -72,8 +72,8 @@ class Ending:
             self._requested.set()
 
     def on_drain(self, connection: socket.socket, request: Drain) -> None:
-        """Request a drain for a process, which gets its answer at the end of the drain. The daemon
-        closes the connection to the requesting process when it has released the directory. If the
+        """Request a drain on behalf of a process, which gets its answer when the drain has ended.
+        After releasing the directory, the daemon closes the connection to this process. If the
         daemon is already stopping without a drain, it closes the requesting process's connection
         immediately."""
         connection.setblocking(False)

@@ -3,16 +3,16 @@
 daemon.
 
 The journal begins with a line that states its format. After the first line, the journal contains
-records in the order of the changes. The last record of a key is valid; a record without fields
-removes its key. A record is
+records in the order of the changes. If several records have the same key, only the last one is
+valid; a record without fields removes its key. A record is
 
     length u32 | crc of length u32 | crc of body u32 | body (msgpack: [kind, key, fields])
 
 all little-endian. Each record is one write. A killed daemon leaves whole records and at most one
 incomplete record at the end of the file. Readers of the journal ignore an incomplete record,
-because no client was notified of its object. If a journal has any other error, it is damaged, and
-the next daemon refuses to adopt it. The journal is in shared memory like the rest of the directory,
-so the daemon never syncs it to a disk.
+because the daemon died before it notified a client of the recorded object. If a journal has any
+other error, it is damaged, and the next daemon refuses to adopt it. The journal is in shared memory
+like the rest of the directory, so the daemon never syncs it to a disk.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ def _restored(code: int, data: bytes) -> Any:
 
 
 def encode(kind: str, key: tuple[int, ...], fields: Fields | None) -> bytes:
-    """Return one encoded record. If ``fields`` is None, the record removes its key."""
+    """Return one encoded record. If ``fields`` is None, a reader of the record removes the record's
+    key from the recorded objects."""
     body = _pack([kind, list(key), None if fields is None else dict(fields)])
     length = _LENGTH.pack(len(body))
     return _FRAME.pack(len(body), zlib.crc32(length), zlib.crc32(body)) + body

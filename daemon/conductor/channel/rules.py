@@ -73,8 +73,8 @@ def on_late(
     parsed: uri.ChannelUri, stream_id: int, settings: ConductorSettings, strategy: object
 ) -> StrategyLate:
     """Return which limit applies to the sender while the answer of a flow control in Python is
-    late. A matching ``[[stream]]`` rule decides, otherwise the attribute ``on_late`` of the flow
-    control's class; the default is ``hold``.
+    late. A matching ``[[stream]]`` rule states this limit. If no rule states one, the attribute
+    ``on_late`` of the flow control's class states it; the default is ``hold``.
 
     :param strategy: the flow-control object; the daemon checked its class when it created the
         object.
@@ -177,8 +177,8 @@ def _kind_of(given: uri.FlowControl) -> FlowControl:
 
 
 def custom_names(given: uri.FlowControl | None, settings: ConductorSettings) -> tuple[str, ...]:
-    """Return the names of the flow controls in Python that a network publication may use: the flow
-    control of its channel, or else the defaults of the configuration."""
+    """Return the names of the flow controls in Python that a network publication may use. If the
+    channel states no flow control, these are the default flow controls of the configuration."""
     choices = [given] if given is not None else [
         _read_flow_control(text)
         for text in (settings.multicast_flow_control, settings.unicast_flow_control)

@@ -2,11 +2,11 @@
 """Adopt the registrations of a dead daemon (docs/decisions/0030).
 
 The conductor creates all recorded objects with their old ids, counters, slots, addresses and logs.
-Clients and remote hosts therefore notice only a pause after a restart. If a recorded object cannot
-be created, the conductor omits it. When the client of an omitted object returns, the daemon
-notifies the client, and the client adds the object again. The conductor creates images before
-subscriptions listen, so that the receiver knows the images' sessions when the first datagram
-arrives.
+Because the objects keep their ids and addresses, clients and remote hosts notice a restart of the
+daemon only as a pause. If a recorded object cannot be created, the conductor omits it. When the
+client of an omitted object returns, the daemon notifies the client, and the client adds the object
+again. The conductor creates images before subscriptions listen, so that the receiver knows the
+images' sessions when the first datagram arrives.
 """
 
 from __future__ import annotations

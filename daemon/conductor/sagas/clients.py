@@ -65,7 +65,7 @@ from penstock.daemon.conductor.state.state import State
 @attrs.frozen(kw_only=True)
 class LeasePeer:
     """The identity of the process that requests a lease, as the kernel reports it, and the token
-    that the client gets if it is new."""
+    that the daemon gives to the process if the process is a new client."""
 
     pid: int
     uid: int
@@ -136,8 +136,8 @@ def _take_back(state: State, connection_id: int, client: Client, peer: LeasePeer
 
 
 def await_return(state: State, client: Client) -> None:
-    """Keep the objects of a client whose process has ended, until another process continues the
-    client."""
+    """After the end of a client's process, keep the client's objects for its linger time, so that
+    another process can take over the client."""
     client.attached = False
     client.lost += 1
     lost = client.lost

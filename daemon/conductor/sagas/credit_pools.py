@@ -3,12 +3,13 @@
 
 A subscription with ``ps-credit-policy`` has a pool of N credits, and each of its publishers has a
 share of the pool. The subscriptions of a client with ``ps-credit-pool=client`` share one pool
-(docs/decisions/0320). At each step the conductor finds out which publishers used up their shares,
+(docs/decisions/0320). At intervals the conductor finds out which publishers used up their shares,
 divides the pool (``credit_division``), and changes the shares. To move credits, the conductor first
-lowers one publisher's share. The conductor then waits until the sender has acknowledged the lower
-share, and no more messages than this share are outstanding. Last, the conductor grants the freed
-credits to other publishers. Because the conductor lowers one share before it raises another, all
-publishers together never have more outstanding messages than the pool has credits.
+lowers one publisher's share. After lowering a share, the conductor waits for two conditions: the
+sender has acknowledged the lower share, and the publisher's outstanding messages do not exceed the
+lower share. When both conditions are met, the conductor grants the freed credits to other
+publishers. Because the conductor lowers one share before it raises another, all publishers together
+never have more outstanding messages than the pool has credits.
 
 With ``ps-credits=auto`` the conductor adapts the number of credits in the pool to the traffic.
 """
@@ -92,9 +93,10 @@ def watch(state: State, subscription: Subscription) -> None:
 
 
 def check_pool(client: Client, plan: SubscriptionPlan, stream_id: int) -> None:
-    """Refuse a subscription that states other credits than the pool of its client.
+    """Refuse a subscription if its credit parameters differ from those of its client's credit pool.
 
-    :raises Refused: a subscription of the pool has another number or policy.
+    :raises Refused: another subscription of the pool states a different number of credits, or a
+        different ``ps-credit-policy``.
     """
     if not plan.credit_pool:
         return
@@ -258,8 +260,9 @@ def _automatic(now: int, links: list[SubscriberLink], most: int) -> int:
 
 
 def weight_of(state: State, link: SubscriberLink) -> int:
-    """Return the weight of a publisher for the division of credits. A local publication or a
-    ``[[stream]]`` rule for its session sets this weight."""
+    """Return the weight of a publisher for the division of credits. If the publisher is on this
+    host, its publication states the weight; a ``[[stream]]`` rule for the publisher's session can
+    also state it."""
     source = link.source
     if isinstance(source, Publication) and source.plan.credit_weight:
         return source.plan.credit_weight
@@ -288,9 +291,9 @@ def _links(members: Iterable[Subscription]) -> list[SubscriberLink]:
 
 
 def adopt(link: SubscriberLink) -> int:
-    """Return the number of credits with which a new daemon adds an adopted reader. If the sender
-    has not acknowledged a lowered share, the new daemon must lower the share again; to do so, it
-    first states one credit more."""
+    """Return the number of credits with which a new daemon adds an adopted reader. This number is
+    the reader's share. If the sender had not acknowledged a lowered share, the number is one credit
+    more, so that the new daemon can lower the share again."""
     credit = link.credit
     credit.lowered = credit.held > credit.share
     return credit.share + int(credit.lowered)

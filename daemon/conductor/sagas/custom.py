@@ -7,8 +7,8 @@ after the call. When a returned limit is no longer valid, the rule ``on_late`` a
 (docs/decisions/0096). If a strategy needs longer than ``DEADLINE_NS`` for an answer, its answer is
 late. The conductor counts the late answers, and logs the first one. The conductor also uses the
 limit of a late answer, because an older limit is safer than no limit. If a strategy gives no answer
-for ``SILENT_NS``, the sender uses ``max`` until the strategy answers. The daemon reports a change
-between the strategy and ``max`` in its log and in the event feed."""
+for ``SILENT_NS``, the sender uses ``max`` until the strategy answers. When the sender changes from
+the strategy to ``max`` or back, the daemon reports the change in its log and in the event feed."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@
 The conductor treats a group as a client that has no process. A group has subscriptions. If a group
 blocks a publication, ``pressure()`` shows the name and id of the group as the culprit. Only
 acknowledgements move its positions. The acknowledged position of a group has the same effects as
-the read position of a subscriber. The acknowledged position limits the sender's window, local
-publications and the positions in status messages.
+the read position of a subscriber. The sender's window, the limit of a local publication and the
+positions in status messages therefore depend on the group's acknowledged position.
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ from penstock.daemon.conductor.state.state import State
 
 
 def granting(params: ImageParams, subscriptions: list[Subscription]) -> ImageParams:
-    """Add what an image grants before its first reader joins: the least of its subscriptions."""
+    """Add the credits that an image grants to its sender before a reader joins. These are the
+    credits of the subscription that grants the fewest."""
     granting = [s for s in subscriptions if s.plan.credits > 0]
     if not granting:
         return params
@@ -27,8 +28,9 @@ def granting(params: ImageParams, subscriptions: list[Subscription]) -> ImagePar
 
 
 def receiver_window_of(subscriptions: list[Subscription], term_length: int, mtu: int) -> int:
-    """Return the receiver window of a new image, at most half a term. The first subscription
-    decides; a consumer group requests the largest, and one with credits the room for its grant."""
+    """Return the receiver window of a new image, at most half a term. Without consumer groups and
+    credits, this is the window of the first subscription. Otherwise the largest window that a group
+    requests, or that a subscription's credits need, applies."""
     plans = [s.plan for s in subscriptions if s.client.group_id] or [subscriptions[0].plan]
     plans += [s.plan for s in subscriptions if s.plan.credits and not s.plan.window_stated]
     windows = [

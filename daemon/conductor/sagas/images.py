@@ -150,8 +150,9 @@ def on_established(state: State, image_id: int) -> Saga[None]:
 
 
 def show(state: State, image: Image) -> Saga[None]:
-    """Link all subscriptions that want a new image, from its join position on. The journal states
-    when they all have their links. If the daemon dies before, the next daemon links the rest."""
+    """Link each subscription that reads a new image's session to the image, starting at the image's
+    join position. After the last link, write a journal record. If the daemon dies before this
+    record, the next daemon creates the missing links."""
     for subscription in image.endpoint.subscriptions.of_stream(image.stream_id):
         if not subscription.wants_session(image.session_id) \
                 or subscription.id in image.subscribers:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide whether a stream waits for one of its readers. A reader's plan contains the reader's own
-policy. In addition, the publisher may state a policy for all its readers
-(``ps-policy=drop_oldest``), or a fan-out for the readers of its log (``ps-fanout=independent``)."""
+"""Decide whether a stream waits for one of its readers. A subscription states the policy of its own
+readers. In addition, the publisher may state a policy for all readers of its stream
+(``ps-policy=drop_oldest``), or a fan-out for the readers of the publication's log
+(``ps-fanout=independent``)."""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ class ReaderIsolation:
 
 def isolation_of(plan: SubscriptionPlan, source: Image | Publication) -> ReaderIsolation:
     """Return how a stream treats one of its readers. A reader that may miss messages can be behind
-    by its configured depth, but at most by half of a window. If no depth is configured, it is a
-    quarter of a window.
+    by its depth. The depth is the configured number of bytes, at most half a window. If no depth is
+    configured, the depth is a quarter of a window.
 
     :raises Refused: the policies of the publication and of the subscription contradict each other.
     """
@@ -71,14 +72,14 @@ def _must_not_miss(plan: SubscriptionPlan) -> str:
 
 
 def check_sources(plan: SubscriptionPlan, sources: Iterable[Image | Publication]) -> None:
-    """Refuse a subscription if its policy contradicts the policy of a stream that it would read
-    immediately."""
+    """Refuse a new subscription if the daemon already has a stream for the subscription, and the
+    policies of the stream and of the subscription contradict each other."""
     for source in sources:
         check_policies(plan, _stated(source)[0])
 
 
 def willing(subscriptions: list[Subscription], policy: int) -> list[Subscription]:
-    """Return those of the subscriptions whose policies do not contradict the sender's policy.
+    """Return the subscriptions whose policies do not contradict the sender's policy.
 
     :raises Refused: the sender's policy contradicts the policies of all subscriptions.
     """

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Report receivers that request to join a multicast group but cannot join. If a receiver cannot
-join a group, the sender's daemon and the receiver's daemon report this in their logs and event
-feeds.
+join a group, both the sender's daemon and the receiver's daemon report the failed join in their
+logs and event feeds.
 
 With the flow controls ``min`` and ``tagged``, the sender lets the group wait while a receiver
 joins. The sender limits how often and how long the group waits for joining receivers
 (docs/decisions/0095). For each publication and each reason for which a receiver cannot join, the
-daemon logs at most one line in ``LOG_EVERY_NS``. The daemon publishes an event for each report of
-the sender thread."""
+daemon logs at most one line in ``LOG_EVERY_NS``. The number of events has no such limit: for each
+failed join that the sender thread reports, the daemon publishes an event."""
 
 from __future__ import annotations
 

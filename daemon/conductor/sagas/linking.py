@@ -2,8 +2,9 @@
 """Link subscriptions to images, and to local publications (IPC and spies).
 
 Each link of a subscription has a position counter and a slot. If a link ends while its client is
-alive, the daemon frees the link's counter and slot only after the image linger time. Until the
-client reads the notice about the end of a link, it may write to the counter and the slot.
+alive, the daemon frees the link's counter and slot only after the image linger time. A client whose
+link has ended may write to the link's counter and slot until the client reads the notice about the
+end.
 """
 
 from __future__ import annotations
@@ -250,8 +251,8 @@ def _free_link(state: State, link: SubscriberLink) -> None:
 def report_refusal(
     state: State, what: str, refused: Refused, *, source: Address | None = None
 ) -> None:
-    """Report a refusal in the error log and the event feed. Use this function for refusals for
-    which no client waits.
+    """Report a refusal in the error log and the event feed. Use this function if no client waits
+    for the refused step, so that no client gets an error.
 
     :param source: the sender of the datagram that caused the refused step; None: no datagram caused
         it.

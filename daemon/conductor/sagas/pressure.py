@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Publish an event when the publishers of a stream have reached its configured depth. Publish
-another event when the log has drained to the low watermark."""
+"""Publish an event when a stream's publishers are ahead of the sender by the stream's configured
+depth. Publish another event when the unsent data has fallen to the stream's low watermark."""
 
 from __future__ import annotations
 

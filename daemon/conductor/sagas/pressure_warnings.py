@@ -55,12 +55,12 @@ def follow_pressure(
     state: State, publication: Publication, event: PressureTriggered, culprit: str
 ) -> None:
     """Add the duration of a reported episode of pressure to the publication's time under pressure.
-    One minute after the first reported episode of pressure, a timer checks the sum of the
-    durations.
+    One minute after the first reported episode of pressure, a timer checks whether the total
+    duration is so long that the daemon must warn.
 
-    The sender reports at most one episode of pressure a second; the reported episode represents
-    ``episodes`` episodes. The sum assumes that all represented episodes had the duration of the
-    reported episode."""
+    The sender reports at most one episode of pressure a second. The report's field ``episodes``
+    counts the episodes of this second, and the total duration is an estimate: each of them counts
+    as long as the reported episode."""
     if "sustained" in publication.warnings:
         return
     pressed = publication.pressed

@@ -4,10 +4,10 @@
 A sender may have a whole window of data in flight. All data in flight may reach the socket while
 the receiver thread does not run. The kernel counts more memory for a datagram than its length: 2304
 bytes for a datagram of 1408 bytes, and twice the length for a datagram of 8192 bytes. The kernel
-doubles the requested size of a receive buffer. If the daemon requested the size of the window, the
-buffer would have room for a window of large datagrams. The daemon requests twice the size of the
-window, so that the buffer also has room for a window of 512-byte datagrams. The kernel allocates no
-memory for the unused part of a receive buffer.
+doubles the requested size of a receive buffer. A requested size equal to the window would be enough
+only if all datagrams were large. The daemon requests twice the size of the window, so that the
+buffer also has room for a window of 512-byte datagrams. The kernel allocates no memory for the
+unused part of a receive buffer.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ def is_short(buffer: int, window: int) -> bool:
 
 
 def is_given(endpoint: RecvEndpoint) -> bool:
-    """Return whether a channel of the endpoint states ``so-rcvbuf``. The daemon then does not adapt
-    the buffer to the window."""
+    """Return whether a channel of the endpoint states ``so-rcvbuf``. If a channel states
+    ``so-rcvbuf``, the daemon does not enlarge the endpoint's receive buffers for the receiver
+    window."""
     return bool(endpoint.stating_buffer)
 
 

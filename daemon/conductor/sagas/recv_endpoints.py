@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Open and close the sockets of subscriptions: one socket for a plain channel, one for each
-destination of a manual multi-destination subscription. For each stream and session, a receive
-endpoint counts its subscriptions."""
+destination of a manual multi-destination subscription. A receive endpoint counts how many of its
+subscriptions read each stream and each session."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 """Decide whether a sender waits for a lagging consumer group.
 
 The daemon knows the flow control of its own publications. Penstock senders on other hosts state
-their flow control in their SETUP. Aeron drivers do not state their flow control. For multicast
-streams of Aeron drivers, the daemon can therefore only warn.
+their flow control in their SETUP. Aeron drivers do not state their flow control. If an Aeron driver
+sends a multicast stream, the daemon can only warn that the sender may not wait for the group.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def check_reliable(state: State, group: Group) -> None:
 
 def warnings_of(state: State, group: Group) -> list[str]:
     """Return warnings about streams whose senders may not wait for the group, and about images
-    whose window is smaller than possible."""
+    whose receiver window is smaller than the group's subscription requests."""
     found = []
     for link in links_of(group):
         what = _doubt(state, link)[1]

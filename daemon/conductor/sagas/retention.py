@@ -58,8 +58,8 @@ class Located:
 
 
 def view_of(source: Image | Publication, counter_id: int) -> ViewLog:
-    """Return the action that reads the end position of a log and, from a counter, the position of a
-    group in this log."""
+    """Return an action that reads two positions: the end of a log, and the position that a group
+    has acknowledged in this log, which a counter contains."""
     if isinstance(source, Image):
         return ViewLog(
             log_id=source.id, path=source.log.path, committed_counter_id=counter_id,
@@ -91,8 +91,8 @@ def group_of(state: State, link: SubscriberLink) -> Group | None:
 
 
 def detach_groups(state: State, source: Image | Publication) -> None:
-    """Create a record of an ended stream's log for each group that has not acknowledged all its
-    data."""
+    """When a stream ends, create a record of its log for each group that has not acknowledged all
+    data of the stream."""
     for link in list(source.subscribers.values()):
         group = group_of(state, link)
         if group is not None:
@@ -127,8 +127,8 @@ def _detach(state: State, group: Group, link: SubscriberLink) -> None:
 
 
 def settle(state: State, source: Image | Publication) -> None:
-    """Record the end position of a log that the data plane has released, so that the log can no
-    longer grow. Call ``settle`` while the log's counters and slot still exist."""
+    """Record the end position of a log. The data plane has released the log, so the end position no
+    longer changes. Call ``settle`` while the log's counters and slot still exist."""
     for group in state.groups.values():
         retained = group.retained.get(source.id)
         if retained is not None:

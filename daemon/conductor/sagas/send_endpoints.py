@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sockets of publications. The conductor opens a socket for the first publication of a channel.
-Later publications with the same addresses or the same tag share this socket. The conductor closes
-the socket after the last of its publications has ended."""
+Later publications with the same addresses or the same tag share the socket of the first
+publication. The conductor closes a socket after the last publication that uses the socket has
+ended."""
 
 from __future__ import annotations
 

@@ -2,14 +2,15 @@
 """Allocate the terms of log buffers one at a time, before writers need them, and release terms
 while a stream is idle (docs/decisions/0033).
 
-If a term cannot be allocated, the conductor tries again at intervals. While a term is missing, the
-stream is blocked with the cause ``storage``, and no data is lost. The daemon releases terms of an
-idle stream in steps. First, the sender or receiver states which terms of the stream it still needs.
-Second, the registry records that only the needed terms have memory. Third, the daemon returns the
-memory of the unneeded terms to the file system. Last, the daemon adds the returned memory to the
-storage budget. Even if the daemon dies between two steps, the registry lists no term without
-memory: it records a term after the term's allocation, and removes the record before the term's
-release.
+If a term cannot be allocated, the conductor tries again at intervals. Until the needed term is
+allocated, the stream is blocked with the cause ``storage``, and no data is lost. The daemon
+releases terms of an idle stream in four steps. In the first step, the sender or receiver states
+which terms of the stream it still needs. In the second step, the daemon writes a journal record, in
+which only the needed terms have memory. In the third step, the daemon returns the memory of the
+terms that the stream does not need to the file system. In the last step, the daemon adds the
+returned memory to the free part of the storage budget. The journal lists a term only after its
+allocation, and no longer lists it before its release. Even if the daemon dies between two steps,
+every listed term therefore has memory.
 """
 
 from __future__ import annotations
@@ -214,9 +215,9 @@ def _request(state: State, owner: Image | Publication) -> None:
 
 
 def on_terms_released(state: State, event: TermsReleased) -> None:
-    """Process the sender's or receiver's answer to a request to release terms. The sender or
-    receiver still needs the terms from ``b`` to ``a``, which are fields of the event; if ``a`` is
-    -1, it needs all terms."""
+    """Process the sender's or receiver's answer to a request to release terms. The answer states
+    the range of positions whose terms the sender or receiver still needs, from ``event.kept_from``
+    to ``event.kept_to``. If ``event.kept_to`` is -1, all terms are needed."""
     owner = _owner(state, event.kind, event.id)
     if owner is None:
         return

@@ -65,7 +65,7 @@ def plan_of(state: State, client: Client, channel: str, stream_id: int) -> Subsc
     """Plan a subscription from its channel and the values that ``[[stream]]`` rules add to the
     channel.
 
-    :raises Refused: the channel is invalid by itself, or together with the values of a rule.
+    :raises Refused: the channel is invalid, or a value of a rule contradicts the channel.
     """
     parsed = rules.apply(parse(channel), stream_id, state.settings, publication=False)
     make_plan = group_subscription_plan if client.group_id else subscription_plan

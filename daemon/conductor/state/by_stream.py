@@ -18,8 +18,8 @@ V = TypeVar("V", bound=OfStream)
 
 
 class ByStream(MutableMapping[K, V]):
-    """A mapping in the order of insertion. The cost of :meth:`of_stream` depends on the objects of
-    this stream only, and not on the number of streams."""
+    """A mapping that iterates in the order of insertion. The time of a call of :meth:`of_stream`
+    depends on the number of objects of that stream, and not on the number of streams."""
 
     __slots__ = ("_all", "_streams")
 

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Choose the text of an error in the distinct error log.
 
-The error log keeps one entry for each text permanently. An attacker who can cause errors with
-different texts could therefore fill the error log. To keep the error log small, all errors of the
-same kind and source use the text of the first such error. A bounded number of sources have separate
-entries. The errors of all further sources share one entry for each kind of error. Errors that
-datagrams cause have a separate bound, so that local errors always get an entry.
+The error log keeps one entry for each text permanently. Because entries are permanent, an attacker
+who causes errors with ever new texts could fill the error log. To keep the error log small, all
+errors of the same kind and source use the text of the first such error. The number of pairs of kind
+and source that have an own entry is limited. When the limit is reached, errors of other sources
+share one entry for each kind. Errors that datagrams cause have another limit than local errors, so
+an attacker cannot use up the entries for local errors.
 """
 
 from __future__ import annotations

@@ -147,7 +147,8 @@ class LogFile:
     def notified_position(self) -> int:
         """Position up to which the sender or receiver may write frames. After each frame, the
         sender or receiver also writes a zero word. If the last term is only partly allocated, the
-        position is lower by one frame alignment, so that there is memory for the zero word."""
+        returned position is one frame alignment before the end of the allocated memory, which
+        leaves room for the zero word."""
         if self.is_whole:
             return ALL_TERMS
         whole = self.reserved_position == self.last_end

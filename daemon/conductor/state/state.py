@@ -33,9 +33,10 @@ PAGE = 4096
 
 
 def first_terms(term_length: int, position: int) -> int:
-    """Return the number of terms to allocate for a new log that starts at ``position``. The number
-    is 1, or 2 if terms are small or the writer soon needs the next term. The daemon allocates each
-    later term half a term before a writer needs it."""
+    """Return the number of terms to allocate for a new log that starts at ``position``. The
+    function returns 2 if terms are small, or if ``position`` lies in the second half of a term;
+    otherwise it returns 1. The daemon allocates each further term when the writer is half a term
+    before the start of that term."""
     soon = position % term_length > term_length // 2
     return 2 if soon or term_length <= _SMALL_TERM else 1
 
@@ -50,8 +51,8 @@ class Storage:
         self.used_bytes = 0
 
     def take(self, amount: int, what: str) -> None:
-        """Count bytes before their allocation. Raise Refused if the storage budget is too small for
-        these bytes."""
+        """Count bytes before their allocation. Raise Refused if the free part of the storage budget
+        is smaller than ``amount``."""
         left = self.budget_bytes - self.used_bytes
         if amount > left:
             raise Refused(
@@ -168,8 +169,9 @@ class State:
     def new_image_log(
         self, path: str, term_length: int, position: int, window_bytes: int
     ) -> LogFile:
-        """Return the record of an image's log. Any host can cause an image by a SETUP, so the
-        daemon first allocates only one window of an image's log, at most 256 KiB."""
+        """Return the record of an image's log. Any host that sends a SETUP can make the daemon
+        create an image. The daemon therefore first allocates only one window of the image's log, at
+        most 256 KiB."""
         first = position - position % term_length
         low = position - position % PAGE
         end = position + min(window_bytes, _FIRST_IMAGE_BYTES) + 1      # and the word at its end
