@@ -39,8 +39,8 @@ TASKS = {
     "monitoring": "Monitoring", "in_asyncio": "asyncio",
 }
 NOTES = {
-    "million": "In this task, penstock and pyzmq keep at most a window of messages in memory. The "
-    "throughput program of zenoh puts every record into a Python queue without a bound. The "
+    "million": "The programs of penstock and pyzmq keep at most a window of messages in memory. "
+    "The throughput program of zenoh puts every record into a Python queue without a bound. The "
     "client of NATS drops messages above a limit of its queue, so the program sets a limit that "
     "the queue never reaches. The throughput program of NATS spends most of its time in the tasks "
     "that `next_msg` starts; a callback is faster and needs more statements. Kafka stores the "
@@ -53,7 +53,7 @@ NOTES = {
     "yet, so the program of pyzmq waits for three subscriptions.",
     "back_pressure": "pyzmq reports that the sender's queue is full, but cannot name the slow "
     "reader. The function `put` of zenoh blocks without a time-out, so the program of zenoh calls "
-    "it in a thread. A NATS "
+    "`put` in a thread. A NATS "
     "server drops messages for a slow subscriber. JetStream, an extension of NATS, can refuse "
     "messages instead of dropping them, and names the consumer that lags. Kafka never blocks a "
     "publisher. The program of Kafka compares the newest offset with the committed offset of the "
@@ -71,10 +71,11 @@ SHORTER = {
     "no object for the requester. Without the command `penstock up`, the programs of penstock and "
     "zenoh have the same number of statements.",
     "fan_out": "The programs of zenoh and NATS are shorter than penstock's: they have no object "
-    "for the sender, and do not wait for the receivers. If the sender did not wait, a receiver of "
-    "penstock that joins later would start at a later message.",
-    "monitoring": "The program of zenoh is shorter than penstock's because it checks only its own "
-    "sender. In penstock, `sender.is_connected` states whether a sender has a receiver.",
+    "for the sender, and do not wait for the receivers. The sender of penstock waits, because a "
+    "receiver that joins later would miss the first messages.",
+    "monitoring": "The program of zenoh is shorter than penstock's because this program checks "
+    "only its own sender. In penstock, `sender.is_connected` states whether a sender has a "
+    "receiver.",
     "in_asyncio": "The program of NATS is shorter than penstock's: it has no object for the "
     "sender.",
 }
@@ -89,7 +90,8 @@ time-out expires.
 
 The second table on this page states the number of statements in each program. A statement is a
 node of the class `ast.stmt` in the program's syntax tree; docstrings and imports do not count.
-Each command that a user must run before the programs counts as one statement of every program:
+The following table lists the commands that a user must run before the programs of a library.
+Each of these commands counts as one statement in the number of each program of that library:
 
 | library | commands that must run before |
 |---|---|
@@ -103,9 +105,8 @@ sockets, and each program of zenoh uses a single session. Messages on `inproc` s
 single session do not leave the process, while `aeron:ipc` reaches every process of the host.
 Monitoring with pyzmq needs a connection, so pyzmq's monitoring program uses TCP. NATS and Kafka
 use TCP to a broker; each program gets the broker's address as its argument. By default zenoh
-searches for other hosts; the
-programs turn this search off. The function `put` of zenoh has no time-out, so only the receiving
-programs of zenoh have a time-out.
+searches for other hosts; the zenoh programs turn this search off. The function `put` of zenoh has
+no time-out, so only the receiving programs of zenoh have a time-out.
 """
 _TIMES = """
 The third table on this page states the running time of each program in seconds, from the start
@@ -113,9 +114,9 @@ of Python to its end, with imports. Each running time is the shortest of five ru
 machine with two processors. During the measurement of the running times, other programs ran on
 the same machine. Before the measurement of the running times, the daemon of penstock and the
 brokers were already running.
-Short programs spend most of their time on imports and connections. In this task Kafka stores a
-million records; the other libraries drop records that the receiver has read. Compare the running
-times only with each other:
+Short programs spend most of their time on imports and connections. In the task *A million
+records*, Kafka stores the records, while the other libraries drop each record after the receiver
+has read it. Compare the running times only with each other:
 """
 
 

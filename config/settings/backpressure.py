@@ -31,15 +31,15 @@ class BackpressureConfig:
 
     default_policy: str = parsed_text(
         "", _either_policy, f"{', '.join(_POLICIES)}, or empty",
-        "Policy of publications (empty: after a refusal, accept again as soon as there is "
-        "room). independent is a policy of subscriptions without credits; drop_oldest is a "
+        "Policy of publications. Empty: if the log is full, the publication refuses messages until "
+        "there is room. independent is a policy of subscriptions without credits; drop_oldest is a "
         "policy of publications and subscriptions.",
-        "Set drop_newest if a late message is worthless and the publisher must not wait, "
-        "independent if no reader may slow the other readers down.")
+        'Set "drop_newest" if a late message is worthless and the publisher must not wait, '
+        '"independent" if no reader may slow the other readers down.')
     default_queue_depth: int = size(
         0, 0, 1 << 30, "Bytes that a publication may be ahead of its consumers, and that a "
                        "subscription with the policy independent or drop_oldest may be behind. "
-                       "0: the window of a publication, a quarter of a subscription's window.",
+                       "0: a publication's window, or a quarter of a subscription's window.",
         "Lower this value if messages must be recent, with the policy drop_newest or "
         "drop_oldest.")
     low_watermark_ratio: float = ratio(

@@ -39,9 +39,9 @@ class CreditsConfig:
         "Set this key to the usual length of your messages if they are longer than the MTU.")
     policy: str = parsed_text(
         "", check_credit_policy, f"{', '.join(uri.CREDIT_POLICIES)}, or empty",
-        "Rule by which a subscription divides its credits among its publishers; empty: each "
+        "How a subscription divides its credits among its publishers; empty: each "
         "publisher may use all credits.",
-        "Set fifo if throughput matters more than equal shares of the publishers.")
+        'Set "fifo" if throughput matters more than equal shares of the publishers.')
     idle_timeout_ns: int = duration(
         _SECOND_NS, "If a publisher sends no message for this time, its credits are given to "
                     "other publishers.",

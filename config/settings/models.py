@@ -61,7 +61,7 @@ class DirectoryConfig:
     )
     file_mode: int = file_mode(
         0o660, "Permission bits of the files and sockets in the daemon's directory.",
-        "Change it together with mode. A client needs permission to read and to write these files.",
+        "Change it together with mode: a client must be able to read and write files and sockets.",
     )
     group: str = text(
         "", r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}|", "the name of a group, or empty",
@@ -76,14 +76,14 @@ class AgentsConfig:
 
     threading: str = choice(
         "auto", ("auto", "shared", "dedicated"),
-        "shared: one thread runs sender and receiver; dedicated: each has its own thread; auto: "
+        "shared: one thread runs sender and receiver; dedicated: one thread for each; auto: "
         "shared on hosts with at most 2 CPUs.",
-        "Set dedicated for high throughput in both directions, if the host has free CPUs.",
+        "Set this key to dedicated for high throughput both ways, if the host has free CPUs.",
     )
     idle: str = choice(
         "park", ("park", "backoff", "yield", "spin"),
-        "Behaviour of a data-plane thread without work. With park, it sleeps until an event.",
-        "Set spin or yield for the lowest latency; each thread then keeps a CPU busy.",
+        "Behaviour of a data-plane thread without work; with park, the thread sleeps.",
+        'For the lowest latency, use "spin" or "yield", with which each thread keeps a CPU busy.',
     )
     sender_cpu: int = integer(-1, -1, 1023, "CPU to which the sender is pinned; -1: none.",
         "Set this key to run the dedicated sender thread on an isolated CPU.")
@@ -196,12 +196,12 @@ class PublicationsConfig:
     unicast_flow_control: str = parsed_text(
         "unicast", _unicast_flow_control, "unicast, nak or py:...",
         "Flow control of channels with one receiver.",
-        "Set nak if a slow receiver should lower the sender's rate, and not block the sender.")
+        'Set "nak" if a slow receiver may lower the rate of the sender, but not block the sender.')
     multicast_flow_control: str = parsed_text(
         "max", _flow_control, "a flow control: max, min, tagged, preferred, nak or py:..., "
                               "with their options",
         "Flow control of multicast and multi-destination channels.",
-        "Set min if no receiver of a group may miss data.")
+        'Set "min" if no receiver of a group may miss data.')
     flow_control_group_tag: int = integer(
         -1, -(2**63), 2**63 - 1,
         "Group tag for fc=tagged if the channel states no tag: the sender waits for receivers with "
@@ -218,8 +218,8 @@ class SchedulerConfig:
 
     auto_priority: bool = boolean(
         True, "Compute the priority of a stream whose channel states no priority: 500 when a "
-              "reader has just consumed data, and half of that after each further 30 s. false: "
-              "such streams have priority 0.",
+              "reader has just consumed data, then half as much after every 30 s without a "
+              "reader's progress. false: these streams have priority 0.",
         "Set false if only priorities from channels or stream rules may have an effect.")
     governor: bool = boolean(
         True, "If the sender is overloaded, it delays new data, and publications whose log is "
@@ -245,56 +245,56 @@ class StreamRule:
     term_length_bytes: int = size(0, 0, GIB, "Term length; 0: any.", "For streams of one size.")
     flow_control: str = parsed_text(
         "", _flow_control, "a flow control as in fc=, or empty",
-        "Flow control of publications; empty: the rule does not change it.",
+        "Flow control of publications; empty: this stream rule sets none.",
         'Set "min" if no receiver of these streams may miss data.')
     strategy_on_late: str = text(
         "", r"(hold|max|min)?", "hold, max, min or empty",
         "Limit that applies while the answer of a flow control in Python is late. Empty: the "
-        "limit that its class states, or else hold.",
+        "on_late of the flow control's class, by default hold.",
         'Set "max" if fresh data matters more than complete data.')
-    window_bytes: int = size(0, 0, GIB // 2, "Publication window; 0: the rule does not change it.",
+    window_bytes: int = size(0, 0, GIB // 2, "Publication window; 0: this stream rule sets none.",
         "Set this key to bound the time that data waits in the log.")
     rate: str = parsed_text(
         "", _rate, "a rate as in ps-rate=, or empty", "Rate of publications; empty: unlimited.",
         'Set "10m" to limit bytes a second, "500msg" to limit messages a second.')
     policy: str = parsed_text(
         "", check_policy, f"{', '.join(uri.POLICIES)}, or empty",
-        "Policy of publications when their log is full; empty: the rule does not change it.",
+        "Policy of publications when their log is full; empty: this stream rule sets none.",
         'Set "drop_newest" for streams of sensors that must not wait.')
     queue_depth: int = size(0, 0, GIB, "Depth of publications in bytes, as in ps-depth=; 0: "
-                                       "the rule does not change it.",
+                                       "this stream rule sets none.",
                             "Set this key to bound the age of published data.")
     fanout: str = parsed_text(
         "", _fanout, "min, independent, or empty",
-        "Fan-out of publications, as in ps-fanout=; empty: the rule does not change it.",
+        "Fan-out of publications, as in ps-fanout=; empty: this stream rule sets none.",
         'Set "independent" if no reader of this host may slow the stream.')
     low_watermark_ratio: float = ratio(
-        0.0, "Low watermark, as in ps-low-watermark=; 0: the rule does not change it.",
+        0.0, "Low watermark, as in ps-low-watermark=; 0: this stream rule sets none.",
         "With a depth.")
     priority: int | None = optional_integer(
-        -1000, 1000, "Priority of publications, as in ps-priority=; not set: the rule does not "
-                     "change it.",
+        -1000, 1000, "Priority of publications, as in ps-priority=; not set: this stream rule "
+                     "sets none.",
         "Set 1000 for streams that must be sent first, below 0 for streams that may wait.")
     congestion_control: str = parsed_text(
         "", _any_congestion_control, "a congestion control as in cc=, or empty",
-        "Congestion control of subscriptions; empty: the rule does not change it. For the key "
+        "Congestion control of subscriptions; empty: this stream rule sets none. For the key "
         "congestion_control, the daemon compares the rule's session_id and term_length_bytes "
         "with those of the arriving stream.",
         'Set "cubic" on paths shared with other traffic.')
     receiver_window_bytes: int = size(0, 0, GIB // 2,
-        "Receiver window; 0: the rule does not change it.",
+        "Receiver window; 0: this stream rule sets none.",
         "Set this key to the bandwidth times the round-trip time of this stream.")
     credits: str = parsed_text(
         "", check_credits, "a number of credits (messages), auto, or empty",
-        "Credits of subscriptions as in ps-credits=; empty: the rule does not change them.",
+        "Credits of subscriptions as in ps-credits=; empty: this stream rule sets none.",
         "Set this key to bound the number of messages in flight to a subscriber.")
     credit_policy: str = parsed_text(
         "", check_credit_policy, f"{', '.join(uri.CREDIT_POLICIES)}, or empty",
-        "Rule by which a subscription divides its credits among publishers, as in "
-        "ps-credit-policy=; empty: the rule does not change it.", "With credits.")
+        "How a subscription divides its credits among publishers, as in "
+        "ps-credit-policy=; empty: this stream rule sets none.", "With credits.")
     credit_weight: int = integer(
         0, 0, 1000, "Weight of the publishers that this stream rule matches, as in "
-                    "ps-credit-weight=; 0: the rule does not change it.",
+                    "ps-credit-weight=; 0: this stream rule sets none.",
         "With credit_policy = \"weighted\" or \"deficit\".")
 
 
@@ -311,12 +311,12 @@ class SubscriptionsConfig:
         "static", _congestion_control, "static, cubic or py:..., with their options",
         "Congestion control: the rule by which a receiver further limits the data in flight, "
         "below its receiver window.",
-        "Set cubic on paths that carry other traffic too. Then set a receiver window that "
-        "suffices when the stream has the path for itself.",
+        "Set \"cubic\" on paths with other traffic. With cubic, set a receiver window that "
+        "would suffice if the stream had the path for itself.",
     )
     cubic_reno_friendly: bool = boolean(
         True, "Keep CUBIC's window at least as large as Reno's (RFC 9438, section 4.3). "
-              "The option cc=cubic,reno:false turns this off for one stream.",
+              "On one channel, cc=cubic,reno:false has the effect of false.",
         "Set false for Aeron's behaviour, which is slower on paths with a short round trip.")
     reliable: bool = boolean(True, "The receiver requests lost data.",
         "Set false if late data is worthless: readers then skip lost data and get a gap.")
@@ -349,7 +349,7 @@ class SocketsConfig:
     gro: bool = boolean(True, "Receive many datagrams in one system call.",
         "Set false to find out whether the joining of datagrams by a network card is faulty.")
     sender_ports: tuple[int, int] = port_range(
-        "Local ports for publications whose channel states none; [0, 0]: the system chooses.",
+        "Local ports for publications whose channel states no port; [0, 0]: the system chooses.",
         "Set this key if a firewall admits only certain local ports of the sending host.")
     receiver_ports: tuple[int, int] = port_range(
         "Ports for subscriptions whose endpoint has port 0; [0, 0]: the system chooses a port.",
@@ -369,7 +369,7 @@ class StorageConfig:
     page_bytes: int = size(
         4 * KIB, 4 * KIB, GIB,
         "Page size of the file system; the daemon rounds the sizes of log files up to a "
-        "multiple of it.",
+        "multiple of the page size.",
         "\"2m\" on hugetlbfs.", power_of_two=True)
     idle_term_timeout_ns: int = duration(
         60 * SECOND_NS, "Time without data after which the daemon releases unused memory of a "
@@ -493,7 +493,7 @@ class LogConfig:
     """The daemon's log, on standard error."""
 
     level: str = choice("info", ("debug", "info", "warning",
-        "error"), "Lowest level that is shown.", "Set debug to log each command and event.")
+        "error"), "Lowest level that is shown.", 'Set "debug" to log each command and event.')
 
 
 @attrs.frozen(kw_only=True)
@@ -523,7 +523,7 @@ class StopConfig:
     """Choose how the daemon reacts to SIGTERM and Ctrl-C; `penstock drain` always drains."""
 
     drain: bool = boolean(
-        False, "On SIGTERM, end all streams in order and remove the directory. false: leave "
+        False, "true: on SIGTERM, drain all streams and remove the directory. false: leave "
                "the streams to the next daemon in the directory. After a drain, the daemon "
                "removes the directory only if no client and no consumer group is left. The "
                "option --drain takes precedence over this key.",

@@ -99,5 +99,5 @@ class TimeoutsConfig:
                     "of a host name again.", _RARELY)
     reattach_timeout_ns: int = duration(
         10 * _SECOND_NS, "Time within which the clients of a dead daemon must connect to the "
-                         "new daemon; after it, the new daemon removes their objects.",
+                         "new daemon, or else the new daemon removes their objects.",
         "Raise this value if clients are stopped in a debugger during a restart of the daemon.")

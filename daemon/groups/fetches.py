@@ -8,8 +8,8 @@ for some time, the service sends a message to test whether the reader still live
 dead, the data in flight to this reader soon stops counting against the limits. Before a fetch
 begins, the conductor states the path of the log and its readable range. After the service has
 copied a piece of a log, it checks that a group still needs the copied data. If no group needs the
-copied data any more, the service discards the copy, because the data plane may have zeroed the log
-during the copy.
+copied data any more, the service discards the copy, because the log may have been zeroed during the
+copy.
 """
 
 from __future__ import annotations

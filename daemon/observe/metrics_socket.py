@@ -3,9 +3,8 @@
 answer HTTP requests when the first connection arrives.
 
 The daemon loads the web server and its libraries when the first connection arrives. While the web
-server loads, the first connection waits in the backlog of the socket. Because the daemon does not
-load the web server at its start, the daemon starts faster, and needs less memory if no program
-reads the metrics.
+server loads, the first connection waits in the backlog of the socket. Without the web server, the
+daemon starts faster, and needs less memory if no program reads the metrics.
 """
 
 from __future__ import annotations

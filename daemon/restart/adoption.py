@@ -3,10 +3,10 @@
 
 A new daemon can adopt a directory under three conditions. The first condition is a complete journal
 in the format of this version. The second condition is that ``cnc.dat`` and ``penstock.dat`` are
-valid. The third condition is that a client with a live process, a consumer group, or a receiver
-that has not confirmed a publication's end still needs the streams. If one of the conditions for
-adoption is not met, the daemon deletes the directory's content, and returning clients add their
-objects again.
+valid. The third condition is that the streams are still needed: by a client with a live process, by
+a consumer group, or by a receiver that has not confirmed a publication's end. If one of the
+conditions for adoption is not met, the daemon deletes the directory's content, and returning
+clients add their objects again.
 """
 
 from __future__ import annotations

@@ -64,8 +64,8 @@ from penstock.daemon.conductor.state.state import State
 
 @attrs.frozen(kw_only=True)
 class LeasePeer:
-    """The identity of the process that requests a lease, as the kernel reports it, and the token
-    that the daemon gives to the process if the process is a new client."""
+    """The identity, as the kernel reports it, of the process that requests a lease. The field
+    ``token`` is the secret that the daemon gives to this process if it is a new client."""
 
     pid: int
     uid: int

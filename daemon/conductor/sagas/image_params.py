@@ -28,9 +28,9 @@ def granting(params: ImageParams, subscriptions: list[Subscription]) -> ImagePar
 
 
 def receiver_window_of(subscriptions: list[Subscription], term_length: int, mtu: int) -> int:
-    """Return the receiver window of a new image, at most half a term. Without consumer groups and
-    credits, this is the window of the first subscription. Otherwise the largest window that a group
-    requests, or that a subscription's credits need, applies."""
+    """Return the receiver window of a new image, at most half a term. This is the largest of the
+    windows that consumer groups request (without a group: the window of the first subscription),
+    and of the windows that the subscriptions' credits need."""
     plans = [s.plan for s in subscriptions if s.client.group_id] or [subscriptions[0].plan]
     plans += [s.plan for s in subscriptions if s.plan.credits and not s.plan.window_stated]
     windows = [

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decide whether a stream waits for one of its readers. A subscription states the policy of its own
-readers. In addition, the publisher may state a policy for all readers of its stream
-(``ps-policy=drop_oldest``), or a fan-out for the readers of the publication's log
-(``ps-fanout=independent``)."""
+readers. A publisher may state a policy for all readers of its stream (``ps-policy=drop_oldest``),
+or a fan-out for readers of its log (``ps-fanout=independent``)."""
 
 from __future__ import annotations
 
@@ -73,7 +72,7 @@ def _must_not_miss(plan: SubscriptionPlan) -> str:
 
 def check_sources(plan: SubscriptionPlan, sources: Iterable[Image | Publication]) -> None:
     """Refuse a new subscription if the daemon already has a stream for the subscription, and the
-    policies of the stream and of the subscription contradict each other."""
+    policies of both contradict each other."""
     for source in sources:
         check_policies(plan, _stated(source)[0])
 

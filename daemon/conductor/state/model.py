@@ -146,9 +146,9 @@ class LogFile:
     @property
     def notified_position(self) -> int:
         """Position up to which the sender or receiver may write frames. After each frame, the
-        sender or receiver also writes a zero word. If the last term is only partly allocated, the
-        returned position is one frame alignment before the end of the allocated memory, which
-        leaves room for the zero word."""
+        sender or receiver also writes a zero word. If the last term is partly allocated, this
+        position is one frame alignment before the end of the allocated memory: the zero word needs
+        this room."""
         if self.is_whole:
             return ALL_TERMS
         whole = self.reserved_position == self.last_end
