@@ -134,7 +134,7 @@ class _Provider:
 
 class CurveGate:
     """Adds a TCP address with CURVE authentication to the ROUTER socket of the group service. After
-    its construction, only one thread may use the gate."""
+    the object has been created, only one thread may use it."""
 
     def __init__(
         self, context: zmq.Context[zmq.Socket[bytes]], router: zmq.Socket[bytes],

@@ -84,8 +84,8 @@ class LeaseSocket:
         self._accepting = trio.socket.from_stdlib_socket(self._listener)
 
     def stop_listening(self) -> None:
-        """Stop listening. After this call, a client that connects gets the same error as if no
-        daemon were running."""
+        """Stop listening. A client that tries to connect after the call of this method gets the
+        same error as if no daemon were running."""
         self._path.unlink(missing_ok=True)
         self._accepting.close()
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Divide a pool of credits among the publishers of a stream.
 
-The division is a pure function: with the same publishers, pool, and credits owed from the last
-round, it returns the same shares. The unit is messages. The policies (docs/credits.md):
+The division is a pure function: its result depends only on the publishers' requests, the pool, and
+the credits that earlier rounds still owe to publishers. The unit is messages. The policies
+(docs/credits.md):
 
 ``round_robin``
     Max-min fair: a publisher that requests less than the equal share gets its request, and the

@@ -87,8 +87,8 @@ class SagaRunner:
         self._outbox.append(Operation(0, action))
 
     def take(self) -> list[Operation]:
-        """Return the collected operations in the order in which the caller must perform them, and
-        empty the outbox."""
+        """Return the collected operations, and remove them from this object. The caller must
+        perform them in the returned order."""
         out, self._outbox = self._outbox, []
         return out
 

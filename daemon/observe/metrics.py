@@ -89,7 +89,8 @@ def _families(status: DaemonStatus) -> tuple[Family, ...]:
 
 
 def families(status: DaemonStatus) -> list[Metric | Family]:
-    """Return all metrics, for tools that list their names; system counters have the value 0."""
+    """Return all metrics for tools that list the metrics' names. All system counters have the value
+    0 in this list."""
     return [*_DaemonMetrics(status, lambda counter_id: 0).collect(), *_families(status)]
 
 

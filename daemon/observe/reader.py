@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read the state of all objects in a worker thread.
 
-The conductor's thread copies the list of objects in slices. A worker thread then reads the state of
-each object from shared memory, and creates the result: an encoded reply, a page or a sample.
-Because a worker thread reads the state, even a status report of 1,000 streams does not delay the
-requests of clients.
+The conductor's thread copies the list of objects in slices. For each object in the copy, a worker
+thread reads the state from shared memory, and creates the result: an encoded reply, a page or a
+sample. Because a worker thread reads the state, even a status report of 1,000 streams does not
+delay the requests of clients.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """List the keys of the daemon's status, with their meaning, for the reference page.
 
-``client.status()`` and ``penstock stat --once --json`` return these keys. A test holds that every
-field of the classes in :mod:`penstock.daemon.observe.status` has its meaning here.
+``client.status()`` and ``penstock stat --once --json`` return these keys. A test checks that this
+table describes every field of the classes in :mod:`penstock.daemon.observe.status`.
 """
 
 from __future__ import annotations

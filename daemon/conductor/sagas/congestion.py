@@ -9,10 +9,10 @@ stream, its session and its term length. If no rule matches, the image uses the 
 The conductor calls a Python class once in each interval. The interval between two calls of a class
 is one round-trip time, but at least ``STEP_NS`` and at most ``LONGEST_NS``. The window that the
 Python class returns applies until the next answer of this class. If a Python class needs longer
-than ``DEADLINE_NS`` for an answer, the conductor counts a late answer, and logs the first one. If a
-Python class gives no answer for ``SILENT_NS``, only the receiver window limits the sender until the
-class answers. If a class gives no answers, the daemon reports this fault in its log and in the
-event feed."""
+than ``DEADLINE_NS`` for an answer, the conductor counts a late answer. It logs only the first late
+answer. If a Python class gives no answer for ``SILENT_NS``, only the receiver window limits the
+sender until the class answers. If a class gives no answers, the daemon reports this fault in its
+log and in the event feed."""
 
 from __future__ import annotations
 

@@ -5,10 +5,11 @@ Every ``STEP_NS`` the conductor calls a publication's strategy with the last sta
 publication's receivers. The position limit that the strategy returns is valid for ``VALID_NS``
 after the call. When a returned limit is no longer valid, the rule ``on_late`` applies
 (docs/decisions/0096). If a strategy needs longer than ``DEADLINE_NS`` for an answer, its answer is
-late. The conductor counts the late answers, and logs the first one. The conductor also uses the
-limit of a late answer, because an older limit is safer than no limit. If a strategy gives no answer
-for ``SILENT_NS``, the sender uses ``max`` until the strategy answers. When the sender changes from
-the strategy to ``max`` or back, the daemon reports the change in its log and in the event feed."""
+late. The conductor counts the late answers of each strategy, and logs the first late answer. The
+conductor also uses the limit of a late answer, because an older limit is safer than no limit. If a
+strategy gives no answer for ``SILENT_NS``, the sender uses ``max`` until the strategy answers. When
+the sender changes from the strategy to ``max`` or back, the daemon reports the change in its log
+and in the event feed."""
 
 from __future__ import annotations
 

@@ -508,7 +508,8 @@ def watch(state: State, group: Group) -> None:
 
 
 def close(state: State, group: Group, reason: str) -> None:
-    """End a group, and release its data, so that the senders continue."""
+    """End a group, and release the data that it retains, so that the senders no longer wait for the
+    group."""
     state.groups.pop(group.id, None)
     erase(state, "group", group.id)
     for retained in list(group.retained.values()):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parameters of a new image: those of its log, and those of the receiver."""
+"""Compute the parameters of a new image: the parameters of its log, and the parameters that the
+receiver needs."""
 
 from __future__ import annotations
 

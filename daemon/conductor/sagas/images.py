@@ -176,8 +176,8 @@ def show(state: State, image: Image) -> Saga[None]:
 
 
 def leave_half_open(state: State, endpoint: RecvEndpoint, stream_id: int) -> None:
-    """End images of a stream that have not received a frame yet and that no subscription requests
-    any more."""
+    """End each image of the stream that has not received a frame yet, and whose session no
+    subscription requests any more."""
     wanting = endpoint.subscriptions.of_stream(stream_id)
     for image in endpoint.images.of_stream(stream_id):
         if not image.established and not any(s.wants_session(image.session_id) for s in wanting):

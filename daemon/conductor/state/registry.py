@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write journal records of all registrations, which the next daemon reads after a restart. At each
 change of a registration, the conductor writes a record. The conductor writes the record of an
-object before it notifies a client of the object. If the daemon dies, the records therefore contain
-all objects of which clients know. If an object has no record, no client knows the object, and the
-next daemon removes it.
+object before it notifies a client of the object. If the daemon dies, the journal therefore has a
+record of every object that a client knows. If an object has no record, no client knows the object,
+and the next daemon removes it.
 """
 
 from __future__ import annotations
