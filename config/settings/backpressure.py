@@ -43,10 +43,10 @@ class BackpressureConfig:
         "Lower this value if messages must be recent, with the policy drop_newest or "
         "drop_oldest.")
     low_watermark_ratio: float = ratio(
-        0.0, "After a publication was full, it accepts messages again when its unsent data has "
-             "fallen to this part of default_queue_depth. If the value is 0 and a publication "
-             "has a policy or a depth (ps-policy, ps-depth), the daemon uses 0.5. If the value "
-             "is 0 and a publication has neither policy nor depth, the publication accepts "
-             "messages as soon as there is room.",
+        0.0, "If a publication's log was full, the publication accepts messages again when its "
+             "unsent data has fallen to this part of default_queue_depth. If the value is 0 "
+             "and a publication has a policy or a depth (ps-policy, ps-depth), the daemon uses "
+             "0.5. If the value is 0 and a publication has neither policy nor depth, the "
+             "publication accepts messages as soon as there is room.",
         "A higher low_watermark_ratio gives shorter pauses of the publisher, a lower ratio "
         "gives fewer pauses.")

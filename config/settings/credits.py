@@ -43,6 +43,6 @@ class CreditsConfig:
         "publisher may use all credits.",
         'Set "fifo" if throughput matters more than equal shares of the publishers.')
     idle_timeout_ns: int = duration(
-        _SECOND_NS, "If a publisher sends no message for this time, its credits are given to "
-                    "other publishers.",
+        _SECOND_NS, "If a publisher sends no message for this time, the daemon gives the "
+                    "credits of this publisher to other publishers.",
         "Lower this value if the publishers of a stream are active one after another.")

@@ -316,7 +316,7 @@ class SubscriptionsConfig:
     )
     cubic_reno_friendly: bool = boolean(
         True, "Keep CUBIC's window at least as large as Reno's (RFC 9438, section 4.3). "
-              "On one channel, cc=cubic,reno:false has the effect of false.",
+              "A channel with cc=cubic,reno:false uses false for its streams.",
         "Set false for Aeron's behaviour, which is slower on paths with a short round trip.")
     reliable: bool = boolean(True, "The receiver requests lost data.",
         "Set false if late data is worthless: readers then skip lost data and get a gap.")
