@@ -21,8 +21,8 @@ SOURCE: Final = (
     (
         "`streamId`",
         "required",
-        "a stream id, or several with commas between them; the source reads each of them on each "
-        "channel",
+        "a stream id, or several with commas between them; the source reads each stream id on "
+        "each channel",
     ),
     (
         "`streams`",
@@ -45,8 +45,9 @@ SOURCE: Final = (
         "`startingOffsets`",
         "`latest`, batch: `earliest`",
         "where a *new* query begins: at the current end, at the oldest retained position, or "
-        'JSON, `{"CHANNEL\\|STREAM\\|SESSION\\|INITIAL TERM ID": position}`. If a checkpoint or a '
-        "subscription of this name exists, it takes precedence",
+        'JSON, `{"CHANNEL\\|STREAM\\|SESSION\\|INITIAL TERM ID": position}`. If the query has a '
+        "checkpoint, or its subscription already exists, the query continues there and this option "
+        "has no effect",
     ),
     (
         "`endingOffsets`",
@@ -218,8 +219,8 @@ SINK: Final = (
     (
         "`drain`",
         "`sent`",
-        "when a task is done. `sent`: the task waits until the daemon has sent all its data. "
-        "`consumed`: the task waits until the readers of every receiver have consumed the "
+        "when a task is done. `sent`: the task waits until the daemon has sent all data of the "
+        "task. `consumed`: the task waits until the readers of every receiver have consumed the "
         "data. `none`: the task does not wait after its data is in the log",
     ),
     (

@@ -72,8 +72,9 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "P", "time for which the sender still retransmits data of a closed publication",
         "publications.linger_ns"),
     "pub-wnd": Meaning(
-        "P", "publication window: from one MTU up to half a term, on IPC up to a whole term; by "
-        "default the largest, and 7/8 of a term under `ps-policy=drop_oldest`",
+        "P", "publication window: from one MTU up to half a term (on IPC up to a whole term). "
+        "The default is the largest allowed value; under `ps-policy=drop_oldest` the default is "
+        "7/8 of a term",
         "publications.window_bytes"),
     "max-resend": Meaning(
         "P", "largest number of retransmits in flight at once on a channel with several "
@@ -97,12 +98,12 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "P", "bytes that publishers may write ahead of the sender (on IPC: of the slowest "
              "reader); at most the publication window", "backpressure.default_queue_depth"),
     "ps-low-watermark": Meaning(
-        "P", "after a publication was full, it accepts again when unsent data has fallen to "
-             "this part of the depth",
+        "P", "after a publication was full, it accepts messages again when its unsent data has "
+             "fallen to this fraction of `ps-depth`",
         "backpressure.low_watermark_ratio"),
     "ps-fanout": Meaning(
-        "P", "readers that the stream waits for. With `min` it waits for the slowest reader, with "
-             "`independent` for none that is behind ([policies](back-pressure.md#fan-out))",
+        "P", "readers for which the stream waits: with `min` for the slowest reader, with "
+             "`independent` for no reader that is behind ([policies](back-pressure.md#fan-out))",
         accepted="min, independent"),
     "ps-priority": Meaning(
         "P", "[priority](scheduling.md) among the streams of this sender; default: the more "
@@ -140,9 +141,9 @@ MEANINGS: Final[dict[str, Meaning]] = {
              "became unavailable",
         "subscriptions.rejoin"),
     "ps-credits": Meaning(
-        "S", "largest number of messages that publishers sent and the subscription has not "
-             "released, 1 to 16 777 216, or `auto`. If a publisher has no credit, its offer is "
-             "refused"),
+        "S", "largest number of messages in flight, that is sent by publishers and not yet "
+             "released by the subscription: 1 to 16 777 216, or `auto`. If a publisher has no "
+             "credit, its offer is refused"),
     "ps-credit-burst": Meaning(
         "S", "messages that the subscription grants while no message is outstanding; at least "
              "`ps-credits`"),
@@ -155,25 +156,27 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "backpressure.default_policy"),
     "ps-sub-depth": Meaning(
         "S", "with `independent` or `drop_oldest`: bytes that the subscription may be behind "
-        "before the stream stops waiting for it; at most half of its window",
+        "before the stream no longer waits for the subscription; at most half of the "
+        "subscription's window",
         "backpressure.default_queue_depth"),
     "ps-credit-policy": Meaning(
         "S", "rule that [divides](credits.md#several-publishers) the credits among publishers: "
         "`round_robin`, `fifo`, `weighted`, `deficit`. Without this parameter, each publisher "
         "gets all credits", "credits.policy"),
     "ps-credit-pool": Meaning(
-        "S", "`client`: the credits are a pool for the publishers of all subscriptions of the "
-        "client that state `client`; they are divided by `ps-credit-policy`, by default "
-        "`round_robin`. `stream`: for the publishers of this subscription"),
+        "S", "publishers that share the credits. `client`: the publishers of all those "
+        "subscriptions of the client that also state `client`; `ps-credit-policy` divides the "
+        "credits among them (default: `round_robin`). `stream`: the publishers of this "
+        "subscription"),
     "untethered-window-limit-timeout": Meaning(
-        "P S", _UNTETHERED + "the stream drops it after it has been 3/4 of a window behind for "
-        "this time", "timeouts.untethered_window_limit_timeout_ns"),
+        "P S", _UNTETHERED + "time for which the subscriber may be 3/4 of a window behind "
+        "before the stream drops the subscriber", "timeouts.untethered_window_limit_timeout_ns"),
     "untethered-linger-timeout": Meaning(
-        "P S", _UNTETHERED + "time for which it may still read the remaining data after "
-        "the stream dropped it", "timeouts.untethered_linger_timeout_ns"),
+        "P S", _UNTETHERED + "time for which the subscriber may still read the remaining "
+        "data after the stream dropped the subscriber", "timeouts.untethered_linger_timeout_ns"),
     "untethered-resting-timeout": Meaning(
-        "P S", _UNTETHERED + "time that it waits before it joins again, after the stream "
-        "dropped it",
+        "P S", _UNTETHERED + "time that a dropped subscriber waits before it joins the stream "
+        "again",
         "timeouts.untethered_resting_timeout_ns"),
     "so-sndbuf": Meaning("P S", "send buffer of the socket", "sockets.sndbuf_bytes"),
     "so-rcvbuf": Meaning(

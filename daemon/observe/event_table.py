@@ -30,8 +30,8 @@ EVENTS: Final[dict[str, str]] = {
                           "counts how often publishers reached the depth since the last event",
     "pressure_relieved": "the log of a stream under pressure has drained to the low watermark. "
                          "`drained_messages` is the number of messages that left the log under "
-                         "pressure (none: not counted)",
-    "backpressure_warning": "back-pressure cannot work well with a setting or a load. `kind` "
+                         "pressure (`None` if nothing counted them)",
+    "backpressure_warning": "a setting or a load prevents back-pressure from working well. `kind` "
                             "is `depth`, `low_watermark`, `receiver_timeout` or `sustained`, "
                             "and `message` states the remedy. The daemon publishes each `kind` "
                             "of warning once for a publication",
@@ -42,10 +42,11 @@ EVENTS: Final[dict[str, str]] = {
     "does not wait for it; `refusals` counts the requests since the last such event",
     "strategy_silent": "a flow control in Python has not answered for 5 s; the sender uses `max` "
     "until it answers",
-    "strategy_answers": "that flow control answers again",
+    "strategy_answers": "a flow control in Python answers again after the event `strategy_silent`",
     "congestion_silent": "a congestion control in Python has not answered for 5 s; until it "
     "answers, only the receiver window limits the sender",
-    "congestion_answers": "the congestion control answers again",
+    "congestion_answers": "a congestion control in Python answers again after the event "
+    "`congestion_silent`",
     "subscription_added": "a client added a subscription",
     "subscription_removed": "a subscription was removed",
     "image_available": "a stream arrived at a subscription",
@@ -75,7 +76,8 @@ EVENTS: Final[dict[str, str]] = {
     "group_expired": "a consumer group expired",
     "group_retains": "a consumer group keeps the log of an ended stream",
     "group_released": "a consumer group released the log of an ended stream",
-    "adopted": "a new daemon adopted the objects of a dead daemon; the fields count them",
+    "adopted": "a new daemon adopted the objects of a dead daemon; the fields state how many "
+    "objects of each kind",
 }
 
 TRACE_ONLY: Final[dict[str, str]] = {

@@ -135,7 +135,7 @@ class _DaemonMetrics(Collector):
 def _scheduler(row: SchedulerStatus) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "penstock_scheduler_pressure_ratio",
-        "Pressure of the sender: how overloaded the governor measures it to be, 0 to 1.",
+        "Pressure of the sender, 0 to 1: the degree of overload that the governor measured.",
         value=row.pressure,
     )
     signals = GaugeMetricFamily(
@@ -355,7 +355,7 @@ def _skips(rows: list[SubscriptionStatus]) -> tuple[Family, ...]:
     )
     skipped = counter(
         "penstock_subscription_skipped_bytes",
-        "Bytes that an isolated reader skipped because it was too far behind, with headers.",
+        "Bytes that an isolated reader skipped because it was too far behind, headers included.",
     )
     for row in rows:
         for skip in row.skipped:
@@ -373,7 +373,8 @@ def _subscriptions(rows: list[SubscriptionStatus]) -> tuple[Family, ...]:
     _, gauge = makers("subscription", "channel", "stream")
     credits = gauge(
         "penstock_subscription_credits",
-        "Credits that the subscription grants to each publisher, or to all with ps-credit-policy.",
+        "Credits that the subscription grants to each publisher; with ps-credit-policy, to all "
+        "publishers together.",
     )
     outstanding = gauge(
         "penstock_subscription_credits_outstanding",
