@@ -208,7 +208,7 @@ SINK: Final = (
         "`keyColumn`",
         "none",
         "name of a column of type string, binary, int or bigint. The sink uses one publication "
-        "for each value of this column, and keeps the order of rows with the same value",
+        "for each value of the key column, and keeps the order of rows with the same value",
     ),
     (
         "`maxKeys`",

@@ -38,7 +38,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
     "interface": Meaning("P S", "local interface"),
     "control": Meaning(
         "P S", "control address of dynamic multi-destination-cast; on a publication with "
-        "`endpoint`, the local address from which it sends"),
+        "`endpoint`, the local address from which the publication sends"),
     "control-mode": Meaning(
         "P S", "`dynamic`: receivers register as destinations; `manual`: the application adds "
                "destinations"),
@@ -58,7 +58,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "P", "length of a term; a log consists of three terms", "publications.term_length_bytes"),
     "mtu": Meaning(
         "P", "largest datagram without IP and UDP headers; a receiver refuses a stream whose "
-        "`mtu` is above its `rcv-wnd` or its receive buffer", "publications.mtu_bytes"),
+        "`mtu` is above the receiver's `rcv-wnd` or receive buffer", "publications.mtu_bytes"),
     "init-term-id": Meaning(
         "P", "initial term id of the session; with `term-id` and `term-offset`, it sets the "
              "position at which the publication starts"),

@@ -13,9 +13,9 @@ from typing import Final
 EVENTS: Final[dict[str, str]] = {
     "client_added": "a client connected",
     "client_gone": "a client ended",
-    "client_returned": "a client has connected again: to a new daemon after the old daemon "
-                       "died, or as a new relay process that continues the client of "
-                       "`client_lingers`",
+    "client_returned": "a client has connected again. Either its daemon died and the client "
+                       "connected to the new daemon, or a new relay process continues the "
+                       "client of an event `client_lingers`",
     "client_lingers": "the process of a [relay](relay.md) ended; the daemon keeps its objects "
                       "for `linger_ns`",
     "publication_added": "a client added a publication",
@@ -23,7 +23,7 @@ EVENTS: Final[dict[str, str]] = {
     "publication_connected": "the first receiver of a publication connected, or the last "
                              "receiver left",
     "publication_blocked": "a publisher left a claim open",
-    "publication_unblocked": "the sender replaced the open claim by padding",
+    "publication_unblocked": "the sender replaced an open claim by padding",
     "pressure_triggered": "the publishers of a stream reached its "
                           "[depth](back-pressure.md#watermarks). The daemon publishes at most "
                           "one event `pressure_triggered` a second for a stream; `episodes` "

@@ -204,8 +204,8 @@ def _queue_families(
     )
     depth = gauge(
         "penstock_queue_depth_bytes", "Bytes that publishers have written and the sender has "
-                                      "not sent; on IPC, that the slowest subscriber has not "
-                                      "read."
+                                      "not sent; on IPC, bytes that the slowest subscriber has "
+                                      "not read."
     )
     return (dropped, dropped_bytes, depth, peak, events, duration, granted, spent)
 
@@ -217,8 +217,8 @@ def _publications(rows: list[PublicationStatus]) -> tuple[Family, ...]:
     )
     consumed = counter(
         "penstock_publication_consumed_bytes",
-        "Position up to which the sender has sent data; on IPC, up to which the slowest "
-        "subscriber has read.",
+        "Position up to which the sender has sent data; on IPC, position up to which the "
+        "slowest subscriber has read.",
     )
     limit = gauge(
         "penstock_publication_limit_bytes", "Position up to which publishers may publish now."

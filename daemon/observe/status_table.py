@@ -81,7 +81,8 @@ KEYS: Final[dict[tuple[str, type], dict[str, str]]] = {
         "unknown",
         "culprit_name": "name of the culprit's client; empty if unknown",
         "backlog_bytes": "bytes that the culprit's client has not read; 0 if unknown",
-        "held_ns": "time for which this cause and culprit have held the publisher without a break",
+        "held_ns": "time for which the present cause and culprit have held the publisher without a "
+        "break",
         "blocked_ns": "time for which each cause has held the publisher since its start",
         "blocked_by_ns": "time for which each culprit has held the publisher since its start",
         "refused": "number of refused offers by cause",
@@ -106,7 +107,7 @@ KEYS: Final[dict[tuple[str, type], dict[str, str]]] = {
         "throttled": "offers that returned `THROTTLED`",
         "deferrals": "number of times that the governor has delayed data of the stream",
         "waits": "number of times that the stream had data and waited for its turn to send",
-        "waited_ns": "total time of these waits",
+        "waited_ns": "total time of the waits that `waits` counts",
     },
     ("`peers` of a publication", status.ReceiverStatus): {
         "receiver_id": "id that the receiver states in its status messages",
@@ -164,7 +165,7 @@ KEYS: Final[dict[tuple[str, type], dict[str, str]]] = {
     ("`skipped` of a subscription", status.SkipStatus): {
         "reader": "slot of the reader in shared memory",
         "messages": "number of skipped messages; gaps in which this number is unknown do not count",
-        "bytes": "skipped bytes, with headers",
+        "bytes": "number of skipped bytes, headers included",
     },
     ("`endpoints`", status.EndpointStatus): _COMMON | {
         "endpoint_id": "id of the socket",
@@ -188,7 +189,7 @@ KEYS: Final[dict[tuple[str, type], dict[str, str]]] = {
         "ended",
         "committed": "position up to which members have committed",
         "end_position": "position up to which the log has data",
-        "lag_bytes": "difference of the two positions",
+        "lag_bytes": "difference of `end_position` and `committed`",
         "window_bytes": "window of the group in this log",
         "window_left_bytes": "bytes that the sender may still send before it waits; 0 if the "
         "stream has ended",
@@ -205,7 +206,7 @@ KEYS: Final[dict[tuple[str, type], dict[str, str]]] = {
         "defers": "whether the governor withholds data of streams with a priority below 0",
         "ready": "number of waiting streams in each band",
         "waits": "number of times that a stream with data waited for its turn to send",
-        "waited_ns": "total time of these waits",
+        "waited_ns": "total time of the waits that `waits` counts",
         "deferrals": "number of times that the governor has delayed data",
         "throttled": "number of offers that returned `THROTTLED`, over all present streams",
     },

@@ -35,9 +35,10 @@ def table(sample: str, seeds: int, outcomes: list[grid.Outcome]) -> str:
         "",
         "![Heat maps of the grid, by pairs of its axes](images/nak-grid.svg)",
         "",
-        "*A square contains the cells with its two parameters. Its colour is the smallest share of "
-        "r\\* that a reader of these cells read. The numbers are the number of cells, and in bold "
-        "the number of failed cells.*",
+        "*Each square of the diagram stands for a range of values of two parameters, and contains "
+        "the cells with these values. The colour of a square shows its slowest reader: the share "
+        "of the attainable rate r\\* at which this reader read. The first number in a square is "
+        "the number of its cells, the bold number is the number of failed cells.*",
         "",
     ]
     if found.failures:
