@@ -36,10 +36,11 @@ EVENTS: Final[dict[str, str]] = {
                             "and `message` states the remedy. The daemon publishes each `kind` "
                             "of warning once for a publication",
     "publication_error": "a receiver rejected the stream; `code` and `message` state the reason",
-    "join_expired": "a receiver requested to join a `min` or `tagged` group. The sender waited "
-                    "for this receiver, but the receiver did not join in time",
+    "join_expired": "a receiver requested to join a `min` or `tagged` group, but did not join "
+                    "while the sender waited for it",
     "join_refused": "a receiver requested to join a `min` or `tagged` group, and the sender "
-    "does not wait for it; `refusals` counts the requests since the last such event",
+    "does not wait for it; `refusals` counts the requests since the last event "
+    "`join_refused`",
     "strategy_silent": "a flow control in Python has not answered for 5 s; the sender uses `max` "
     "until it answers",
     "strategy_answers": "a flow control in Python answers again after the event `strategy_silent`",

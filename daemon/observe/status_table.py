@@ -56,8 +56,9 @@ KEYS: Final[dict[tuple[str, type], dict[str, str]]] = {
     },
     ("`publications`", status.PublicationStatus): _COMMON | {
         "publication_id": "registration id of the publication",
-        "state": "`active`; `draining`: all clients have closed it, and the sender still sends; "
-        "`linger`: all is sent, and receivers may request retransmits; `closing`; `done`",
+        "state": "`active`; `draining`: all clients have closed the publication, and the sender "
+        "still sends its data; `linger`: all data was sent, and receivers may request retransmits; "
+        "`closing`; `done`",
         "exclusive": "whether only one client can publish on the publication",
         "clients": "number of clients that have added the publication",
         "local_subscribers": "number of subscriptions of this host that read the log directly",
