@@ -115,8 +115,9 @@ def _verdict(sent: int, received: dict[str, Any]) -> dict[str, Any]:
 def round_trips(
     pinger: Process, ponger: Process, others: Sequence[Process], *, seconds: float, warmup_s: float
 ) -> dict[str, Any]:
-    """Measure round trips. The pinger compares each returned message with the message that it
-    sent."""
+    """Measure round trips. The pinger compares each message that the ponger returns with the
+    message that the pinger sent.
+    """
     ponger.expect("ready", READY_S)
     pinger.expect("ready", READY_S)
     bill = _Bill([*others, pinger, ponger])
@@ -167,8 +168,9 @@ def many_streams(
     ready_s: float,
     directories: Sequence[Path],
 ) -> dict[str, Any]:
-    """Measure like :func:`throughput`, but many streams. In addition, the result has a hash for
-    each busy stream, the time until all streams were connected, and the memory of each daemon."""
+    """Measure many streams at once, by the same method as :func:`throughput`. In addition, the
+    result has a hash for each busy stream, the time until all streams were connected, and the
+    memory of each daemon."""
     begin_ns = time.monotonic_ns()
     subscriber.expect("ready", ready_s)
     publisher.expect("ready", ready_s)

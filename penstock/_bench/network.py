@@ -36,8 +36,9 @@ class Network:
 
 @contextlib.contextmanager
 def network(*, veth: bool) -> Iterator[Network]:
-    """Provide the loopback interface, or a veth pair between two network namespaces, which needs
-    root and is removed at the end."""
+    """Provide the loopback interface, or a veth pair between two network namespaces. The veth pair
+    needs root, and is removed at the end.
+    """
     if not veth:
         here = Side(address="127.0.0.1")
         yield Network(name="loopback", a=here, b=here)

@@ -70,7 +70,9 @@ class Process:
         self._lines.put(None)
 
     def expect(self, event: str, timeout_s: float) -> dict[str, Any]:
-        """Return the next line of output whose event is ``event``; skip other lines."""
+        """Return the next JSON object of the output whose value ``event`` equals the parameter;
+        skip other lines.
+        """
         deadline = time.monotonic() + timeout_s
         while True:
             try:

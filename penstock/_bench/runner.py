@@ -93,8 +93,10 @@ Tables = Mapping[str, Mapping[str, Any]]
 def hosts(
     settings: Settings, where: Network, *, count: int = 2, tables: Tables | None = None
 ) -> Iterator[Hosts]:
-    """Start the daemons. At the end of the ``with`` block, stop them and remove their
-    directories. The keys in ``tables`` replace those that follow from the settings."""
+    """Start the daemons. At the end of the ``with`` block, stop the daemons and remove their
+    directories. The configuration keys in ``tables`` replace the keys of the same name that follow
+    from the settings.
+    """
     base = Path(tempfile.mkdtemp(prefix="penstock-bench-", dir=_MEMORY))
     try:
         with contextlib.ExitStack() as stack:

@@ -3,13 +3,14 @@
 client.
 
 Each measured client (of penstock or of another product) exchanges lines of text with the harness. A
-publisher says ``ready``, waits for ``go``, sends until ``stop``, and says ``done`` with its count.
-A subscriber says ``ready``, and starts to measure time at the first message. After the warm-up, and
-again after the measured time, the subscriber says ``mark`` with its count of messages. Last, the
-subscriber gets the publisher's count, receives up to this count, and says ``done`` with its hash. A
-pinger says ``ready``, waits for ``go``, says ``mark`` after its warm-up and ``done`` with
-percentiles. A ponger says ``ready`` and sends each message back. Every client ends when its
-standard input ends.
+publisher says ``ready``, waits for ``go``, sends messages until it reads ``stop``, and says
+``done`` with its count of messages. A subscriber says ``ready``, and starts to measure time at the
+first message. After the warm-up, and again after the measured time, the subscriber says ``mark``
+with its count of messages. Last, the harness sends the publisher's count of messages to the
+subscriber. The subscriber receives until it has this number of messages, and says ``done`` with its
+hash. A pinger says ``ready``, waits for ``go``, says ``mark`` after its warm-up, and at the end
+``done`` with percentiles of the round trips. A ponger says ``ready`` and sends each message back.
+Every client ends when its standard input ends.
 """
 
 from __future__ import annotations
@@ -101,8 +102,8 @@ def finish(load: Load, **facts: Any) -> None:
 
 
 class Collector:
-    """Counts and hashes the messages of a receiver in Python. The handler only appends each message
-    to a buffer.
+    """Counts and hashes the messages of a receiver in Python. The message handler only appends each
+    message to a buffer; the messages are counted and hashed later.
 
     ``append`` is the method ``extend`` of a bytearray, so that a message handler does as little
     work as possible.
@@ -119,15 +120,18 @@ class Collector:
         return self.load.messages + len(self._bytes) // self._size
 
     def settle(self, *, at_least: int = FOLD_BYTES) -> None:
-        """Add the collected messages to the hash if they have at least ``at_least`` bytes."""
+        """If the collected messages together have at least ``at_least`` bytes, add these messages
+        to the hash.
+        """
         if len(self._bytes) >= at_least:
             self.load.fold(self._bytes, self._size)
             self._bytes.clear()
 
 
 class Source:
-    """Provides the messages that a publisher sends, in order. C code writes the messages in
-    blocks."""
+    """Provides the messages that a publisher sends, in order. C code writes the messages into a
+    block of memory, many messages at a time.
+    """
 
     def __init__(self, size: int, block_messages: int = BLOCK_MESSAGES) -> None:
         self._size = size
@@ -136,8 +140,9 @@ class Source:
         self._next = 0
 
     def block(self) -> bytearray:
-        """Return the next messages, back to back in one block, which stays valid until the next
-        call."""
+        """Return one block with the next messages, without space between the messages. The block
+        stays valid until the next call.
+        """
         fill(self._block, self._size, self._next)
         self._next += self._count
         return self._block

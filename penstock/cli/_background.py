@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find the process, the log file, and the start record of a daemon in the background.
 
-``penstock up`` writes a record of the daemon that it starts. ``penstock down`` ends only the
-recorded daemon. Start records and logs of daemons are in ``$XDG_STATE_HOME/penstock``, so that they
-outlive the daemon's directory.
+``penstock up`` writes a record of the daemon that it starts. ``penstock down`` ends a daemon only
+if this record names it. The start record and the log file of a daemon are in
+``$XDG_STATE_HOME/penstock``, so that both outlive the daemon's directory.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ class Files(NamedTuple):
 
 def answering(directory: Path) -> int | None:
     """Return the id of the daemon process that serves the directory, or None if no daemon serves
-    it. The result is 0 if the daemon is in another PID namespace, so that this process cannot see
-    its id.
+    it. If the daemon is in another PID namespace, this process cannot see the daemon's process id,
+    and the result is 0.
 
     :raises ChannelRefused: this user may not access the daemon; code ``permission``.
     """
@@ -116,8 +116,9 @@ def answering(directory: Path) -> int | None:
 
 
 def owner(directory: Path) -> int | None:
-    """Return the process id in the directory's lock file if the process with this id is alive,
-    otherwise None. The live process may be a daemon that is still starting."""
+    """Return the process id that the directory's lock file contains. Return None if no process with
+    this id is alive. The live process may be a daemon that is still starting.
+    """
     try:
         lines = (directory / "daemon.lock").read_text(encoding="ascii", errors="replace")
     except OSError:

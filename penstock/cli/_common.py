@@ -98,8 +98,9 @@ def connected(directory: str | None, name: str, connect_s: float, reattach_s: fl
 
 
 def wait_for_receiver(publication: Publication, timeout_s: float) -> bool:
-    """Wait for a receiver. If no receiver has connected after one second, report this on standard
-    error. False: none came within ``timeout_s``."""
+    """Wait for a receiver. If no receiver has connected after one second, print on standard error
+    that the command waits for a receiver. False: none came within ``timeout_s``.
+    """
     if publication.wait_connected(min(timeout_s, _SILENT_S)):
         return True
     if timeout_s <= _SILENT_S:

@@ -43,8 +43,9 @@ def drain(
 def hold(
     orchestrator: GroupControl, stream_id: int, channel: str, timeout_s: float
 ) -> dict[str, Any]:
-    """Withhold the credits of a stream. Return the daemon's report when no message is outstanding
-    any more, or at the time-out."""
+    """Withhold the credits of a stream. Wait until no message of the stream is outstanding, or
+    until the time-out; then return the daemon's report.
+    """
     deadline = time.monotonic() + timeout_s
     report = request(orchestrator, stream_id, channel, "withhold")
     while not report["complete"] and time.monotonic() < deadline:

@@ -60,8 +60,9 @@ class Progress:
             self._write(_ERASE)
 
     def begin(self) -> None:
-        """Start the measured transfer now. If ``start`` is not called, the measured transfer starts
-        with the first message."""
+        """Start the measured transfer now. If ``begin`` is not called, the measured transfer starts
+        with the first message.
+        """
         self._began = self._last = time.monotonic()
 
     def touch(self) -> None:
@@ -94,8 +95,9 @@ class Progress:
         return 0.0 if self._began is None else self._last - self._began
 
     def summary(self) -> dict[str, Any]:
-        """Return the counts and rates as plain data for ``--json``. If the measured time is too
-        short, the rates are 0."""
+        """Return the counts and rates as plain data for ``--json``. If the measured time is 0, the
+        rates are 0.
+        """
         seconds = self.seconds
         return {
             "messages": self.messages,

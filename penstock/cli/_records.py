@@ -33,8 +33,8 @@ class Digest:
 
 
 def read_lines(source: BinaryIO) -> Iterator[list[bytes]]:
-    """Yield the lines of a file without their line ends, in groups as they arrive. The last line
-    need not have a line end."""
+    """Yield the lines of a file without their line ends; each yielded list has the lines that have
+    arrived together. The last line need not have a line end."""
     rest = b""
     while chunk := _read_some(source):
         lines = (rest + chunk).split(b"\n")
@@ -46,7 +46,8 @@ def read_lines(source: BinaryIO) -> Iterator[list[bytes]]:
 
 
 def read_records(source: BinaryIO) -> Iterator[list[bytes]]:
-    """Yield the length-prefixed records of a file, in groups as they arrive.
+    """Yield the length-prefixed records of a file; each yielded list has the records that have
+    arrived together.
 
     :raises PenstockError: a record is cut off, or longer than the longest message.
     """
@@ -93,8 +94,8 @@ def _read_some(source: BinaryIO) -> bytes:
 def generated(count: int, size: int, *, group: int = 256) -> Iterator[list[bytes]]:
     """Yield ``count`` messages of ``size`` bytes: the number of the message, then a fixed pattern.
 
-    The content of a message depends only on its number and size, so that sender and receiver can
-    both compute the content.
+    The content of a message depends only on the number and the size of the message, so sender and
+    receiver can both compute the content.
     """
     pattern = bytes(i * 31 % 251 for i in range(256)) * (size // 256 + 1)
     for first in range(0, count, group):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make tables that fit the terminal. If a table is too wide, it omits its least important columns
-and shortens channels in the middle. A pipe gets all columns."""
+"""Make tables that fit the terminal. If a table is wider than the terminal, the least important
+columns are omitted, and the middle of long channels is replaced by an ellipsis. A pipe gets all
+columns.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,9 @@ class Column:
 
 
 def console(pipe_columns: int = 250) -> Console:
-    """Return the console for tables. On a terminal, the console has the terminal's width; in a pipe
-    it has ``pipe_columns``."""
+    """Return the console for tables. On a terminal, the console has the width of the terminal; if
+    the output goes into a pipe, the width is ``pipe_columns``.
+    """
     from rich.console import Console
 
     made = Console()
@@ -55,11 +58,12 @@ def shorten(text: str, width: int) -> str:
 def fit(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int
 ) -> tuple[list[int], list[int]]:
-    """Return the indices of the columns that are shown in ``width`` characters, and their widths.
+    """Choose the columns of a table of ``width`` characters; return the indices and the widths of
+    the chosen columns.
 
-    Some columns can shrink to a smallest width. The function omits columns in the order of ``drop``
-    until the remaining columns fit at their smallest widths. The shrinkable columns share the width
-    that is left.
+    Each shrinkable column has a smallest width, to which the function may reduce the column. The
+    function omits columns in the order of ``drop`` until the remaining columns fit at their
+    smallest widths. The shrinkable columns share the width that the other columns do not need.
     """
     natural = [
         max([len(column.name), *(len(row[i]) for row in rows)]) for i, column in enumerate(columns)
@@ -87,7 +91,8 @@ def fit(
 def table(
     title: str, columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int
 ) -> Table:
-    """Return a table of at most ``width`` characters, unless the remaining columns need more.
+    """Return a table of at most ``width`` characters. The table is wider only if the columns that
+    must not be omitted need more.
 
     The table escapes unprintable characters in names, because other processes choose the names.
     """

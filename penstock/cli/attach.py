@@ -4,7 +4,7 @@
 
 The C library starts ``penstock attach`` with a socket at descriptor 3, over which the library and
 the command exchange lines of text. ``penstock attach`` ends when the C program closes the socket or
-dies, and the C program's lease ends with the command.
+dies. The end of the command also ends the lease of the C program.
 """
 
 from __future__ import annotations

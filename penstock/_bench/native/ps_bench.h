@@ -20,7 +20,7 @@ typedef struct ps_bench_result {
     int64_t messages;
     int64_t bytes;        /* payload */
     int64_t refusals;     /* offers that were refused */
-    int64_t out_of_order; /* messages that did not have the expected message number */
+    int64_t out_of_order; /* received messages without the expected message number */
     uint64_t hash;
     int64_t first_ns; /* monotonic times of the first and the last message of this call */
     int64_t last_ns;
@@ -31,40 +31,42 @@ typedef struct ps_bench_result {
 int ps_bench_connect(const ps_fast_table_t *core);
 
 /* Offers messages of `size` bytes (at least 16) until the monotonic time until_ns, or until
- * max_messages were sent. Message numbers continue at out->messages, so several calls have the same
- * effect as one. If an offer is refused, the loop first yields the processor, then sleeps. Returns
- * 0 or an error code. */
+ * max_messages were sent. The first message of a call has the number out->messages, so several
+ * calls in a row send the same messages as one long call. If an offer is refused, the loop first
+ * yields the processor, then sleeps. Returns 0 or an error code. */
 int ps_bench_publish(ps_client_t *client, ps_pub_t *pub, int32_t size, int64_t until_ns,
                      int64_t max_messages, ps_bench_result_t *out);
-/* Polls until the monotonic time until_ns, or until out->messages is max_messages. Adds the
- * numbers of received messages and bytes to out. */
+/* Polls the subscription until the monotonic time until_ns, or until out->messages is max_messages.
+ * Adds the numbers of received messages and bytes to out. */
 int ps_bench_receive(ps_client_t *client, ps_sub_t *sub, int64_t until_ns, int64_t max_messages,
                      ps_bench_result_t *out);
-/* Measures `count` round trips: sends a message of `size` bytes and waits until it returns. Writes
- * the duration of each round trip to times_ns. spin_ns is the time for which the loop polls before
- * it sleeps (0: it sleeps immediately). */
+/* Measures `count` round trips: in each of them, sends a message of `size` bytes and waits until
+ * the peer has returned this message. Writes the duration of each round trip to times_ns. spin_ns
+ * is the time for which the loop polls before it sleeps (0: it sleeps immediately). */
 int ps_bench_ping(ps_client_t *client, ps_pub_t *pub, ps_sub_t *sub, int32_t size, int32_t count,
                   int64_t spin_ns, int64_t *times_ns);
-/* Each ping contains its number. ps_bench_ping returns PS_E_CORRUPT if the number in a returned
- * message differs. */
+/* Each message of ps_bench_ping contains a number. If a returned message has another number than
+ * the last sent message, ps_bench_ping returns PS_E_CORRUPT. */
 
 /* Echoes every message until until_ns. */
 int ps_bench_pong(ps_client_t *client, ps_pub_t *pub, ps_sub_t *sub, int64_t until_ns,
                   int64_t spin_ns);
 
-/* Writes `count` messages into the memory at base, without space between them, for loops written in
- * Python. The first message has the number `first`. */
+/* Writes `count` messages into the memory at `base`, without space between the messages. Loops
+ * written in Python use this function. The first message has the number `first`. */
 void ps_bench_fill(uint8_t *base, int32_t size, int64_t first, int32_t count);
-/* Adds count received messages, which lie back to back, to the hash of out. */
+/* Adds `count` received messages to out->hash. The messages are in the memory at `base`, without
+ * space between them. */
 void ps_bench_fold(const uint8_t *base, int32_t size, int64_t count, ps_bench_result_t *out);
-/* Like ps_bench_fold, for the messages that a poll returned. */
+/* Adds messages to out->hash like ps_bench_fold, but takes them from the array of messages that a
+ * poll returned. */
 void ps_bench_fold_messages(const ps_message_t *messages, int32_t count, ps_bench_result_t *out);
-/* Returns the hash of a receiver after the first count messages. */
+/* Returns the hash that a receiver must have computed after the first `count` messages. */
 uint64_t ps_bench_expected(int64_t count);
 
-/* Every tick_ns, offers per_tick messages to each of `count` publications, until the monotonic time
- * until_ns. If a window has no room for a message, the loop skips the message in this tick. Adds
- * the results for publication i to outs[i]. */
+/* Once in each interval of tick_ns (a tick), offers per_tick messages to each of `count`
+ * publications, until the monotonic time until_ns. If a window has no room for a message, the loop
+ * skips the message in this tick. Adds the results for publication i to outs[i]. */
 int ps_bench_publish_paced(ps_client_t *client, ps_pub_t **pubs, int32_t count, int32_t size,
                            int32_t per_tick, int64_t tick_ns, int64_t until_ns,
                            ps_bench_result_t *outs);
