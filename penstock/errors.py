@@ -42,8 +42,8 @@ class VersionMismatch(PenstockError):
 class ChannelRefused(PenstockError):
     """The daemon refused a request.
 
-    The attribute ``code`` is one of :data:`penstock.config.protocol.control.ERROR_CODES`, for
-    example ``invalid_channel``.
+    The attribute ``code`` is one of the strings in
+    :data:`penstock.config.protocol.control.ERROR_CODES`, for example ``invalid_channel``.
     """
 
     def __init__(self, message: str, *, code: str = "internal") -> None:
@@ -73,7 +73,9 @@ class ForkedError(PenstockError):
 
 
 class ClosedError(PenstockError):
-    """The client, publication, subscription, image or batch is already closed or released."""
+    """The call used a client, publication, subscription, image or batch that was already closed or
+    released.
+    """
 
 
 class NotConnected(PenstockError):
@@ -96,8 +98,9 @@ class ClaimLost(PenstockError):
 
 
 class PublicationFailed(PenstockError):
-    """A publication accepts no further messages, because it failed under its policy or reached the
-    maximum position. The attribute ``code`` is the (negative) offer code."""
+    """A publication accepts no further messages: its policy made the publication fail, or the
+    stream has reached the maximum position. The attribute ``code`` is the (negative) offer code.
+    """
 
     def __init__(self, message: str, *, code: int) -> None:
         super().__init__(message)
@@ -111,7 +114,8 @@ class RelayLoop(PenstockError):
 
 class CorruptLogError(PenstockError):
     """The log in shared memory contains an impossible value. The subscriber cannot read the stream
-    beyond the position of this value."""
+    beyond the position at which the log contains the impossible value.
+    """
 
 
 class TimeoutExpired(PenstockError, TimeoutError):
@@ -119,9 +123,9 @@ class TimeoutExpired(PenstockError, TimeoutError):
 
 
 class WithholdTimeout(TimeoutExpired):
-    """Messages were still outstanding at the time-out of ``withhold()``, so the publishers
-    continue. The attribute ``outstanding`` has one :class:`penstock.client.Outstanding` for each
-    image with outstanding messages."""
+    """``withhold()`` reached its time-out while messages were still outstanding, so it let the
+    publishers continue. The attribute ``outstanding`` has one :class:`penstock.client.Outstanding`
+    for each image with outstanding messages."""
 
     def __init__(self, message: str, *, outstanding: tuple[Any, ...] = ()) -> None:
         super().__init__(message)
@@ -167,7 +171,7 @@ class GroupError(PenstockError):
 
 
 class DaemonUnreachable(GroupError):
-    """The daemon at ``address`` did not answer within ``timeout_s`` seconds."""
+    """The daemon with the TCP address ``address`` did not answer within ``timeout_s`` seconds."""
 
     def __init__(self, message: str, *, address: str, timeout_s: float) -> None:
         super().__init__(message)
@@ -176,8 +180,9 @@ class DaemonUnreachable(GroupError):
 
 
 class NotAuthorised(GroupError):
-    """The daemon does not accept this client's key, or the daemon's own key is not
-    ``server_key``."""
+    """The daemon does not accept this client's CURVE key, or the daemon's own key differs from the
+    expected key ``server_key``.
+    """
 
 
 class GroupRefused(GroupError):
@@ -212,8 +217,9 @@ class AssignmentLost(GroupError):
 
 class RangeNotRetained(GroupError):
     """The daemon's log no longer contains the requested range of positions, or does not contain it
-    yet. The daemon's log contains the positions from ``lowest_readable`` to ``end_position``. If
-    the log no longer exists, ``lowest_readable`` and ``end_position`` are 0."""
+    yet. The attributes ``lowest_readable`` and ``end_position`` state the range of positions that
+    the log contains now. If the log no longer exists, ``lowest_readable`` and ``end_position`` are
+    0."""
 
     def __init__(self, message: str, *, lowest_readable: int, end_position: int) -> None:
         super().__init__(message)

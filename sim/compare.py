@@ -50,26 +50,32 @@ class Series:
     pressure: int                               # PRESSURE signals heard by the sender
 
     def rate(self, from_s: float, until_s: float) -> int:
-        """Return the rate at which the first publisher published, in bytes a second."""
+        """Return the rate of the first publisher between two times of the run, in bytes a
+        second.
+        """
         bins = self.published[0][int(from_s * 10):int(until_s * 10)]
         return sum(bins) * SECOND_NS // (BIN_NS * len(bins))
 
     def stalled_s(self) -> float:
-        """Return the total time, after its start, for which the first publisher could not
-        publish."""
+        """Return for how many seconds, after its first message, the first publisher published
+        nothing.
+        """
         bins = self.published[0]
         first = next((i for i, sent in enumerate(bins) if sent), len(bins))
         return sum(1 for sent in bins[first:] if not sent) * BIN_NS / SECOND_NS
 
     def latency_ms(self, reader: int, from_s: float, until_s: float) -> tuple[float, float]:
-        """Return two latencies from offer to poll: the median over the intervals, and that of the
-        worst interval."""
+        """Return two latencies from offer to poll, in milliseconds. Each interval has a latency;
+        the results are the median and the maximum of these latencies.
+        """
         found = [n for n in self.latency[reader][int(from_s * 10):int(until_s * 10)] if n]
         return (statistics.median(found) / MS_NS, max(found) / MS_NS) if found else (0.0, 0.0)
 
 
 def at_cadence(scenario: Scenario, batch: int, interval_ns: int) -> Scenario:
-    """Return the scenario with another read interval of its slow readers."""
+    """Return a copy of the scenario in which the slow readers read batches of another size at
+    another interval.
+    """
     subscribers = tuple(
         attrs.evolve(s, poll_limit=batch, interval_ns=interval_ns) if s.interval_ns else s
         for s in scenario.subscribers
@@ -78,9 +84,9 @@ def at_cadence(scenario: Scenario, batch: int, interval_ns: int) -> Scenario:
 
 
 def under(scenario: Scenario, strategy: str) -> Scenario:
-    """Return the scenario with another strategy for every publisher. With ``unicast``, each
-    publisher of a group is replaced by one publisher for each reader. Raise ConfigurationError if a
-    channel has no endpoint."""
+    """Return a copy of the scenario in which every publisher uses the flow-control strategy
+    ``strategy``. With ``unicast``, each publisher of a group is replaced by one publisher for each
+    reader. Raise ConfigurationError if a channel has no endpoint."""
     if strategy == "unicast":
         return _apart(scenario)
     publishers = tuple(
@@ -141,8 +147,9 @@ class _Clock:
                 self._bin[i].append(now_ns - self._times[of][at])
 
     def take(self, reader: int) -> int:
-        """Return the median of the latencies since the last call, at least the resolution of the
-        measurement; 0 if no message was read."""
+        """Return the median of the latencies since the last call; 0 if no message was read. A
+        median below the resolution of the measurement counts as the resolution.
+        """
         found, self._bin[reader] = self._bin[reader], []
         return max(STEP_NS, int(statistics.median(found))) if found else 0
 

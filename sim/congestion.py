@@ -28,8 +28,9 @@ class Halver:
 
 
 class MoodyWindow:
-    """:class:`Halver` with faults. A faulty congestion control. Sometimes the control raises an
-    exception, returns a value that is not a window, or returns a window far out of bounds."""
+    """:class:`Halver` with faults: sometimes this control raises an exception, returns a value that
+    is not a valid window, or returns a window that is far out of bounds.
+    """
 
     def __init__(self) -> None:
         self.raised = 0

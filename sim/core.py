@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load the simulator's core ``penstock._core_sim``. Wrap the functions of this core that the
-product's core does not have: hosts, links, datagrams and applications in virtual time.
+"""Load the simulator's core ``penstock._core_sim``. Wrap the functions that only the simulator's
+core has, and the product's core does not: hosts, links, datagrams and applications in virtual time.
 
 ``SIM`` is the simulator's core as a :class:`penstock.core.library.Library`. All objects of a
 simulated world are created with this library: drivers, clients, files.
@@ -42,8 +42,8 @@ assert len(RULES) == SIM.lib.PS_SIM_RULES
 
 @attrs.frozen(kw_only=True)
 class Link:
-    """Properties of a link: one direction between two hosts. Probabilities are in parts per
-    million; a bandwidth or queue of 0 means no limit."""
+    """Properties of a link. A link transports datagrams from one host to another, in one direction.
+    Probabilities are in parts per million; a bandwidth or queue of 0 means no limit."""
 
     delay_ns: int = 0
     jitter_ns: int = 0
@@ -207,12 +207,15 @@ class SimNetwork(NativeObject):
         return _read(NetworkStatistics, native)
 
     def drop(self, sender: int, receiver: int, number: int) -> None:
-        """Drop the datagram with the given number (0, 1, ...) on the link between two hosts."""
+        """Drop one datagram on the link between two hosts: the datagram with this number, counted
+        from 0 on this link.
+        """
         self._check(self._lib.ps_simnet_drop(self._handle, sender, receiver, number), "list a loss")
 
     def stuff(self, host: int, *, until_ns: int, short_ppm: int) -> None:
-        """Make the host's sockets accept no datagram until a time; afterwards some calls send only
-        a part of their datagrams."""
+        """Make the host's sockets accept no datagram until a time. After this time, some send calls
+        accept only the first few of their datagrams.
+        """
         self._check(
             self._lib.ps_simnet_stuff(self._handle, host, until_ns, short_ppm), "fill sockets"
         )
@@ -230,13 +233,16 @@ class SimNetwork(NativeObject):
         )
 
     def calm(self, port: int, delay_ns: int) -> None:
-        """Let datagrams to or from this UDP port pass every link in a fixed time, without
-        faults."""
+        """Make every link deliver datagrams to or from this UDP port after a fixed time, without
+        faults.
+        """
         self._check(self._lib.ps_simnet_calm(self._handle, port, delay_ns), "keep a port calm")
 
     def watch(self, half_term_stream_id: int = 0) -> None:
-        """Check all datagrams from now on. If a stream id is given, it names a stream with fc=nak,
-        whose sender may always be half a term ahead of its receivers."""
+        """Let the oracle ``watch`` check all datagrams from now on. The optional argument is the id
+        of a stream with fc=nak; the sender of this stream may always be half a term ahead of its
+        receivers.
+        """
         self._check(self._lib.ps_simnet_watch(self._handle, half_term_stream_id), "watch the wire")
 
     def wire(self) -> WireStatistics:
@@ -285,18 +291,24 @@ class SimWorld(NativeObject):
         self._check(self._lib.ps_simworld_probe(self._handle), "probe the drivers")
 
     def touch(self, host: int) -> None:
-        """Mark the driver of this host, so that the next run executes one of its duty cycles."""
+        """Mark the driver of this host, so that the next run executes a duty cycle of this
+        driver.
+        """
         self._lib.ps_simworld_touch(self._handle, host)
 
     def wants_control(self, host: int, now_ns: int) -> bool:
         return bool(self._lib.ps_simworld_wants_control(self._handle, host, now_ns))
 
     def hold_control(self, host: int, until_ns: int) -> None:
-        """Keep the host's conductor busy until a time, so that it processes no events before."""
+        """Keep the host's conductor busy until a time: the conductor processes no event before this
+        time.
+        """
         self._lib.ps_simworld_hold_control(self._handle, host, until_ns)
 
     def run(self, now_ns: int, until_ns: int) -> tuple[Stop, int]:
-        """Run the world; return the reason why the run ended, and the time."""
+        """Run the world until ``until_ns``, or until a conductor or client must act. Return the
+        reason why the run ended, and the time at which it ended.
+        """
         self._now[0] = now_ns
         stop = self._lib.ps_simworld_run(self._handle, until_ns, self._now)
         return Stop(stop), int(self._now[0])
@@ -308,11 +320,15 @@ class SimWorld(NativeObject):
         )
 
     def wait_for_nobody(self) -> None:
-        """Stop waiting for the clients that were passed to :meth:`wait_for`."""
+        """Forget the clients that were passed to :meth:`wait_for`: a wake-up of these clients no
+        longer ends a run.
+        """
         self._lib.ps_simworld_await_nobody(self._handle)
 
     def set_clock(self, publication: Handle) -> None:
-        """Make a publication use the time of this world for its account of refused offers."""
+        """Make a publication measure in the virtual time of this world for how long its offers were
+        refused.
+        """
         self.library.refuse_others(publication=publication)
         self._lib.ps_simworld_set_clock(self._handle, publication.native)
 
@@ -344,7 +360,9 @@ class SimWorld(NativeObject):
         return int(self._lib.ps_simworld_ledger_messages(self._handle, ledger))
 
     def ledger_dropped(self, ledger: int) -> int:
-        """Return the number of messages that a policy dropped, as the publishers counted them."""
+        """Return how many messages of the ledger's session a policy dropped; the count comes from
+        the publishers.
+        """
         return int(self._lib.ps_simworld_ledger_dropped(self._handle, ledger))
 
     def ledger_position(self, ledger: int) -> int:
@@ -394,7 +412,9 @@ class SimWorld(NativeObject):
         )
 
     def detach_publisher(self, publisher: int) -> None:
-        """Stop using the application's handle, which the caller will close."""
+        """Stop using the handle of the application's publication or subscription. The caller closes
+        this handle afterwards.
+        """
         self._lib.ps_simworld_detach_publisher(self._handle, publisher)
 
     def detach_subscriber(self, subscriber: int) -> None:

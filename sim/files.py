@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read and write scenarios as TOML; errors name file, key and reason.
+"""Read and write scenarios as TOML. The text of an error states the file, the key and the reason.
 
 Hosts have names. In a channel, ``{name}`` stands for the address of the host. Each member of a
 ``[[group]]`` gets a subscription; publishers that name the group send to the address of the group.
 Values in seconds, milliseconds and Mbit/s, and shares between 0 and 1, may have decimal places.
-This module keeps these values as exact decimals until it converts them to whole nanoseconds, parts
-per million and bytes.
+This module keeps values with decimal places as exact decimals, and converts them directly to whole
+nanoseconds, parts per million or bytes.
 """
 
 from __future__ import annotations
@@ -255,7 +255,9 @@ class _Reader:
         return tuple(found)
 
     def table(self, where: str, table: Any, keys: Keys) -> dict[str, Any]:
-        """Return the values of one TOML table, by the names of the fields that they set."""
+        """Return the values of one TOML table; the keys of the result are the names of the
+        scenario's fields.
+        """
         if not isinstance(table, dict):
             self.fail(where, "is not a table")
         fields = {}

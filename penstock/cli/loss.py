@@ -81,7 +81,9 @@ def live(directory: Path) -> list[dict[str, Any]]:
 
 
 def history(directory: Path) -> list[dict[str, Any]]:
-    """Return the rows of the loss report, one for each stream that has ever lost data."""
+    """Return the rows of the loss report: one row for each stream that lost data at any time since
+    the report was created.
+    """
     file = directory / "loss-report.dat"
     return read_report(file.read_bytes()) if file.exists() else []
 

@@ -58,8 +58,8 @@ def command(
 
 
 def snapshot(directory: Path) -> dict[str, Any]:
-    """Return the state at one moment as plain data: ``status`` comes from the daemon, and
-    ``counters`` and ``errors`` come from ``cnc.dat``."""
+    """Return the state of the daemon at one moment as plain data: ``status`` comes from the daemon,
+    and ``counters`` and ``errors`` come from ``cnc.dat``."""
     status = request_status(directory, _TIMEOUT_S)
     with open_counters(directory) as cnc:
         counters = [

@@ -76,8 +76,9 @@ class Stalls:
     _held_ns: int = 0
 
     def line(self, event: Event) -> str | None:
-        """Return the output text for an event that begins or ends pressure, or None for any other
-        event."""
+        """If the event begins or ends pressure, return its line of output; return None for every
+        other event.
+        """
         fields, key = event["fields"], (event["host"], event["fields"].get("publication_id"))
         if event["event"] == _TRIGGERED:
             self._running[key] = event

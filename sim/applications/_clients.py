@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The client's classes for simulated applications. While an application waits, the simulation
-continues. A call without a result takes some virtual time, so that a polling loop advances the
-virtual time."""
+continues. A call that returns no result (an empty poll, a refused offer) takes some virtual time,
+so a polling loop cannot stop the virtual time."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ class SimParking(Parking):
         self, happened: Callable[[], bool], timeout_s: float | None,
         rest_ns: Callable[[], int] = lambda: 0,
     ) -> bool:
-        """See :meth:`Parking.until`; virtual time. ``rest_ns`` is a time on the real clock; this
-        method ignores the argument."""
+        """See :meth:`Parking.until`; virtual time. ``rest_ns`` returns a duration on the real
+        clock, so this method ignores ``rest_ns``.
+        """
         app = current()
         if app is None:
             if happened():

@@ -3,8 +3,9 @@
 applications, clocks show virtual time, and penstock connects to the simulated daemon. The simulator
 reports calls that it does not support.
 
-Other threads notice nothing. The guard also replaces names that a module has imported (``from time
-import sleep``). When the simulation ends, the guard restores all names.
+Other threads notice nothing. If a module has imported one of these functions (``from time import
+sleep``), the guard also replaces the name in this module. When the simulation ends, the guard
+restores all names.
 """
 
 from __future__ import annotations
@@ -158,7 +159,9 @@ def _selector(real: type[selectors.BaseSelector]) -> Callable[[], selectors.Base
 
 
 class Guard:
-    """Installs the replaced functions, and restores the original ones."""
+    """Installs the replacements of functions of the interpreter, and later restores the original
+    functions.
+    """
 
     def __init__(self) -> None:
         self._restore: list[tuple[Any, str, Any]] = []

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Event loops of simulated applications, which wait in virtual time.
 
-asyncio waits in its selector, and trio reads from its clock how long it may wait. This module
-replaces asyncio's selector and trio's clock: the replacements let the simulation continue, then
-check the descriptors without waiting.
+An asyncio loop waits in its selector; a trio run asks its clock how long the run may wait. This
+module replaces asyncio's selector and trio's clock. Instead of waiting, the replacements let the
+simulation continue; afterwards the loop checks its file descriptors without waiting.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ class LoopClock(trio.abc.Clock):
         return self._app.now_ns / 1e9
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """Wait in virtual time; afterwards trio checks its descriptors at once."""
+        """Let the application wait in virtual time. Afterwards trio checks its file descriptors
+        without waiting.
+        """
         left = deadline - self._app.now_ns / 1e9
         if left <= 0 or self._app.is_signalled():
             return 0.0

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One application in the simulator: a thread that runs only while the simulation lets it.
+"""One application in the simulator: a thread that runs only while the simulation allows this thread
+to run.
 
-At each moment exactly one thread runs: the simulation's thread or that of one application. A run
-therefore depends only on the seed and on the applications. When an application waits, the
-simulation's thread continues, and only then does virtual time pass.
+At each moment exactly one thread runs: either the thread of the simulation, or the thread of one
+application. A run therefore depends only on the seed and on the applications. When an application
+waits, the simulation's thread continues. Virtual time passes only in the simulation's thread.
 """
 
 from __future__ import annotations
@@ -140,7 +141,9 @@ class App:
 
     @property
     def waits(self) -> list[tuple[core.ClientHandle, int]]:
-        """Clients on whose wake-up the application waits, each with its ticket."""
+        """Clients that can wake the waiting application, each with the ticket that the client had
+        when the wait began.
+        """
         return [] if self.is_finished or self.is_paused else self._waits
 
     @property
@@ -193,7 +196,8 @@ class App:
 
     def kill(self) -> None:
         """End the application like SIGKILL. The daemon notices the end of the application at once.
-        In the killed function, only the ``with`` and ``finally`` blocks still run."""
+        In the killed function, no further statement runs, except those in ``finally`` blocks and at
+        the exit of ``with`` blocks."""
         if self.is_finished:
             return
         self.is_killed = True
@@ -206,8 +210,8 @@ class App:
     def hand_over(
         self, waits: list[tuple[core.ClientHandle, int]], due_ns: int = NEVER_NS
     ) -> None:
-        """Wait until a client's futex word differs from a ticket, or until a time. Application's
-        thread.
+        """Wait until the futex word of one of these clients differs from the client's ticket, or
+        until the virtual time ``due_ns``. Application's thread.
 
         :raises Killed: the application was killed during the wait.
         """
@@ -233,13 +237,15 @@ class App:
         return place
 
     def spend(self, ns: int) -> None:
-        """Let virtual time pass, as if the application computed for this time."""
+        """Let ``ns`` nanoseconds of virtual time pass, as if the application had computed for this
+        time.
+        """
         if ns > 0 and not self.is_killed:
             self.hand_over([], self.now_ns + ns)
 
     def hand_over_to_loop(self, timeout_s: float | None) -> None:
-        """Wait for a wake-up of any client of this application. The application's event loop calls
-        this method."""
+        """Wait until one of this application's clients is woken, or until the time-out. The
+        application's event loop calls this method."""
         due_ns = self.now_ns + _SLICE_NS     # other threads' calls into the loop wake no client
         if timeout_s is not None and timeout_s * 1e9 < _SLICE_NS:
             due_ns = self.now_ns + max(1, int(timeout_s * 1e9))
@@ -251,7 +257,7 @@ class App:
         self.hand_over(waits, due_ns)
 
     def is_signalled(self) -> bool:
-        """Whether a client's eventfd is readable now."""
+        """Whether the eventfd of at least one open client of this application is readable now."""
         fds = [client._watched()[1] for client in self.clients if not client.is_closed]
         poller = select.poll()
         for fd in fds:

@@ -56,10 +56,10 @@ def _link(
 
 
 class Simulation:
-    """A simulated network: hosts with daemons, and the applications on them. Use a simulation in a
-    ``with`` statement; only one simulation can exist at a time.
+    """A simulated network: its hosts, their daemons, and the applications on the hosts. Use a
+    simulation in a ``with`` statement; only one simulation can exist at a time.
 
-    :param seed: seed of every loss, delay and id; the same seed gives the same run.
+    :param seed: determines every random loss, delay and id; the same seed gives the same run.
     :param loss: share of datagrams that each link loses, 0 to 1.
     :param delay_ms: one-way delay of each link.
     :param jitter_ms: largest additional delay, drawn for each datagram.
@@ -68,7 +68,8 @@ class Simulation:
     :param reorder: share of datagrams that arrive after later datagrams.
     :param virtual_sleep: let ``time.sleep`` wait in virtual time, instead of reporting the call as
         an error.
-    :param hang_s: real seconds after which a function that neither waits nor returns is reported.
+    :param hang_s: if a function neither waits nor returns for this number of real seconds, the
+    simulation reports the function as an error.
     """
 
     def __init__(
@@ -207,8 +208,8 @@ class Simulation:
         jitter_ms: float = 0.0, bandwidth_mbit: float = 0.0, duplicate: float = 0.0,
         reorder: float = 0.0,
     ) -> None:
-        """Change the link from one host to another from now on. If a name is omitted, the change
-        applies to all hosts."""
+        """Change the properties of the link from one host to another, for all datagrams from now
+        on. If a name is omitted, the change applies to all hosts."""
         rule = (
             sender, receiver,
             _link(loss, delay_ms, jitter_ms, bandwidth_mbit, duplicate, reorder),
@@ -240,7 +241,7 @@ class Simulation:
         self._host(host).die()
 
     def start_daemon(self, host: str) -> None:
-        """Start a new daemon on the files of the killed daemon."""
+        """Start a new daemon on the host; the new daemon adopts the files of the killed daemon."""
         found = self._host(host)
         found.adopt()
         for owner, port, fd in self._watched:
@@ -267,13 +268,13 @@ class Simulation:
 
     @property
     def trace(self) -> int:
-        """A 64-bit hash over all datagrams so far and their times."""
+        """A 64-bit hash of all datagrams that were sent so far, and of their times."""
         return self._network.trace_hash()
 
     # ---- time ------------------------------------------------------------------------------------
 
     def run(self, timeout_s: float = 60.0) -> None:
-        """Run until every application has ended, except those in the background.
+        """Run until every application has ended; do not wait for applications in the background.
 
         Raise the first exception of a function, and report calls that the simulator does not
         support.
@@ -295,7 +296,9 @@ class Simulation:
             self._advance(end_ns)
 
     def run_for(self, seconds: float) -> None:
-        """Let virtual time pass, even if applications end.  Raises as :meth:`run`."""
+        """Let this number of virtual seconds pass, even if all applications end earlier. Raises as
+        :meth:`run`.
+        """
         end_ns = self.now_ns + int(seconds * _S_NS)
         while self.now_ns < end_ns:
             self._advance(end_ns)
@@ -358,12 +361,13 @@ class Simulation:
     # ---- for applications ------------------------------------------------------------------------
 
     def note(self, fault: SimulationError) -> None:
-        """Report an unsupported call at the end of the application's turn, even if the application
-        catches the exception."""
+        """Store the error about an unsupported call. The simulation raises it at the end of the
+        application's turn, even if the application catches the exception.
+        """
         self._faults.append(fault)
 
     def set_clock(self, publication: core.PublicationHandle) -> None:
-        """Make a publication use virtual time for its account of refused offers."""
+        """Make a publication measure in virtual time for how long its offers were refused."""
         self._native.set_clock(publication)
 
     def connect(self, app: App, name: str, watch: bool, began_s: float, timeout_s: float) -> (

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Further faults for a generated scenario, and a stream that no fault may affect (the witness).
 
-These faults have their own random generator, so that the rest of a seed's scenario does not change.
+A separate random generator draws these faults, so they do not change the rest of the scenario of a
+seed.
 """
 
 from __future__ import annotations
@@ -93,8 +94,9 @@ class _Faults(Draw):
         )
 
     def strangers(self) -> None:
-        """Let the network forge frames: repeat frames of the senders from another address, with
-        changed content."""
+        """Let the network forge frames: copies of the senders' frames, with changed content, that
+        come from another address.
+        """
         if not self.chance("strangers"):
             return
         share = self.rng.choice([1_000, 30_000, 300_000])
@@ -134,8 +136,9 @@ class _Faults(Draw):
         self.scenario = attrs.evolve(self.scenario, publishers=tuple(found))
 
     def companions(self) -> None:
-        """Add a second reader to a stream with an untethered reader, because a single reader cannot
-        be behind."""
+        """If a stream has an untethered reader, add a second reader to the stream: a reader can
+        only be behind another reader.
+        """
         more = []
         for subscriber in self.scenario.subscribers:
             if "tether=false" in subscriber.channel and self.rng.random() < 0.7:

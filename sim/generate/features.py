@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Further features of the channels, applications and hosts in a generated scenario.
 
-These features have their own random generator, so that the rest of a seed's scenario does not
-change.
+A separate random generator draws these features, so they do not change the rest of the scenario of
+a seed.
 """
 
 from __future__ import annotations
@@ -96,7 +96,9 @@ class _Features(Draw):
     # ---- spies -----------------------------------------------------------------------------------
 
     def spies(self) -> None:
-        """Add spies on the publisher's host, which may stand in for missing receivers."""
+        """Add spies on the publisher's host. If no receiver is connected, such a spy may let the
+        stream advance.
+        """
         rng = self.rng
         for stream in self._streams(lambda p: p.channel.startswith("aeron:udp")):
             if not self.chance("spies"):
@@ -235,8 +237,9 @@ class _Windows(Draw):
         self.scenario = scenario
 
     def add(self) -> Scenario:
-        """Return the scenario with Python congestion control for some streams. The Python class for
-        congestion control may answer late or not at all."""
+        """Return the scenario with Python congestion control for some streams. The result of the
+        Python congestion control may arrive late, or not at all.
+        """
         for stream in sorted({p.stream_id for p in self.scenario.publishers} - {WITNESS_STREAM}):
             readers = [s for s in self.scenario.subscribers if s.stream_id == stream]
             plain = all(

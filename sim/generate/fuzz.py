@@ -2,8 +2,8 @@
 """Make scenarios from a seed: topologies, loads and faults. Every fault ends, so all data must
 arrive before the run ends.
 
-Each scenario has its own random weights, so that rare combinations of features happen (swarm
-testing). ``classes`` names the features of a scenario.
+Each scenario draws its own probabilities of the features, so that rare combinations of features
+occur (swarm testing). The field ``classes`` of a scenario contains the names of its features.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sample of network and load conditions under ``fc=nak``, with the required result for each of
-them (``penstock sim grid nak``).
+"""Test ``fc=nak`` under a sample of network and load conditions, and state the required result for
+each combination of conditions (``penstock sim grid nak``).
 
 A cell is one combination of conditions, with one publisher and a group of readers. Some of the
 readers are slow: they consume a whole batch at a fixed interval. The sample is a Sobol sequence
@@ -72,8 +72,9 @@ class Cell:
 
     @property
     def attainable(self) -> int:
-        """Return the highest rate at which a slow reader of the cell can get data (r*, the
-        attainable rate)."""
+        """Return the *attainable rate* r*: the highest rate at which a slow reader of this cell can
+        get data.
+        """
         held = (self.window - self.mtu) * SECOND_NS // self.cadence_ns
         return min(self.nominal, self.offered, held, self._per_rtt())
 
@@ -85,8 +86,9 @@ class Cell:
 
     @property
     def warm_ns(self) -> int:
-        """Return the time, from the first message on, after which the reader must not miss any
-        message."""
+        """Return the duration of the warm-up, which begins at the first message. After the warm-up
+        the readers must not miss any message.
+        """
         return max(SECOND_NS, 5 * self.cadence_ns, 10 * self.rtt_ns)
 
     @property
@@ -95,8 +97,9 @@ class Cell:
 
     @property
     def peak_ppm(self) -> int:
-        """Return the amount of unread data at the end of a reader's interval, as a share of half a
-        term."""
+        """Return the amount of unread data that a slow reader has just before it reads a batch, in
+        parts per million of half a term.
+        """
         return self.offer * self.cadence_ns // SECOND_NS * 1_000_000 // self.window
 
     def _per_rtt(self) -> int:
@@ -194,8 +197,9 @@ def scenario(cell: Cell) -> Scenario:
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """Result of one run of a cell. Of the readers, the result describes the slow reader with the
-    worst result."""
+    """Result of one run of a cell. If the cell has several slow readers, the result describes the
+    one with the lowest rate.
+    """
 
     cell: Cell
     seed: int
@@ -220,7 +224,7 @@ class Outcome:
         return self.read / max(1, self.cell.attainable)
 
     def cause(self) -> str:
-        """Return the reason why the run failed; empty: it passed."""
+        """Return the reason why the run failed; return an empty text if the run passed."""
         kind = self.cell.kind()
         if self.error:
             return self.error
@@ -258,8 +262,10 @@ class _Readers:
         self.late = [0] * cell.group        # sent after the warm-up
 
     def check(self, *, warm: bool) -> list[int]:
-        """Record the number of messages of each reader. If readers have missed messages since the
-        last call, also record the time."""
+        """Return the number of messages that each reader has received so far. If ``warm`` is true
+        (the warm-up is over), also count the messages that each reader has missed since the last
+        call.
+        """
         publisher = self._world.publishers[0]
         ledger = publisher.ledgers[0]
         found: list[int] = []
@@ -359,8 +365,9 @@ def judge(cells: Iterable[Cell], seeds: int, workers: int) -> Iterator[Outcome]:
 
 @attrs.frozen(kw_only=True)
 class Verdict:
-    """Verdict of all runs. Combine the runs of a cell. The cell passes if the runs with all seeds
-    pass; its share of the attainable rate is that of the worst seed."""
+    """Verdict of all runs. Combines the results of all runs of a cell into one result of the cell.
+    A cell passes if its runs with all seeds pass. The cell's share of the attainable rate is the
+    lowest share of these runs."""
 
     cells: int
     passed: int

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A further stream with isolated readers: their ``ps-sub-policy`` makes the stream not wait for
-them when they are behind.
+"""Add a stream with *isolated readers*: readers with a ``ps-sub-policy``, so that the stream does
+not wait for them when they are behind.
 
-Isolated readers stop for a while; one reader of the same stream must get every message, except on
-MDC, where it may join late, and under NAK-strength. In some seeds a daemon dies meanwhile and is
-adopted, or a receiver as Aeron's joins the group. The stream has its own random generator, so that
-the rest of a seed's scenario changes only if a daemon dies.
+Isolated readers stop reading for a while; another reader of the same stream must get every message.
+There are two exceptions: on MDC this reader may join late, and under NAK-strength control it may
+miss messages. With some seeds, a daemon dies and a new daemon adopts its streams. With other seeds,
+a receiver that behaves like Aeron's receiver joins the group. A separate random generator draws
+this stream, so the rest of the scenario of a seed changes only if a daemon dies.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class _Isolated(Draw):
         self.scenario = attrs.evolve(self.scenario, misfits=(*self.scenario.misfits, plain))
 
     def add(self) -> Scenario:
-        """Return the scenario, with the further stream if the seed draws one."""
+        """Return the scenario; if the seed decides so, add the stream with isolated readers."""
         steady = [host for host in range(1, self.scenario.hosts) if self._is_steady(host)]
         if not steady or not self._is_steady(0) or not self.chance("isolated"):
             return self.scenario

@@ -3,7 +3,8 @@
 that other streams use rarely. ``penstock sim fuzz --histogram`` counts the runs that used each
 rule.
 
-The stream has its own random generator, so that the rest of a seed's scenario does not change.
+A separate random generator draws this stream, so the stream does not change the rest of the
+scenario of a seed.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class _Rules(Draw):
         self.hosts = max(scenario.hosts, 3)
 
     def add(self) -> Scenario:
-        """Return the scenario, with the further stream if the seed decides so."""
+        """Return the scenario; if the seed decides so, add the further stream."""
         if not self.chance("rules"):
             return self.scenario
         kind = self.rng.choice(_KINDS)

@@ -2,10 +2,11 @@
 """A Sobol sequence of up to eight dimensions, shifted by a seed.
 
 The method is that of Sobol (1967). The direction numbers are those of Joe and Kuo (2008): the first
-eight dimensions of ``new-joe-kuo-6``. A sample of a grid must cover each pair of axes evenly, for
-any number of points. Pseudo-random points would not cover each pair of axes evenly. The direction
-numbers of eight dimensions are only 21 numbers, so this module needs no library. The seed shifts
-the points by an exclusive or. The shifted points cover the cube as evenly as before.
+eight dimensions of ``new-joe-kuo-6``. A sample of conditions must cover each pair of axes evenly,
+whatever number of points the sample has. Pseudo-random points would not cover each pair of axes
+evenly. The direction numbers of eight dimensions are only 21 numbers, so this module needs no
+library. The seed changes the points: each coordinate is combined with random bits by an exclusive
+or. The points that the seed has changed cover the cube as evenly as the original points.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory stays bounded. The oracle of memory: a daemon must have exactly the files that its objects
-need. A daemon may have only objects that the scenario's applications can have created. No timer or
-request of a daemon may concern an object that does not exist. Idle streams must have released the
-memory that they do not need."""
+"""Memory stays bounded. The oracle that checks memory: a daemon must have exactly the files that
+its publications, images and clients need. A daemon may have only objects that the scenario's
+applications can have created. No timer or request of a daemon may concern an object that does not
+exist. Idle streams must have released the memory that they do not need."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Stand:
 
 
 class Memory:
-    """State that the oracle keeps between checks."""
+    """Values that the oracle remembers from one check to the next."""
 
     def __init__(self, world: World) -> None:
         self._world = world

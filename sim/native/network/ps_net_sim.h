@@ -64,8 +64,8 @@ typedef struct ps_sim_observer {
     void (*arrived)(void *context, int32_t host, const ps_sim_packet_t *packet);
     void (*read)(void *context, int32_t host, enum ps_socket_role role,
                  const ps_sim_packet_t *packet, int64_t rx_ns, int64_t now_ns);
-    /* Returns true if the network may pass this datagram and the following datagrams of the stream
-     * to the driver in one call, as GRO does. */
+    /* Returns true if one receive call may return this datagram joined with the next datagrams of
+     * its stream, as with the kernel's GRO. */
     bool (*may_join)(void *context, int32_t host, const ps_sim_packet_t *packet);
     void (*free)(void *context);
 } ps_sim_observer_t;
@@ -125,7 +125,8 @@ struct ps_simnet {
     void *observer_context;
 };
 
-/* Returns a forged copy of a datagram for a receiver, or NULL (ps_net_sim_forge.c). */
+/* Returns a forged copy of a datagram, which is sent to a receiver; NULL: no copy is forged
+ * (ps_net_sim_forge.c). */
 ps_sim_packet_t *ps_sim_forge(ps_simnet_t *simnet, const ps_sim_packet_t *packet);
 bool ps_sim_is_forged(const ps_sim_packet_t *packet);
 /* Returns true if only forged datagrams have this source address. */

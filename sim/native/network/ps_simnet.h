@@ -27,9 +27,10 @@ typedef struct ps_simnet_link {
     int64_t queue_bytes;           /* Number of bytes that may wait for the link; 0: unlimited. */
     uint32_t loss_ppm;             /* Probability that a datagram to one receiving host is lost;
                                     * 1000000: the link is down. */
-    /* Gilbert-Elliott model: probabilities for each datagram to change from the good state to the
-     * bad state and back. The bad state of a link ends after 2 s at the latest. In the bad state,
-     * burst_loss_ppm is the probability of loss. */
+    /* Gilbert-Elliott model of bursts of losses. At each datagram, a link in the good state changes
+     * to the bad state with the probability burst_enter_ppm, and back with burst_leave_ppm. The bad
+     * state of a link ends after 2 s at the latest. In the bad state, burst_loss_ppm is the
+     * probability of loss. */
     uint32_t burst_enter_ppm;
     uint32_t burst_leave_ppm;
     uint32_t burst_loss_ppm;
@@ -64,7 +65,8 @@ typedef struct ps_simnet_stats {
 
 /* PS_E_NO_MEMORY. */
 int ps_simnet_create(uint64_t seed, ps_simnet_t **out);
-/* Destroy the drivers, with their networks and sockets, before this call. `simnet` may be NULL. */
+/* Before this call, destroy all drivers of the hosts, with the networks and sockets of these
+ * drivers. `simnet` may be NULL. */
 void ps_simnet_destroy(ps_simnet_t *simnet);
 /* Adds a host. Returns the index of the host (0, 1, ...), or PS_E_NO_SPACE if there are 64
  * hosts. */
@@ -72,14 +74,15 @@ int32_t ps_simnet_add_host(ps_simnet_t *simnet);
 /* Adds an address to a host (the port is ignored). PS_E_NO_SPACE: the host already has 8 addresses.
  * PS_E_ADDRESS_IN_USE. */
 int ps_simnet_add_address(ps_simnet_t *simnet, int32_t host, const ps_addr_t *address);
-/* Sets the properties of the link from one host to another; -1 means all hosts. Datagrams that are
- * already in flight keep their delay and their fate. PS_E_INVALID. */
+/* Sets the properties of the link from one host to another; -1 means all hosts. The change does not
+ * concern datagrams that are already in flight. PS_E_INVALID. */
 int ps_simnet_set_link(ps_simnet_t *simnet, int32_t from, int32_t to, const ps_simnet_link_t *link);
 /* Drops the datagram with this number (0, 1, ...) on the link between two hosts. PS_E_INVALID,
  * PS_E_NO_MEMORY. */
 int ps_simnet_drop(ps_simnet_t *simnet, int32_t from, int32_t to, uint64_t number);
-/* Makes the sockets of a host accept no datagram until until_ns. Afterwards, with the probability
- * short_ppm, a send call accepts only the first few datagrams, or none. PS_E_INVALID. */
+/* Makes the sockets of a host accept no datagram until until_ns. After until_ns, a send call
+ * accepts all its datagrams, or with the probability short_ppm only the first few or none.
+ * PS_E_INVALID. */
 int ps_simnet_stuff(ps_simnet_t *simnet, int32_t host, int64_t until_ns, uint32_t short_ppm);
 /* Sends a forged datagram from a host. The source address `from` may have any port. `length` is 1
  * to 65504 bytes. PS_E_INVALID, PS_E_NO_MEMORY. */
@@ -88,8 +91,9 @@ int ps_simnet_inject(ps_simnet_t *simnet, int32_t host, const ps_addr_t *from, c
 /* Makes every link pass datagrams to or from the port `port` in delay_ns, without faults. Port 0:
  * no such port. PS_E_INVALID. */
 int ps_simnet_calm(ps_simnet_t *simnet, int32_t port, int64_t delay_ns);
-/* Returns a network for a driver on the host. The driver becomes the owner of the network. The
- * simnet must exist longer than the driver. Returns NULL if there is no memory or no such host. */
+/* Returns a network for a driver on the host. The driver becomes the owner of the network. Destroy
+ * the driver before the simulated network (simnet). Returns NULL if there is no memory or no such
+ * host. */
 ps_net_t *ps_simnet_host_net(ps_simnet_t *simnet, int32_t host);
 /* Returns the time of the next arrival, INT64_MAX if no datagram is in flight. */
 int64_t ps_simnet_next_event_ns(const ps_simnet_t *simnet);

@@ -9,7 +9,7 @@
 
 struct ps_probe; /* ps_sim_probe.h */
 
-/* Values about credits from the last status message of an image. */
+/* Values about credits that an image's last status message stated. */
 typedef struct ps_sim_stated {
     int64_t limit;
     int64_t changed_ns;
@@ -20,19 +20,22 @@ typedef struct ps_sim_stated {
 
 /* Returns the number of bytes that a message takes in the log. */
 int64_t ps_sim_framed_bytes(const ps_publication_t *pub, int32_t size);
-/* Checks that the stream's rate allowed the latest message that the publication accepted. */
+/* Checks the latest message that the publication accepted: the rate limit of the stream must have
+ * allowed this message at this time. */
 void ps_sim_lead_check(ps_simworld_t *world, const ps_sim_publisher_t *publisher,
                        const ps_publication_t *pub, int64_t start);
-/* Checks that readers had granted a credit for the latest message that the publication accepted. */
+/* Checks the latest message that the publication accepted: the readers must have granted a credit
+ * for this message. */
 void ps_sim_credit_check(struct ps_probe *probe, const ps_sim_publisher_t *publisher);
 /* After a duty cycle of the host, checks that no further message arrives at subscriptions whose
  * frozen credits are in the state SETTLED. Cost: visits the host's subscribers. */
 void ps_sim_credit_watch(ps_simworld_t *world, int32_t host);
-/* Returns true if a receiver may send a status message because of its credits. A receiver states
- * changed credits at once, also after a reader that grants credits has left. If the credit limit
- * rose from 0, the receiver repeats the new limit twice. If a new epoch of credits began, the
- * receiver repeats the epoch until the sender answers. While the receiver waits for the sender's
- * answer, it delays the two repetitions of the limit. */
+/* Returns true if a receiver may send a status message because of its credits. If the credits of a
+ * receiver change, the receiver sends a status message at once; a reader with credits that leaves
+ * is such a change. If the credit limit has risen from 0, the receiver sends two further status
+ * messages with the new limit. If a new credit epoch has begun, the receiver repeats its status
+ * message until the sender answers. While the receiver waits for the sender's answer, it delays
+ * these two status messages. */
 bool ps_sim_states_credits(ps_sim_stated_t *stated, const ps_trailer_t *trailer, int32_t readers,
                            int64_t now_ns, int64_t slack_ns);
 

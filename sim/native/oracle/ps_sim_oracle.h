@@ -10,10 +10,10 @@
 
 #include "ps_simworld.h"
 
-/* Number of sent datagrams by type; a multicast datagram counts once. */
+/* Numbers of sent datagrams, one for each type of datagram; a multicast datagram counts once. */
 typedef struct ps_sim_wire {
-    uint64_t data;       /* Number of data frames that contain bytes of the stream sent for the
-                          * first time. */
+    uint64_t data;       /* Number of data frames with bytes of the stream that were not sent
+                          * before. */
     uint64_t data_bytes; /* of the stream */
     uint64_t resent;
     uint64_t resent_bytes;
@@ -31,14 +31,15 @@ typedef struct ps_sim_wire {
                         * order. */
 } ps_sim_wire_t;
 
-/* Begins to check all datagrams. half_term_stream_id is a stream with fc=nak, whose sender may
- * always be half a term ahead of its receivers; 0: no such stream. PS_E_NO_MEMORY. */
+/* From this call on, the oracle `watch` checks all datagrams. The id half_term_stream_id (0: none)
+ * is that of a stream with fc=nak, whose sender may always be half a term ahead of its receivers.
+ * PS_E_NO_MEMORY. */
 int ps_simnet_watch(ps_simnet_t *simnet, int32_t half_term_stream_id);
-/* Without ps_simnet_watch, all values are zero. */
+/* If ps_simnet_watch was not called, all values in `out` are zero. */
 void ps_simnet_wire(const ps_simnet_t *simnet, ps_sim_wire_t *out);
 
 /* Begins to check every duty cycle of every driver (ps_sim_probe.h). Call this function before the
- * first driver is set. PS_E_NO_MEMORY. */
+ * first host gets a driver. PS_E_NO_MEMORY. */
 int ps_simworld_probe(ps_simworld_t *world);
 
 #endif

@@ -3,8 +3,8 @@
  * ps_sim_probe.h: oracles that check a driver after each duty cycle. The probe sees every datagram
  * that a driver reads or sends, at the virtual time of the driver's call. From the datagrams, the
  * probe computes a model of each publication and image: the state that the driver should have.
- * After each duty cycle, the probe compares the models with the driver's state. The code of the
- * models follows the protocol's description, not the tested code.
+ * After each duty cycle, the probe compares the models with the driver's state. The models are
+ * written from the description of the protocol, independently of the tested code.
  *
  *   ps_sim_probe.c        hands datagrams and duty cycles to the files below
  *   ps_sim_probe_model.c  models by object; promises that must be kept within a time
@@ -36,8 +36,8 @@
 /* At the end of a host's duty cycle, records the position up to which the host's receivers accept
  * data. */
 void ps_sim_bound_watch(ps_simworld_t *world, int32_t host);
-/* Checks that a message which a publication accepted begins within the publication window and the
- * receiver window. */
+/* Checks an accepted message of a publication: its start position must lie within the publication
+ * window and within the receiver window. */
 void ps_sim_bound_check(ps_probe_t *probe, const ps_sim_publisher_t *publisher, int64_t end,
                         int32_t size);
 
@@ -54,12 +54,13 @@ void ps_probe_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packe
                    int64_t now_ns);
 void ps_probe_sent(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
                    enum ps_sim_kind kind, int64_t now_ns);
-/* Records that the host's socket did not accept a datagram. A receiver counts such a datagram as
- * sent, and sends it again when a timer is due. A sender does not count such a datagram. */
+/* Records that the host's socket did not accept a datagram. If a receiver's datagram is refused,
+ * the receiver counts the datagram as sent, and repeats it when a timer is due. If a sender's
+ * datagram is refused, the sender does not count the datagram. */
 void ps_probe_refused(ps_probe_t *probe, int32_t host, const uint8_t *data, uint32_t length,
                       int64_t now_ns);
-/* Returns true if the datagram begins exactly at the end of its image's data. The driver may then
- * read this datagram and the following datagrams in one call. */
+/* Returns true if the datagram begins exactly at the end of its image's data. If so, one call of
+ * the driver may read this datagram together with the next ones. */
 bool ps_probe_is_next(const ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet);
 /* ps_probe_before records the beginning of a duty cycle. ps_probe_step records the end of the duty
  * cycle, with the amount of work that the driver reports. */
@@ -71,14 +72,15 @@ void ps_probe_step(ps_probe_t *probe, int32_t host, int32_t work, int64_t now_ns
 /* Returns by how much a timer of the host may be late: two ticks of a millisecond plus two duty
  * cycles. */
 int64_t ps_probe_slack_ns(const ps_probe_t *probe, int32_t host);
-/* Checks that a condition becomes true again within grace_ns. The caller passes the present value
- * of the condition in `holds`. `name` is the name of the condition in the text of a violation. */
+/* Checks a promise: if its condition is false, the condition must become true within grace_ns. The
+ * caller passes the present value of the condition in `holds`. If the condition stays false for
+ * longer, the probe reports a violation, and calls the condition `name`. */
 void ps_probe_promise(ps_probe_t *probe, ps_probe_promise_t *promise, bool holds, int64_t now_ns,
                       int64_t grace_ns, const char *name, int32_t host, int32_t session_id);
 void ps_probe_fail(ps_probe_t *probe, int32_t host, int32_t session_id, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* Returns true if a socket of the host recently refused a datagram, so that the driver may have to
- * send datagrams again. */
+/* Returns true if a socket of the host refused a datagram a short time ago. The driver may
+ * therefore have to repeat this datagram. */
 bool ps_probe_is_full(const ps_probe_t *probe, int32_t host, int64_t now_ns);
 /* Returns true if the ring of events to the conductor was full recently. */
 bool ps_probe_is_crowded(const ps_probe_t *probe, int32_t host, int64_t now_ns);
@@ -95,30 +97,31 @@ ps_probe_image_t *ps_probe_image_of(ps_probe_t *probe, int32_t host, const ps_im
                                     int64_t now_ns);
 const ps_sim_ledger_t *ps_probe_ledger(const ps_probe_t *probe, int32_t session_id,
                                        int32_t stream_id);
-/* Returns the number of messages of a ledger that end at or below position; -1: unknown. */
+/* Returns how many messages of a ledger's session end at or below `position`; -1: unknown. */
 int64_t ps_probe_ordinal(const ps_sim_ledger_t *ledger, int64_t position);
-/* Compares an index ring with its model. `end` is the position up to which the driver has counted
- * messages. Returns the text of the error; NULL: no error. */
+/* Compares an index ring of the driver with the probe's model of this ring. `end` is the position
+ * up to which the driver has counted messages. Returns the text of the error; NULL: no error. */
 const char *ps_probe_index_check(ps_probe_index_t *model, const ps_index_ring_t *ring, int64_t end,
                                  int32_t term_length, int64_t epoch_offset_ns, int64_t now_ns);
 /* Both functions concern a publication that has sent data up to `high`. The function
  * ps_probe_sent_floor returns the lowest position that a receiver can still request. The function
  * ps_probe_may_grant returns true if a status message may state `position`. With the term length T,
- * `position` may be T/2 behind `high`; with fc=nak it may be T behind. At the end of a term, it may
- * in addition be the longest padding behind. */
+ * `position` may be at most T/2 behind `high`; with fc=nak, `position` may be at most T behind
+ * `high`. At the end of a term, the length of the longest padding is added to this distance. */
 int64_t ps_probe_sent_floor(const ps_publication_t *pub, int64_t high);
 bool ps_probe_may_grant(const ps_publication_t *pub, int64_t high, int64_t position);
 
 /* ps_sim_probe_begin.c */
-/* PS_PROBE_PLENTY is the level of a token bucket without a limit. PS_PROBE_NO_LIMIT is the rate in
- * bytes a second of a stream that NAK-strength control does not limit. */
+/* PS_PROBE_PLENTY is the number of tokens in a token bucket if no rate limit applies.
+ * If NAK-strength control does not limit a stream, the model uses PS_PROBE_NO_LIMIT as the rate
+ * limit, in bytes a second. */
 #define PS_PROBE_PLENTY   1e18
 #define PS_PROBE_NO_LIMIT 1099511627776.0
 void ps_probe_pub_begin(ps_probe_pub_t *model, int64_t now_ns);
 void ps_probe_image_begin(ps_probe_image_t *model, int64_t now_ns);
 /* Sets the rate and the burst of a token bucket. A rate of 0 or less means no limit. */
 void ps_probe_bucket_set(ps_probe_bucket_t *bucket, double rate, double burst, int64_t now_ns);
-/* Returns the sum of the times for which publishers were blocked, over all causes. */
+/* Returns for how long the publishers of `pub` were blocked: the sum of the times of all causes. */
 int64_t ps_probe_blocked_total(const ps_publication_t *pub);
 
 /* ps_sim_probe_fc.c */
@@ -126,7 +129,8 @@ void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
                     const ps_addr_t *from, int64_t now_ns);
 /* The next four functions (ps_sim_probe_join.c) record a requested SETUP, a sent SETUP, a tracked
  * receiver's status message, and the end of a duty cycle. The function ps_probe_join_came returns
- * the time since which the group has waited for the receiver; now_ns if it did not wait. */
+ * the time at which the sender began to wait for this receiver; if the sender did not wait, it
+ * returns now_ns. */
 void ps_probe_join_requested(ps_probe_pub_t *model, int64_t id, const ps_addr_t *from,
                              int64_t now_ns);
 void ps_probe_join_setup(ps_probe_pub_t *model);
@@ -140,8 +144,8 @@ static inline int64_t ps_probe_hold(const ps_probe_pub_t *model)
 }
 void ps_probe_fc_error(ps_probe_pub_t *model, int64_t receiver_id, int64_t now_ns);
 void ps_probe_fc_setup_sent(ps_probe_pub_t *model);
-/* Returns true if receivers are heard, and with min and tagged as many are followed as the group
- * needs. */
+/* Returns true if at least one receiver is heard. With fc=min and fc=tagged, the strategy must also
+ * track at least as many receivers as the group requires. */
 bool ps_probe_has_receivers(const ps_probe_pub_t *model);
 void ps_probe_fc_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 
@@ -178,8 +182,8 @@ void ps_probe_pressure_sent(ps_probe_t *probe, ps_probe_image_t *model,
  * connections. */
 bool ps_probe_is_heard(const ps_image_t *image, int64_t now_ns);
 /* Returns true if in this duty cycle, because of a timer, the image stopped waiting for an
- * untethered reader. Timers run after the receiver has built the cycle's status message, so only
- * the next status message states the released data. */
+ * untethered reader. In a duty cycle, timers run after the receiver has built its status message.
+ * Only the next status message can therefore state that this data is released. */
 bool ps_probe_left_behind(const ps_probe_image_t *model);
 void ps_probe_recv_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
 
@@ -197,9 +201,9 @@ void ps_probe_cubic_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
 /* Returns true if the high-water mark may rise to `position`: the gap list must have room for the
  * new gap. */
 bool ps_probe_path_has_room(const ps_image_t *image, int64_t position);
-/* Record that the receiver read a datagram with the range [from, to). The first function is for a
+/* Record that the receiver read a datagram with the range [from, to). Call ps_probe_path_data for a
  * range for which the log has room; it returns false if the gap list had no room for a part of the
- * range. The second function is for a range that begins below the consumed position. */
+ * range. Call ps_probe_path_stale for a range that begins below the consumed position. */
 bool ps_probe_path_data(ps_probe_image_t *model, const ps_sim_packet_t *packet, int64_t from,
                         int64_t to, int64_t now_ns);
 void ps_probe_path_stale(ps_probe_image_t *model, int64_t from, int64_t to, int64_t now_ns);
@@ -229,8 +233,8 @@ void ps_probe_count_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t 
  * it. */
 void ps_probe_count_sent(ps_probe_t *probe, int32_t host, const ps_probe_pub_t *model,
                          const ps_sim_packet_t *packet, bool beat, bool again);
-/* Records that a call of the driver did not send all its datagrams; `data` is the first datagram
- * that was not sent. */
+/* Records that a send call of the driver accepted only some of its datagrams; `data` is the first
+ * datagram that the call did not accept. */
 void ps_probe_count_short(ps_probe_t *probe, int32_t host, const uint8_t *data, uint32_t length);
 void ps_probe_count_check(ps_probe_t *probe, int32_t host);
 
@@ -249,8 +253,8 @@ void ps_probe_image_shown(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
 void ps_probe_work_check(ps_probe_t *probe, int32_t host, int32_t work, int64_t now_ns);
 
 /* These functions (ps_sim_probe_rule.c) record which rules of the protocol a run uses
- * (ps_sim_rule). The first is called after the driver has read a PRESSURE frame, the other two
- * after each duty cycle. */
+ * (ps_sim_rule). The observer calls ps_probe_rule_signal after the driver has read a PRESSURE
+ * frame, and the other two functions after each duty cycle. */
 void ps_probe_rule_signal(ps_probe_t *probe, const ps_probe_pub_t *model,
                           const ps_pressure_t *pressure);
 void ps_probe_rule_pub(ps_probe_t *probe, const ps_probe_pub_t *model, int64_t now_ns);
@@ -264,8 +268,8 @@ void ps_probe_queue_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
 void ps_probe_queue_notified(ps_probe_t *probe, ps_probe_image_t *model,
                              const ps_pressure_t *pressure, int64_t now_ns);
 int32_t ps_probe_queue_level(const ps_image_t *image, int64_t fill);
-/* Returns the fill level of the image's receive queue; -1: all readers are paused, or the image has
- * no reader. */
+/* Returns the fill level of the image's receive queue; returns -1 if the image has no reader, or if
+ * all its readers are paused. */
 int64_t ps_probe_queue_fill(const ps_image_t *image, int64_t now_ns);
 /* Returns the position up to which a receiver accepts data. */
 static inline int64_t ps_probe_accepted_to(const ps_image_t *image)
@@ -274,7 +278,8 @@ static inline int64_t ps_probe_accepted_to(const ps_image_t *image)
     return (image->peer_capabilities & PS_CAP_PRESSURE) != 0 ? image->consumption + term
                                                              : image->sm_position + term / 2;
 }
-/* Returns true if a receiver under NAK-strength control sends few status messages. */
+/* Returns true if the receiver sends fewer status messages than usual, because its stream has
+ * NAK-strength control. */
 static inline bool ps_probe_says_little(const ps_image_t *image)
 {
     return (image->peer_capabilities & PS_CAP_PRESSURE) != 0 && image->state == PS_IMAGE_ACTIVE &&

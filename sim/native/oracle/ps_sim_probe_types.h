@@ -34,14 +34,15 @@ enum {
 
 typedef struct ps_sim_stamps ps_sim_stamps_t;
 
-/* The probe's copy of a token bucket. The owner chooses the unit (bytes, messages). */
+/* The probe's copy of a token bucket. The part of the probe that uses a bucket chooses the unit of
+ * the tokens (bytes or messages). */
 typedef struct ps_probe_bucket {
     double level, burst, rate;
     int64_t at_ns;
 } ps_probe_bucket_t;
 
-/* A range that arrived after one NAK for it. If the range arrives a second time, its first copy was
- * late, not lost. */
+/* A range of data that arrived after the receiver had requested this range with one NAK. If the
+ * same range arrives a second time, the original datagram was late, not lost. */
 typedef struct ps_probe_suspect {
     int64_t from, to, late_ns;
 } ps_probe_suspect_t;
@@ -57,8 +58,8 @@ typedef struct ps_probe_index {
 /* Model of the rounds of CUBIC congestion control with HyStart++ (RFC 9406). */
 typedef struct ps_probe_round {
     int64_t least_ns, last_ns,
-        base_ns;              /* Least round-trip time of this round, of the last round, and at the
-                               * start of the conservative phase. */
+        base_ns;              /* Least round-trip time of this round; of the previous round; and of
+                               * the round in which the conservative phase began. */
     int64_t received, window; /* Number of bytes received in this round, and the window at the
                                * beginning of this round. */
     int32_t samples, conservative, phase;
@@ -69,16 +70,18 @@ typedef struct ps_probe_strength {
     double limit, floor, base, wall, wall_dev;
     double unsure;             /* Upper bound of the rounding errors in `limit` since the last
                                 * check. */
-    int64_t window_ns, end_ns; /* `end_ns` is 0 if the stream has no rate limit, so that no window
-                                * runs */
+    int64_t window_ns, end_ns; /* End of the present measuring window; 0 if the stream has no rate
+                                * limit, so that there is no such window. */
     int64_t base_until_ns, sent_ns, began_ns;
     int64_t culprit;
     int32_t level, quiet, beyond;
     uint64_t signals;
-    int64_t eighths[9], bytes[9]; /* Numbers of the last time intervals of 50/8 ms, and the bytes
-                                   * sent in each of these intervals. */
-    bool open;                    /* True if a value is so near a threshold that both decisions are
-                                   * correct; the probe then adopts the decision of the driver. */
+    int64_t eighths[9], bytes[9]; /* For each of the last nine time intervals of 50/8 ms: the number
+                                   * of the interval, and the bytes that were sent in this interval.
+                                   * */
+    bool open;                    /* True if a value is so near a threshold that both decisions of
+                                   * the driver are correct. In this case, the model adopts the
+                                   * decision of the driver. */
 } ps_probe_strength_t;
 
 /* NAK-strength control in the receiver. */
@@ -91,8 +94,8 @@ typedef struct ps_probe_queue {
 
 typedef struct ps_probe_receiver {
     int64_t id, edge, position, heard_ns;
-    int64_t fc_heard_ns, left_ns; /* Time at which flow control last heard the receiver, and time at
-                                   * which the receiver stated that it leaves. */
+    int64_t fc_heard_ns, left_ns; /* Time of the receiver's last status message for flow control;
+                                   * time at which the receiver stated that it leaves the stream. */
     int64_t open_ns;              /* Time at which the receiver last advertised a window of at least
                                    * one datagram. */
     uint32_t reason;
@@ -104,8 +107,8 @@ typedef struct ps_probe_receiver {
                              * time. */
 } ps_probe_receiver_t;
 
-/* State of a publication or an image before a duty cycle. If the cycle changes this state, the
- * driver must wake the clients that wait. `limit` is the publisher limit of a publication, or the
+/* State of a publication or an image before a duty cycle. If a duty cycle changes this state, the
+ * driver must wake the waiting clients. `limit` is the publisher limit of a publication, or the
  * position of an image. */
 typedef struct ps_probe_shown {
     bool marked, connected;
@@ -113,38 +116,39 @@ typedef struct ps_probe_shown {
     int64_t limit;
 } ps_probe_shown_t;
 
-/* Events about an object that the conductor has received. An entry of tether_ids is 1 + the id of a
- * position counter; 0: the entry is free. */
+/* Contents of the events about one publication or image that the driver has sent to the conductor.
+ * An entry of tether_ids is 1 + the id of a position counter; 0: the entry is free. */
 typedef struct ps_probe_notified {
     int32_t connected; /* -1: no event yet */
     bool drained, ended;
     int64_t term, term_ns; /* Position up to which the driver last requested storage, and the time
                             * of this request; 0: it never requested storage. */
-    int64_t released_at;   /* 1 + the end of the stream's data when the driver released terms; 0:
-                            * the driver never released terms. */
+    int64_t released_at;   /* 1 + the position of the end of the data at the time at which the
+                            * driver released terms; 0: the driver never released terms. */
     int64_t lost, lost_before, loss_ns, lost_gaps;
     int64_t tether_ids[PS_PROBE_TETHERS];
     int32_t tether_states[PS_PROBE_TETHERS];
     bool pressed; /* True if the driver has reported the beginning of an episode of pressure, but
-                   * not its end. The next fields have numbers of messages at the beginning and the
-                   * end of the episode. */
+                   * not its end. The fields of the next line concern this episode. */
     int64_t triggered_ns, messages_before, drained_least, drained_most, drained_by, episodes;
 } ps_probe_notified_t;
 
-/* A range that a receiver requested with a NAK. The sender may retransmit the data from `from` to
- * `to`, and must retransmit it up to `need`. */
+/* A range that a receiver requested with a NAK. The sender must retransmit the positions from
+ * `from` to `need`, and may also retransmit those from `need` to `to`. */
 typedef struct ps_probe_request {
     int64_t from, to, need, cursor, requested_ns, done_ns; /* done -1: open */
     /* True if the sender may drop this request, for example because there are too many requests. */
     bool optional;
-    bool cut; /* True if the range is longer than the sender retransmits for one NAK. */
+    bool cut; /* True if the range is longer than the most that the sender retransmits for one NAK.
+               * */
 } ps_probe_request_t;
 
 /* A receiver that has caused a join hold of the sender (ps_join.h). */
 typedef struct ps_probe_joiner {
     int64_t id, given_ns;
     ps_addr_t address;
-    bool used, waited, joined; /* `waited` is true if the join hold is for this receiver */
+    bool used, waited, joined; /* `waited` is true if the sender waits in a join hold for this
+                                * receiver */
 } ps_probe_joiner_t;
 
 typedef struct ps_probe_join {
@@ -154,14 +158,14 @@ typedef struct ps_probe_join {
     int64_t from_ns[PS_PROBE_HOLDS],
         to_ns[PS_PROBE_HOLDS]; /* The latest time intervals in which a join hold limited the
                                 * sender. */
-    bool held, known;          /* At the last check: `held` is true if a join hold limited the
-                                * sender; `known` is true if a join hold was in force. */
-    bool fresh, owed;          /* `fresh` is true if the first request of a receiver for a SETUP has
-                                * arrived. `owed` is true if the SETUP for this receiver was sent,
-                                * so that a join hold must begin. */
+    bool held, known;          /* At the last check: `known` is true if there was a join hold;
+                                * `held` is true if this join hold limited the sender. */
+    bool fresh, owed;          /* `fresh` is true if a receiver has requested a SETUP for the first
+                                * time. `owed` is true if the sender has sent this SETUP, so that a
+                                * join hold for this receiver must begin. */
     bool began;                /* True if the driver sent a SETUP in this duty cycle. */
-    int64_t ended_ns;          /* Time of the latest check at which a join hold that had been in
-                                * force was over. */
+    int64_t ended_ns;          /* Time of the check that last found that a join hold had ended since
+                                * the check before. */
     int64_t fresh_id;
     ps_addr_t fresh_from;
 } ps_probe_join_t;
@@ -175,13 +179,13 @@ typedef struct ps_probe_pub {
     ps_probe_promise_t promises[PS_PROBE_PUB_PROMISES];
     /* datagrams */
     int64_t high, last_high; /* End position of the sent data, now and at the last check. */
-    int64_t messages;        /* Number of messages that the publication sent, counted by END
-                              * flags. */
+    int64_t messages;        /* Number of messages that the publication has sent: the number of sent
+                              * data frames with an END flag. */
     int64_t setup_ns, beat_ns, data_ns;
     int64_t idle_ns; /* Time at which the publication last had no destination to which it could send
                       * heartbeats. */
     bool requested_setup, ever_heard, ever_connected;
-    bool greets;     /* A receiver may be new since the last heartbeat. */
+    bool greets;     /* True if a new receiver may have appeared since the last heartbeat. */
     bool must_greet; /* A receiver is certainly new. */
     uint64_t naks;
     int32_t request_count, requested_now;
@@ -191,19 +195,19 @@ typedef struct ps_probe_pub {
     int32_t receiver_count;
     ps_probe_receiver_t receivers[PS_PROBE_RECEIVERS];
     int64_t watch_ns,
-        watch_edge;      /* Time since which all receivers advertise less than the sender limit (0:
-                          * they do not), and the highest limit that a receiver has advertised since
-                          * then. */
+        watch_edge;      /* watch_ns: time since which every receiver advertises less than the
+                          * sender limit; 0: a receiver advertises this limit. watch_edge: highest
+                          * limit that a receiver has advertised since watch_ns. */
     int64_t limit;       /* by the strategy */
-    int64_t stated_edge; /* Highest position that any receiver has stated in a status message. */
+    int64_t stated_edge; /* Highest position that a status message of any receiver has stated. */
     ps_probe_join_t join;
     int32_t answers; /* Number of ranges that one frame of a receiver may request; 0: unknown. */
     int64_t plain_ns, plain_edge;
     /* memory and account */
-    int64_t zero_to;           /* Position up to which, as the probe knows, the sender has zeroed
-                                * the memory. */
-    int64_t reach;             /* Upper bound of all publisher limits that the publication had so
-                                * far. */
+    int64_t zero_to;           /* Position up to which the sender has certainly set the memory of
+                                * the log to zero. */
+    int64_t reach;             /* No publisher limit that the publication has had so far was higher
+                                * than this position. */
     int64_t limit_most, began; /* Highest publisher limit so far; approximate start position of the
                                 * stream. */
     int64_t held_ns, checked_ns;
@@ -212,23 +216,26 @@ typedef struct ps_probe_pub {
     /* Pacing rate that a receiver with congestion control stated last; 0: none. */
     int64_t stated_rate;
     int64_t fresh_bytes, repair_bytes, fresh_messages; /* since the last check */
-    /* Number of bytes that the driver sent in a duty cycle before it read a new pacing rate. */
+    /* If the driver read a new pacing rate in this duty cycle: number of bytes that it had sent
+     * before, in the same duty cycle. */
     int64_t paced_bytes;
-    int64_t signal_bytes; /* Number of bytes of new data that the driver sent in a duty cycle before
-                           * it read a PRESSURE frame. */
+    int64_t signal_bytes; /* If the driver read a PRESSURE frame in this duty cycle: number of bytes
+                           * of new data that it had sent before, in the same duty cycle. */
     ps_probe_index_t index;
     ps_probe_strength_t strength;
     ps_probe_tether_t tethers[PS_PROBE_TETHERS];
     int64_t last_leader;
     int64_t spied;    /* highest position of a spy */
     bool spies_heard; /* True if, at the last check, the publication was connected to a receiver, or
-                       * adopted as connected. */
+                       * had been adopted from an old daemon as connected. */
     ps_probe_shown_t shown;
     ps_probe_notified_t notified;
-    bool counted, was_revoked; /* Values of two flags at the last check of the counters. */
+    bool counted, was_revoked; /* Values of these two states of the publication at the last check of
+                                * the counters. */
     int64_t held_count;
-    /* The publication's last turn: datagrams and bytes of new data sent, and the limit and the
-     * number of waiting bytes before the turn. */
+    /* The last time that the sender sent data of this publication (a turn): the numbers of
+     * datagrams and bytes of new data; and, before the turn, the limit and the number of waiting
+     * bytes. */
     int64_t turn_datagrams, turn_bytes, turn_limit, turn_waits;
     int64_t consumed_sum, consumed_ns; /* as last shown */
     /* Publisher limit at which a policy (ps-policy) has paused the publishers; 0: the publishers
@@ -237,16 +244,16 @@ typedef struct ps_probe_pub {
     int64_t consumed_by;
     bool forgot;       /* True if the driver has removed a receiver from its table since the last
                         * check. */
-    int64_t published; /* On IPC: position up to which the probe has charged the rate's token
-                        * bucket. */
+    int64_t published; /* On IPC: the token bucket of the rate limit has been charged for all data
+                        * up to this position. */
 } ps_probe_pub_t;
 
 typedef struct ps_probe_gap {
     int64_t from, to, opened_ns, requested_ns, first_ns;
     int32_t requested;
     bool placed;           /* True if the probe has checked the time of the first NAK. */
-    bool lost, fresh_loss; /* `lost` is true if the gap counts as a loss; `fresh_loss` is true if it
-                            * counts as a loss only since the last duty cycle. */
+    bool lost, fresh_loss; /* `lost` is true if the gap counts as a loss; `fresh_loss` is true if
+                            * the gap did not yet count as a loss before the last duty cycle. */
 } ps_probe_gap_t;
 
 typedef struct ps_probe_image {
@@ -256,19 +263,21 @@ typedef struct ps_probe_image {
     bool seen;
     ps_probe_promise_t promises[PS_PROBE_IMAGE_PROMISES];
     int64_t made_ns;
-    int64_t edge;     /* End position of the highest data or heartbeat that the image accepted. */
+    int64_t edge;     /* Highest end position of the data frames and heartbeats that the image has
+                       * accepted. */
     int64_t heard_ns; /* Time of the last datagram that restarted the image's liveness time-out. */
     int64_t data_ns;
-    int64_t eos;          /* Position that the last heartbeat with the EOS flag stated; -1: no such
-                           * heartbeat arrived. */
-    int64_t eos_since_ns; /* Time at which the first EOS heartbeat with the position `eos`
-                           * arrived. */
+    int64_t eos;          /* Position in the last heartbeat with the EOS flag; -1: no heartbeat with
+                           * this flag has arrived. */
+    int64_t eos_since_ns; /* Time at which the first heartbeat with the EOS flag and the position
+                           * `eos` arrived. */
     ps_sim_stated_t credits;
     int64_t sm_ns, sm_position;
     int64_t sm_forced_ns;                    /* Time at which the receiver last read a frame that it
                                               * must answer with a status message. */
-    int64_t rtt_ns, rtt_due_ns, rtt_late_ns; /* Time of the last RTT request; earliest and latest
-                                              * time of the next request. */
+    int64_t rtt_ns, rtt_due_ns, rtt_late_ns; /* Time of the last RTT request; earliest time of the
+                                              * next RTT request; latest time of the next RTT
+                                              * request. */
     int64_t last_position;
     int64_t quiet_ns; /* Time of the last cycle in which no frame of the sender arrived. */
     int64_t seen_consumption, consumed_ns, drain_ns;
@@ -291,22 +300,23 @@ typedef struct ps_probe_image {
     int64_t naks_shown;
     bool was_revoked, was_rejected;
     int32_t readers, last_state;   /* at the last check */
-    int64_t lost_bytes, lost_gaps; /* Number of lost bytes, and number of gaps that the driver must
-                                    * report, since the model began. */
+    int64_t lost_bytes, lost_gaps; /* Numbers of lost bytes and of gaps that the driver must have
+                                    * reported since the probe created this model. */
     int32_t gap_count;
     ps_probe_gap_t gaps[PS_PROBE_GAPS];
     ps_probe_queue_t queue;
-    int64_t beyond;                      /* Position of the sender when the sender was last beyond
-                                          * the range that the receiver accepts; 0: never. */
-    int64_t kept;                        /* With fc=nak: end of the range that the receiver accepts,
-                                          * at the last check. */
-    int64_t joined_bytes;                /* Number of missing bytes that were added to gaps which
-                                          * already count as lost. */
+    int64_t beyond;                      /* Position that the sender had when it was last beyond the
+                                          * range that the receiver accepts; 0: the sender was never
+                                          * beyond this range. */
+    int64_t kept;                        /* With fc=nak: at the last check, the end of the range
+                                          * that the receiver accepted. */
+    int64_t joined_bytes;                /* If a gap that already counts as lost becomes longer, its
+                                          * additional missing bytes are added here. */
     int64_t late_ns;                     /* learned reordering */
-    int64_t late_start_ns, late_top_ns;  /* Value of late_ns at the beginning of the duty cycle, and
-                                          * largest value of late_ns in this cycle. */
-    int64_t late_least_ns, late_most_ns; /* Least and largest value of late_ns in the last duty
-                                          * cycle. */
+    int64_t late_start_ns, late_top_ns;  /* Value of late_ns at the beginning of the present duty
+                                          * cycle; largest value of late_ns in this cycle. */
+    int64_t late_least_ns, late_most_ns; /* Least value of late_ns in the last duty cycle; largest
+                                          * value of late_ns in that cycle. */
     ps_probe_suspect_t suspects[PS_PROBE_SUSPECTS];
     uint32_t suspect_next;
     int64_t path_ns; /* Time at which the receiver last heard the sender; -1: unknown. */
@@ -316,9 +326,9 @@ typedef struct ps_probe_image {
     bool cubic_known;
     bool sm_bound;             /* True if the last status message advertised less than the
                                 * configured window. */
-    bool sm_idle, sm_may_idle; /* `sm_idle` is true if the stream was silent at the last status
-                                * message; `sm_may_idle` is true if the stream may have been silent
-                                * then. */
+    bool sm_idle, sm_may_idle; /* `sm_idle` is true if the stream was certainly silent at the last
+                                * status message; `sm_may_idle` is true if the stream was possibly
+                                * silent at that time. */
     bool ended;
     /* Ranges of the datagrams that the receiver read in this duty cycle. The data of these ranges
      * must be in the log at the end of the cycle. */
@@ -331,8 +341,9 @@ typedef struct ps_probe_image {
 /* A duty cycle of a driver: the state at its start, and the datagrams that the driver read and
  * sent. */
 typedef struct ps_probe_cycle {
-    bool commanded, notified; /* `commanded` is true if commands waited for the agents; `notified`
-                               * is true if a client had set a stream's bit in the dirty bitmap. */
+    bool commanded, notified; /* At the start of the cycle: `commanded` is true if commands for the
+                               * agents were waiting; `notified` is true if a client had set the bit
+                               * of a stream in the dirty bitmap. */
     bool turns;               /* True if the sender had streams that it checks in each duty
                                * cycle. */
     bool timed;               /* a timer was due */
@@ -342,9 +353,9 @@ typedef struct ps_probe_cycle {
     uint32_t woken[PS_PROBE_CLIENTS];
     int64_t sent;                /* Number of datagrams of any kind that the driver passed to its
                                   * sockets, including refused datagrams. */
-    int64_t read, data, answers; /* Number of datagrams that the driver read; number of datagrams
-                                  * with data that it sent; number of datagrams that the receiver
-                                  * agent sent. */
+    int64_t read, data, answers; /* Number of datagrams that the driver read; number of data
+                                  * datagrams that the driver sent; number of datagrams that the
+                                  * driver's receiver agent sent. */
 } ps_probe_cycle_t;
 
 /* Numbers of bytes and of heartbeats that a send endpoint sent to one destination in a duty
@@ -383,8 +394,8 @@ typedef struct ps_probe {
     ps_probe_backoff_t backoff;
     int64_t refused_ns[PS_SIM_MAX_HOSTS]; /* Time at which a socket of the host last accepted only a
                                            * part of the datagrams. */
-    int64_t vain_ns[PS_SIM_MAX_HOSTS];    /* Time at which the probe last set the host's entries of
-                                           * `busy` and `vain` to 0. */
+    int64_t vain_ns[PS_SIM_MAX_HOSTS];    /* Time at which the probe last set the entries of this
+                                           * host in `busy` and `vain` to 0. */
     int32_t busy[PS_SIM_MAX_HOSTS];       /* Number of datagrams, commands and wake-ups since
                                            * vain_ns. */
     int32_t vain[PS_SIM_MAX_HOSTS];       /* number of duty cycles without work since vain_ns */

@@ -82,10 +82,11 @@ typedef struct ps_probe_promise {
 typedef struct ps_probe_tether {
     bool known;
     int32_t id, state;
-    int64_t since_ns, near_ns; /* Time at which the present tether state began, and last time at
-                                * which the subscriber was near the other subscribers. */
+    int64_t since_ns, near_ns; /* Time at which the present tether state began; last time at which
+                                * the subscriber's position was near those of the other subscribers.
+                                * */
     int64_t surely_ns, far_ns; /* Last time at which the subscriber was certainly near the other
-                                * subscribers, and last time at which it was behind them. */
+                                * subscribers; last time at which the subscriber was behind them. */
 } ps_probe_tether_t;
 
 #endif

@@ -19,11 +19,13 @@ enum {
     PS_SIM_MESSAGE_MAX = 1 << 20
 };
 
-/* The ledger of a session: the messages that its publishers have offered with success. */
+/* The ledger of a session: a record of the messages that the session has accepted from its
+ * publishers. */
 typedef struct ps_log ps_log_t;
 
-/* A mark is a padding frame that states dropped messages. This structure has the mark's end
- * position, and the total number of dropped messages that this and all earlier marks state. */
+/* A *mark* is a padding frame that states how many messages a policy dropped. This structure
+ * describes one mark: its end position, and the total number of dropped messages that this mark and
+ * all earlier marks state. */
 typedef struct ps_sim_mark {
     int64_t end, total;
 } ps_sim_mark_t;
@@ -44,18 +46,18 @@ typedef struct ps_sim_ledger {
     int64_t mark_count, mark_capacity;
     int64_t walked; /* After the first drop: position up to which the simulator has searched the log
                      * for marks. */
-    /* Used in ps_sim_lead.c to check the rates of a publication: the messages since number
-     * lead_since, and those of the last second. */
-    int64_t lead_life; /* Number of drivers that the publisher's host had started when the
-                        * publication accepted the message lead_since; 0: no message was accepted
-                        * yet. */
+    /* ps_sim_lead.c uses these fields to check the rate limits of a publication: it counts the
+     * messages since message number lead_since, and the messages of the last second. */
+    int64_t lead_life; /* When the publication accepted message number lead_since, the publisher's
+                        * host had started this number of drivers; 0: no message was accepted yet.
+                        * */
     int64_t lead_id;   /* Id of the publication whose rates limit the messages since number
                         * lead_since. */
     int64_t lead_since, second_from, second_bytes;
 } ps_sim_ledger_t;
 
-/* Returns the number of the first message that ends beyond `position`. If there is no such message,
- * returns the number of messages in the session (ps_sim_gap.c). */
+/* Returns the number of the first message that ends beyond `position`. If no message ends beyond
+ * `position`, returns the number of messages in the session (ps_sim_gap.c). */
 int64_t ps_sim_first_beyond(const ps_sim_ledger_t *ledger, int64_t position);
 
 /* Counts a message that the policy dropped because the session's log had no room
@@ -76,8 +78,9 @@ typedef struct ps_sim_publisher {
     ps_sim_publisher_stats_t stats;
     int64_t due_ns;
     int64_t blocked_since_ns; /* -1: not */
-    int64_t refused_limit;    /* Publisher limit when the last offer was refused. The application
-                               * makes no further offer until the publisher limit changes. */
+    int64_t refused_limit;    /* Publisher limit when the last offer was refused. Until the
+                               * publisher limit differs from this value, the application makes no
+                               * further offer. */
     int64_t refused_ordinals;
     int32_t refused_connected;
     bool refused;
@@ -115,7 +118,7 @@ typedef struct ps_sim_subscriber {
     bool holds; /* delivered, not yet released */
 } ps_sim_subscriber_t;
 
-/* A client on whose wake-up an application in Python waits. */
+/* A client of a Python application: the application waits until this client is woken. */
 typedef struct ps_sim_wait {
     ps_client_t *client;
     uint32_t ticket;
@@ -130,8 +133,8 @@ typedef struct ps_sim_slot {
     int64_t control_ns;
     int64_t control_from_ns; /* Time until which the host's conductor is busy, so that it does not
                               * run. */
-    int32_t idle_steps;      /* Number of consecutive duty cycles of the driver without an event
-                              * from outside. */
+    int32_t idle_steps;      /* Number of duty cycles that the driver has run since the last event
+                              * from outside the host. */
     bool touched;
     bool stepped; /* at this moment */
 } ps_sim_slot_t;
@@ -140,8 +143,8 @@ typedef struct ps_sim_slot {
 typedef struct ps_sim_world_observer {
     /* Called when the host gets another driver, or when its driver is removed. */
     void (*driver_set)(void *context, int32_t host);
-    /* The first function is called when a duty cycle of the host's driver begins, the second when
-     * the duty cycle has ended. `work` is the amount of work that the driver reports. */
+    /* The world calls the first of these functions before each duty cycle of the host's driver, and
+     * the second after the duty cycle. `work` is the amount of work that the driver reports. */
     void (*step_begins)(void *context, int32_t host, int64_t now_ns);
     void (*stepped)(void *context, int32_t host, int32_t work, int64_t now_ns);
     /* Called when a publication has accepted a message of `size` bytes, which ends at position
@@ -149,9 +152,9 @@ typedef struct ps_sim_world_observer {
     void (*accepted)(void *context, const ps_sim_publisher_t *publisher, int64_t end, int32_t size);
     /* Returns true if a channel of this run writes timestamps into its messages. */
     bool (*has_stamps)(const void *context);
-    /* Changes the content of a published message to the content that a subscriber on the host must
-     * receive, because channels can write timestamps into messages. Returns NULL, or the text of an
-     * error. */
+    /* Channels can write timestamps into messages. This function changes the content of a published
+     * message to the content that a subscriber on the host must receive. Returns NULL, or the text
+     * of an error. */
     const char *(*expected)(void *context, int32_t host, const ps_message_t *message,
                             uint8_t *published);
     void (*free)(void *context);
@@ -184,17 +187,17 @@ struct ps_simworld {
 /* Runs one turn of an application at now_ns. Returns true if it did work. */
 bool ps_sim_publisher_act(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t now_ns);
 bool ps_sim_subscriber_act(ps_simworld_t *world, int32_t index, int64_t now_ns);
-/* Returns the time of the application's next turn, if no event of its host wakes the application
- * earlier. */
+/* Returns the latest time of the application's next turn; an event of its host may wake the
+ * application earlier. */
 int64_t ps_sim_publisher_due_ns(const ps_simworld_t *world, const ps_sim_publisher_t *publisher);
 int64_t ps_sim_subscriber_due_ns(const ps_sim_subscriber_t *subscriber);
 void ps_sim_apps_free(ps_simworld_t *world);
 /* Returns the entry with a subscriber's progress in a session; creates the entry if it is missing.
- * Returns NULL if the session has no publisher. */
+ * If no publisher of the session exists, the function returns NULL. */
 ps_sim_reader_t *ps_sim_reader_of(ps_simworld_t *world, int32_t subscriber, int32_t session_id,
                                   int32_t stream_id);
-/* Fetches and records the gaps that the subscriber's images have reached. Returns true if an image
- * had reached a gap. */
+/* If images of the subscriber have reached gaps, fetches the reports of these gaps and records
+ * them. Returns true if an image had reached a gap. */
 bool ps_sim_take_gaps(ps_simworld_t *world, int32_t subscriber);
 /* Returns the number of missing messages in [first, end) that are not in a reported gap. */
 int64_t ps_sim_untold(const ps_sim_ledger_t *ledger, const ps_sim_reader_t *reader, int64_t first,

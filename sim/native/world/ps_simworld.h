@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_simworld.h: drivers and applications on the simulated network, which run step by step in
- * virtual time. This header is also the cffi declaration (plain types and enums only).
+ * ps_simworld.h: drivers and applications on the hosts of the simulated network. The drivers and
+ * applications run step by step in virtual time. This header is also the cffi declaration (plain
+ * types and enums only).
  */
 #ifndef PS_SIMWORLD_H
 #define PS_SIMWORLD_H
@@ -25,8 +26,8 @@ enum ps_simworld_stop {
     PS_SIMWORLD_WOKEN = 3    /* A client that was passed to ps_simworld_await was woken. */
 };
 
-/* Rules of the protocol. For each run, the simulator records which of these rules were used: as
- * bits of ps_simworld_rules. */
+/* Rules of the protocol. For each run, the simulator records which of these rules the driver has
+ * used. ps_simworld_rules returns a bit for each used rule. */
 enum ps_sim_rule {
     PS_SIM_RULE_OVERRUN_REPAIRED,
     PS_SIM_RULE_OUTRUN,
@@ -74,12 +75,12 @@ typedef struct ps_sim_subscriber_params {
     int32_t host;
     int32_t stream_id;
     int32_t poll_limit;       /* messages a turn */
-    int64_t poll_interval_ns; /* Time from one turn in which the application reads messages to the
-                               * next turn in which it does. */
+    int64_t poll_interval_ns; /* Time between two turns of the application in which it reads
+                               * messages. */
     int32_t batch;            /* If above 0: number of messages that the application reads and
                                * releases at each multiple of poll_interval_ns. */
-    int64_t credits;          /* Largest number of messages that the application lets be
-                               * outstanding; 0: it grants no credits. */
+    int64_t credits;          /* Number of credits that the application grants: as many messages may
+                               * be outstanding. 0: the application grants no credits. */
 } ps_sim_subscriber_params_t;
 
 typedef struct ps_sim_publisher_stats {
@@ -87,8 +88,8 @@ typedef struct ps_sim_publisher_stats {
     int64_t bytes;
     int64_t position; /* after the last one */
     int64_t refusals;
-    int64_t blocked_ns; /* Total time for which the application was blocked: each time from a
-                         * refused offer to the next accepted offer. */
+    int64_t blocked_ns; /* Total time for which the application was blocked. It is blocked from a
+                         * refused offer until the stream next accepts an offer. */
     int64_t last_ns;    /* of the last acceptance */
     int32_t at_end;     /* 1: the stream has reached the maximum position, so no further message
                          * fits. */
@@ -108,12 +109,12 @@ typedef struct ps_sim_reader_stats {
     int64_t latency_ns; /* longest from acceptance to delivery */
     int64_t untold;     /* number of missing messages, after the last delivered message, that lie in
                          * no reported gap */
-    int64_t dropped;    /* number of messages that the publication's policy dropped, as stated by
-                         * the reported gaps */
+    int64_t dropped;    /* sum of the numbers of messages that the publication's policy dropped, as
+                         * the reported gaps state these numbers */
     int64_t uncounted;  /* number of reported gaps that do not state a number of messages */
 } ps_sim_reader_stats_t;
 
-/* PS_E_NO_MEMORY. The simnet must outlive the world. */
+/* PS_E_NO_MEMORY. Destroy the world before the simulated network (simnet). */
 int ps_simworld_create(ps_simnet_t *simnet, ps_simworld_t **out);
 void ps_simworld_destroy(ps_simworld_t *world);
 /* Sets the driver of a host; NULL: the host has crashed, so it has no driver. cycle_ns >= 1 is the
@@ -122,8 +123,8 @@ int ps_simworld_set_driver(ps_simworld_t *world, int32_t host, ps_driver_t *driv
                            int64_t cycle_ns);
 /* Sets the time at which the host's conductor must be called. */
 void ps_simworld_set_control_ns(ps_simworld_t *world, int32_t host, int64_t deadline_ns);
-/* Runs one duty cycle of the host's driver now, in addition to the duty cycles that ps_simworld_run
- * executes. Returns the amount of work that the driver did. */
+/* Runs one additional duty cycle of the host's driver now, outside of ps_simworld_run. Returns the
+ * amount of work that the driver did. */
 int32_t ps_simworld_step(ps_simworld_t *world, int32_t host, int64_t now_ns);
 /* Marks the driver of this host as touched, so that the next ps_simworld_run executes a duty cycle
  * of the driver. */
@@ -146,8 +147,8 @@ void ps_simworld_detach_subscriber(ps_simworld_t *world, int32_t subscriber);
 /* Pauses or continues an application. */
 void ps_simworld_pause_publisher(ps_simworld_t *world, int32_t publisher, int32_t paused);
 void ps_simworld_pause_subscriber(ps_simworld_t *world, int32_t subscriber, int32_t paused);
-/* Records that the subscriber was notified of an image, so that messages may be missing before the
- * first message from this image. */
+/* Records that the client has notified the subscriber of a new image. Before the first message of
+ * this image, messages may be missing. */
 void ps_simworld_expect_gap(ps_simworld_t *world, int32_t subscriber, int32_t session_id,
                             int32_t stream_id);
 /* Allows gaps for the subscriber (reliable=false): each missing message must lie in a reported
@@ -157,8 +158,8 @@ void ps_simworld_publisher(const ps_simworld_t *world, int32_t publisher,
                            ps_sim_publisher_stats_t *out);
 void ps_simworld_reader(const ps_simworld_t *world, int32_t subscriber, int32_t ledger,
                         ps_sim_reader_stats_t *out);
-/* Returns the number of messages of a session that its publication's policy dropped, as the
- * publishers reported. */
+/* Returns how many messages of a session the policy of the publication dropped; the publishers have
+ * reported this number. */
 int64_t ps_simworld_ledger_dropped(const ps_simworld_t *world, int32_t ledger);
 /* Returns a hash over the subscriber's messages and their times. */
 uint64_t ps_simworld_digest(const ps_simworld_t *world, int32_t subscriber);
@@ -168,8 +169,8 @@ uint64_t ps_simworld_digest(const ps_simworld_t *world, int32_t subscriber);
  * there are already PS_SIM_MAX_APPS waiting clients. */
 int ps_simworld_await(ps_simworld_t *world, ps_client_t *client, uint32_t ticket);
 void ps_simworld_await_nobody(ps_simworld_t *world);
-/* Makes a publication of a Python application use the virtual time for its account of refused
- * offers. The world must exist longer than the publication. */
+/* Makes a publication of a Python application measure in virtual time for how long its offers were
+ * refused. Close the publication before the world is destroyed. */
 void ps_simworld_set_clock(ps_simworld_t *world, ps_pub_t *pub);
 
 /* Runs the world until until_ns, or until Python code must run. The caller sets *now_ns to the time
