@@ -95,9 +95,9 @@ def shrink(
     tries: int = 200,
     within_s: float = 60,
 ) -> Scenario:
-    """Find a simpler scenario that fails in the same way. The search ends after a number of
-    attempts or of seconds, and returns the simplest scenario found. ``fails`` runs a scenario and
-    returns the kind of its failure; "" if the scenario passes."""
+    """Find a simpler scenario whose failure has the same kind. The search ends after ``tries``
+    attempts or ``within_s`` seconds, and returns the simplest such scenario that it has found.
+    ``fails`` runs a scenario and returns the kind of its failure; "" if the scenario passes."""
     began_s = time.monotonic()
     name = fails if fails is not None else lambda s: kind_of(attempt(s, seed).violations)
     wanted = name(scenario)

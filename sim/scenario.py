@@ -50,8 +50,9 @@ class HostScript:
 
 @attrs.frozen(kw_only=True)
 class LinkRule:
-    """The properties of the link between two hosts (-1: all hosts), for an interval of time or
-    permanently. A later rule overrides earlier rules."""
+    """A rule for a link: the properties of the link from one host to another (-1: all hosts), for
+    an interval of time or permanently. A later rule overrides earlier rules.
+    """
 
     sender: int = -1
     receiver: int = -1
@@ -63,8 +64,9 @@ class LinkRule:
 
 @attrs.frozen(kw_only=True)
 class Drop:
-    """The numbers of the datagrams that a link drops; they count the link's datagrams from the
-    start of the run."""
+    """The numbers of the datagrams that a link drops. Each datagram on the link has a number,
+    counted from the start of the run.
+    """
 
     sender: int
     receiver: int
@@ -136,8 +138,9 @@ class MisfitScript:
 
 @attrs.frozen(kw_only=True)
 class Budget:
-    """Lower and upper bounds on measurements of a run, such as the number of NAKs or the time;
-    None: the measurement has no such bound."""
+    """Bounds on measurements of a run, such as the number of NAKs or the time. None: the
+    measurement has no such bound.
+    """
 
     end_after_ns: int | None = None
     end_before_ns: int | None = None

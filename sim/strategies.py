@@ -17,8 +17,9 @@ _PATIENCE: Final = 3
 
 
 class Slowest:
-    """Strategy whose sender limit is the limit of the slowest receiver, of those heard in the last
-    second."""
+    """Strategy for which only receivers count that were heard in the last second: the slowest of
+    them determines the sender limit.
+    """
 
     def on_status_messages(self, snapshots: Sequence[ReceiverView], now_ns: int) -> int:
         """Return the stream position up to which the sender may send."""
@@ -27,8 +28,9 @@ class Slowest:
 
 
 class Moody:
-    """:class:`Slowest` with faults. A faulty strategy. Sometimes the strategy raises an exception,
-    returns an invalid position, removes the limit, or stops the sender for a step."""
+    """:class:`Slowest` with faults: sometimes this strategy raises an exception, returns an invalid
+    position, removes the limit, or stops the sender for one step.
+    """
 
     def __init__(self) -> None:
         self.raised = 0
@@ -37,7 +39,7 @@ class Moody:
         self._calm = Slowest()
 
     def on_status_messages(self, snapshots: Sequence[ReceiverView], now_ns: int) -> Any:
-        """Return the sender limit, or sometimes an invalid answer."""
+        """Return the sender limit; sometimes return an invalid value instead."""
         mood, rest = divmod(self._calls, _PATIENCE + 1)
         self._calls += 1
         if rest < _PATIENCE:
@@ -52,22 +54,25 @@ class Moody:
 
 
 class SlowestElseMax(Slowest):
-    """Like :class:`Slowest`; but while the strategy is late, the highest limit of a receiver
-    applies."""
+    """Like :class:`Slowest`, but while the result of the strategy is late, the sender may send up
+    to the highest limit of any receiver.
+    """
 
     on_late = "max"
 
 
 class SlowestElseMin(Slowest):
-    """Like :class:`Slowest`; but while the strategy is late, the limit of the slowest receiver
-    applies."""
+    """Like :class:`Slowest`, but while the result of the strategy is late, the sender may send only
+    up to the limit of the slowest receiver.
+    """
 
     on_late = "min"
 
 
 class FurthestElseMin:
-    """Strategy whose sender limit is the limit of the fastest receiver. While the strategy is late,
-    the limit of the slowest receiver applies."""
+    """Strategy whose sender limit is the limit of the fastest receiver. While the result of the
+    strategy is late, the sender may send only up to the limit of the slowest receiver.
+    """
 
     on_late = "min"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The trace of a run over time, as JSON lines: each event is one object.
+"""Write the trace of a simulated run as JSON lines: each line is one event, with its time.
 
 The file has the form of ``penstock daemon --trace`` (:mod:`penstock.daemon.observe.trace`): it
 contains the events of each daemon, and a ``sample`` of each daemon every 10 ms. Events named

@@ -2,8 +2,8 @@
 """The data source ``penstock``, with which Spark reads and writes streams.
 
 Needs the extra ``spark``. If the wheel of penstock is installed,
-``spark.readStream.format("penstock")`` works. Without the installed wheel, :func:`register`
-registers the source in a Spark session.
+``spark.readStream.format("penstock")`` works. If penstock is used without an installed wheel, call
+:func:`register` to register the source in a Spark session.
 """
 
 from __future__ import annotations

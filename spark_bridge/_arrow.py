@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arrow batches as messages. The schema precedes the Arrow batches, and a fingerprint in each batch
-identifies its schema. An Arrow batch alone does not define the types of its values: eight bytes may
-be a bigint or a double. The sink sends the schema as the first message of each part. The messages
-of a part (the rows of one task) therefore form an Arrow IPC stream. The sink marks each batch with
-a fingerprint of the schema in its reserved value. If a task reads from the middle of a part, it
-checks the fingerprint of each batch.
+identifies its schema. An Arrow record batch alone does not state the types of its values: the same
+eight bytes can be a bigint or a double. The sink sends the schema as the first message of each
+part. Therefore, the messages of a part (the rows of one Spark task) together are an Arrow IPC
+stream. In the reserved value of each batch's message, the sink writes a fingerprint of the schema.
+If a task reads from the middle of a part, it checks the fingerprint of each batch.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _ZONE: Final = re.compile(r"tz=[^\],>]+")
 def fingerprint(schema: Any) -> int:
     """Return the reserved value for batches with this schema: a positive number, which is the same
     in each process. The fingerprint depends on the names and types of the columns. The fingerprint
-    does not depend on nullability or on the name of a time zone, because these do not change the
-    data."""
+    does not depend on the nullability of columns or on names of time zones, because neither changes
+    the bytes of the data."""
     text = "\n".join(f"{field.name} {_ZONE.sub('tz', str(field.type))}" for field in schema)
     return _PREFIX | int.from_bytes(hashlib.blake2b(text.encode(), digest_size=6).digest(), "big")
 

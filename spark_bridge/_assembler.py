@@ -27,8 +27,8 @@ Place: TypeAlias = tuple[int, bytes]
 
 class RepeatDiffers(PenstockError):
     """Spark repeated a batch and divided it differently among the tasks, so that repeated rows
-    cannot be distinguished from new rows. The reader of parts dropped the repeated part, and can
-    continue with the next part."""
+    cannot be distinguished from new rows. The iterator over parts has dropped the repeated part,
+    and can continue with the next part."""
 
     def __init__(self, message: str, *, part: Part) -> None:
         super().__init__(message)
@@ -41,8 +41,9 @@ class PendingTooLarge(PenstockError):
 
 @attrs.frozen(kw_only=True)
 class CommittedPart:
-    """A complete part of an epoch: the rows of one task, followed by a COMMIT that matches these
-    rows."""
+    """A complete part of an epoch: the rows of one task, with a COMMIT marker that agrees with
+    these rows.
+    """
 
     part: Part
     session_id: int
@@ -156,10 +157,11 @@ class Assembler:
 
     For each query, epoch, partition and key, the assembler returns the first attempt whose COMMIT
     matches its rows. The assembler drops and counts all other attempts of a part. The assembler
-    keeps the parts of a job until all parts and the JOB_COMMIT have arrived. The assembler keeps in
-    memory the rows of open parts, up to ``max_pending_bytes``. For each of the last ``remember``
-    epochs of a query, the assembler records which parts it has returned. The parts of epochs that
-    are older than the recorded epochs count as returned.
+    keeps the parts of a batch write (a job) until all its parts and its JOB_COMMIT marker have
+    arrived. The assembler keeps in memory the rows of open parts, up to ``max_pending_bytes``. For
+    each of the last ``remember`` epochs of a query, the assembler records which parts it has
+    returned. If a part belongs to an epoch that is older than the recorded epochs, the assembler
+    treats this part as already returned.
     """
 
     def __init__(
@@ -231,7 +233,9 @@ class Assembler:
         return self._end_job(marker)
 
     def ended(self, session: Hashable) -> None:
-        """End a session; an open part of this session stays incomplete."""
+        """Record the end of a session. If a part of this session is open, this part counts as
+        incomplete.
+        """
         self._give_up(session, "ended")
 
     # ---- what is known ---------------------------------------------------------------------------

@@ -32,7 +32,9 @@ _RUN: Final = re.compile(r"(\d+)(?:-(\d+))?")
 
 
 class Stretch(enum.Enum):
-    """The parts and other ranges that lie between two positions of a session."""
+    """The kinds of ranges into which a range of a session is divided: parts, and ranges that belong
+    to no part.
+    """
 
     PLAIN = "rows outside of parts"
     PART = "a complete part"
@@ -88,8 +90,9 @@ def pieces(marks: Sequence[Mark], start: int, end: int) -> Iterator[Piece]:
 
 
 def place_of(part: Part) -> str:
-    """Return the name of a part of an epoch, which is the same in all attempts: its partition and,
-    if it has a key, the key's digest."""
+    """Return a name of a part that is the same in all attempts of the part. The name consists of
+    the partition and, if the part has a key, the digest of the key.
+    """
     if not part.key:
         return str(part.partition)
     return f"{part.partition}.{hashlib.blake2b(part.key, digest_size=8).hexdigest()}"
@@ -118,8 +121,9 @@ class _Query:
         self.epochs[epoch] = {**self.places(epoch), place: text}
 
     def folded(self) -> _Query:
-        """Return a copy that lists only the last epochs individually. If there are records of many
-        runs, the copy omits the oldest runs."""
+        """Return a shorter copy of this record, with separate entries only for the last epochs;
+        older epochs with the same parts share an entry (a run). If the copy would have too many
+        runs, it omits the oldest runs."""
         recent = sorted(self.epochs)[-_RECENT:]
         runs = list(self.runs)
         for epoch in sorted(self.epochs):
@@ -157,7 +161,9 @@ def _without(runs: list[tuple[int, int, str]], epoch: int) -> list[tuple[int, in
 
 @attrs.define
 class Done:
-    """Record of the parts that a query has read, for the most recent writing queries and jobs."""
+    """Record of the parts that a query has read. The record covers the most recent queries and
+    batch writes (jobs) that wrote parts.
+    """
 
     _queries: dict[UUID, _Query] = attrs.Factory(dict)
     _jobs: dict[tuple[UUID, int], None] = attrs.Factory(dict)
@@ -172,7 +178,7 @@ class Done:
         return found is not None and place_of(part) in found.places(part.epoch)
 
     def is_forgotten(self, part: Part) -> bool:
-        """Whether the epoch is older than the recorded epochs."""
+        """Whether the epoch of this part is so old that the record no longer covers it."""
         found = self._queries.get(part.query)
         return found is not None and part.epoch < found.floor
 
@@ -194,8 +200,9 @@ class Done:
         return 0 if found is None else len(found.places(part.epoch))
 
     def add_job(self, part: Part) -> None:
-        """Record that the query has read all parts of a batch write; the single parts then need no
-        record."""
+        """Record that the query has read all parts of a batch write. After this call, the record
+        needs no entries for the single parts.
+        """
         self._jobs[(part.query, part.epoch)] = None
         while len(self._jobs) > _MOST_JOBS:
             del self._jobs[next(iter(self._jobs))]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the end of a batch of committed rows. A batch of committed rows contains only complete parts
-from a penstock sink, and each part only once.
+"""Find the position at which a batch of committed rows must end. A batch of committed rows contains
+only complete parts from a penstock sink, and each part only once.
 
 The planner looks for the markers of the sink in the daemons' logs. A batch ends between parts. The
 offset of a batch lists the ranges that the batch skips: broken parts, repeated parts, failed batch
@@ -43,13 +43,14 @@ Look: TypeAlias = Callable[[Want, int, int], LogMarks]
 
 
 class ForgottenPart(PenstockError):
-    """Raised for a part of an epoch that is so old that the offset no longer states whether the
-    query has read the part."""
+    """Raised for a part whose epoch is too old: the offset no longer states whether the query has
+    read this part.
+    """
 
 
 @attrs.frozen(kw_only=True)
 class Batch:
-    """The ranges of one batch, for the sessions that have markers of a sink."""
+    """The ranges of one batch. Only sessions that have markers of a sink have such ranges."""
 
     heard: frozenset[Session] = frozenset()         # those with markers
     ends: Mapping[Session, int] = attrs.Factory(dict)
@@ -59,8 +60,9 @@ class Batch:
     keys: Mapping[Session, bytes] = attrs.Factory(dict)
 
     def offset(self, begin: Offset, after: Offset) -> Offset:
-        """Return ``after``, the offset at the end of the batch, with entries that the next batch
-        needs, and that Spark needs to repeat this batch."""
+        """Return a copy of ``after``, the offset at the end of the batch, with further entries. The
+        source needs these entries for the next batch, and to repeat this batch.
+        """
         marked = (self.heard | begin.skipped.keys()) & after.positions.keys()
         keys = {**begin.keys, **self.keys}
         return attrs.evolve(
@@ -100,7 +102,8 @@ class Commits:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """
-        :param required: with True (option readCommitted=true), every session must come from a sink.
+        :param required: if True (option readCommitted=true), every session must have markers of a
+            sink.
         :param strict: whether to raise an exception if it is unknown whether the query has read a
             part.
         """
@@ -174,12 +177,15 @@ class Commits:
         return one
 
     def overdue(self, key: object) -> bool:
-        """Return whether the missing end of a part or job, named by ``key``, is overdue: the
-        allowed time has passed."""
+        """Return whether the query has waited for longer than allowed for the end of a part or job;
+        ``key`` identifies this part or job.
+        """
         return self._clock() - self._since.setdefault(key, self._clock()) > GRACE_S
 
     def there(self, keys: Iterable[object]) -> None:
-        """Remove the records of all missing ends of parts and jobs except ``keys``."""
+        """Forget since when the query waits for the end of a part or job, for all parts and jobs
+        except those in ``keys``.
+        """
         kept = set(keys)
         self._since = {key: since for key, since in self._since.items() if key in kept}
 

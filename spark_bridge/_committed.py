@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read the complete parts of epochs that a sink has published, and each part only once."""
+"""Read the complete parts of epochs that a sink has published; read each part only once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class Committed(Iterator[CommittedPart]):
     """Iterates over complete parts, in the order in which their COMMITs arrive.
 
     Made by :func:`committed`. While the iterator is in use, no other code may poll its
-    subscription. If the iterator raises an exception, the caller can still request the next part.
+    subscription. After an exception of the iterator, the caller can continue: the next call returns
+    the next part.
     """
 
     def __init__(
@@ -134,9 +135,10 @@ def committed(
     """Iterate over the complete parts of epochs that Spark's sink publishes on a stream; return
     each part only once.
 
-    The iterator drops and counts repeats (further attempts of the same query, epoch and partition).
-    The iterator does not return parts without a COMMIT; :attr:`Committed.partial` lists these
-    parts. The iterator returns the parts of a batch write together, when the write has succeeded.
+    If several attempts of a part (same query, epoch and partition) arrive, the iterator returns
+    only one attempt, and counts the others as dropped. The iterator does not return parts without a
+    COMMIT; :attr:`Committed.partial` lists these parts. The iterator returns the parts of a batch
+    write together, when the write has succeeded.
 
     :param timeout_s: the iteration ends if no part became complete for this time, in seconds, and
         no message is available; None: it never ends.

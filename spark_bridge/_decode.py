@@ -57,7 +57,9 @@ class PayloadError(PenstockError, ValueError):
 
 
 def metadata(options: SourceOptions) -> tuple[tuple[str, str, Any], ...]:
-    """The columns that describe a message, each as (name, Spark's type, Arrow's type)."""
+    """The columns that describe a message. Each entry states the column's name, its type in Spark
+    and its type in Arrow.
+    """
     return (*METADATA, HEADERS) if options.include_headers else METADATA
 
 
@@ -80,7 +82,7 @@ def ddl(options: SourceOptions) -> str:
 
 
 def check_schema(options: SourceOptions, schema: StructType) -> None:
-    """Check that the source has the columns that a user's schema names.
+    """Check that the source has each column that the schema of the user names.
 
     :raises InvalidArgument: the source has no such column; the exception's text names this column
         and the source's columns.
@@ -169,7 +171,7 @@ class Decoder:
     def decode(self, messages: Messages) -> Iterator[Any]:
         """Convert messages to record batches.
 
-        :raises PayloadError: a message does not match the declaration.
+        :raises PayloadError: a message does not have the form that the option ``payload`` declares.
         """
         if self._hide:
             messages = _without_markers(messages)
@@ -322,8 +324,9 @@ def _headers(messages: Messages) -> Any:
 @functools.cache
 def stamp_offset(channel: str) -> int | None:
     """Return the place of the time stamp in the messages of a channel: an offset in the payload, or
-    ``RESERVED_VALUE_OFFSET``. Return None if the channel writes no time stamps. If the channel
-    writes times of reception and of sending, the result is the place of the time of reception."""
+    ``RESERVED_VALUE_OFFSET``. Return None if the channel writes no time stamps. A channel may write
+    two time stamps, of sending and of reception. In this case, return the place of the time of
+    reception."""
     found = uri.parse(channel)
     for offset in (
         found.media_rcv_ts_offset, found.channel_rcv_ts_offset, found.channel_snd_ts_offset

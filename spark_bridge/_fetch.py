@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read the frames of a range for a task: from a log on the task's own host, or by a fetch from a
-daemon that has the range.
+"""Read the frames of a range for a Spark task. The frames come from a log on the task's own host,
+or from a daemon that has the range and sends it.
 
-A worker process of Spark runs several tasks. Between tasks, a worker process keeps its mapped logs
-and its connections. If a task mapped a log again, every page would cause a page fault; a new
-connection with keys would take several round trips.
+A worker process of Spark runs several tasks. When a task ends, its worker process keeps the mapped
+logs and the connections for its next task. Both are slow to create: in a log that is mapped again,
+each page causes a page fault, and a new connection with keys takes several round trips.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ class FrameSource(Protocol):
         """
 
     def finish(self) -> None:
-        """After the task has read the whole range, check it like ``check``."""
+        """Check the whole range as ``check`` does. The task calls this method when it has read the
+        whole range.
+        """
 
 
 class Worker:
@@ -84,8 +86,8 @@ class Worker:
             return found
 
     def log(self, path: str) -> gather.MappedLog:
-        """Return a mapped log. Return the mapped log. If the log's name now belongs to another
-        file, map that file.
+        """Return the mapped log of a path. If another file has the name of the log now,
+        map the new file.
 
         :raises OSError, PenstockError: the file is missing, or is not a log.
         """
@@ -165,9 +167,10 @@ class _Mapped:
             )
 
     def finish(self) -> None:
-        """Check the range after the task has read it. If the daemon still retains the range, no
-        thread has overwritten the data. If the daemon does not answer, it is not running, so it has
-        not overwritten the data either."""
+        """Check that the bytes that the task has read were not overwritten meanwhile. If the daemon
+        still retains the range, the data was not overwritten. If the daemon does not answer, this
+        method treats the daemon as not running; without a running daemon, no data is
+        overwritten."""
         session = self._range.session
         try:
             state = worker.control(Daemon(directory=self._directory), None).state(
@@ -252,8 +255,8 @@ def _pieces(
 
 
 def sources(options: SourceOptions, item: Range) -> Iterator[FrameSource]:
-    """Yield the sources from which a range can be read: logs on this host first, then daemons. If
-    the caller cannot read a source, it logs the reason and tries the next source.
+    """Yield the sources from which a range can be read: logs on this host first, then daemons. If a
+    source cannot be read, the caller logs the reason and tries the next source.
     :raises InvalidArgument: option keyFile names no key on this host.
     """
     where = local_directory(options)
@@ -288,9 +291,10 @@ def _is_of(facts: gather.LogFacts, item: Range) -> bool:
 
 
 def local_directory(options: SourceOptions) -> str | None:
-    """Return the daemon directory of this host. If the query has daemons on several hosts, the
-    environment of each host names its directory; otherwise an option of the query names the
-    directory."""
+    """Return the daemon directory of this host. If the query uses daemons on several hosts, the
+    environment of this host names the directory; otherwise an option of the query names
+    it.
+    """
     if options.remote:
         return os.environ.get("PENSTOCK_DIR") or options.daemon_dir
     return options.daemon_dir

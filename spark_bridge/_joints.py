@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Look for messages in a session that has several logs, one behind the other.
+"""Look for messages in a session that has several logs: each log continues at the position where
+the log before it ends.
 
 An image ends when its sender is silent for some seconds, for example while the sender's daemon
-starts again. When the session returns, another image begins where the first one ended, with another
-log. The daemon answers questions about one log at a time. A message of several frames can begin in
-one log and end in the next; its frames are fetched to find its end.
+starts again. When the sender continues the session, a new image begins at the position where the
+first image ended. The new image has a new log. A request to the daemon for messages concerns only
+one log. A message of several frames can begin in one log and end in the next. To find the end of
+such a message, this module fetches its frames from both logs.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ Find: TypeAlias = Callable[[Want, int, int], LogMarks]
 
 @attrs.frozen(kw_only=True)
 class Across:
-    """A message, wherever it begins and ends."""
+    """A message of a session; the message may begin in one log and end in the next."""
 
     end: int
     reserved_value: int
@@ -36,7 +38,9 @@ class Across:
 
 
 def message_at(logs: Sequence[Holding], start: int, frames: Frames) -> Across | None:
-    """Return the message that begins at ``start`` in the first log; None: it is not complete."""
+    """Return the message that begins at ``start`` in the first log; return None if the logs do not
+    contain the whole message.
+    """
     data, at = b"", start
     for holding in logs:
         log = holding.log
@@ -60,7 +64,9 @@ def message_at(logs: Sequence[Holding], start: int, frames: Frames) -> Across | 
 
 
 def cut(want: Want, max_messages: int, one: Cut, frames: Frames) -> tuple[int, int]:
-    """Return (end of the batch, its messages); the start if no message is complete."""
+    """Return the end position of the batch and its number of messages. If no message is complete,
+    the end is the start of the batch.
+    """
     at, messages, stop = want.start, 0, want.start + want.max_bytes
     for number, holding in enumerate(want.logs):
         edge = holding.log.end_position
@@ -88,8 +94,10 @@ def cut(want: Want, max_messages: int, one: Cut, frames: Frames) -> tuple[int, i
 def find(
     want: Want, start: int, max_bytes: int, reserved_value: int, one: Find, frames: Frames
 ) -> LogMarks:
-    """Return the messages with a reserved value in the log that has ``start``. If the message at
-    ``start`` ends in the next log, return only this message."""
+    """Return the messages that have the reserved value ``reserved_value`` in the log that contains
+    the position ``start``. If the message at ``start`` begins in this log but ends in the next log,
+    return only this message.
+    """
     for number, holding in enumerate(want.logs):
         if start >= holding.log.end_position:
             continue

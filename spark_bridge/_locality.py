@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 def read_local(df: DataFrame) -> DataFrame:
-    """Return ``df`` with its ranges assigned to tasks by host, so that tasks read ranges from logs
-    on their own hosts, without the network.
+    """Return a copy of ``df`` in which each task reads ranges whose logs are on the task's own
+    host, if possible. Such a task needs no network.
 
     ``df`` must come from ``format("penstock")`` with the options ``locality=barrier`` and
     ``minPartitions``. The value of ``minPartitions`` is at most the number of task slots of the
@@ -43,8 +43,10 @@ def _same(batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def own_ranges(table: Sequence[Range], own: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the ranges that the calling task reads. In a barrier stage, the ranges of a task
-    depend on the hosts of all tasks; otherwise, the planner has assigned the ranges."""
+    """Return the ranges that the calling task reads. In a barrier stage, the hosts of all tasks
+    determine the ranges of each task. In other stages, the task reads the ranges ``own``, which the
+    planner has assigned.
+    """
     from pyspark import BarrierTaskContext, TaskContext
 
     context = TaskContext.get()
@@ -70,8 +72,9 @@ def assign(table: Sequence[Range], hosts: Sequence[str]) -> list[tuple[int, ...]
 
 
 def with_names(options: SourceOptions, table: Sequence[Range]) -> list[Range]:
-    """Return the names of the host of each daemon that has a range: the daemon's own name, the name
-    in the option ``control``, and the addresses of both names."""
+    """Return the ranges; each states, for each daemon that has it, the names of this daemon's host:
+    the daemon's own name, the name in the option ``control``, and the addresses of both.
+    """
     known: dict[tuple[int, str], tuple[str, ...]] = {}
     for item in table:
         for holder in item.holders:

@@ -7,22 +7,23 @@ Spark compares offsets as text, so the keys are sorted, and no entry changes wit
     {"aeron:ipc|1001|-77|12": 40960}
 
 An offset is a dictionary. The key of a session consists of the channel, the stream, the session id
-and the initial term id. The value of a session's key is the position, between two messages, up to
-which the query has planned. Session id and initial term id together identify a log. A publisher
-that restarts gets another session id, so the positions in its old and its new log are never
-confused. Further entries record changes, so that the source can plan a batch again from its two
-offsets alone, even after a restart:
+and the initial term id. The value of a session's key is a position: the query has planned to read
+the session up to this position, which lies between two messages. Session id and initial term id
+together identify a log. A publisher that restarts gets another session id, so the positions in its
+old and its new log are never confused. With the further entries, the source can plan a batch again
+from the two offsets of the batch alone, even after a restart:
 
-- ``from|KEY``: the offset is the first one that contains the session; the value is the position at
-  which the query begins to read it.
-- ``end|KEY`` replaces ``KEY``: the stream ends at the position in the value. After the query has
-  acknowledged the end of the stream, the next offset has no entry for the session.
+- ``from|KEY``: exists only in the first offset that contains the session; the value is the position
+  at which the query begins to read the session.
+- ``end|KEY`` replaces the entry ``KEY`` if the stream has ended; the value is the end position.
+  When the query has acknowledged this end, the next offset has no entry for the session.
 - ``group|CHANNEL|STREAM``: the consumer groups, and their daemons, that retain the stream for the
   query. If a group that retained the stream no longer exists, data of the stream may be lost.
-- ``held|KEY``, if a stream has several groups: the names of the consumer groups that retain the
+- ``held|KEY``: exists only if a stream has several consumer groups; names those that retain the
   session from the position of ``KEY`` on.
-- ``left|KEY``: last position of an ended session, and the number of this end among all ends. If
-  an ended session continues at a higher position, the range between the two positions is missing.
+- ``left|KEY``: last position of an ended session, and a number: the ends of all sessions are
+  numbered in their order. If this session continues later at a higher position, the range from its
+  last position to the higher position is missing.
 - ``times|KEY``: times at which the messages of the batch before this offset arrived
   (:mod:`._times`). If Spark repeats the batch, its messages have the same times, on every host.
 - ``skip|KEY``: the session contains markers of a penstock sink. The value of ``skip|KEY`` lists the
@@ -31,7 +32,8 @@ offsets alone, even after a restart:
 - ``parts``: a record of the parts that the query has read (:mod:`._brackets`).
 - ``records``: largest number of messages in a part, if the option maxRecordsPerPartition was given.
 - ``tasks``: number of parts (tasks) of the batch before this offset. A sink identifies rows by
-  their part, so a repeated batch must be split in the same way, even by a driver with more cores.
+  their part. Spark must therefore split a repeated batch into the same parts, even if the driver
+  then has more cores.
 
 The source can also read offsets of older versions, which do not have all of these entries.
 """
@@ -95,7 +97,9 @@ class Session:
 
 @attrs.frozen
 class Left:
-    """The last position of a session that has ended, with the number of this end among all ends."""
+    """The last position of a session that has ended, and a number: the ends of all sessions are
+    numbered in their order.
+    """
 
     position: int
     number: int              # in the order of leaving

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Report a user's mistake in one line, so that the first line of Spark's exception states the
-reason, without a traceback. In its exceptions, Spark puts a Python worker's traceback before the
-reason, unless an environment variable disables the traceback."""
+reason, without a traceback. The text of a Spark exception begins with the traceback of the Python
+worker, and the reason follows. An environment variable disables this traceback."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _T = TypeVar("_T")
 
 
 def one_line(call: Callable[_Q, _T]) -> Callable[_Q, _T]:
-    """Wrap a function that Spark calls. If the function raises an error of penstock, the wrapper
-    sets the environment variable SPARK_HIDE_TRACEBACK. The error ends the worker process, so
-    SPARK_HIDE_TRACEBACK affects only this exception."""
+    """Wrap a function that Spark calls. If the wrapped function raises an error of penstock, the
+    wrapper sets the environment variable SPARK_HIDE_TRACEBACK. The error ends the worker process,
+    so SPARK_HIDE_TRACEBACK affects only this exception."""
 
     @functools.wraps(call)
     def wrapped(*arguments: _Q.args, **words: _Q.kwargs) -> _T:
@@ -34,8 +34,9 @@ def one_line(call: Callable[_Q, _T]) -> Callable[_Q, _T]:
 
 
 def hide(error: PenstockError) -> None:
-    """Set the variable with which Spark reports the reason of an exception without the
-    traceback."""
+    """Set the environment variable that makes Spark report the reason of an exception without the
+    traceback.
+    """
     os.environ[_HIDE] = "1"
     if error.args and isinstance(error.args[0], str):
         error.args = (" ".join(error.args[0].split("\n")), *error.args[1:])

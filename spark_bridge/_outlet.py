@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects that a Python worker of Spark keeps between its tasks: a client and its publications.
 
-A task takes some tens of milliseconds, and a new connection with a new publication would take as
-long as the task itself. A worker process therefore keeps its client and its publications for later
+A task of a small batch takes some tens of milliseconds. To create a connection and a publication
+takes as long as that. A worker process therefore keeps its client and its publications for later
 tasks. A worker runs one task at a time, so it can use exclusive publications. A session therefore
-contains the rows of successive tasks, one task after the other.
+contains the rows of several tasks of this worker process, one task after the other.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ class SinkError(PenstockError):
 
 @attrs.frozen(kw_only=True)
 class Pipe:
-    """One publication of the worker. A publication on which each send succeeds or fails within a
-    bounded time."""
+    """One publication of the worker. A publication with a time limit: each send succeeds or fails
+    within this time.
+    """
 
     client: Client
     publication: Publication
@@ -57,7 +58,9 @@ class Pipe:
     session_id: int
 
     def send(self, message: bytes, *, reserved_value: int = 0) -> None:
-        """Send one message. Raise SinkError if the stream has no room within the time limit."""
+        """Send one message. If the stream has no room for the message within the time limit, raise
+        SinkError.
+        """
         try:
             self.publication.send(message, self.timeout_s, reserved_value=reserved_value)
         except TimeoutExpired as error:
@@ -65,7 +68,9 @@ class Pipe:
         self._same_session()
 
     def send_batch(self, messages: object) -> None:
-        """Send a batch of messages that is small enough for the time limit."""
+        """Send a batch of messages; the batch must be small enough to be sent within the time
+        limit.
+        """
         try:
             self.publication.send_batch(messages, self.timeout_s)
         except TimeoutExpired as error:
@@ -73,9 +78,10 @@ class Pipe:
         self._same_session()
 
     def drain(self, how: str) -> None:
-        """Wait for the published data. With ``sent``, wait until the daemon has sent all data
-        (``aeron:ipc`` needs no wait). With ``consumed``, wait until the readers of all receivers
-        have consumed all data."""
+        """Wait for the published data. If ``how`` is ``sent``, wait until the daemon has sent all
+        data; on ``aeron:ipc``, do not wait. If ``how`` is ``consumed``, wait until the readers of
+        all receivers have consumed all data.
+        """
         if how == "sent" and self.publication.channel.startswith("aeron:ipc"):
             return
         position = self.publication.position
@@ -175,8 +181,9 @@ class Outlet:
         )
 
     def wait_usable(self, deadline: float) -> bool:
-        """Return whether the daemon, or a new daemon on the same directory, answers before
-        ``deadline``."""
+        """Return whether a daemon in the directory answers before ``deadline``: the same daemon as
+        before, or a new one.
+        """
         while not self.client.is_closed:
             if self.client.is_daemon_alive:
                 return True
@@ -193,8 +200,8 @@ def _outlets() -> dict[tuple[int, str | None], Outlet]:
 
 
 def outlet(directory: str | None, timeout_s: float) -> Outlet:
-    """Return the publications that this process has on a daemon. If the daemon is restarting, wait
-    for the daemon.
+    """Return the object that holds this process's publications on the daemon of a directory. If the
+    daemon is being restarted, wait until the new daemon answers.
 
     :raises SinkError: no daemon answers in time.
     """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Create the name under which a query reads its consumer groups; the daemon calls this name the
-owner. From the owner's name, another process on the same host can find out whether the query is
-still alive."""
+"""Create the *owner* name of a query: the name under which the query reads its consumer groups.
+From the owner's name, another process on the same host can find out whether the query is still
+alive."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ def token(number: int = 0) -> str:
 
 
 def is_dead(owner: str) -> bool:
-    """Return whether a reader was a process on this host that has ended. Return False if the
-    process is alive, or if this process cannot check that."""
+    """Return whether a reader of consumer groups was a process on this host, and this process has
+    ended. Return False if the reader's process is alive, or if the calling process cannot find out
+    whether it is alive.
+    """
     match = _FORM.fullmatch(owner)
     if match is None or match[4].partition(".")[0] != process_place():
         return False

@@ -3,14 +3,14 @@
 daemons.
 
 Several daemons may have a log of the same session (multicast). One daemon may have two logs of a
-session (of an image that was lost and joined again). A *holding* is one log of a session on one
-daemon. The frames of a session are equal in all its holdings, so the source can read a position
-from any holding that retains this position.
+session, if the session's first image ended and a second image began later. A *holding* is one log
+of a session on one daemon. The frames of a session are equal in all its holdings, so the source can
+read a position from any holding that retains this position.
 
 A batch contains at most half of a session's window, so that the sender can fill the other half
-while the query processes the batch. The limits of a query apply to all sessions of a batch
-together. The planner divides a limit so that a session with little data never waits for a session
-with much data (max-min fairness).
+while the query processes the batch. The limits of a query on the size of a batch apply to the sum
+over all sessions. The planner divides such a limit among the sessions by max-min fairness: a
+session with little data never waits because another session has much data.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Holding:
 
 @attrs.frozen(kw_only=True)
 class View:
-    """State of all daemons at one moment, as far as the query needs it."""
+    """State of all daemons at one moment: the logs and consumer groups that concern the query."""
 
     holdings: Mapping[Session, Sequence[Holding]] = attrs.Factory(dict)
     groups: Mapping[StreamName, str] = attrs.Factory(dict)
@@ -89,7 +89,9 @@ class View:
         return min(holding.log.committed for holding in self.holdings[session])
 
     def end(self, session: Session) -> int:
-        """Return the highest end of the session on any daemon; 0 if no daemon has the session."""
+        """Return the highest position at which a daemon's log of the session ends; 0 if no daemon
+        has the session.
+        """
         return max((h.log.end_position for h in self.holdings.get(session, ())), default=0)
 
     def source(self, session: Session, position: int) -> Holding | None:
@@ -99,9 +101,11 @@ class View:
         return min(found, key=lambda h: (h.log.end_position, h.daemon), default=None)
 
     def chain(self, session: Session, position: int) -> list[Holding]:
-        """Return the logs from which to plan, the first as :meth:`source` has it. If a session
-        ended because its sender was silent, and then returned, its next log begins where the ended
-        log ends: a message or a part of a sink can begin in one and end in the other."""
+        """Return the logs from which to plan a batch; the first is the log that :meth:`source`
+        returns, and each further log continues the log before it. If the sender of an ended session
+        continues later, the session's next log begins at the end position of the ended log. A
+        message or a part of a sink can begin in one of these logs and end in the next.
+        """
         found = []
         while (holding := self.source(session, position)) is not None:
             found.append(holding)
@@ -111,7 +115,9 @@ class View:
         return found
 
     def want(self, session: Session, position: int, max_bytes: int) -> Want | None:
-        """Return a wish to read from ``position`` on; None if no log can be read there."""
+        """Return a :class:`Want` to read the session from ``position`` on; return None if no log
+        can be read at this position.
+        """
         found = self.chain(session, position)
         if not found:
             return None
@@ -121,8 +127,9 @@ class View:
         )
 
     def severed_at(self, session: Session, position: int) -> int | None:
-        """Return where the session continues if data between the logs that can be read from
-        ``position`` on and the next log is lost; None: nothing is known to be lost."""
+        """Data may be lost between the logs that can be read from ``position`` on and the session's
+        next log. If so, return the position at which the next log begins; otherwise, return None.
+        """
         found = self.chain(session, position)
         if found and not found[-1].log.ended:
             return None
@@ -134,8 +141,9 @@ class View:
         )
 
     def held(self, positions: Mapping[Session, int]) -> dict[Session, str]:
-        """For each session whose stream has several consumer groups, return the groups that retain
-        the session from its position on."""
+        """Return, for each session, the consumer groups that retain the session from its position
+        in ``positions`` on. Omit a session if its stream has only one group.
+        """
         found = {}
         for session, position in positions.items():
             marks = {
@@ -147,7 +155,9 @@ class View:
 
     def ended_at(self, session: Session, position: int) -> bool:
         """Return whether the stream of a session is known to have ended at ``position``. If a
-        daemon only lost the session, the session may continue later."""
+        daemon's image of the session ended without a stated end of the stream, the session may
+        continue later.
+        """
         held = self.holdings.get(session, ())
         return self.end(session) == position and any(
             h.log.ended and h.log.end_position == position for h in held
@@ -174,8 +184,8 @@ class Loss:
 def losses(
     view: View, start: Offset, seen: Mapping[Session, int] | None = None
 ) -> list[Loss]:
-    """Return the ranges that the query has not read at ``start`` and that no daemon holds any
-    more.
+    """Return the lost ranges: at the offset ``start``, the query has not read these ranges, and no
+    daemon retains them any more.
 
     :param seen: the highest known end of each session. A daemon that has read groups and logs of a
         dead daemon can lack a log that was there.
@@ -218,7 +228,9 @@ def _may_be_lost(view: View, start: Offset, session: Session) -> bool:
 
 
 def returns(view: View, start: Offset) -> list[Loss]:
-    """Return the lost ranges of sessions that ended and later continued at a higher position."""
+    """If sessions ended and later continued at a higher position, return the lost ranges between
+    these two positions.
+    """
     return [
         Loss(session=session, start=left.position, end=view.first(session),
              reason=f"the connection was lost, and joined again at {view.first(session)}")
@@ -231,7 +243,7 @@ def returns(view: View, start: Offset) -> list[Loss]:
 def outlived(view: View, start: Offset, end: Offset) -> list[StreamName]:
     """Return the streams whose consumer groups ended after the offset ``end`` was planned and
     before ``start`` was planned. If the first batch of a query did not finish, Spark requests the
-    first offset again. If the consumer groups ended between Spark's two requests, the second offset
+    first offset again. If the consumer groups ended between these two requests, the second answer
     is the start of the new groups, not the start of the batch."""
     found = []
     for stream in sorted({session.stream for session in end.positions}, key=str):
@@ -244,8 +256,9 @@ def outlived(view: View, start: Offset, end: Offset) -> list[StreamName]:
 
 
 def skip(start: Offset, lost: Sequence[Loss]) -> Offset:
-    """Return the offset ``start``, moved beyond the losses. If a session is lost completely, the
-    result does not contain this session."""
+    """Return a copy of the offset ``start`` in which each session's position is moved to the end of
+    the session's lost range. If a session is lost completely, the result does not contain this
+    session."""
     positions = dict(start.positions)
     for loss in lost:
         if loss.end is None:
@@ -289,14 +302,14 @@ class Want:
 
     @property
     def end(self) -> int:
-        """Position at which the logs end."""
+        """Position at which the last of these logs ends."""
         return self.logs[-1].log.end_position
 
 
 def share(available: Mapping[_K, int], limit: int) -> dict[_K, int]:
     """Divide ``limit`` among the sessions by max-min fairness. No session gets more than it
-    requests; a session that gets less than it requests gets at least as much as any other. Each
-    session gets at least 1, so that every session continues."""
+    requests. If a session gets less than it requests, no other session gets more than this session.
+    Each session gets at least 1, so that each session makes progress in each batch."""
     parts: dict[_K, int] = {}
     left, count = limit, len(available)
     for key, most in sorted(available.items(), key=lambda item: item[1]):
@@ -313,7 +326,9 @@ def wants(
     max_bytes: int | None,
     target: Mapping[Session, int] | None = None,
 ) -> list[Want]:
-    """Plan the next batch. ``target``: positions that the batch must not exceed (AvailableNow)."""
+    """Plan the next batch. ``target``: with the trigger AvailableNow, the positions beyond which
+    the batch must not read.
+    """
     found: dict[Session, Want] = {}
     for session in view.holdings:
         position = start.positions.get(session)     # also of an ended session, which may return
@@ -382,7 +397,9 @@ class Holder:
 
 @attrs.frozen(kw_only=True)
 class Range:
-    """A range [start, end) of a session, between messages, and the daemons that have this range."""
+    """A range [start, end) of a session, which begins and ends between two messages, and the
+    daemons that have this range.
+    """
 
     session: Session
     start: int
@@ -400,8 +417,8 @@ class Range:
 
 
 def ranges(view: View, start: Offset, end: Offset) -> list[Range]:
-    """Return the ranges between two offsets, without the ranges that the batch skips. If no daemon
-    retains a range, the range's list of daemons is empty."""
+    """Return the ranges from one offset to the next, except the ranges that the batch skips. If no
+    daemon retains a range, the range's list of daemons is empty."""
     found = []
     for session, stop in sorted(end.positions.items()):
         begin = start.positions.get(session, end.begun.get(session, stop))
@@ -457,8 +474,9 @@ def _joint_holder(chain: Sequence[Holding], end: int) -> tuple[Holder, ...]:
 
 
 def partition_count(total_bytes: int, *, wanted: int | None, cores: int) -> int:
-    """Return the number of tasks for a batch: the requested number, or else one task for each core,
-    but fewer if a task would have too little work."""
+    """Return the number of tasks for a batch. If the options state no number, the result is one
+    task for each core, or fewer if a task would have too little work.
+    """
     if wanted is not None:
         return wanted
     return max(1, min(cores, -(-total_bytes // SMALLEST_PART)))
@@ -483,8 +501,8 @@ def split(item: Range, places: Sequence[int]) -> list[Range]:
 def pack(found: Sequence[Range], count: int, *, apart: bool = False) -> list[tuple[int, ...]]:
     """Assign ranges to tasks.
 
-    Distribute ranges over tasks. Each task gets neighbouring ranges, and the tasks are in the order
-    of their ranges, so that the rows of a session stay in order.
+    Distribute ranges over tasks. Each task gets ranges that follow each other, and the tasks have
+    the same order as their ranges. The rows of a session therefore stay in order.
     :param count: number of tasks; all tasks get about the same number of bytes, and each gets at
         least one range.
     :param apart: whether each range gets a task of its own.

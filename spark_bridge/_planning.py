@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Implement a query's offset methods. The offset methods of a query share the subscription, the
-last known state of the daemons, and the planned offset. One for each query."""
+"""Implement a query's offset methods. The offset methods of one query share the subscription, the
+last known state of the daemons, and the planned offset.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ _PAUSE_S: Final = 0.1
 
 @attrs.frozen
 class Partition(InputPartition):
-    """The ranges that one Spark task reads, or in a barrier stage the ranges of all tasks."""
+    """The ranges that one Spark task reads. In a barrier stage, the object contains the ranges of
+    all tasks.
+    """
 
     index: int
     own: tuple[int, ...]
@@ -333,8 +336,8 @@ class Planning:
 
     def prepare(self) -> None:
         """Record that the query ends when it has read the data that is available now (trigger
-        AvailableNow). The planner determines the end position only when Spark first requests an
-        offset, because it does not know earlier whether the query is new."""
+        AvailableNow). The planner determines this end when Spark first requests an offset: before
+        this request, the planner does not know whether the query is new."""
         self._available_now = True
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
@@ -446,8 +449,9 @@ class Planning:
         self._check(end.positions)
 
     def report(self) -> dict[str, Any]:
-        """Return the figures that Spark reports as the query's progress: the highest positions, and
-        how far the query and its senders are behind."""
+        """Return the figures that Spark reports as the progress of the query: the highest positions
+        in the logs, and how far the query and its senders are behind these positions.
+        """
         return self._progress.report(self._view, self._planned.positions, {
             "lostBytes": self._lost_bytes, "losses": len(self._said),
             "partsLeftOut": self._commits.broken,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compute figures for the progress of a query: how far the query is behind, and how long it has
-blocked its senders. Spark shows the figures as the source's ``latestOffset``, because Spark has no
-separate metrics for a Python source.
+blocked its senders. Spark shows these figures as the ``latestOffset`` of the source, because Spark
+has no other place for the metrics of a Python source.
 """
 
 from __future__ import annotations
@@ -52,8 +52,9 @@ class Progress:
     def report(
         self, view: View, planned: Mapping[Session, int], counters: Mapping[str, int]
     ) -> dict[str, Any]:
-        """Return the end position of each session and the progress figures, together with
-        ``counters``. Spark requires sorted keys."""
+        """Return the end position of each session, the progress figures, and the values in
+        ``counters``. Spark requires sorted keys.
+        """
         behind = {
             session: max(0, view.end(session) - planned.get(session, view.first(session)))
             for session in view.holdings

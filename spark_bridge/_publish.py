@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Publish from inside a query: one step of the query sends the rows and returns a summary."""
+"""Publish rows from inside a query: one transformation of the query sends the rows and returns a
+summary.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,8 @@ def publish(
     Return a row for each task: host, partition, attempt, messages, bytes, seconds. The call is
     lazy, as with all transformations of Spark: it publishes nothing. The tasks publish the rows
     when Spark computes the result, and publish them again each time Spark computes the result
-    again. In a streaming query that publishes in this way, no step of a sink runs on the Spark
-    driver.
+    again. A streaming query that publishes in this way needs no penstock sink, so no sink code runs
+    on the Spark driver.
 
     :param options: options of the sink, in its spelling or in Python's: ``timeout="30s"``,
         ``key_column="symbol"``, ``payload="arrow"``.

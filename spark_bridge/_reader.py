@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convert ranges of logs to Arrow record batches, in the executors of Spark.
 
-A task changes no position when it reads a range, so a repeated task returns the same rows, on any
-host.
+A task that reads a range changes no position of the query. If Spark repeats the task, on any host,
+the task returns the same rows.
 """
 
 from __future__ import annotations
@@ -107,9 +107,10 @@ def _joined(batches: Sequence[Any]) -> Iterator[Any]:
 
 class Blocks:
     """Memory for the Arrow batches of this process. When no batch uses a memory block any more, the
-    process keeps the block for a later batch. With new memory, the kernel would have to clear each
-    page, which takes as long as the processing of a dozen messages. Several threads may take
-    blocks: a block belongs to the thread that has taken it out of the deque."""
+    process keeps the block for a later batch. This is faster than new memory: in new memory, the
+    kernel clears each page, which takes as long as the processing of a dozen messages. Several
+    threads may use this object at the same time: a memory block belongs to the thread that has
+    taken the block out of the deque."""
 
     def __init__(self) -> None:
         self._free: dict[int, deque[Any]] = {}      # by size, a power of two
@@ -212,7 +213,8 @@ class _RangeReader:
         self._lost(reasons, lowest, gone=gone, right=right)
 
     def confirm(self) -> None:
-        """Wait until the daemons have confirmed the data that was read.
+        """Wait until the daemons have confirmed that the data that this task has read was not
+        overwritten.
 
         :raises DataLoss: a publisher may have overwritten the data while this task read the data.
         """

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Implement the sink. Each task of a query publishes its rows between two markers
 (:mod:`.markers`). With the markers, a receiver distinguishes a complete part from the rows of a
-failed attempt. Back-pressure on the sink's stream delays the task, and so delays the batch and the
-acknowledgement of the batch's input. As a result, the publishers of the query's input slow down
-too.
+failed attempt. Back-pressure on the sink's stream delays the task. A delayed task delays its batch,
+and therefore also the acknowledgement of the batch's input. Flow control then also slows down the
+publishers of the query's input.
 """
 
 from __future__ import annotations
@@ -258,8 +258,8 @@ def publish_task(
 ) -> Published:
     """Publish the rows of a task.
 
-    :param job: id that takes the place of the query id and run id in a batch write, because Spark
-    gives a batch write no ids.
+    :param job: in a batch write, the sink uses this id instead of a query id and a run id, because
+        Spark states no such ids for a batch write.
     :param whole: whether readers return the parts of all tasks together, after the driver's
         JOB_COMMIT.
     """

@@ -43,7 +43,9 @@ _SPARKS: Final = frozenset(
 
 @attrs.frozen(kw_only=True)
 class SinkOptions:
-    """The options of a sink: the stream to which the rows go, and the limits of a task."""
+    """The options of a sink: the stream on which the tasks publish rows, and the limits of each
+    task.
+    """
 
     channel: str
     stream_id: int

@@ -4,13 +4,14 @@
 Before a query starts, a planner process of Spark checks the options and the schema. The offset
 methods of the stream reader run in one process on the driver's host, which lives as long as the
 query. The method ``read`` runs in Spark's executors, on an unpickled copy of the reader that has
-only options and schema. A reader therefore opens a connection only when it needs one, and a
-partition contains all information that its task needs.
+only options and schema. A reader therefore opens a connection only when a method needs the
+connection. A partition contains all information that its task needs.
 
-Spark calls ``latestOffset(start)`` when all data before ``start`` is in the sink and in the commit
-log. The source therefore treats a call of ``latestOffset(start)`` as the acknowledgement of all
-data before ``start``. When Spark calls ``commit`` later, the source acknowledges the batch again.
-With ``ackOn=commit`` (for asynchronous progress tracking), ``commit`` is the only acknowledgement.
+When Spark calls ``latestOffset(start)``, all data before ``start`` is already in the sink, and
+recorded in Spark's commit log. The source therefore treats a call of ``latestOffset(start)`` as the
+acknowledgement of all data before ``start``. Spark calls ``commit`` later; the source then
+acknowledges the same batch a second time. With ``ackOn=commit`` (for asynchronous progress
+tracking), ``commit`` is the only acknowledgement.
 """
 
 from __future__ import annotations

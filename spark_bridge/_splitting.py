@@ -22,8 +22,9 @@ class Splitting:
         self._questions = questions
 
     def every(self, view: View, item: Range, records: int) -> list[int]:
-        """Return the places that split a range into parts of at most ``records`` messages (0: no
-        limit)."""
+        """Return the positions at which to split a range, so that each part has at most ``records``
+        messages (0: no limit).
+        """
         places: list[int] = []
         at = item.start
         while records > 0 and at < item.end:
@@ -41,7 +42,9 @@ class Splitting:
         return places
 
     def places(self, view: View, item: Range, pieces: int) -> list[int]:
-        """Return the places to split a range; none if no daemon can answer."""
+        """Return the positions at which to split a range; return no position if no daemon can
+        answer.
+        """
         places: list[int] = []
         at, done = item.start, 0
         even = item.length / pieces

@@ -161,9 +161,10 @@ class Subscription:
     def open(self, resumed: Container[StreamName] = (), *, keep: bool = False) -> None:
         """Open the groups.
 
-        Open the groups. A new query joins a live stream at the position that the option
-        startingOffsets determines. A query that has read the stream before joins at the oldest
-        retained position. ``keep`` states whether an existing consumer group keeps its expiry time.
+        A new query joins a live stream at the position that the option startingOffsets
+        determines. If the query has read the stream before, it joins at the oldest position that a
+        daemon retains. If ``keep`` is true, a consumer group that already exists keeps its expiry
+        time.
         :raises InvalidArgument: no daemon accepts a channel.
         :raises SubscriptionInUse: another query reads the subscription.
         """
@@ -333,9 +334,9 @@ class Subscription:
             return self._open_group(daemon, stream, "earliest")
 
     def others(self, marks: Mapping[StreamName, str]) -> list[str]:
-        """Return the names of the given groups (``daemon.group``, as in offsets) that belong to
-        another subscription. Such groups remain from a query that used another subscription
-        name."""
+        """Return the names of other subscriptions to which some of the given consumer groups
+        belong. The groups are given as ``daemon.group``, as in offsets. An earlier query, which
+        used another subscription name, has left these groups behind."""
         wanted = {mark for text in marks.values() for mark in text.split()}
         found: set[str] = set()
         for control in self._controls:
@@ -347,8 +348,9 @@ class Subscription:
         return sorted(found - {self._options.subscription})
 
     def cut(self, want: Want, *, max_messages: int = 0) -> tuple[int, int]:
-        """Return (end of the batch, its messages) for one session; the start if no message is
-        complete."""
+        """Return the end position of the batch in one session, and its number of messages there. If
+        no message is complete, the end is the start of the batch.
+        """
 
         def one(part: Want, most: int) -> tuple[int, int]:
             places, messages = self.cut_places(
@@ -380,8 +382,8 @@ class Subscription:
         return cuts.positions, cuts.messages
 
     def find(self, want: Want, start: int, max_bytes: int, reserved_value: int) -> LogMarks:
-        """Return the messages of a session that have a given reserved value. Search at most
-        ``max_bytes`` from ``start`` on.
+        """Return the messages of a session that have a given reserved value. Search only the first
+        ``max_bytes`` of the log from the position ``start`` on.
 
         :raises RangeNotRetained: no daemon retains the log any more.
         """
@@ -397,8 +399,8 @@ class Subscription:
         return _joints.find(want, start, max_bytes, reserved_value, one, self._frames)
 
     def times(self, want: Want, end: int, *, most: int) -> str:
-        """Return the arrival times of a session from the start of ``want`` to ``end`` in the form
-        of offsets; empty: unknown.
+        """Return the arrival times of a session's messages from the start of ``want`` to ``end``,
+        encoded as in offsets; return an empty text if the times are unknown.
 
         :raises RangeNotRetained: no daemon retains the log any more.
         """

@@ -3,8 +3,9 @@
 
 The planner requests the times of a session's positions from the daemon once, and writes them into
 the offset of the batch. A repeated batch therefore has the same arrival times as the first attempt,
-on every host. An entry consists of a position and a time, at which all data before the position had
-arrived. A message gets the time of the first entry whose position is at or after the message's end.
+on every host. An entry consists of a position and a time: at this time, all data before the
+position had arrived. A message gets the time of the first entry whose position is at or after the
+message's end.
 
 The text is the base64 encoding of a sequence of numbers. A number has seven bits in each byte, the
 lowest bits first; all its bytes except the last have the top bit set. For each entry, the text
@@ -72,8 +73,9 @@ def decode(text: str) -> tuple[list[int], list[int]]:
 
 
 def bounded(positions: Sequence[int], times: Sequence[int], start: int, end: int) -> str:
-    """Return the entries that a range [start, end) needs: the entries inside the range, and the
-    first entry at or after its end."""
+    """Return the entries that determine the arrival times in a range [start, end): the entries
+    inside the range, and the first entry at or after ``end``.
+    """
     entries: list[tuple[int, int]] = []
     for position, time_ns in zip(positions, times, strict=True):
         if position <= start or (entries and position <= entries[-1][0]):

@@ -26,8 +26,8 @@ Numbers are little-endian::
         96      8  sum of the digests of the rows, modulo 2^64 (only COMMIT)
        104      -  the key, when the sink has a publication per key
 
-A marker of version 1 ends at byte 88, and has only the kinds 1 and 2 and no flags. Readers still
-accept version 1.
+Markers of version 1 end at byte 88. Only the kinds 1 and 2 exist in version 1, and no flags.
+Readers still accept version 1.
 """
 
 from __future__ import annotations
@@ -108,12 +108,14 @@ class Content:
     """Of the rows in any order."""
 
     def arrived_as(self, other: Content) -> bool:
-        """Return whether the messages that arrived are the messages that the sink has sent."""
+        """Return whether the arrived messages, which this content describes, are exactly the
+        messages that the sink has sent.
+        """
         return (self.messages, self.bytes, self.crc) == (other.messages, other.bytes, other.crc)
 
     def repeats(self, other: Content) -> bool:
-        """Return whether two contents have the same rows. The order of the rows may differ, because
-        Spark keeps no order after a shuffle."""
+        """Return whether this content and another content describe the same rows. The order of the
+        rows may differ, because Spark keeps no order after a shuffle."""
         if self.arrived_as(other):
             return True
         known = self.rows > 0 and self.digest != 0

@@ -69,7 +69,7 @@ class Simulation:
     :param virtual_sleep: let ``time.sleep`` wait in virtual time, instead of reporting the call as
         an error.
     :param hang_s: if a function neither waits nor returns for this number of real seconds, the
-    simulation reports the function as an error.
+        simulation reports the function as an error.
     """
 
     def __init__(

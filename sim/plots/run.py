@@ -67,7 +67,7 @@ def plot(world: World, path: Path) -> None:
 
 
 def per_second(times: Sequence[float], values: Sequence[float]) -> list[float]:
-    """Return the growth of a value over the last 100 ms, in units a second."""
+    """Return the rate at which a value grew in the last 100 ms, in units a second."""
     found = []
     first = 0
     for index, now in enumerate(times):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The virtual world: time, network, hosts and applications.
 
-``World`` and ``run`` load on first use, so that a module of this folder can be imported alone.
+The names ``World`` and ``run`` are imported at their first use, so importing one module of this
+folder does not import the others.
 """
 
 from __future__ import annotations

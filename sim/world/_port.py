@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The connection of a simulated client to its daemon. The connection calls the host's conductor
-directly, without a socket."""
+"""The connection of a simulated client to its daemon. Instead of using a socket, this connection
+calls the methods of the host's conductor.
+"""
 
 from __future__ import annotations
 

@@ -26,8 +26,9 @@ def parse_credits(channel: str) -> tuple[int, int]:
 
 
 class Publisher:
-    """A publishing application. After a crash of its host, a new application replaces the old
-    one."""
+    """A publishing application. If the host of the application crashes, a new application replaces
+    the old one after the restart.
+    """
 
     def __init__(
         self, script: PublisherScript, host: Host, native: SimWorld, rng: random.Random
@@ -116,7 +117,9 @@ class Publisher:
             self._native.pause_publisher(self._apps[-1], paused)
 
     def resume(self) -> None:
-        """Retry refused offers after the daemon's return."""
+        """After a new daemon has started, repeat the offers that the publication refused
+        meanwhile.
+        """
         if self._apps and self._publication is not None:
             self._native.pause_publisher(self._apps[-1], False)
 
@@ -176,16 +179,17 @@ class Subscriber:
     def takes_gaps(self) -> bool:
         """Whether the stream may lose messages, so that gaps may be reported to the application.
 
-        A subscription ignores ``ps-policy``. A script may nevertheless state ``ps-policy`` in the
-        channel of a subscription, to inform the simulator that gaps may be reported.
+        A subscription ignores ``ps-policy``. If a script states ``ps-policy`` in the channel of a
+        subscription, it only informs the simulator that gaps may be reported.
         """
         channel = self.script.channel
         return "reliable=false" in channel or "ps-policy=drop" in channel or self.is_isolated
 
     @property
     def is_isolated(self) -> bool:
-        """Whether the application is an isolated reader: the stream does not wait for it, so unread
-        data may be overwritten."""
+        """Whether the application is an *isolated* reader. The stream does not wait for such a
+        reader, so the publisher may overwrite data that the reader has not read.
+        """
         return uri.parse(self.script.channel).ps_sub_policy in ("independent", "drop_oldest")
 
     def is_at_end(self, session_id: int, ledger: int) -> bool:
@@ -264,8 +268,9 @@ class Subscriber:
         self.refresh()
 
     def crash(self) -> None:
-        """End the application as if it was killed: its connection to the daemon closes, unless the
-        host delays the end of the connection."""
+        """End the application as if it was killed. Its connection to the daemon closes at once, or
+        later if the host's script delays this.
+        """
         if self._host.script.hangup_ns == 0:
             self.close()
         elif self._subscription is not None:
@@ -273,8 +278,9 @@ class Subscriber:
             self._native.pause_subscriber(self._apps[-1], True)
 
     def close(self) -> None:
-        """Close the application's client. A crash of an application has the same effect at the time
-        when the daemon notices the crash."""
+        """Close the application's client. When an application crashes, the simulator calls this
+        method at the time at which the daemon notices the crash.
+        """
         if self._subscription is None or self._client is None:
             return
         self._native.detach_subscriber(self._apps[-1])

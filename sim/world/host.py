@@ -63,8 +63,9 @@ class LivelockError(AssertionError):
 
 
 class Host:
-    """A simulated host. A simulated host. The host has a directory with real files; the caller of
-    its methods states the time."""
+    """A simulated host. The host's daemon has a directory with real files. The
+    host has no clock: callers pass the time to its methods.
+    """
 
     def __init__(
         self,
@@ -186,7 +187,7 @@ class Host:
         return [self._shared.read_image(i.slot) for i in self.conductor.snapshot().images]
 
     def publications(self) -> tuple[PublicationSnapshot, ...]:
-        """Return the publications that the conductor has at present."""
+        """Return the publications that the conductor of this host has now."""
         return self.conductor.snapshot().publications
 
     def status_of(
@@ -198,8 +199,9 @@ class Host:
         return self.driver.publication_status(owner.id)
 
     def indexed(self, owner: ImageSnapshot | PublicationSnapshot) -> list[int]:
-        """Return the position, in a list, from which a new daemon would continue to count an
-        image's messages."""
+        """Return a list with one position: from this position on, a new daemon would count the
+        messages of the image.
+        """
         if not isinstance(owner, ImageSnapshot):
             return []
         end = self.driver.image_status(owner.id).position
@@ -318,8 +320,9 @@ class Host:
 
     @property
     def over_runs(self) -> int:
-        """Number of datagrams that were too far ahead for their image, summed over all daemons that
-        have run on the host."""
+        """Number of datagrams that were dropped because they were too far ahead of their image's
+        position. The number is the sum for all daemons that have run on the host.
+        """
         now = self.counters(SystemCounter.OVER_RUNS)[SystemCounter.OVER_RUNS] if self.running else 0
         return self._over_runs_before + now
 
@@ -328,16 +331,19 @@ class Host:
         return {number: self._cnc.counter(number) for number in ids}
 
     def strategies(self) -> list[Running]:
-        """The Python strategies in use, and how many of their answers were used, late or
-        invalid."""
+        """The Python strategies of the host's streams; each states how many of its results were
+        used, late or invalid.
+        """
         ids = [owner.id for owner in self.publications()]
         ids += [image.id for image in self.conductor.snapshot().images]
         found = map(self._executor.strategies.get, ids)
         return [running for running in found if running is not None]
 
     def untold(self) -> list[str]:
-        """Publications whose connected state differs from the state in the last event about the
-        publication. A new daemon adopts connected publications without an event."""
+        """Publications whose state (connected or not) differs from the state that the last event
+        about the publication stated. If a new daemon adopts a connected publication, it sends no
+        event about this publication.
+        """
         self.settle()
         notified: dict[int, bool] = {}
         for _, name, fields in self.events:
@@ -396,7 +402,9 @@ class Host:
     # ---- time ------------------------------------------------------------------------------------
 
     def control(self) -> None:
-        """Run the conductor: first events, then timers. The world steps the driver."""
+        """Run the conductor: process its events first, then its timers. The world steps the
+        driver.
+        """
         for _ in range(_MAX_ROUNDS):
             worked = False
             while (event := self.driver.poll_event()) is not None:

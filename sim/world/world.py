@@ -51,8 +51,8 @@ def _memory() -> str | None:
 @attrs.frozen(kw_only=True)
 class Report:
     """Result of a run. ``trace`` is a hash of the run, which is the same for the same scenario and
-    seed. ``rules`` names the rules of the protocol that the run used, as far as the probe records
-    them."""
+    seed. ``rules`` contains the names of the protocol's rules that the driver has used in the run;
+    the probe records only some rules."""
 
     scenario: str
     seed: int
@@ -262,7 +262,7 @@ class World:
     # ---- time ------------------------------------------------------------------------------------
 
     def run_until(self, time_ns: int) -> None:
-        """Run all events, and all actions of the scenario, before a time."""
+        """Run all events and all actions of the scenario whose time is before the given time."""
         controls = 0
         while True:
             next_ns = min(time_ns, self._agenda[0][0] if self._agenda else NEVER_NS)
@@ -301,8 +301,10 @@ class World:
             subscriber.refresh()
 
     def run(self) -> Report:
-        """Run until all messages are delivered, the applications have closed, and the daemons have
-        released all objects. The run ends at the scenario's time limit at the latest."""
+        """Run until all messages are delivered, all applications have closed their clients, and the
+        daemons have released all objects. The run ends at the scenario's time limit at the
+        latest.
+        """
         complaints: list[str] = []
         swollen: list[str] = []
         try:

@@ -77,8 +77,8 @@ typedef struct ps_probe_strength {
     int32_t level, quiet, beyond;
     uint64_t signals;
     int64_t eighths[9], bytes[9]; /* For each of the last nine time intervals of 50/8 ms: the number
-                                   * of the interval, and the bytes that were sent in this interval.
-                                   * */
+                                   * of the interval, and the bytes that were sent in this
+                                   * interval. */
     bool open;                    /* True if a value is so near a threshold that both decisions of
                                    * the driver are correct. In this case, the model adopts the
                                    * decision of the driver. */
@@ -139,8 +139,8 @@ typedef struct ps_probe_request {
     int64_t from, to, need, cursor, requested_ns, done_ns; /* done -1: open */
     /* True if the sender may drop this request, for example because there are too many requests. */
     bool optional;
-    bool cut; /* True if the range is longer than the most that the sender retransmits for one NAK.
-               * */
+    bool cut; /* True if the range is longer than the most that the sender retransmits for one
+               * NAK. */
 } ps_probe_request_t;
 
 /* A receiver that has caused a join hold of the sender (ps_join.h). */

@@ -83,8 +83,8 @@ typedef struct ps_probe_tether {
     bool known;
     int32_t id, state;
     int64_t since_ns, near_ns; /* Time at which the present tether state began; last time at which
-                                * the subscriber's position was near those of the other subscribers.
-                                * */
+                                * the subscriber's position was near those of the other
+                                * subscribers. */
     int64_t surely_ns, far_ns; /* Last time at which the subscriber was certainly near the other
                                 * subscribers; last time at which the subscriber was behind them. */
 } ps_probe_tether_t;

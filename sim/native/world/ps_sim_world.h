@@ -49,8 +49,8 @@ typedef struct ps_sim_ledger {
     /* ps_sim_lead.c uses these fields to check the rate limits of a publication: it counts the
      * messages since message number lead_since, and the messages of the last second. */
     int64_t lead_life; /* When the publication accepted message number lead_since, the publisher's
-                        * host had started this number of drivers; 0: no message was accepted yet.
-                        * */
+                        * host had started this number of drivers; 0: no message was accepted
+                        * yet. */
     int64_t lead_id;   /* Id of the publication whose rates limit the messages since number
                         * lead_since. */
     int64_t lead_since, second_from, second_bytes;
