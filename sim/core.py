@@ -314,7 +314,9 @@ class SimWorld(NativeObject):
         return Stop(stop), int(self._now[0])
 
     def wait_for(self, client: Handle, ticket: int) -> None:
-        """End the next run as soon as something wakes the client after ``ticket``."""
+        """Let the next run end as soon as the client has been woken since it returned
+        ``ticket``.
+        """
         self._check(
             self._lib.ps_simworld_await(self._handle, client.native, ticket), "wait for a client"
         )

@@ -121,8 +121,9 @@ class Commits:
         self, view: View, begin: Offset, found: Sequence[Want], *, max_messages: int = 0,
         target: Mapping[Session, int] | None = None,
     ) -> Batch:
-        """Return the batch for those sessions in ``found`` that have markers. Sessions without
-        markers have no end in the returned batch."""
+        """Return the batch for those sessions in ``found`` that have markers. For sessions without
+        markers, the returned batch states no end position.
+        """
         if self._old_daemon:
             return Batch(done=begin.done)
         heard = {}

@@ -30,10 +30,10 @@ def read_local(df: DataFrame) -> DataFrame:
     host, if possible. Such a task needs no network.
 
     ``df`` must come from ``format("penstock")`` with the options ``locality=barrier`` and
-    ``minPartitions``. The value of ``minPartitions`` is at most the number of task slots of the
-    cluster. A barrier stage starts only when all its tasks can run at the same time. If the cluster
-    has too few task slots, the stage waits without a message. If one task of a barrier stage fails,
-    Spark repeats all its tasks. Barrier stages do not work with dynamic allocation.
+    ``minPartitions``. The value of ``minPartitions`` must not exceed the number of task slots of
+    the cluster. A barrier stage starts only when all its tasks can run at the same time. If the
+    cluster has too few task slots, the stage waits without a message. If one task of a barrier
+    stage fails, Spark repeats all its tasks. Barrier stages do not work with dynamic allocation.
     """
     return df.mapInArrow(_same, df.schema, barrier=True)
 

@@ -28,7 +28,7 @@ from the two offsets of the batch alone, even after a restart:
   (:mod:`._times`). If Spark repeats the batch, its messages have the same times, on every host.
 - ``skip|KEY``: the session contains markers of a penstock sink. The value of ``skip|KEY`` lists the
   ranges [start, end) that the batch skips, because they are not committed or are repeats.
-- ``key|KEY``: the sink's key of the session, in hexadecimal digits.
+- ``key|KEY``: the value of the sink's key column in this session, in hexadecimal digits.
 - ``parts``: a record of the parts that the query has read (:mod:`._brackets`).
 - ``records``: largest number of messages in a part, if the option maxRecordsPerPartition was given.
 - ``tasks``: number of parts (tasks) of the batch before this offset. A sink identifies rows by

@@ -66,8 +66,9 @@ class StreamName:
 
 @attrs.frozen(kw_only=True)
 class Daemon:
-    """Names a daemon that a query uses: by its ``directory`` on this host, or by its TCP
-    ``address`` with keys."""
+    """Identifies a daemon that a query uses, either by the daemon's ``directory`` on this host, or
+    by its TCP ``address`` and keys.
+    """
 
     directory: str | None = None
     address: str | None = None

@@ -54,7 +54,9 @@ NAME: Final = "penstock"
 
 
 class DefaultSource(DataSource):
-    """``spark.readStream.format("penstock")``, ``spark.read``, ``writeStream`` and ``write``."""
+    """The data source with the format name ``penstock``, for ``spark.readStream``, ``spark.read``,
+    ``writeStream`` and ``write``.
+    """
 
     @classmethod
     def name(cls) -> str:

@@ -372,8 +372,9 @@ class Subscription:
     def cut_places(
         self, want: Want, *, max_bytes: int, max_messages: int, pieces: int
     ) -> tuple[list[int], int]:
-        """Return positions between messages of the first log, like
-        :meth:`penstock.client.GroupControl.cut`."""
+        """Return positions at which the range in the first log can be divided: each lies between
+        two messages. See :meth:`penstock.client.GroupControl.cut`.
+        """
         log = want.holding.log
         cuts = self._patiently(lambda: self._controls[want.holding.daemon].cut(
             log_id=log.log_id, session_id=log.session_id, initial_term_id=log.initial_term_id,

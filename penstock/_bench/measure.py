@@ -146,8 +146,9 @@ def round_trips(
 
 
 def idle(daemons: Sequence[Process], *, seconds: float, settle_s: float) -> dict[str, Any]:
-    """Measure the processor time, as a number of cores, that daemons use while their streams are
-    connected and silent."""
+    """Measure how much processor time (as a number of cores) daemons use while their streams are
+    connected but transport no messages.
+    """
     time.sleep(settle_s)
     bill = _Bill(daemons)
     bill.sample()

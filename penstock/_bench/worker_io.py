@@ -72,7 +72,8 @@ class Measure:
 
     def tick(self, messages: int) -> bool:
         """Report the subscriber's count of messages; the subscriber must call the method every few
-        milliseconds. Return False when all messages have arrived."""
+        milliseconds. Return False when the subscriber has received all messages of the publisher,
+        or has waited for them too long."""
         now_ns = time.monotonic_ns()
         if self._next_ns is None:
             if messages:

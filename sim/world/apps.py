@@ -20,7 +20,9 @@ from penstock.sim.world.host import Host
 
 
 def parse_credits(channel: str) -> tuple[int, int]:
-    """Return the credits and the burst of a subscription; 0 if it grants no credits."""
+    """Return two parameters of a subscription's channel: its credits and its burst of credits. A
+    parameter that is not given is 0.
+    """
     parsed = uri.parse(channel)
     return parsed.ps_credits or 0, parsed.ps_credit_burst or 0
 

@@ -242,8 +242,9 @@ class World:
                 app.close()
 
     def restart(self, host: Host) -> None:
-        """Restart a host with an empty directory, and its applications. If the host's script says
-        so, start only a new daemon on the old directory."""
+        """Restart a host and its applications. The new daemon of the host begins with an empty
+        directory. If the host's script states ``adopt``, start only a new daemon, which adopts the
+        old directory."""
         if host.script.adopt:
             host.adopt()
             for app in self.apps:

@@ -212,7 +212,8 @@ void ps_probe_path_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
 void ps_probe_pub_tethers(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 
 /* ps_sim_probe_spy.c */
-/* Records that the sender passed data without sending it, because only spies read the stream. */
+/* Records that the sender position moved beyond data that was not sent, because only spies read the
+ * stream. */
 void ps_probe_spies_passed(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 void ps_probe_spies_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 

@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Promises on a publication: conditions that must become true within a time. The comments name the
- * file that checks a promise. */
+/* Promises on a publication: conditions that must become true within a time. A comment names the
+ * file that checks this promise and those after it. */
 enum ps_probe_pub_promise {
     P_PUB_LIMIT, /* ps_sim_probe_fc.c */
     P_PUB_RECEIVERS,

@@ -14,8 +14,8 @@ void ps_sim_stamp_sent(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *p
  * the time of the failed send attempt. */
 void ps_sim_stamp_refused(ps_probe_t *probe, int32_t host, const uint8_t *bytes, uint32_t length,
                           int64_t now_ns);
-/* Records that the sender passed the positions [from, to) without sending their data, because only
- * spies read the stream. */
+/* Records that the sender position moved from `from` to `to` although the data between was not
+ * sent, because only spies read the stream. */
 void ps_sim_stamp_passed(ps_probe_t *probe, const ps_probe_pub_t *model, int64_t from, int64_t to);
 /* Records that a driver is about to read a datagram, which arrived at rx_ns. */
 void ps_sim_stamp_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
