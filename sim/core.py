@@ -314,8 +314,8 @@ class SimWorld(NativeObject):
         return Stop(stop), int(self._now[0])
 
     def wait_for(self, client: Handle, ticket: int) -> None:
-        """Let the next run end as soon as the client has been woken since it returned
-        ``ticket``.
+        """Let the next run end as soon as the client's present ticket differs from ``ticket``,
+        which means that the client was woken.
         """
         self._check(
             self._lib.ps_simworld_await(self._handle, client.native, ticket), "wait for a client"

@@ -256,8 +256,8 @@ def outlived(view: View, start: Offset, end: Offset) -> list[StreamName]:
 
 
 def skip(start: Offset, lost: Sequence[Loss]) -> Offset:
-    """Return a copy of the offset ``start`` in which each session's position is moved to the end of
-    the session's lost range. If a session is lost completely, the result does not contain this
+    """Return a copy of the offset ``start``. In this copy, each session with a lost range continues
+    at the end of this range. If a session is lost completely, the result does not contain this
     session."""
     positions = dict(start.positions)
     for loss in lost:

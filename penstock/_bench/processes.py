@@ -70,8 +70,8 @@ class Process:
         self._lines.put(None)
 
     def expect(self, event: str, timeout_s: float) -> dict[str, Any]:
-        """Return the next JSON object of the output whose value ``event`` equals the parameter;
-        skip other lines.
+        """Return the next JSON object of the output that reports the event ``event``; skip other
+        lines.
         """
         deadline = time.monotonic() + timeout_s
         while True:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``penstock keygen``: ``penstock keygen``: creates the CURVE keys with which a client may use a
-daemon's consumer groups over TCP.
+"""``penstock keygen``: creates the CURVE keys with which a client may use a daemon's consumer
+groups over TCP.
 """
 
 from __future__ import annotations
