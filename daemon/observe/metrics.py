@@ -31,6 +31,7 @@ from penstock.daemon.observe.exposition import Family, labels, makers, text
 from penstock.daemon.observe.flows import flows, scheduler_of
 from penstock.daemon.observe.reader import StatusReader
 from penstock.daemon.observe.status import (
+    ClientStatus,
     DaemonStatus,
     ImageStatus,
     PublicationStatus,
@@ -83,7 +84,7 @@ def _families(status: DaemonStatus) -> tuple[Family, ...]:
     """Return the metrics that have a row for each stream."""
     return (
         *_publications(status.publications), *_turns(status.publications), *_images(status.images),
-        *_subscriptions(status.subscriptions), *_skips(status.subscriptions),
+        *_subscriptions(status.subscriptions), *_skips(status.subscriptions, status.clients),
         *_groups(status.groups),
     )
 
@@ -344,10 +345,12 @@ def _images(rows: list[ImageStatus]) -> tuple[Family, ...]:
     return (position, behind, gaps, lost, window, buffer, failures)
 
 
-def _skips(rows: list[SubscriptionStatus]) -> tuple[Family, ...]:
+def _skips(
+    rows: list[SubscriptionStatus], clients: list[ClientStatus]
+) -> tuple[Family, ...]:
     """Return what isolated readers skipped. A reader is a subscription to one session; its series
     ends with it, so no counter falls."""
-    counter, _ = makers("subscription", "channel", "stream", "reader")
+    counter, _ = makers("subscription", "channel", "stream", "reader", "client", "name")
     messages = counter(
         "penstock_subscription_skipped_messages",
         "Messages that an isolated reader (ps-sub-policy) skipped because it was too far behind. "
@@ -357,11 +360,13 @@ def _skips(rows: list[SubscriptionStatus]) -> tuple[Family, ...]:
         "penstock_subscription_skipped_bytes",
         "Bytes that an isolated reader skipped because it was too far behind, headers included.",
     )
+    names = {client.client_id: client.name for client in clients}
     for row in rows:
         for skip in row.skipped:
             of = labels({
                 "subscription": row.subscription_id, "channel": row.channel,
-                "stream": row.stream_id, "reader": skip.reader,
+                "stream": row.stream_id, "reader": skip.reader, "client": row.client_id,
+                "name": names.get(row.client_id, ""),
             })
             messages.add(of, skip.messages)
             skipped.add(of, skip.bytes)

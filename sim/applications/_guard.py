@@ -94,7 +94,7 @@ def _sleeper(real: Callable[[float], None]) -> Callable[[float], None]:
         caller = sys._getframe(1).f_globals.get("__name__", "")
         if app.simulation.virtual_sleep or caller.startswith("penstock."):
             return app.spend(int(seconds * 1e9))
-        raise app.report(f"time.sleep({seconds:g})", _PATIENCE)
+        raise app.report(f"time.sleep({seconds:g})", f"{_PATIENCE}; or use virtual_sleep=True")
 
     return sleep
 

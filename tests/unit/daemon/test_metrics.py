@@ -13,7 +13,12 @@ from test_pressure_cost import REFERENCE_US, once_us, reference
 
 from penstock.client import Client
 from penstock.daemon.observe.metrics import text_of
-from penstock.daemon.observe.status import DaemonStatus, SkipStatus, SubscriptionStatus
+from penstock.daemon.observe.status import (
+    ClientStatus,
+    DaemonStatus,
+    SkipStatus,
+    SubscriptionStatus,
+)
 
 STREAMS = 1000
 MOST_MS = 40.0                          # prometheus_client alone needs 75
@@ -80,7 +85,12 @@ def test_a_reader_shows_what_it_skipped(port: LocalPort, status: DaemonStatus) -
         credits_outstanding=0, credits_leaked=0,
         skipped=[SkipStatus(reader=5, messages=11, bytes=1100)],
     )
-    text = text_of(attrs.evolve(status, subscriptions=[row]), port.cnc.counter).decode()
+    clients = [ClientStatus(
+        client_id=1, name="slow", pid=10, uid=0, publications=0, subscriptions=1, counters=0
+    )]
+    changed = attrs.evolve(status, subscriptions=[row], clients=clients)
+    text = text_of(changed, port.cnc.counter).decode()
     lines = [line for line in text.splitlines() if "_skipped_" in line and line[0] != "#"]
     assert [line.rpartition(" ")[2] for line in lines] == ["11.0", "1100.0"]
+    assert all('client="1"' in line and 'name="slow"' in line for line in lines)
     assert all('subscription="3"' in line and 'reader="5"' in line for line in lines)
