@@ -79,8 +79,8 @@ void ps_pressure_reader_check(ps_pressure_reader_t *reader, int64_t position, in
 /* Returns the measured values of the reader. If the reader has read only one batch, its rate is the
  * size of this batch divided by the cadence. */
 ps_pressure_learned_t ps_pressure_reader_learned(const ps_pressure_reader_t *reader);
-/* Returns true if the batch that the reader read last ended at the end of a term. A poll ends there,
- * so the reader may be able to read more at once than it did. */
+/* Returns true if the batch that the reader read last ended at the end of a term. A poll ends at
+ * the end of a term, so the reader may be able to read more at once than it did. */
 static inline bool ps_pressure_reader_rests(const ps_pressure_reader_t *reader)
 {
     return reader->term > 0 && reader->taken > 0 && reader->position % reader->term == 0;
