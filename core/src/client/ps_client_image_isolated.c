@@ -13,7 +13,8 @@ enum {
     COPY_BYTES = 256 * 1024, /* of one poll; longer than any frame */
     COPY_ALIGNMENT = 32,     /* as in the log */
     RING_TRIES = 8,
-    INDEX_PARTS = 64 /* a walk begins this part of a term before its target */
+    PLACE_TRIES = 32, /* of the search for the place at which an outrun reader continues */
+    INDEX_PARTS = 64  /* a walk begins this part of a term before its target */
 };
 
 /* True if the difference of the two ordinals is a number of messages. */
@@ -99,6 +100,7 @@ bool ps_img_is_outrun(const ps_img_t *image, int64_t position)
 typedef struct ps_found {
     int64_t position; /* -1: no such entry */
     int64_t ordinal;
+    int64_t read_from; /* lowest position of the log that the search read */
 } ps_found_t;
 
 /* An ordinal that no daemon writes counts as unknown. */
@@ -111,7 +113,7 @@ static int64_t believed(int64_t ordinal)
 static ps_found_t entry_from(const ps_isolated_t *isolated, int64_t position)
 {
     ps_index_ring_t *ring = (ps_index_ring_t *)(uintptr_t)isolated->ring;
-    ps_found_t found = { -1, -1 };
+    ps_found_t found = { -1, -1, position };
     for (int32_t i = 0; ring != NULL && i < RING_TRIES; i++) {
         const uint64_t count = atomic_load_explicit(&ring->count, memory_order_acquire);
         const uint64_t kept = count < PS_INDEX_ENTRIES - 1 ? count : PS_INDEX_ENTRIES - 1;
@@ -123,6 +125,7 @@ static ps_found_t entry_from(const ps_isolated_t *isolated, int64_t position)
                 break;
             }
             found.position = begin;
+            found.read_from = begin;
             found.ordinal = believed(atomic_load_explicit(&entry->ordinal, memory_order_relaxed));
             at--;
         }
@@ -131,7 +134,7 @@ static ps_found_t entry_from(const ps_isolated_t *isolated, int64_t position)
         if (now - at < PS_INDEX_ENTRIES) {
             return found; /* no entry that was read has been replaced */
         }
-        found = (ps_found_t){ -1, -1 };
+        found = (ps_found_t){ -1, -1, position };
     }
     return found;
 }
@@ -182,7 +185,7 @@ static ps_found_t first_message(const ps_img_t *image, ps_found_t at, int64_t ta
         at.position += ps_align32_64(length);
         at.ordinal += at.ordinal != PS_ORDINAL_UNKNOWN ? ps_frame_messages(frame) : 0;
     }
-    return (ps_found_t){ -1, -1 };
+    return (ps_found_t){ -1, -1, at.read_from };
 }
 
 /* Returns the first known position between two frames at or above `position`: an entry of the ring,
@@ -194,25 +197,25 @@ static ps_found_t boundary_from(const ps_img_t *image, int64_t position, int64_t
     if (term >= newest || (entry.position >= 0 && entry.position <= term)) {
         return entry;
     }
-    ps_found_t found = { term, -1 };
+    ps_found_t found = { term, -1, term };
     if (entry.ordinal != PS_ORDINAL_UNKNOWN) {
         found.ordinal = entry.ordinal - ps_img_messages(image, term, entry.position);
     }
     return found;
 }
 
-/* Returns the position at which an outrun reader continues, and the messages below it. */
-static ps_found_t place_to_continue(const ps_img_t *image)
+/* Returns the position at which an outrun reader continues, and the messages below it. `mark` is
+ * the mark at the begin of the search. */
+static ps_found_t place_to_continue(const ps_img_t *image, int64_t mark)
 {
     const ps_isolated_t *isolated = image->isolated;
-    const int64_t mark = mark_of(image);
     const int64_t newest = atomic_load_explicit(&image->subscriber->skip_to, memory_order_relaxed);
     if (mark > newest || image->log.term_length > INT64_MAX - newest) {
-        return (ps_found_t){ -1, -1 }; /* no daemon writes this */
+        return (ps_found_t){ -1, -1, mark }; /* no daemon writes this */
     }
     const int64_t target = isolated->skips ? newest - isolated->depth_bytes : mark;
     const int64_t near = target - image->log.term_length / INDEX_PARTS;
-    ps_found_t found = { -1, -1 };
+    ps_found_t found = { -1, -1, mark };
     if (near > mark) {
         found = first_message(image, boundary_from(image, near, newest), target);
     }
@@ -222,7 +225,22 @@ static ps_found_t place_to_continue(const ps_img_t *image)
     if (found.position < 0) {
         found = first_message(image, boundary_from(image, mark, newest), mark);
     }
-    return found.position >= 0 ? found : (ps_found_t){ newest, -1 };
+    return found.position >= 0 ? found : (ps_found_t){ newest, -1, mark };
+}
+
+/* Searches again if the mark passed what the search read: the writer may have overwritten that
+ * memory, so the search may have ended early or counted other frames. */
+static ps_found_t verified_place(const ps_img_t *image)
+{
+    ps_found_t to = { -1, -1, -1 };
+    for (int32_t i = 0; i < PLACE_TRIES; i++) {
+        to = place_to_continue(image, mark_of(image));
+        if (!ps_img_is_outrun(image, to.read_from)) {
+            return to;
+        }
+    }
+    to.ordinal = PS_ORDINAL_UNKNOWN;
+    return to;
 }
 
 static void count_skip(const ps_img_t *image)
@@ -237,10 +255,7 @@ static void count_skip(const ps_img_t *image)
 int32_t ps_img_skip(ps_img_t *image, int64_t from)
 {
     ps_isolated_t *isolated = image->isolated;
-    ps_found_t to = { -1, -1 };
-    for (int32_t i = 0; i < RING_TRIES && (i == 0 || ps_img_is_outrun(image, to.position)); i++) {
-        to = place_to_continue(image);
-    }
+    const ps_found_t to = verified_place(image);
     if (to.position <= from || to.position % PS_FRAME_ALIGNMENT != 0 ||
         to.position >> image->log.shift > INT32_MAX) {
         image->stopped = ps_fail(PS_E_CORRUPT,
