@@ -31,15 +31,16 @@ _MAX_ERROR_BYTES: Final = 1024
 
 
 def correlation(session_id: int, counter: int, *, failed: bool = False) -> int:
-    """Return the reserved value of a request, which is also the reserved value of its reply. If
-    ``failed``, the value is for an error reply: its error bit is set."""
+    """Return the reserved value that identifies request number ``counter`` of a session. A reply
+    has the reserved value of its request. In an error reply (``failed``), the error bit of this
+    value is also set."""
     value = (session_id & 0xFFFFFFFF) << 32 | counter | (_ERROR if failed else 0)
     return value - (1 << 64) if value >> 63 else value
 
 
 def correlated(reserved_value: int) -> tuple[int, int, bool]:
-    """Split a reserved value into the session id of the requests, the counter of the request, and
-    whether the message is an error reply."""
+    """Split a reserved value. Return the session id of the requester's publication, the number of
+    the request, and True if the message is an error reply."""
     low = reserved_value & 0xFFFFFFFF
     return reserved_value >> 32, low & MAX_COUNTER, bool(low & _ERROR)
 
@@ -145,14 +146,14 @@ class Call:
         return message
 
     def all_replies(self) -> list[Message | RemoteError]:
-        """Return all replies. The returned list contains an exception object for each error reply;
-        the call does not raise these exceptions."""
+        """Return all replies. If a reply is an error, the list contains an exception object in its
+        place; the call does not raise this exception."""
         return [remote_error(reply) if failed else reply for reply, failed in self.replies]
 
 
 class Sending:
-    """A request that a requester is sending. A lock lets only one thread at a time use the
-    requester's publication."""
+    """A request that the caller is publishing; the publication has possibly not accepted it yet. A
+    lock lets only one thread at a time use the requester's publication."""
 
     def __init__(
         self, publication: Publication, turn: threading.Lock, data: Payload, reserved_value: int
@@ -173,7 +174,8 @@ class Sending:
         return publication._settled(self._position, True)
 
     def raise_timeout(self, timeout_s: float | None) -> NoReturn:
-        """Raise TimeoutExpired with the cause and the culprit that block the stream of requests."""
+        """Raise TimeoutExpired; its text states the cause and the culprit that block the
+        publication of the requests."""
         self._publication._raise_timeout(self._position, timeout_s)
         raise AssertionError("unreachable")
 
@@ -241,7 +243,7 @@ class Asking:
 
     @property
     def is_moved(self) -> bool:
-        """Whether a restarted daemon bound the reply subscription to another UDP port. If
+        """Whether the daemon restarted and now receives the replies on another UDP port. If
         ``is_moved`` is true, the caller must call :meth:`move`."""
         subscription = self.subscription
         return bool(self._port) and not subscription.is_closed and (
@@ -293,8 +295,8 @@ class Asking:
             self._calls.pop(call.counter, None)
 
     def arrived(self, call: Call) -> bool:
-        """Process the replies that have arrived, for all requests. Return whether the request
-        ``call`` has its replies."""
+        """Poll the reply stream, and store each reply with its request. Return True if the request
+        ``call`` now has all the replies that it expects."""
         if call.is_answered:
             return True
         with self._lock:

@@ -49,8 +49,9 @@ _LOG: Final = logging.getLogger("penstock.client")
 
 
 class AsyncClient:
-    """A :class:`penstock.Client` for asyncio and trio, with the same names and results. Create the
-    client with :func:`penstock.open_client`. Only tasks of one event loop may use the client."""
+    """A :class:`penstock.Client` for asyncio and trio, whose methods have the same names and
+    results. Create the client with :func:`penstock.open_client`. Only tasks of one event loop may
+    use the client."""
 
     def __init__(self, client: Client) -> None:
         self._sync = client
@@ -273,8 +274,8 @@ class AsyncClient:
         return await in_thread(self._sync.status)
 
     async def close(self) -> None:
-        """See :meth:`penstock.Client.close`. If the task is cancelled during the call, the call
-        first completes its work, then raises the cancellation."""
+        """See :meth:`penstock.Client.close`. If the task is cancelled meanwhile, the close still
+        completes; the cancellation takes effect afterwards."""
         if not self._sync.is_closed:
             await to_the_end(self._sync.close)
         self._parking.close()

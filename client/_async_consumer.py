@@ -78,17 +78,20 @@ class AsyncGroupBatch:
         return self._sync.to_arrow()
 
     async def commit(self) -> None:
-        """See :meth:`penstock.GroupBatch.commit`. If the task is cancelled during the call, the
-        call first completes its work, then raises the cancellation."""
+        """See :meth:`penstock.GroupBatch.commit`. If the task is cancelled meanwhile, the commit
+        still completes; the cancellation takes effect afterwards."""
         await to_the_end(self._sync.commit)
+
+    def _repr_html_(self) -> str:
+        return self._sync._repr_html_()
 
     def __repr__(self) -> str:
         return f"<Async{repr(self._sync)[1:]}"
 
 
 class AsyncConsumerGroup:
-    """A :class:`penstock.ConsumerGroup` for asyncio and trio, with the same names and results.
-    Only one task at a time may use the member."""
+    """A :class:`penstock.ConsumerGroup` for asyncio and trio, whose methods have the same names and
+    results. Only one task at a time may use the member."""
 
     def __init__(self, group: ConsumerGroup) -> None:
         self._sync = group
@@ -170,8 +173,8 @@ class AsyncConsumerGroup:
         await in_thread(self._sync.end)
 
     async def close(self) -> None:
-        """See :meth:`penstock.ConsumerGroup.close`. If the task is cancelled during the call, the
-        call first completes its work, then raises the cancellation."""
+        """See :meth:`penstock.ConsumerGroup.close`. If the task is cancelled meanwhile, the close
+        still completes; the cancellation takes effect afterwards."""
         await to_the_end(self._sync.close)
 
     async def __aenter__(self) -> Self:
@@ -179,6 +182,9 @@ class AsyncConsumerGroup:
 
     async def __aexit__(self, *_exc: object) -> None:
         await self.close()
+
+    def _repr_html_(self) -> str:
+        return self._sync._repr_html_()
 
     def __repr__(self) -> str:
         return f"<Async{repr(self._sync)[1:]}"

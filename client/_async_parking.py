@@ -5,10 +5,11 @@ A waiting task reads a ticket (the count of the client's events so far), checks 
 calls ``client_watch`` with the ticket. ``client_watch`` requests the data plane to write to the
 client's eventfd at the next event. The event loop waits for the eventfd together with its other
 descriptors, so a client needs no thread. A write to the eventfd wakes all waiting tasks of the
-client, and each task checks its condition again. If recent waits were short, a task first polls its
-condition for at most 150 us. Polling for 150 us costs less than one iteration of the event loop.
-After at most 16 waits that ended by polling, the task lets other tasks run. In addition, each
-waiting task checks its condition every 250 ms, as a waiting thread does.
+client, and each task checks its condition again. If the client's last waits were short, a task does
+not sleep at once: it first polls its condition for at most 150 us. Polling for 150 us costs less
+than one iteration of the event loop. After 16 waits in succession without a sleep, the task lets
+the loop's other tasks run. In addition, each waiting task checks its condition every 250 ms, as a
+waiting thread does.
 """
 
 from __future__ import annotations
@@ -76,8 +77,8 @@ class AsyncParking:
         rest_ns: Callable[[], int] = lambda: 0,
     ) -> bool:
         """Return True as soon as ``happened()`` is true, or False after ``timeout_s`` seconds
-        (None: no limit). ``rest_ns()`` is the remaining pause of a throttled publisher. While
-        ``rest_ns()`` is above 0, the call does not check ``happened()``."""
+        (None: no limit). ``rest_ns()`` returns the remaining pause of a throttled publisher, in ns.
+        During this pause, the call does not check ``happened()``."""
         deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
         while True:
             handle = self._client._handle

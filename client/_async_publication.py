@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 
 class AsyncPublication:
-    """A :class:`penstock.Publication` for asyncio and trio, with the same names and results. Calls
-    that wait, or that exchange messages with the daemon, are awaited."""
+    """A :class:`penstock.Publication` for asyncio and trio, whose methods have the same names and
+    results. Calls that wait, or that exchange messages with the daemon, are awaited."""
 
     def __init__(self, parking: AsyncParking, publication: Publication) -> None:
         self._parking = parking
@@ -251,13 +251,13 @@ class AsyncPublication:
     # ---- life ------------------------------------------------------------------------------------
 
     async def revoke(self) -> None:
-        """See :meth:`penstock.Publication.revoke`. If the task is cancelled during the call, the
-        call first completes its work, then raises the cancellation."""
+        """See :meth:`penstock.Publication.revoke`. If the task is cancelled meanwhile, the revoke
+        still completes; the cancellation takes effect afterwards."""
         await to_the_end(self._sync.revoke)
 
     async def close(self) -> None:
-        """See :meth:`penstock.Publication.close`. If the task is cancelled during the call, the
-        call first completes its work, then raises the cancellation."""
+        """See :meth:`penstock.Publication.close`. If the task is cancelled meanwhile, the close
+        still completes; the cancellation takes effect afterwards."""
         await to_the_end(self._sync.close)
 
     async def __aenter__(self) -> AsyncPublication:

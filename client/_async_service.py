@@ -26,7 +26,8 @@ else:
 
 
 class AsyncService:
-    """A :class:`penstock.Service` for asyncio and trio, with the same names and results.
+    """A :class:`penstock.Service` for asyncio and trio, whose methods have the same names and
+    results.
 
     The handler is an ``async def``; up to ``concurrency`` calls of it run at once.
     """
@@ -162,6 +163,14 @@ class AsyncService:
             await self.close()
         finally:
             self._free.release()
+
+    def _repr_html_(self) -> str:
+        from penstock.client._html import exchange_html
+
+        return exchange_html(
+            "Service", self.stream_id, self.channel, closed=self.is_closed,
+            statistics=self.statistics(),
+        )
 
     def __repr__(self) -> str:
         return f"<AsyncService {self.channel} stream={self.stream_id}{' closed' * self._closed}>"

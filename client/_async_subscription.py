@@ -136,7 +136,8 @@ class AsyncImage:
 
 
 class AsyncSteps(Generic[_T]):
-    """Iterator of :meth:`AsyncSubscription.messages` and :meth:`AsyncSubscription.batches`."""
+    """The iterator that :meth:`AsyncSubscription.messages` and :meth:`AsyncSubscription.batches`
+    return."""
 
     __slots__ = ("_parking", "_steps")
 
@@ -166,7 +167,8 @@ class AsyncSteps(Generic[_T]):
 
 
 class AsyncSubscription:
-    """A :class:`penstock.Subscription` for asyncio and trio, with the same names and results.
+    """A :class:`penstock.Subscription` for asyncio and trio, whose methods have the same names and
+    results.
 
     Calls that wait, or that exchange messages with the daemon, are awaited. Only one task at a time
     may use a subscription."""
@@ -260,9 +262,9 @@ class AsyncSubscription:
         return self._sync.credits
 
     async def withhold(self, timeout_s: float, handler: Handler | None = None) -> None:
-        """See :meth:`penstock.Subscription.withhold`. If another task receives from the
-        subscription during the call, that task gets some of the messages, and ``handler`` does not.
-        If the call is cancelled, the publishers continue to send."""
+        """See :meth:`penstock.Subscription.withhold`. Each message goes either to ``handler`` or to
+        another task that receives from the subscription at the same time. If the task is cancelled
+        during the call, the subscription grants credits again, so that the publishers continue."""
         sync = self._sync
         if handler is not None:
             sync._check_not_polling()
@@ -347,8 +349,8 @@ class AsyncSubscription:
     # ---- life ------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """See :meth:`penstock.Subscription.close`. If the task is cancelled during the call, the
-        call first completes its work, then raises the cancellation."""
+        """See :meth:`penstock.Subscription.close`. If the task is cancelled meanwhile, the close
+        still completes; the cancellation takes effect afterwards."""
         await to_the_end(self._sync.close)
         self._parking.wake()
 

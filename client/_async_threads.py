@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run exchanges with the daemon in worker threads of asyncio or trio."""
+"""Run calls that wait for the daemon in worker threads, so that they do not block the event loop of
+asyncio or trio."""
 
 from __future__ import annotations
 
@@ -19,12 +20,13 @@ async def away(function: Callable[[*_Args], _T], *args: *_Args) -> _T:
 
 
 async def in_thread(function: Callable[[*_Args], _T], *args: *_Args) -> _T:
-    """Run a blocking call in a worker thread. A cancelled task still waits until the blocking call
-    has ended."""
+    """Run a blocking call in a worker thread. If the task is cancelled meanwhile, the cancellation
+    takes effect only after the blocking call has ended."""
     return await away(function, *args)
 
 
 async def to_the_end(function: Callable[[], None]) -> None:
-    """Run a blocking call in a worker thread, even if the task is being cancelled."""
+    """Run a blocking call in a worker thread. If the task is cancelled before or during the call,
+    the call still runs to its end."""
     with anyio.CancelScope(shield=True):
         await away(function)

@@ -20,8 +20,8 @@ T = TypeVar("T")
 
 
 class AsyncTypedPublication(Generic[T]):
-    """A :class:`penstock.TypedPublication` for asyncio and trio, with the same names and
-    results."""
+    """A :class:`penstock.TypedPublication` for asyncio and trio, whose methods have the same names
+    and results."""
 
     def __init__(self, publication: AsyncPublication, codec: Codec) -> None:
         self._raw = publication
@@ -75,8 +75,8 @@ class AsyncTypedPublication(Generic[T]):
         return await self._raw.wait_connected(timeout_s, receivers=receivers)
 
     async def close(self) -> None:
-        """See :meth:`penstock.Publication.close`. If the task is cancelled during the call, the
-        call first completes its work, then raises the cancellation."""
+        """See :meth:`penstock.Publication.close`. If the task is cancelled meanwhile, the close
+        still completes; the cancellation takes effect afterwards."""
         await self._raw.close()
 
     async def __aenter__(self) -> AsyncTypedPublication[T]:
@@ -85,14 +85,19 @@ class AsyncTypedPublication(Generic[T]):
     async def __aexit__(self, *_exc: object) -> None:
         await self.close()
 
+    def _repr_html_(self) -> str:
+        from penstock.client._html import publication_html
+
+        return publication_html(self._raw.sync, self._codec.name)
+
     def __repr__(self) -> str:
         return f"<Typed{repr(self._raw)[1:-1]} of {self._codec.name}>"
 
 
 class AsyncTypedSteps(Generic[T]):
-    """Iterator of :class:`AsyncTypedSubscription`. This iterator takes messages from an inner
-    iterator, and converts them to values. It holds the only reference to the inner iterator, so
-    both iterators are destroyed at the same time."""
+    """Iterates over the values of an :class:`AsyncTypedSubscription`: takes each message from
+    ``steps``, an iterator over messages, and converts it to a value. Nothing else refers to
+    ``steps``, so Python destroys ``steps`` together with the :class:`AsyncTypedSteps`."""
 
     __slots__ = ("_convert", "_steps")
 
@@ -108,8 +113,8 @@ class AsyncTypedSteps(Generic[T]):
 
 
 class AsyncTypedSubscription(Generic[T]):
-    """A :class:`penstock.TypedSubscription` for asyncio and trio, with the same names and
-    results."""
+    """A :class:`penstock.TypedSubscription` for asyncio and trio, whose methods have the same names
+    and results."""
 
     def __init__(self, subscription: AsyncSubscription, codec: Codec) -> None:
         self._raw = subscription
@@ -168,8 +173,8 @@ class AsyncTypedSubscription(Generic[T]):
         return await self._raw.wait_connected(timeout_s)
 
     async def close(self) -> None:
-        """See :meth:`penstock.Subscription.close`. If the task is cancelled during the call, the
-        call first completes its work, then raises the cancellation."""
+        """See :meth:`penstock.Subscription.close`. If the task is cancelled meanwhile, the close
+        still completes; the cancellation takes effect afterwards."""
         await self._raw.close()
 
     async def __aenter__(self) -> AsyncTypedSubscription[T]:
@@ -177,6 +182,11 @@ class AsyncTypedSubscription(Generic[T]):
 
     async def __aexit__(self, *_exc: object) -> None:
         await self.close()
+
+    def _repr_html_(self) -> str:
+        from penstock.client._html import subscription_html
+
+        return subscription_html(self._raw.sync, self._codec.name)
 
     def __repr__(self) -> str:
         return f"<Typed{repr(self._raw)[1:-1]} of {self._codec.name}>"

@@ -2,11 +2,11 @@
 """Convert a batch of messages into one block of memory.
 
 ``offer_batch`` calls the core once for a whole batch. The core needs the address of the first
-message. To find the other messages of a batch, the core needs their constant distance (the stride)
-or an int64 offset for each message. This module computes the address and the offsets of NumPy
-arrays, Arrow arrays and sequences of buffers. The module copies the messages only if the core
-cannot read their memory layout. This module uses NumPy or pyarrow only if the application has
-already imported it.
+message. If all messages of a batch begin at equal distances, the core also needs this distance (the
+stride); otherwise, it needs an int64 offset for each message. This module computes the address and
+the offsets of NumPy arrays, Arrow arrays and sequences of buffers. The module copies the messages
+only if the core cannot read their memory layout. This module uses NumPy or pyarrow only if the
+application has already imported it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ PAYLOAD_COLUMN = "payload"
 
 @attrs.frozen(kw_only=True)
 class Block:
-    """A batch of ``count`` messages in the memory ``base``. If ``stride`` is above 0, message i
-    begins at the offset i * ``stride``. If ``stride`` is 0, message i lies between ``offsets[i]``
-    and ``offsets[i + 1]``."""
+    """The memory layout of ``count`` messages, which lie in the object ``base``. If ``stride`` is
+    above 0, message i begins at byte i * ``stride``. If ``stride`` is 0, message i occupies the
+    bytes from ``offsets[i]`` to ``offsets[i + 1]``."""
 
     base: Any
     count: int
@@ -39,14 +39,14 @@ class Block:
     """Length of the longest message in bytes."""
 
     def bounds(self) -> Any:
-        """Return the messages' offsets in ``base``. A block of empty messages stores no offsets, so
-        the method returns zeros."""
+        """Return the offsets at which the messages begin and end in ``base``. If all messages are
+        empty, ``offsets`` is None, and the method returns zeros."""
         return self.offsets if self.offsets is not None else bytes(8 * (self.count + 1))
 
 
 def as_block(messages: Any) -> Block:
-    """Return ``messages`` as a :class:`Block`. Copy the messages only if the core cannot read their
-    memory layout.
+    """Return the memory layout of ``messages`` as a :class:`Block`. Copy the messages only if the
+    core cannot read their memory.
 
     :raises InvalidArgument: the element type or the shape cannot be sent, or an element is null.
     """

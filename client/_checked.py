@@ -27,10 +27,11 @@ _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 def checked_handler(handler: Handler) -> Handler:
     """Return a handler that calls ``handler`` with a copy of the message. When ``handler`` returns,
-    the memory pages of the copy become unreadable.
+    the memory pages of the copy become unreadable, so a later access to the message ends the
+    process.
 
-    The copies of the last 1024 messages stay mapped and unreadable, so that a later access to one
-    of these messages fails.
+    The copies of the last 1024 messages stay mapped as unreadable memory; older copies are
+    unmapped.
     """
 
     def call(message: memoryview, header: Header) -> None:

@@ -10,10 +10,10 @@ from penstock.core.errors import ClaimRefused, ClosedError
 
 
 class Claim:
-    """A frame in the log, into which the application writes a message. If the publication refused
-    the claim, ``bool(claim)`` is False, and ``code`` states the reason. At the end of a ``with``
-    block the claim commits; if the block raises an exception, the claim aborts. If you use a claim
-    outside a ``with`` block, call :meth:`commit` or :meth:`abort`.
+    """A claim reserves a frame in the log, into which the application writes one message. If the
+    publication refused the claim, ``bool(claim)`` is False, and ``code`` states the reason. At the
+    end of a ``with`` block the claim commits; if the block raises an exception, the claim aborts.
+    If you use a claim outside a ``with`` block, call :meth:`commit` or :meth:`abort`.
     """
 
     __slots__ = ("_native", "_open", "_view", "length", "reserved_value")

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choose between the two implementations of a client's classes. In the fast classes, the methods
-that run for each message (``offer``, ``poll`` and others) are written in C. The methods of the
-plain classes are written in Python, and call the core through cffi.
+"""Choose between the fast classes (methods in C) and the plain classes (methods in Python) of a
+client. In the fast classes, the methods that run for each message (``offer``, ``poll`` and others)
+are written in C. The methods of the plain classes are written in Python, and call the core through
+cffi.
 
 Fast and plain classes behave alike. With ``PENSTOCK_FAST=0`` in the environment, clients that
 connect afterwards use the plain classes. If the extension module of the fast classes is missing or

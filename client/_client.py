@@ -14,7 +14,7 @@ import attrs
 
 from penstock.client._classes import client_classes
 from penstock.client._counters import Counter, Counters
-from penstock.client._credit_options import Credits, CreditsGiven, credits_of
+from penstock.client._credit_options import Credits, CreditsGiven, check_group, credits_of
 from penstock.client._defaults import DEFAULT_TIMEOUT_S
 from penstock.client._fork import call_in_child
 from penstock.client._handles import subscription_class
@@ -124,8 +124,8 @@ class Client:
 
     @property
     def is_daemon_alive(self) -> bool:
-        """Whether this client has a lease from a live daemon. False while the client waits for a
-        new daemon; offers return DAEMON_AWAY during this time."""
+        """Whether a live daemon serves this client. While the client waits for a new daemon, the
+        value is False, and offers return DAEMON_AWAY."""
         state = self._port.state
         return state is PortState.OPEN or (state is PortState.AWAY and not self._bell.is_away)
 
@@ -250,7 +250,7 @@ class Client:
         :param schema: as for :meth:`add_publication`.
         :param on_available: called with each new image, on the thread that polls, waits or asks
             for images, before the first message of it is handed out.
-        :param on_unavailable: called with an ended image, before the client closes the image.
+        :param on_unavailable: called with an image that has ended, before the client closes it.
         :param on_gap: called with a :class:`Gap` for each range of permanently missing messages.
         :param credits: messages that may be outstanding: a number, ``auto``, or a :class:`Credits`;
             default: the client's, from ``connect(credits=...)``.
@@ -332,7 +332,7 @@ class Client:
         self, name: str, channel: str, stream_id: int, *, schema: Any = None,
         starting: Starting = "latest", expiry_s: float = 600.0,
     ) -> ConsumerGroup | TypedConsumerGroup[Any]:
-        """Join a consumer group as a member; the first member opens it.
+        """Join a consumer group as a member; the first member opens the group.
 
         :param name: name of the group, at most 80 characters.
         :param schema: as for :meth:`add_publication`.
@@ -346,6 +346,7 @@ class Client:
         from penstock.client._consumer import ConsumerGroup
 
         codec = optional_codec(schema)
+        check_group(self._credits, name, channel)
         group = ConsumerGroup(
             self, name, channel, stream_id, starting=starting, expiry_s=expiry_s
         )
@@ -388,8 +389,8 @@ class Client:
     # ---- life ------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close all objects of the client, then end its lease. Further calls of ``close``, and
-        calls in a forked child, do nothing."""
+        """Close all objects that the client has added, then close the connection to the daemon.
+        Further calls of ``close``, and calls in a forked child, do nothing."""
         with self._lock:
             resources = list(self._resources.values())
             self._resources.clear()

@@ -27,7 +27,7 @@ _NAME_CHARS: Final = 95
 
 
 class Attempt:
-    """Tries to connect to the daemon until one call of :func:`connect` succeeds or times out. Only
+    """The state of one call of :func:`connect`, which tries several times to reach the daemon. Only
     one thread at a time may use an :class:`Attempt`."""
 
     def __init__(
@@ -44,7 +44,7 @@ class Attempt:
     ) -> None:
         """Check the arguments, which are the same as for :func:`connect`.
 
-        :param watch: whether the client will be used in an event loop.
+        :param watch: True if tasks of an event loop (asyncio or trio) will use the client.
         :param on_waiting: called once with a line of text if no daemon answers within a second.
         """
         if not isinstance(name, str) or len(name) > _NAME_CHARS:
@@ -66,7 +66,7 @@ class Attempt:
         self._began = time.monotonic()
 
     def once(self) -> Client | None:
-        """Try once to connect. Return the client, or None if no daemon has answered and the
+        """Try once to connect. Return the client; None: no daemon has answered yet, and the
         time-out has not passed.
 
         :raises DaemonNotRunning: no daemon appeared in time.

@@ -120,6 +120,11 @@ class GroupBatch:
             self._group._commit(self._log, self._claim)
             self._committed = True
 
+    def _repr_html_(self) -> str:
+        from penstock.client._html import group_batch_html
+
+        return group_batch_html(self)
+
     def __repr__(self) -> str:
         return (
             f"<GroupBatch of {len(self)} messages, session {self.session_id}, positions "
@@ -220,7 +225,8 @@ class ConsumerGroup:
         return self._closing.is_set()
 
     def state(self) -> GroupState:
-        """Return the state of the group at the daemon: committed and end position of each log."""
+        """Request the group's state from the daemon: for each log, the committed position and the
+        end of the data."""
         self._check()
         return self._control.state(
             name=self._name, channel=self._channel, stream_id=self._stream_id, owner=_OWNER
@@ -232,9 +238,9 @@ class ConsumerGroup:
         self, limit: int = DEFAULT_BATCH, timeout_s: float | None = None, *,
         max_bytes: int = DEFAULT_BYTES,
     ) -> Iterator[GroupBatch]:
-        """Iterate over batches of messages; wait for each batch. First, release earlier batches
-        that this member has not committed, so that this or another member receives these batches
-        again.
+        """Iterate over batches of messages; wait for each batch. Before the iteration begins, this
+        member releases all batches that it has received but not committed. Any member of the group
+        can receive the released batches again.
 
         :param limit: largest number of messages in one batch.
         :param timeout_s: longest wait for one batch, in seconds; None: no limit.
@@ -484,6 +490,11 @@ class ConsumerGroup:
 
     def __exit__(self, *_exc: object) -> None:
         self.close()
+
+    def _repr_html_(self) -> str:
+        from penstock.client._html import group_html
+
+        return group_html(self)
 
     def __repr__(self) -> str:
         return f"<ConsumerGroup {self._name!r} {self._channel} stream={self._stream_id}>"

@@ -86,6 +86,11 @@ class Counter:
             raise ClosedError("the counter is closed")
         return self._handle
 
+    def _repr_html_(self) -> str:
+        from penstock.client._html import counter_html
+
+        return counter_html(self)
+
     def __repr__(self) -> str:
         return f"<Counter {self.id} {self._label!r}{' closed' if self.is_closed else ''}>"
 

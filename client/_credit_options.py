@@ -17,7 +17,7 @@ class Credits:
     """Credits of a subscription; ``credits=5`` is short for ``credits=Credits(5)``.
 
     Each value except ``handles`` and ``leak`` can also be stated as a parameter of the channel. If
-    the channel and this object state the same setting, both must state the same value.
+    a parameter of the channel and this object both state a value, the two values must be equal.
     """
 
     number: int | Literal["auto"]
@@ -81,9 +81,10 @@ CreditsGiven: TypeAlias = int | Literal["auto"] | Credits | None
 
 
 def pool_of_client(value: CreditsGiven) -> Credits | None:
-    """Convert the argument ``credits=`` of ``connect``: a pool of all subscriptions of the client.
+    """Convert the argument ``credits=`` of ``connect`` to the options of the client's credit pool.
 
-    :raises InvalidArgument: as :func:`credits_given`, or the value has ``pool="stream"``.
+    :raises InvalidArgument: the value is neither a number, ``auto`` nor Credits, or it has
+        ``pool="stream"``, which ``connect`` does not accept.
     """
     given = credits_given(value)
     if given is None:
@@ -94,10 +95,11 @@ def pool_of_client(value: CreditsGiven) -> Credits | None:
 
 
 def credits_of(value: CreditsGiven, of_client: Credits | None, channel: str) -> Credits | None:
-    """Return the credits of a subscription: the value of its argument ``credits=``, else, if its
-    channel states no credits, the credits of the client.
+    """Return the credits that apply to a subscription: the value of its argument ``credits=``. If
+    this value is None and the channel URI states no credits, return the value of
+    ``connect(credits=...)``.
 
-    :raises InvalidArgument: as :func:`credits_given`.
+    :raises InvalidArgument: as for :func:`credits_given`.
     """
     given = credits_given(value)
     if given is not None or of_client is None:
@@ -118,3 +120,13 @@ def credits_given(value: CreditsGiven) -> Credits | None:
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise InvalidArgument(f"credits is a number, 'auto' or Credits(...), not {value!r}")
     return Credits(value)
+
+
+def check_group(of_client: Credits | None, name: str, channel: str) -> None:
+    """:raises InvalidArgument: the client was connected with credits, so it cannot join a group."""
+    if of_client is not None:
+        raise InvalidArgument(
+            f"group {name} on {channel}: a consumer group grants no credits, and the client's "
+            "connect(credits=...) limits all its subscriptions; connect a second client without "
+            "credits for the group"
+        )

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handles of credits. A handle records the messages whose credits the application has not returned
-yet.
+"""Handles of credits. A credit permits a publisher to send one message. A handle records the
+messages whose credits the application has not returned yet.
 
 With credit handles, each delivered message or batch of messages has one handle. Any thread may
 release handles, in any order. If an unreleased handle is garbage-collected, its finalizer only
@@ -32,7 +32,7 @@ _log: Final = logging.getLogger("penstock.client")
 
 @attrs.frozen(kw_only=True)
 class SubscriptionCredits:
-    """Credits of a subscription's images at one moment, in messages."""
+    """Credits of all images of a subscription at one moment; one credit permits one message."""
 
     granted: int
     """Messages that its publishers may have sent since the images joined."""
@@ -45,8 +45,9 @@ class SubscriptionCredits:
 
     @property
     def outstanding(self) -> int:
-        """Number of granted credits that have not been returned. Largest number of messages that
-        are in flight, in a log, or not yet released by the application."""
+        """Number of granted credits that have not been returned. A credit is not returned while it
+        is unused, while its message is on its way, or while the application has not released the
+        message."""
         return self.granted - self.returned
 
 
@@ -57,12 +58,38 @@ class CreditHandle:
     block.
     """
 
-    __slots__ = ("__weakref__", "_account", "_held", "_lock")
+    __slots__ = ("__weakref__", "_account", "_held", "_is_passed", "_is_used", "_lock")
 
     def __init__(self, account: CreditAccount, held: list[tuple[Image, int]]) -> None:
         self._account = account
         self._held = held                   # by image; empty: released
         self._lock = threading.Lock()
+        self._is_used = False               # the application has read ``message.credit``
+        self._is_passed = False             # a loop has released the credits
+
+    def _use(self) -> CreditHandle:
+        """Give the handle to the application: from now on no loop releases its credits.
+
+        :raises CreditReleased: a loop has released the credits already.
+        """
+        with self._lock:
+            if self._is_passed:
+                raise CreditReleased(
+                    f"the loop over {self._account.name} has returned this credit, because its "
+                    "body did not read message.credit: read it in the body, before another thread "
+                    "processes the message"
+                )
+            self._is_used = True
+        return self
+
+    def _pass(self) -> None:
+        """Release the credits because a loop goes on, unless the application uses the handle."""
+        with self._lock:
+            if self._is_used:
+                return
+            self._is_passed = True
+            held, self._held = self._held, []
+        self._account.give_back(held)
 
     @property
     def count(self) -> int:
@@ -138,7 +165,8 @@ class CreditAccount:
         keep: Callable[[Image, int], object],
     ) -> None:
         """``name`` is the name of the client and stream for warnings. ``give_back`` notifies the
-        core of released credits, and ``keep`` notifies the core of lost credits."""
+        core of credits that the application released. ``keep`` notifies the core of credits whose
+        handle was garbage-collected without a release."""
         self.name = name
         self._leak = leak
         self._give_back = give_back
@@ -166,14 +194,14 @@ class CreditAccount:
                 self._give_back(image, count)
 
     def lose(self, parts: Iterable[tuple[Image, int]]) -> None:
-        """Record credits whose handle was garbage-collected without a release. Any thread may call
-        this method; a finalizer may call it too."""
+        """Record the credits of a handle that was garbage-collected before the application released
+        it. Any thread and any finalizer may call :meth:`lose`."""
         self._lost.extend(parts)
 
     def rewound(self, handle: CreditHandle, counts: Iterable[tuple[Image, int]]) -> None:
-        """Make a handle void, because its messages will be delivered again. Record the credits that
-        the application has already released, so that the handle of the second delivery does not
-        contain them."""
+        """Void a handle because its messages will be delivered again with a new handle. If the
+        application has already released some credits of the voided handle, record them, so that the
+        new handle does not contain them."""
         left: dict[int, int] = {}
         for image, count in handle._void():
             left[id(image)] = left.get(id(image), 0) + count
@@ -183,8 +211,7 @@ class CreditAccount:
                 self._early[id(image)] = self._early.get(id(image), 0) + early
 
     def forget(self, image: Image) -> None:
-        """An image has ended: remove the record of its credits that were released before their
-        messages were rewound."""
+        """Remove the credits that :meth:`rewound` recorded for an image that has ended now."""
         self._early.pop(id(image), None)
 
     def report(self) -> None:

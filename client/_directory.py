@@ -23,7 +23,8 @@ def daemon_directory(
     """Return the daemon's directory as an absolute path: the argument if it is given, else
     ``$PENSTOCK_DIR``, else ``/dev/shm/penstock-$USER``.
 
-    :raises InvalidArgument: the path is too long for the names of the daemon's Unix sockets.
+    :raises InvalidArgument: the path is so long that the path of a Unix socket in the directory
+        would exceed the system's limit.
     """
     env = os.environ if environ is None else environ
     if directory is None:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client's classes whose calls for each message are in C (``core/fast``).
+"""The client's fast classes: the methods that run once for each message are written in C
+(``core/fast``).
 
 Each class of this module is a plain Python class in which C methods replace some of the Python
 methods. In rare cases the C methods call the following Python functions of the plain class or of
@@ -69,8 +70,8 @@ class FastHeader(fast.Header, Header):
 
 
 class FastParking(fast.Park, Parking):
-    """Lets threads sleep until an event occurs; C code calls the object of the core by its
-    address."""
+    """A :class:`Parking` whose waits run in C. The C code gets the address of the core's client
+    object from ``_address_of``."""
 
     _address_of = staticmethod(core.address_of)
 

@@ -9,10 +9,11 @@ from collections.abc import Callable
 
 
 def call_in_child(method: Callable[[], None]) -> None:
-    """Register a bound method to be called in every forked child, as long as the object of the
-    method exists.
+    """Call a bound method in every child that this process forks, as long as the method's object
+    exists.
 
-    Python cannot remove a fork hook, so the hook has only a weak reference to the method's object.
+    A function that is registered with ``os.register_at_fork`` can never be removed. The registered
+    function therefore refers to the method's object only weakly.
     """
     reference = weakref.WeakMethod(method)
 

@@ -8,7 +8,8 @@ from penstock.errors import GroupOwned, GroupRefused, UnknownGroup, UnreliableSt
 
 
 def refusal(failure: control.Failure) -> GroupRefused:
-    """Return the exception for the daemon's reply ``Failure`` to a group request."""
+    """Return the exception to raise when the daemon answers a request about a consumer group with
+    the message ``Failure``."""
     kind = {
         "unknown_group": UnknownGroup, "owned": GroupOwned, "unreliable": UnreliableStream,
     }.get(failure.code, GroupRefused)

@@ -2,10 +2,10 @@
 """Send requests about consumer groups over ZeroMQ: to a daemon on this host, or over TCP with
 CURVE.
 
-Each call takes one connection from a pool. A fetch keeps its connection until the fetch ends. If
-the daemon does not answer on a connection, the port closes the connection and repeats the request
-on another connection, until the time-out. Because the port repeats requests, the daemon may execute
-a request twice.
+Each call takes one connection from a pool. While a fetch of log data runs, no other request uses
+the fetch's connection. If the daemon does not answer on a connection, this module closes the
+connection and repeats the request on another connection, until the time-out. A daemon may therefore
+execute the same request twice.
 """
 
 from __future__ import annotations
@@ -111,9 +111,9 @@ class _Connection:
 
     @property
     def closed(self) -> bool:
-        """Whether one of the connection's sockets is closed. If the garbage collector destroys a
-        fetch, the fetch returns its connection to the pool, but the sockets may be closed before or
-        after that."""
+        """Whether one of the connection's sockets is closed. If the garbage collector destroys an
+        unfinished fetch, it may close the sockets of the fetch's connection before the connection
+        returns to the pool."""
         return self._socket.closed or (self._monitor is not None and self._monitor.closed)
 
     def send(self, request: Any) -> None:
@@ -127,8 +127,8 @@ class _Connection:
             self._socket.send(data)
 
     def add(self, message: Any) -> None:
-        """Send another message that belongs to the last request and has its correlation id, for
-        example further credit for a fetch."""
+        """Send a further message of the last request, with the correlation id of this request. An
+        example is the message with which a fetch permits the daemon to send more pieces."""
         with _until_closed():
             self._socket.send(codec.encode(message, self._correlation))
 
@@ -200,10 +200,10 @@ class GroupPort:
         return message
 
     def fetch(self, request: control.Fetch) -> Generator[bytes, None, None]:
-        """Yield the pieces of the log range that ``request`` names. The daemon gets the request
-        when the caller requests the first piece with ``next``. If the daemon ends the fetch because
-        the reader consumed no piece for too long, the port starts another fetch for the remaining
-        range."""
+        """Yield the data of the log range that ``request`` names, piece by piece. The daemon gets
+        the request when the caller requests the first piece with ``next``. If the caller takes no
+        piece for too long, the daemon ends the fetch. When the caller takes the next piece, this
+        method begins another fetch for the remaining range."""
         position = request.start
         while True:
             try:

@@ -59,8 +59,8 @@ class LogRange:
 
 @attrs.frozen(kw_only=True)
 class LogCuts:
-    """Ascending positions at which a batch ends or may be split; all of them lie between
-    messages."""
+    """Positions at which a batch can be split, in ascending order; the last one is the end of the
+    batch. Each position lies between two messages."""
 
     positions: list[int]
     """The last is the end of a batch, those before it split it.  None: no message is complete."""
@@ -70,8 +70,8 @@ class LogCuts:
 
 @attrs.frozen(kw_only=True)
 class LogTimes:
-    """Times at which a log reached certain positions: at the time ``times_ns[i]``, the log
-    contained all data below ``positions[i]``. Both lists are ascending."""
+    """Times at which a log received its data: all data below ``positions[i]`` arrived at the time
+    ``times_ns[i]`` or earlier. Both lists are ascending."""
 
     positions: list[int]
     times_ns: list[int]
@@ -182,7 +182,7 @@ class GroupControl:
         instead_of: str = "",
     ) -> GroupState:
         """Open a group. If the group is open already, restart its expiry time and keep its
-        positions.
+        acknowledged positions.
 
         :param name: the group's name, at most 80 characters; ``pressure()`` shows it.
         :param sessions: ids of the sessions that the group reads; empty: all sessions.
@@ -211,7 +211,8 @@ class GroupControl:
         """Return the group's state, and keep the group alive.
 
         :param owner: as in :meth:`open`.
-        :param leave: the owner stops reading the group; another owner may begin at once.
+        :param leave: True if the owner stops reading the group, so that another owner may begin at
+            once.
         :raises UnknownGroup: the group was never opened, was closed, or has expired.
         :raises GroupOwned: another owner reads the group.
         """
@@ -271,8 +272,8 @@ class GroupControl:
         self, *, log_id: int, session_id: int, initial_term_id: int, start: int, end: int
     ) -> Generator[bytes, None, None]:
         """Yield the raw frames (with their headers) of the log positions [start, end), in this
-        order. The iterator yields pieces of at most 1 MiB, which contain whole frames. The daemon
-        sends a few pieces in advance. If the caller closes the iterator early, the daemon stops
+        order. Each piece contains whole frames and has at most 1 MiB. The daemon sends a few pieces
+        before the caller requests them. If the caller closes the iterator early, the daemon stops
         sending pieces.
 
         :raises RangeNotRetained: before the first piece or between two: the daemon does not retain
@@ -288,8 +289,8 @@ class GroupControl:
         self, *, log_id: int, session_id: int, initial_term_id: int, start: int, max_bytes: int,
         max_messages: int = 0, pieces: int = 1,
     ) -> LogCuts:
-        """Find the end position of a batch that begins at ``start``, and positions at which the
-        batch can be split between messages.
+        """Choose the end of a batch that begins at ``start``. Return the end of the batch, and the
+        positions between messages at which the batch can be split into parts.
 
         :param start: a position between messages.
         :param max_bytes: largest size of the batch in log bytes; the batch has at least one

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Subscriptions whose application releases each credit (``credit_handles=True``).
+"""Subscriptions for which the application returns each credit to the publishers itself, with a
+handle (``credit_handles=True``).
 
 Subscriptions with credit handles use the plain Python classes, not the faster C classes, because
 each message needs a Python object for its handle.
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.client._credits import CreditAccount, CreditHandle, CreditLeak
 from penstock.client._image import Image
-from penstock.client._iteration import Held
+from penstock.client._iteration import Held, LoopHeld
 from penstock.client._message import IMAGE_INDEX, Message, MessageBatch
 from penstock.client._reader import DEFAULT_BATCH
 from penstock.client._subscription import Subscription
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
 
 class HandleImage(Image):
-    """An image of a subscription with credit handles. Poll the subscription, not its images: only a
-    poll of the subscription creates a handle for each message."""
+    """An image whose subscription gives the application credit handles. Poll the subscription, not
+    its images: only a poll of the subscription creates a handle for each message."""
 
     _credit_mode = CreditMode.HANDLES
 
@@ -104,8 +105,11 @@ class HandleSubscription(Subscription):
             self._account.give_back(self._counts(messages, 0, done))
 
     def _drop_batch(self) -> None:
-        self._latest = None
+        unused = self._latest if isinstance(self._batch, LoopHeld) else None
         super()._drop_batch()
+        self._latest = None
+        if unused is not None:
+            unused._pass()
 
     def _prepare(self) -> None:
         self._account.report()

@@ -20,8 +20,7 @@ class Image(Reader):
     """An image of one session. Only the thread that uses the image's subscription may use the
     image.
 
-    An application can poll an image directly, in addition to polling its subscription or instead of
-    it.
+    An application can poll an image directly, whether or not it also polls the subscription.
     """
 
     _credit_mode = 0        # ps_credit_mode; 0: as the notice says
@@ -44,6 +43,7 @@ class Image(Reader):
                 depth_bytes=notice.depth_bytes,
                 join_position=notice.join_position,
                 join_ordinal=notice.join_ordinal,
+                fan_in_weight=notice.fan_in_weight,
             ),
         )
         super().__init__(core.img_poll, handle)
@@ -118,14 +118,14 @@ class Image(Reader):
 
     @property
     def is_end_of_stream(self) -> bool:
-        """Whether the publisher has ended the stream and this subscription has delivered all its
-        messages."""
+        """Whether the publisher has ended the stream, and this subscription has delivered all
+        messages of the stream."""
         return bool(core.img_is_end_of_stream(self._open()))
 
     @property
     def transport_count(self) -> int:
-        """Number of the subscription's destinations (sockets) at which data of this session
-        arrives."""
+        """Number of sockets (destinations of the subscription) that receive data of this
+        session."""
         return core.img_transport_count(self._open())
 
     @property
@@ -134,7 +134,8 @@ class Image(Reader):
         return self._handle is None
 
     def reject(self, reason: str) -> None:
-        """Reject the image's stream. The image ends, and the publisher is notified of ``reason``.
+        """Reject the image's stream. The daemon ends the image, and sends the text ``reason`` to
+        the publisher.
 
         :raises ChannelRefused: the daemon no longer has the image, or it has no publisher to
             notify.

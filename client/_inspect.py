@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inspect a daemon without a lease. The functions map the daemon's shared memory read-only."""
+"""Inspect a running daemon without connecting to it as a client. The functions map the daemon's
+shared memory read-only."""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ def open_counters(directory: Path) -> Iterator[Cnc]:
 
 
 def request_status(directory: Path, timeout_s: float) -> dict[str, Any]:
-    """Request the daemon's status over its control socket, without a lease."""
+    """Request the status over the daemon's control socket, without becoming a client of the
+    daemon."""
     if not _answers(directory / "control.sock"):
         raise DaemonNotRunning(no_daemon(directory))
     with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:

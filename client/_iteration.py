@@ -4,9 +4,9 @@
 A loop over a subscription returns one message (or batch) at a time, as a copy that belongs to the
 caller. The subscription releases the original message in the log only at the next step of the loop.
 ``break`` and ``return`` release it. If an exception leaves the loop, the message is not released,
-and the next loop or poll delivers it again. When a loop over messages ends, the interpreter
-destroys its iterator. The iterator's destructor (``core/fast/taking.c``) detects whether the loop
-ended because of an exception.
+and the next loop or poll delivers it again. When a loop ends, Python destroys the loop's iterator.
+The destructor of the iterator (``core/fast/taking.c``) finds out whether an exception ended the
+loop.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _T = TypeVar("_T", Message, MessageBatch)
 
 
 class Held:
-    """A :class:`Held` takes the place of the reader's current batch while the body of a loop
-    processes a message or ``batch``."""
+    """Represents a message or ``batch`` that the body of a ``for`` loop is still processing.
+    Meanwhile, the reader's ``_batch`` is this object."""
 
     __slots__ = ("_reader", "batch")
 
@@ -61,8 +61,8 @@ class Held:
         self.batch = None
 
     def ended(self, failed: bool) -> None:
-        """End the loop. If the loop ``failed``, the next poll delivers the current message again;
-        otherwise release the message."""
+        """End the loop. If an exception ended the loop (``failed``), the next poll delivers the
+        current message again; otherwise release this message."""
         reader = self._reader
         if reader._batch is not self:
             return
@@ -70,6 +70,13 @@ class Held:
             reader._put_back(self)
         else:
             reader._drop_batch()
+
+
+class LoopHeld(Held):
+    """The message or batch that a ``for`` loop is processing. The loop releases it; if the loop's
+    body has not read its credit handle, the loop returns its credits too."""
+
+    __slots__ = ()
 
 
 class Steps(_Guard, Generic[_T]):
@@ -80,7 +87,7 @@ class Steps(_Guard, Generic[_T]):
     def __init__(
         self, subscription: Subscription, timeout_s: float | None, until_end: bool, limit: int
     ) -> None:
-        self._held = Held(subscription)
+        self._held = LoopHeld(subscription)
         super().__init__(self._held.ended)
         self._subscription = subscription
         self._timeout_s = timeout_s

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Request a lease from the daemon: exchange the first messages on the socket ``lease.sock``."""
+"""Register a client with the daemon: exchange the first messages on the socket ``lease.sock``. The
+daemon's answer, the lease, has the client's id and file descriptors."""
 
 from __future__ import annotations
 

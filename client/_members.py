@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record which member of a consumer group reads which range (decision 211).
+"""Record which member of a consumer group reads which range of stream positions (decision 211).
 
 The members run on the daemon's host and share one file. A member locks the file to change it; the
 kernel releases the lock if the member dies. If a member dies, its claimed ranges become available
@@ -60,9 +60,10 @@ class Joined:
 
 @attrs.define
 class LogShares:
-    """Assigned parts of one log: ranges that members have claimed, and ranges that were committed
-    but not yet acknowledged to the daemon. The lists of claimed and of committed ranges are
-    ascending."""
+    """The ranges of one log that no member of the group may claim, because they are claimed or
+    committed already. ``claims`` has the ranges that members are processing; ``done`` has the
+    committed ranges that the daemon does not know yet, because an earlier range is not committed.
+    Both are ascending."""
 
     claims: list[Claim] = attrs.Factory(list)
     done: list[tuple[int, int]] = attrs.Factory(list)
@@ -82,8 +83,8 @@ class LogShares:
         return (start, end) if start < end else None
 
     def acknowledged(self, committed: int) -> int:
-        """Return the position up to which all data is committed, and remove the committed ranges
-        below this position."""
+        """Return the position up to which members have committed all data. Remove the committed
+        ranges below this position from ``done``."""
         position = committed
         for low, high in sorted(self.done):
             if low <= position:
@@ -93,7 +94,8 @@ class LogShares:
 
 
 class Shares:
-    """The content of one group's file of claims, read while this member holds the file's lock."""
+    """The content of one group's file of claims: a claim assigns a range of stream positions to one
+    member."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -219,8 +221,9 @@ def member_name(number: int) -> str:
 
 
 def is_alive(member: str) -> bool:
-    """Return whether the process of a member is alive. If the member is on another host or in
-    another PID namespace, this process cannot check the member's process, so the result is True."""
+    """Return False only if the process of a member has certainly ended. If the member is on another
+    host or in another PID namespace, this process cannot check the member's process, so the result
+    is True."""
     pid, started, place, _number = (*member.split("/"), "", "", "", "")[:4]
     if place != process_place() or not pid.isdigit():
         return place != process_place()

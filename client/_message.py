@@ -129,9 +129,12 @@ class Message(bytes):
 
     @property
     def credit(self) -> CreditHandle:
-        """The handle with which the application releases the message's credit.
+        """The handle with which the application releases the message's credit. In a ``for`` loop
+        over messages, read ``credit`` in the loop's body. If the body does not read it, the next
+        step of the loop returns the credit itself.
 
         :raises InvalidArgument: the subscription has no handles.
+        :raises CreditReleased: the ``for`` loop has already returned this message's credit.
         """
         return credit_of(self._credit)
 
@@ -166,11 +169,12 @@ class Message(bytes):
 
 
 class MessageBatch:
-    """A batch of messages as columns: payloads, positions, sessions and so on.
+    """A batch of messages as columns: one column has the payloads of all messages, another has
+    their positions, and so on.
 
     A batch of ``poll_batch`` has views into the log: they are valid until :meth:`release`, the end
     of a ``with`` block, or the next poll or wait of the subscription. If an array still uses a view
-    of the batch, the call that would end the view raises ``BufferError`` and releases no message. A
+    of the batch, a call that would end the view raises ``BufferError`` and releases no message. A
     batch of ``recv_batch`` or ``batches`` contains copies, so its views stay valid. Columns of
     numbers are copies.
     """
@@ -188,7 +192,8 @@ class MessageBatch:
         release: Callable[[MessageBatch], None],
         owners: Callable[[], list[Any]],
     ) -> None:
-        """``owners`` returns the objects that own the memory of the views."""
+        """``owners`` returns the objects to whose memory the batch's views refer: mapped logs, or
+        copies."""
         self._messages = messages
         self._live = True
         self._count = count
@@ -234,8 +239,11 @@ class MessageBatch:
     @property
     def credit(self) -> CreditHandle:
         """The handle with which the application releases the credits of all messages of the batch.
+        In a ``for`` loop over batches, read ``credit`` in the loop's body; otherwise, the next step
+        of the loop returns the credits itself.
 
         :raises InvalidArgument: the subscription has no credit handles, or the batch is empty.
+        :raises CreditReleased: the ``for`` loop has already returned this batch's credits.
         """
         return credit_of(self._credit)
 
@@ -368,6 +376,11 @@ class MessageBatch:
         elif self._live and self._own is None:
             self._let_go()      # the exception is more important than an array
 
+    def _repr_html_(self) -> str:
+        from penstock.client._html import message_batch_html
+
+        return message_batch_html(self)
+
     def _require_live(self) -> None:
         if not self._live:
             raise ClosedError("the batch was released")
@@ -385,14 +398,16 @@ class MessageBatch:
 def credit_of(handle: CreditHandle | None) -> CreditHandle:
     """Return ``handle``, the credit handle of a delivered message or batch.
 
-    :raises InvalidArgument: ``handle`` is None: the subscription was added without credit handles.
+    :raises InvalidArgument: ``handle`` is None, because the subscription was added without credit
+        handles.
+    :raises CreditReleased: a loop has gone on to the next message, and returned the credit.
     """
     if handle is None:
         raise InvalidArgument(
             "this message has no handle: credits return automatically unless the subscription was "
             "added with credits=penstock.Credits(N, handles=True)"
         )
-    return handle
+    return handle._use()
 
 
 def _import(package: str, user: str) -> Any:

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Route:
-    """Result of :func:`route`: names a publication that sends the messages for which another
-    publication has no credit."""
+    """The value that :func:`route` returns: the publication on which ``send`` publishes a message
+    if its own publication has no credit for the message."""
 
     publication: Publication | AsyncPublication
 
 
 def route(publication: Publication | AsyncPublication) -> Route:
-    """Return a value for ``on_no_credit`` of ``send``: each message for which there is no credit is
-    sent by another publication, ``publication``."""
+    """Return a value for the argument ``on_no_credit`` of ``send``. If there is no credit for a
+    message, ``send`` then publishes this message on ``publication``."""
     return Route(publication)
 
 
@@ -59,8 +59,8 @@ class PublicationCredits:
 
 @attrs.define
 class Diverted:
-    """Counts of the messages for which a publication had no credit: ``dropped`` messages, and
-    ``routed`` messages, which another publication sent."""
+    """Counts the messages for which a publication had no credit: ``dropped`` is the number that
+    ``send`` dropped, ``routed`` the number that it published on another publication."""
 
     dropped: int = 0
     routed: int = 0
@@ -80,7 +80,8 @@ def credits_of(publication: Publication) -> PublicationCredits:
 
 
 def checked(on_no_credit: Any) -> OnNoCredit:
-    """:raises InvalidArgument: the value is no OnNoCredit."""
+    """:raises InvalidArgument: the value is neither ``"block"``, ``"drop"`` nor a
+        :class:`Route`."""
     if on_no_credit not in ("block", "drop") and not isinstance(on_no_credit, Route):
         raise InvalidArgument(
             f"on_no_credit is 'block', 'drop' or route(publication), not {on_no_credit!r}"
@@ -90,8 +91,8 @@ def checked(on_no_credit: Any) -> OnNoCredit:
 
 
 def is_diverted(position: int, on_no_credit: OnNoCredit) -> bool:
-    """Return whether ``send`` drops a message or sends it on another publication. It does so if the
-    offer found no credit, and the caller chose not to wait."""
+    """Return True if ``send`` must drop a message or publish it elsewhere: an offer found no
+    credit, and the caller chose not to wait for credit."""
     return position == Offer.NO_CREDIT and on_no_credit != "block"
 
 

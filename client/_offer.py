@@ -41,7 +41,8 @@ class Offer(enum.IntEnum):
 
 
 class Action(enum.Enum):
-    """Value that the handler of a ``controlled_poll`` returns to choose how the poll continues."""
+    """A handler of ``controlled_poll`` returns one of these values; the value decides how the poll
+    continues."""
 
     CONTINUE = 0
     """Go on; release with the rest of the poll."""

@@ -23,15 +23,15 @@ class Parking:
     """Lets the threads of one client sleep until an event."""
 
     def __init__(self, handle: core.ClientHandle, check: Callable[[], None]) -> None:
-        """``check`` raises an exception if waiting is useless: the client is closed, this process
-        is a forked child, or the daemon has ended."""
+        """``check`` raises an exception if no event can come: the client is closed, this process is
+        a forked child, or the daemon has ended."""
         self._handle = handle
         self._check = check
 
     def replace(self, handle: core.ClientHandle) -> None:
-        """Use ``handle``, the core's client that was opened after the daemon's restart. Threads
-        that sleep on the old client's futex word move to the new client's futex word within 250
-        ms."""
+        """Wait for events of ``handle``, the core's client object that was opened after the
+        daemon's restart. Threads that sleep on the old client's futex word move to the new client's
+        futex word within 250 ms."""
         self._handle = handle
 
     def until(
@@ -39,8 +39,8 @@ class Parking:
         rest_ns: Callable[[], int] = lambda: 0,
     ) -> bool:
         """Return True as soon as ``happened()`` is true, or False after ``timeout_s`` seconds
-        (None: no limit). ``rest_ns()`` is the remaining pause of a throttled publisher. While
-        ``rest_ns()`` is above 0, the call does not check ``happened()``."""
+        (None: no limit). ``rest_ns()`` returns the remaining pause of a throttled publisher, in ns.
+        During this pause, the call does not check ``happened()``."""
         deadline_ns = None if timeout_s is None else time.monotonic_ns() + int(timeout_s * 1e9)
         while True:
             handle = self._handle

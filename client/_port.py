@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Define the driver port: a replaceable object that makes all exchanges of a client with its
-daemon.
+"""Define the driver port: the object through which a client exchanges all messages with its daemon.
+The simulator replaces this object.
 
 :class:`penstock.client.Client` knows only this protocol. :mod:`penstock.client._zmq_port`
     implements it over ZeroMQ; the simulator and tests have their own.
@@ -40,8 +40,9 @@ Request: TypeAlias = (
 
 @attrs.frozen(kw_only=True)
 class Lease:
-    """Lease that the daemon granted to this client. The core's client object is opened with the
-    file descriptors of the lease, and closes them."""
+    """The daemon's answer to a client that connects: ids, and file descriptors. The core's client
+    object takes over the file descriptors of the lease, and closes them when it is closed
+    itself."""
 
     directory: Path
     client_id: int
@@ -78,16 +79,16 @@ class Listener(Protocol):
     must return quickly and never raise."""
 
     def on_notice(self) -> None:
-        """Called when the port has queued a notice from the daemon about one of the client's
-        registrations."""
+        """Called when a notice from the daemon has arrived. The notice is in the queue of the
+        publication, subscription or counter that it concerns."""
 
     def on_away(self) -> None:
         """Called when the daemon has closed the connection and the client waits for a new daemon;
         the port's state is already AWAY."""
 
     def on_back(self, lease: Lease, lost: frozenset[int], same: bool) -> None:
-        """Called when a new daemon has granted ``lease``; from then on the listener owns the
-        descriptors of the lease.
+        """Called when a new daemon has accepted the client. ``lease`` has the new ids and file
+        descriptors; the listener must close the descriptors of ``lease`` later.
 
         :param lost: registrations that the client must add again.
         :param same: whether the new daemon adopted this client, with the client's id, slot and
@@ -135,8 +136,8 @@ class DriverPort(Protocol):
     def status(self, timeout_s: float) -> control.Status: ...
 
     def notices(self, registration_id: int) -> deque[Notice]:
-        """Return the queue of the daemon's notices about a registration. The queue begins with the
-        first notice that arrived after the reply to the registration's request."""
+        """Return the queue of the daemon's notices about a registration. The queue contains all
+        notices since the reply to the request that created the registration."""
 
     def forget(self, registration_id: int) -> None:
         """Delete the queue of notices about a registration that was removed."""
@@ -146,4 +147,4 @@ class DriverPort(Protocol):
 
     def abandon_in_child(self) -> None:
         """In a forked child, close the child's copies of file descriptors. ``abandon_in_child``
-        must not change any state that the child shares with the parent process."""
+        must not affect the parent process, with which the child shares sockets and memory."""

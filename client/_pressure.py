@@ -26,12 +26,12 @@ _LOOK_S: Final = 50e-6
 
 @attrs.frozen(kw_only=True, slots=False)     # made in a third of the time that slots take
 class Pressure:
-    """The present blockage of a publication, the times for which it was blocked, and its refused
-    offers. The values of a :class:`Pressure` are read from shared memory.
+    """The cause that blocks a publication now, how long each cause has blocked it so far, and how
+    many of its offers were refused. The values of a :class:`Pressure` are read from shared memory.
 
     ``blocked_ns`` states for each cause, and ``blocked_by_ns`` for each culprit, how long
-    publishers had no room to publish. The sum over all causes equals the sum over all culprits.
-    ``refused`` counts refused offers.
+    publishers had no room to publish. The times of all causes and the times of all culprits have
+    the same sum. ``refused`` counts refused offers.
     """
 
     cause: str
@@ -87,8 +87,8 @@ class Pressure:
 
     @functools.cached_property
     def error_ns(self) -> Mapping[str, int]:
-        """The largest possible error of each culprit's time in ``blocked_by_ns``, at most an eighth
-        of the total time. If there were at most eight culprits, the times have no error."""
+        """The largest possible error of each culprit's time in ``blocked_by_ns``: at most an eighth
+        of the total time. If there were at most eight culprits, there is no error."""
         return self._view.errors()
 
     @property
@@ -129,8 +129,8 @@ class Pressure:
 
     @property
     def drained_messages(self) -> int:
-        """Number of messages that left the log during episodes of pressure. On IPC this property is
-        0 unless the stream has a back-pressure policy."""
+        """Number of messages that were sent (on IPC: read) during episodes of pressure. On IPC this
+        property is 0 unless the stream has a back-pressure policy."""
         return self._view.levels_at(self._now_ns).drained_messages
 
     @property
@@ -214,10 +214,10 @@ def pressure_of(view: PressureView, now_ns: int) -> Pressure:
 def after_refusal(
     view: PressureView, read: Callable[[], PressureView], parking: Parking
 ) -> PressureView:
-    """Return the view of a publication's pressure, with the cause of its latest refused offer. A
-    refused offer requests the sender to check the stream and to record the cause. The function
-    waits until the sender has recorded the cause of the refusal. If the stream already has room
-    when the sender checks it, the function returns the last recorded cause.
+    """Read from shared memory what blocks a publication, including the cause of its latest refused
+    offer. After a refused offer, the sender checks the stream and records the cause of the refusal.
+    The function waits until the sender has recorded the cause. If the stream already has room when
+    the sender checks it, the function returns the last recorded cause.
     """
     deadline_ns = time.monotonic_ns() + _CHECK_NS
     while view.cause == 0 and (recent := view.recent()).refused_since_ns:
@@ -229,7 +229,7 @@ def after_refusal(
 
 
 class Rest:
-    """The pause of a ``send`` call after an offer that returned ``THROTTLED``."""
+    """The time for which a ``send`` call must wait after its offer returned ``THROTTLED``."""
 
     def __init__(self, publication: Throttled) -> None:
         self._publication = publication
@@ -241,8 +241,8 @@ class Rest:
             self._until_ns = time.monotonic_ns() + int(self._publication.retry_after_s * 1e9)
 
     def left_ns(self) -> int:
-        """Return the remaining pause in nanoseconds; 0 as soon as the governor throttles no
-        publisher of the stream."""
+        """Return the rest of the publisher's pause, in ns; 0 as soon as the daemon's governor
+        throttles no publisher of the stream."""
         if self._until_ns == 0 or self._publication.retry_after_s == 0:
             return 0
         return max(0, self._until_ns - time.monotonic_ns())

@@ -193,7 +193,7 @@ class Publication(Throttled, Receivers):
         """Publish one message; wait until there is room.
 
         :param timeout_s: longest wait in seconds; None: no limit.
-        :param wait_connected: whether to wait for a receiver too.
+        :param wait_connected: True: if no receiver is connected, also wait for a receiver.
         :param on_no_credit: without credit, ``block`` (wait), ``drop`` the message, or send it by
             another publication: ``route(publication)``.
         :returns: the stream position after the message, or ``Offer.DROPPED`` under
@@ -288,9 +288,9 @@ class Publication(Throttled, Receivers):
         """Return the cause that blocks this publication now, and the total time for which each
         cause and each culprit has blocked it.
 
-        The method reads shared memory in some microseconds, for any number of streams. After a
-        refused offer, ``pressure`` waits up to 100 ms until the sender has recorded the cause. If
-        the stream has room again, the result has the last cause, and ``held_ns`` is 0.
+        The method takes a few microseconds, however many streams the daemon has. After a refused
+        offer, ``pressure`` waits up to 100 ms until the sender has recorded the cause. If the
+        stream is not blocked, the result has its last cause, and ``held_ns`` is 0.
         """
         bell = self._client._bell
         view = self._view()
@@ -308,7 +308,7 @@ class Publication(Throttled, Receivers):
 
     @property
     def credits(self) -> PublicationCredits:
-        """Numbers of credits that receivers have granted and that publishers have used."""
+        """Counts of the message credits that receivers have granted and publishers have used."""
         return credits_of(self)
 
     @property
@@ -368,7 +368,7 @@ class Publication(Throttled, Receivers):
 
     @property
     def rejections(self) -> tuple[RemoteRejection, ...]:
-        """Rejections of the stream by its receivers: at most 64, the newest last."""
+        """The receivers that rejected the stream, with reasons: at most 64, the newest last."""
         while self._notices:
             notice = self._notices.popleft()
             if isinstance(notice, control.PublicationError):

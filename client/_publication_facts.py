@@ -20,8 +20,8 @@ class BatchResult(NamedTuple):
 @attrs.frozen(kw_only=True)
 class RemoteRejection:
     """A receiver rejected the stream with ERR frames. ``source`` is the receiver's address.
-    ``count`` is the number of ERR frames that have arrived from this receiver. A receiver repeats
-    its ERR frame, so ``count`` rises."""
+    ``count`` is the number of ERR frames that have arrived from this receiver, which sends its ERR
+    frame repeatedly."""
 
     receiver_id: int
     source: str

@@ -3,9 +3,9 @@
 
 In one call, the core fills an array with descriptions (address, length, position and so on) of up
 to ``limit`` messages. The reader then calls the handler for each message, with a view of the mapped
-log. If a handler raises an exception or stops the poll, the reader sets the core back to the first
-message that was not handled. When the poll ends, the reader releases the messages that the handler
-has handled.
+log. If a handler raises an exception or stops the poll, the reader moves the core's read position
+back. The next poll then begins with the first message that was not handled. When the poll ends, the
+reader releases the messages that the handler has handled.
 """
 
 from __future__ import annotations
@@ -90,14 +90,15 @@ class Reader(ABC):
 
         ``message`` is a read-only memoryview into the log; the view is released when the handler
         returns. Never waits. If the handler raises an exception, the poll ends with this exception.
-        The next poll delivers the message that the handler did not handle, and the following
-        messages. A handler that closes the subscription also ends the poll.
+        The next poll begins with the message for which the handler raised. A handler that closes
+        the subscription also ends the poll.
 
         :param checked: for debugging: the handler gets a copy in pages that become unreadable when
             it returns. Code that uses the memory later ends with SIGSEGV.
         :returns: the number of handled messages.
         :raises BufferError: the handler kept a slice of ``message`` or an array that refers to it.
-        :raises CorruptLogError: the log of an image holds an impossible value.
+        :raises CorruptLogError: a frame in the log of an image has an impossible length or other
+            value.
         """
         if checked:
             return self._poll_checked(handler, limit)

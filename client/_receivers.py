@@ -46,7 +46,8 @@ def count(publication: Publication) -> int:
 
 
 def condition(publication: Publication, receivers: int) -> Callable[[], bool]:
-    """Return a function that returns whether the condition for ``wait_connected`` is true."""
+    """Return a function without arguments that ``wait_connected`` calls repeatedly. The function
+    returns True as soon as the stream has enough receivers."""
     if receivers < 1:
         raise InvalidArgument(f"receivers={receivers}: wait for at least one receiver")
 
@@ -73,7 +74,7 @@ def why_not_connected(publication: Publication) -> str:
 
 
 class Receivers:
-    """Base class of publications, with methods about the receivers that the daemon knows."""
+    """Base class of publications: its methods count the connected receivers, and wait for them."""
 
     @property
     def receivers(self: Any) -> int:

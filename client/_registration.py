@@ -20,15 +20,16 @@ _MAX_CHANNEL: Final = control.MAX_CHANNEL_CHARS
 
 @attrs.frozen(kw_only=True)
 class Registration:
-    """Record of a request that added an object at the daemon. With the record of a request, the
-    client adds the object again after the daemon's restart."""
+    """Record of a request that added a publication, subscription or counter at the daemon. After
+    the daemon's restart, the client repeats the recorded request."""
 
     registration_id: int
     request: Addition
     destinations: tuple[str, ...] = ()
 
     def after(self, request: control.AddDestination | control.RemoveDestination) -> Registration:
-        """Return a copy of the record, changed by a request that adds or removes a destination."""
+        """Return a copy of the record to which ``request`` has added a destination, or from which
+        it has removed one."""
         if isinstance(request, control.AddDestination):
             destinations = (*self.destinations, request.channel)
         else:
@@ -57,7 +58,7 @@ def add_again(port: DriverPort, request: Addition, timeout_s: float) -> Any:
 
 
 def removal_of(request: Addition, registration_id: int) -> Request:
-    """Return the request to remove the object that the request ``request`` has added."""
+    """Return a request to remove the object that was added with ``request``."""
     if isinstance(request, control.AddPublication):
         return control.RemovePublication(registration_id=registration_id)
     if isinstance(request, control.AddSubscription):

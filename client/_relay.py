@@ -2,13 +2,12 @@
 """A relay publishes the messages of one stream (the source) on another stream (the target), and
 then releases each message at the source.
 
-A message counts as relayed when the target's log has accepted it. The relay releases a message at
-the source only after the message counts as relayed, so a slow target slows the source down. The
-target has an exclusive publication for each session of the source. The n-th message of a
-publication on the target is the n-th message of its source session. If a relay process was killed,
-the next process must find the message at which it continues the relaying. To find the message at
-which it must continue, the next process counts the messages in the target's log
-(:mod:`._relay_state`).
+A message counts as relayed as soon as the target's log has accepted it. The relay releases a
+message at the source only after the target's log has accepted the message, so a slow target slows
+the source down. The target has an exclusive publication for each session of the source. The n-th
+message of a publication on the target is the n-th message of its source session. If a relay process
+was killed, the next process of the relay must know which messages already reached the target. The
+next process therefore counts the messages in the target's log (:mod:`._relay_state`).
 """
 
 from __future__ import annotations
@@ -168,9 +167,10 @@ class Relay:
     """Relays the messages of one stream to another stream; :func:`penstock.relay` creates the
     relay. Only one thread at a time may use a relay.
 
-    A context manager. If a ``with relay`` block ends without an exception, the target's sessions
-    end. After an exception, or a call of :meth:`hand_over`, the target's sessions stay open for
-    ``linger_s`` seconds: the relay's next process can continue these sessions.
+    A context manager. If a ``with relay`` block ends without an exception, the relay ends the
+    sessions that it publishes on the target. After an exception or a call of :meth:`hand_over`,
+    the target's sessions stay open for ``linger_s`` seconds. In this time, another process of the
+    same relay can continue the target's sessions.
     """
 
     def __init__(
@@ -300,9 +300,11 @@ class Relay:
         """Relay messages until ``until()`` returns true; the method calls ``until()`` at least
         every 250 ms. None: relay without end.
 
-        :raises PublicationFailed: a target has failed, or has used all its positions.
+        :raises PublicationFailed: a publication on the target has failed, or its session has used
+            all stream positions.
         :raises MessageTooLong: a message of the source does not fit into the target.
-        :raises RelayLoop: the target leads back to a relay that the stream has passed.
+        :raises RelayLoop: the relays form a circle: through the target, the stream would reach a
+            relay that it has already passed.
         :raises DaemonGone: the daemon died, and no new daemon adopted its streams.
         """
         while until is None or not until():
@@ -310,8 +312,8 @@ class Relay:
                 self._client._parking().until(self.step, _SLICE_S)
 
     def step(self) -> bool:
-        """Relay the available messages, without waiting. Return True if the relay found messages or
-        changed sessions, otherwise False."""
+        """Relay the available messages, without waiting. Return True if a source session began or
+        ended, or had messages to relay; otherwise False."""
         moved = self._follow()
         for leg in list(self._legs.values()):
             if not leg.image.is_closed:
@@ -493,6 +495,11 @@ class Relay:
             self.close()
         else:
             self.hand_over()
+
+    def _repr_html_(self) -> str:
+        from penstock.client._html import relay_html
+
+        return relay_html(self)
 
 
 def default_name(source: str, source_stream: int, target: str, target_stream: int) -> str:

@@ -2,12 +2,13 @@
 """Record a relay's progress in two files, so that the next process of the relay can continue where
 this process stopped.
 
-``DIR/relays/NAME.json`` contains the ids of the relay's client and of its registrations. At each
-change of an id, the relay replaces the file ``NAME.json``. ``DIR/relays/NAME.cells`` is a
-memory-mapped file with a cell (a fixed-size record) for each relayed session. The relay writes a
-cell by single stores in a fixed order, so a killed process leaves a state that the next process can
-interpret. The process of a relay holds the lock of ``NAME.cells`` as long as it lives. The relay's
-two files are in shared memory like the logs, so they disappear together with the logs.
+``DIR/relays/NAME.json`` contains the daemon's ids for the relay's client, subscription and
+publications. At each change of an id, the relay replaces the file ``NAME.json``.
+``DIR/relays/NAME.cells`` is a memory-mapped file with a cell (a fixed-size record) for each relayed
+session. The relay changes a cell by single stores in a fixed order. The next process can therefore
+read the cell even after a kill between two stores. The process of a relay holds the lock of
+``NAME.cells`` until the process ends. The relay's two files are in shared memory like the logs, so
+they disappear together with the logs.
 """
 
 from __future__ import annotations
@@ -39,8 +40,7 @@ _CREATE: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
 @attrs.frozen
 class Point:
-    """A position of the source session, and the position of the same message in the target
-    session."""
+    """The position of one message in the source session, and its position in the target session."""
 
     source: int
     """Position in the source: the next message there ..."""
@@ -66,8 +66,8 @@ class Cell:
 
     @property
     def intent(self) -> int:
-        """Position in the source up to which the dead relay process may have offered messages to
-        the target."""
+        """The position in the source session up to which the relay has begun to publish. If the
+        relay's process died, messages below ``intent`` may already be in the target's log."""
         return int(_NUMBER.unpack_from(self._memory, self._at + 8)[0])
 
     def intend(self, position: int) -> None:
@@ -88,8 +88,8 @@ class Cell:
 
 
 class RelayFiles:
-    """The two files of a relay. The object holds the lock that excludes other processes of the
-    relay."""
+    """The two files of a relay. The object holds a file lock, so that no second process can run the
+    same relay."""
 
     def __init__(self, directory: Path, name: str) -> None:
         """

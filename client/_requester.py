@@ -107,7 +107,7 @@ class Requester:
         return self._asking.statistics()
 
     def close(self) -> None:
-        """End the streams of requests and replies; calls that wait for a reply raise ClosedError.
+        """Close the requester's two streams. Calls that still wait for a reply raise ClosedError.
         Idempotent."""
         self._asking.close()
 
@@ -117,13 +117,21 @@ class Requester:
     def __exit__(self, *_exc: object) -> None:
         self.close()
 
+    def _repr_html_(self) -> str:
+        from penstock.client._html import exchange_html
+
+        return exchange_html(
+            "Requester", self.stream_id, self.channel, closed=self.is_closed,
+            statistics=self.statistics(),
+        )
+
     def __repr__(self) -> str:
         return repr(self._asking)
 
 
 class AsyncRequester:
-    """A :class:`penstock.Requester` for asyncio and trio, with the same names and results.  Several
-    tasks of one event loop may send requests at the same time."""
+    """A :class:`penstock.Requester` for asyncio and trio, whose methods have the same names and
+    results. Several tasks of one event loop may send requests at the same time."""
 
     def __init__(self, parking: AsyncParking, requester: Requester) -> None:
         self._parking = parking
@@ -136,8 +144,8 @@ class AsyncRequester:
         return self._sync
 
     async def request(self, data: Payload, timeout_s: float | None = None) -> Message:
-        """See :meth:`penstock.Requester.request`.  If the call is cancelled, the request may have
-        been sent."""
+        """See :meth:`penstock.Requester.request`. If the task is cancelled during the call, a
+        server may get the request nevertheless."""
         with await self._begin(1) as call:
             if not await self._exchange(call, data, timeout_s):
                 raise self._asking.no_reply(call, timeout_s)
@@ -200,8 +208,8 @@ class AsyncRequester:
         return self._sync.statistics()
 
     async def close(self) -> None:
-        """See :meth:`penstock.Requester.close`. If the task is cancelled during the call, the call
-        first completes its work, then raises the cancellation."""
+        """See :meth:`penstock.Requester.close`. If the task is cancelled meanwhile, the close still
+        completes; the cancellation takes effect afterwards."""
         await to_the_end(self._sync.close)
         self._parking.wake()
 
@@ -210,6 +218,9 @@ class AsyncRequester:
 
     async def __aexit__(self, *_exc: object) -> None:
         await self.close()
+
+    def _repr_html_(self) -> str:
+        return self._sync._repr_html_()
 
     def __repr__(self) -> str:
         return f"<Async{repr(self._sync)[1:]}"

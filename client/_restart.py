@@ -27,8 +27,8 @@ _LOG: Final = logging.getLogger("penstock.client")
 
 @attrs.frozen(kw_only=True)
 class Gap:
-    """A range of a stream's positions (in bytes) whose messages this subscription will never
-    receive."""
+    """A range of stream positions, in bytes. The subscription will never receive the messages
+    between the positions of a gap."""
 
     stream_id: int
     session_id: int
@@ -42,7 +42,8 @@ class Gap:
 
 @attrs.frozen(kw_only=True)
 class LostSession:
-    """A session that ended with its daemon; its publication continues in a new session."""
+    """A publication's session that ended because its daemon died. The publication continues in a
+    new session."""
 
     session_id: int
     sent_position: int
@@ -52,8 +53,8 @@ class LostSession:
 
 
 class Bell:
-    """Receives the callbacks of the driver port and wakes the client's waiting threads. The
-    listener has only a weak reference to the client, so that Python can collect a client that the
+    """Receives the callbacks of the driver port and wakes the client's waiting threads. A
+    :class:`Bell` refers to its client only weakly, so that Python can destroy a client that the
     application no longer uses."""
 
     __slots__ = (
@@ -74,8 +75,8 @@ class Bell:
         self.away_ns = 0
 
     def replace(self, handle: core.ClientHandle, params: core.ClientParams) -> None:
-        """From now on, wake the threads that wait on ``handle``, the core's client that was opened
-        after the daemon's restart."""
+        """After the daemon's restart the core has a new client object, ``handle``. From now on,
+        wake the threads that wait for events of ``handle``."""
         self._handle, self._params = handle, params
 
     def on_notice(self) -> None:

@@ -36,8 +36,7 @@ def _changed(made: NDArray[Any], values: NDArray[Any]) -> int | None:
 
 
 class NumpyCodec(Codec):
-    """Codec for a stream in which each message contains one NumPy record, in the record's memory
-    layout."""
+    """Codec for NumPy records: each message has the bytes of one record, as they are in memory."""
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
         if dtype.hasobject or not dtype.itemsize:
@@ -112,8 +111,8 @@ class NumpyCodec(Codec):
         return np.frombuffer(b"".join(payloads), self.dtype)
 
     def records(self, data: NDArray[np.uint8], lengths: NDArray[np.int64]) -> NDArray[Any]:
-        """Return ``data``, which contains messages back to back, as an array of records, without a
-        copy."""
+        """Return an array of records that shares the memory of ``data``. ``data`` contains messages
+        without space between them."""
         wrong = np.flatnonzero(lengths != self.dtype.itemsize)
         if len(wrong):
             begin = int(lengths[: wrong[0]].sum())
@@ -154,7 +153,7 @@ def _column(values: NDArray[Any]) -> Any:
 
 
 def flat_width(values: NDArray[Any]) -> int:
-    """Return the number of elements in one row of an array: the product of all dimensions but the
+    """Return how many elements one row of an array has: the product of all dimensions except the
     first."""
     return int(np.prod(values.shape[1:]))
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convert one value to one message, and many messages to a table, by the schema of a typed stream
-(``docs/typed-streams.md``). NumPy, Arrow and cattrs load only for a schema that needs them."""
+(``docs/typed-streams.md``). The module imports NumPy, Arrow and cattrs only when a schema needs
+them."""
 
 from __future__ import annotations
 
@@ -56,7 +57,8 @@ class Codec(ABC):
     @abstractmethod
     def decode(self, message: Any) -> Any:
         """Decode one message to a value. ``message`` is bytes or a memoryview. The returned value
-        must not refer to ``message``, because the memoryview becomes invalid.
+        must not refer to ``message``, because a memoryview becomes invalid when its message is
+        released.
 
         :raises SchemaMismatch: the message does not fit the schema.
         """
@@ -106,8 +108,8 @@ class Codec(ABC):
         return TypedSubscription(raw, self)
 
     def group(self, raw: ConsumerGroup) -> TypedConsumerGroup[Any]:
-        """Return a typed member of a consumer group, which decodes the messages of ``raw``, a
-        member that receives bytes."""
+        """Return a member of a consumer group that receives values: it decodes the messages of
+        ``raw``, a member that receives bytes."""
         from penstock.client._typed_groups import TypedConsumerGroup
 
         return TypedConsumerGroup(raw, self)
@@ -128,7 +130,7 @@ def optional_codec(schema: Any) -> Codec | None:
 def codec_of(schema: Any) -> Codec:
     """Return the codec for the value of ``schema=``.
 
-    :raises InvalidArgument: no codec supports the value.
+    :raises InvalidArgument: there is no codec for this value of ``schema=``.
     """
     if isinstance(schema, str):
         if schema == "msgpack":
@@ -356,8 +358,8 @@ def _from_fields(converter: Any, kind: Any) -> Callable[[Any, Any], Any]:
 
 
 def hints_of(schema: Any) -> dict[str, Any]:
-    """Return the fields of a class, by name, with their type hints. The constructor of the class
-    must accept each field by its name."""
+    """Return the name and the type hint of each field of a class. The constructor of the class must
+    accept each field by its name."""
     hints = typing.get_type_hints(schema)
     fields: Iterable[Any] = (
         attrs.fields(schema) if attrs.has(schema) else dataclasses.fields(schema)
@@ -388,8 +390,8 @@ def _why(error: BaseException) -> str:
 
 
 def arrow_type(hint: Any) -> Any:
-    """Return the Arrow type of a type hint, or None if Arrow must derive the type from the
-    values."""
+    """Return the Arrow type that corresponds to a Python type hint. Return None if no type
+    corresponds, so that Arrow must derive the type from the values."""
     import pyarrow as pa
 
     simple = {

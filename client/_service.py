@@ -68,8 +68,8 @@ class _Requester:
 
 
 class Answering:
-    """Sends the replies of a server; other classes receive the requests and run the handler. Any
-    thread."""
+    """Sends the replies of a server. Other classes receive requests and call the application's
+    handler. Any thread."""
 
     def __init__(
         self, client: Client, channel: str, stream_id: int, reply_timeout_s: float
@@ -115,8 +115,8 @@ class Answering:
 
     @property
     def has_departed(self) -> bool:
-        """Whether a requester has left, so that the server must close the stream of replies to this
-        requester."""
+        """Whether a requester has left. If a requester has left, the server must call
+        :meth:`close_departed`, which closes the stream of replies to the requester."""
         return bool(self._departed)
 
     def close_departed(self) -> None:
@@ -140,8 +140,8 @@ class Answering:
     # ---- requests --------------------------------------------------------------------------------
 
     def is_request(self, message: Message) -> bool:
-        """Return whether the reserved value shows that a message is a request, and count the
-        message."""
+        """Return True if a message's reserved value identifies it as a request. Also count the
+        message, as a request or as another message."""
         session, counter, failed = correlated(message.reserved_value)
         good = session == message.session_id and counter > 0 and not failed
         with self._lock:
@@ -152,9 +152,9 @@ class Answering:
         return good
 
     def reply_at_once(self, request: Message, payload: Payload | None) -> bool:
-        """Offer the handler's result as the reply, without waiting. Return False if the caller must
-        call :meth:`reply`: the reply needs a wait, a request to the daemon, or the report of an
-        error."""
+        """Offer the handler's result as the reply, without waiting. Return False if the reply
+        cannot be offered at once, for example because the server has no publication for it yet. If
+        ``reply_at_once`` returns False, the caller must call :meth:`reply`, which may wait."""
         requester = self._requesters.get(request.session_id)
         publication = None if requester is None else requester.publication
         if publication is None or not isinstance(payload, (bytes, type(None))):
@@ -261,8 +261,8 @@ class Service:
     """Serves the requests that arrive on one stream.  Made by :meth:`penstock.Client.serve`.
 
     The method :meth:`run` serves requests in the calling thread until :meth:`close` is called. A
-    block ``with service:`` serves requests in separate threads until the block ends. A call of the
-    service object calls the handler function that it wraps.
+    ``with service:`` block serves requests in other threads, and stops them at its end. A call of
+    the service object, such as ``service(request)``, calls the handler function.
     """
 
     def __init__(
@@ -295,8 +295,8 @@ class Service:
         self._raise_failure()
 
     def close(self) -> None:
-        """End the service. Running handlers finish, and the server sends their replies.
-        Idempotent."""
+        """End the service. Handlers that are already running finish, and the server sends their
+        replies. Idempotent."""
         self._closed = True
         subscription = self._subscription
         if subscription is not None:
@@ -392,6 +392,14 @@ class Service:
             return
         if not self._answering.reply_at_once(request, payload):
             self._answering.reply(request, payload)
+
+    def _repr_html_(self) -> str:
+        from penstock.client._html import exchange_html
+
+        return exchange_html(
+            "Service", self.stream_id, self.channel, closed=self.is_closed,
+            statistics=self.statistics(),
+        )
 
     def __repr__(self) -> str:
         return f"<Service {self.channel} stream={self.stream_id}{' closed' * self._closed}>"

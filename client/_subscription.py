@@ -106,15 +106,15 @@ class Subscription(Reader):
 
     @property
     def images(self) -> tuple[Image, ...]:
-        """The present images. Reading the property first processes the daemon's notices, which may
-        call ``on_available`` and ``on_unavailable``."""
+        """The present images. A read of ``images`` also handles the daemon's notices about new and
+        ended images, so it may call ``on_available`` and ``on_unavailable``."""
         self._refresh()
         return tuple(self._images)
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is an image. Reading the property first processes the daemon's notices,
-        which may call ``on_available`` and ``on_unavailable``."""
+        """Whether there is an image. A read of ``is_connected`` also handles the daemon's notices
+        about new and ended images, so it may call ``on_available`` and ``on_unavailable``."""
         self._refresh()
         return bool(self._images)
 
@@ -144,8 +144,8 @@ class Subscription(Reader):
         """Sleep until there is a message to poll. Return True if there is a message, and False if
         ``timeout_s`` seconds have passed.
 
-        If the application holds a batch of ``poll_batch``, ``wait`` first releases the batch,
-        because the publisher may need its memory.
+        If the application still holds a batch of ``poll_batch``, ``wait`` releases this batch
+        before it sleeps, because the publisher may need the batch's memory.
 
         :raises DaemonGone: the daemon died, and no message is left.
         """
@@ -274,10 +274,13 @@ class Subscription(Reader):
         )
 
     def withhold(self, timeout_s: float, handler: Handler | None = None) -> None:
-        """Stop the publishers, and wait until nothing is in flight or buffered on any host.
+        """Stop the publishers, and wait until the application has released every message that they
+        have published.
 
-        The publishers' offers return ``Offer.NO_CREDIT``. Messages in flight are delivered before
-        the call returns. If a loop holds a batch or a message, ``withhold`` first releases it.
+        The publishers' offers return ``Offer.NO_CREDIT``. Every message that a publisher has
+        already published is delivered before the call returns. If a ``for`` loop still holds a
+        message or batch, ``withhold`` releases this message or batch before it stops the
+        publishers.
 
         :param handler: called with the messages that still arrive, as by :meth:`poll`. Without it,
             only messages that were delivered before may be outstanding.
@@ -323,8 +326,8 @@ class Subscription(Reader):
     # ---- life ------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the subscription. When the subscription closes, memoryviews of its logs become
-        invalid. Idempotent."""
+        """Close the subscription. After the close, memoryviews of messages in the subscription's
+        logs are invalid. Idempotent."""
         if self._handle is None:
             return
         self._client._remove(
@@ -516,8 +519,7 @@ def _ordinal_at(image: Image, notice: control.ImageUnavailable) -> int:
 
 
 def removal(registration_id: int, destination: str | int) -> control.RemoveDestination:
-    """Return the request to remove ``destination``, which is the channel or the id of a
-    destination."""
+    """Return a request to remove a destination; ``destination`` is its channel or its id."""
     if isinstance(destination, str):
         return control.RemoveDestination(registration_id=registration_id, channel=destination)
     if destination <= 0:

@@ -26,8 +26,9 @@ T = TypeVar("T")
 class TypedBatch(Generic[T]):
     """Values of one batch.  Iterate over the values, or convert all of them to a table.
 
-    Libraries that read the Arrow C stream interface can use a batch of values directly. Examples of
-    direct use are ``pl.DataFrame(batch)``, ``pa.table(batch)``, and ``FROM batch`` in DuckDB.
+    A batch of values has the Arrow C stream interface, so libraries that read this interface accept
+    the batch as it is. Examples of direct use are ``pl.DataFrame(batch)``, ``pa.table(batch)``, and
+    ``FROM batch`` in DuckDB.
     """
 
     def __init__(self, codec: Codec, messages: MessageBatch) -> None:
@@ -90,6 +91,11 @@ class TypedBatch(Generic[T]):
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def _repr_html_(self) -> str:
+        from penstock.client._html import typed_batch_html
+
+        return typed_batch_html(self)
 
     def __repr__(self) -> str:
         return f"<TypedBatch of {len(self)} messages: {self._codec.name}>"
@@ -165,6 +171,11 @@ class TypedPublication(Generic[T]):
     def __exit__(self, *_exc: object) -> None:
         self.close()
 
+    def _repr_html_(self) -> str:
+        from penstock.client._html import publication_html
+
+        return publication_html(self._raw, self._codec.name)
+
     def __repr__(self) -> str:
         return f"<Typed{repr(self._raw)[1:-1]} of {self._codec.name}>"
 
@@ -239,6 +250,11 @@ class TypedSubscription(Generic[T]):
 
     def __exit__(self, *_exc: object) -> None:
         self.close()
+
+    def _repr_html_(self) -> str:
+        from penstock.client._html import subscription_html
+
+        return subscription_html(self._raw, self._codec.name)
 
     def __repr__(self) -> str:
         return f"<Typed{repr(self._raw)[1:-1]} of {self._codec.name}>"

@@ -57,6 +57,11 @@ class TypedGroupBatch(_GroupValues[T]):
         """See :meth:`penstock.GroupBatch.commit`."""
         self._raw.commit()
 
+    def _repr_html_(self) -> str:
+        from penstock.client._html import group_batch_html
+
+        return group_batch_html(self._raw, self)
+
     def __repr__(self) -> str:
         return f"<Typed{repr(self._raw)[1:-1]} of {self._codec.name}>"
 
@@ -70,8 +75,8 @@ class TypedConsumerGroup(Generic[T]):
 
     @property
     def raw(self) -> ConsumerGroup:
-        """The member of the group that receives bytes; use it for all calls that a typed member
-        does not have."""
+        """The underlying member of the group, which receives bytes. Use the underlying member for
+        all methods that a typed member does not have."""
         return self._raw
 
     def messages(
@@ -109,6 +114,11 @@ class TypedConsumerGroup(Generic[T]):
     def __exit__(self, *_exc: object) -> None:
         self.close()
 
+    def _repr_html_(self) -> str:
+        from penstock.client._html import group_html
+
+        return group_html(self._raw, self._codec.name)
+
     def __repr__(self) -> str:
         return f"<Typed{repr(self._raw)[1:-1]} of {self._codec.name}>"
 
@@ -127,13 +137,18 @@ class AsyncTypedGroupBatch(_GroupValues[T]):
         """See :meth:`penstock.AsyncGroupBatch.commit`."""
         await self._raw.commit()
 
+    def _repr_html_(self) -> str:
+        from penstock.client._html import group_batch_html
+
+        return group_batch_html(self._raw.sync, self)
+
     def __repr__(self) -> str:
         return f"<Typed{repr(self._raw)[1:-1]} of {self._codec.name}>"
 
 
 class AsyncTypedConsumerGroup(Generic[T]):
-    """A :class:`penstock.TypedConsumerGroup` for asyncio and trio: the same names and results.
-    Only one task at a time may use the object."""
+    """A :class:`penstock.TypedConsumerGroup` for asyncio and trio, whose methods have the same
+    names and results. Only one task at a time may use the object."""
 
     def __init__(self, group: AsyncConsumerGroup, codec: Codec) -> None:
         self._raw = group
@@ -177,6 +192,11 @@ class AsyncTypedConsumerGroup(Generic[T]):
 
     async def __aexit__(self, *_exc: object) -> None:
         await self.close()
+
+    def _repr_html_(self) -> str:
+        from penstock.client._html import group_html
+
+        return group_html(self._raw.sync, self._codec.name)
 
     def __repr__(self) -> str:
         return f"<Typed{repr(self._raw)[1:-1]} of {self._codec.name}>"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Withhold the credits of a subscription until no message is in flight."""
+"""Withhold the credits of a subscription, and wait until all published messages are delivered and
+released."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ _STATES = {
 
 @attrs.frozen(kw_only=True)
 class Outstanding:
-    """An image with messages whose credits the application has not returned yet. All counts of
-    messages begin at the position where the image joined the stream."""
+    """An image for which the application has not returned all credits yet. ``final``, ``delivered``
+    and ``returned`` count messages since the image joined the stream."""
 
     session_id: int
     source: str
@@ -50,8 +51,9 @@ class Outstanding:
 
 
 class Withholding:
-    """One call of :meth:`penstock.Subscription.withhold`. The object requests the daemon to
-    withhold the credits, and polls until no message is outstanding."""
+    """One call of :meth:`penstock.Subscription.withhold`. The call requests the daemon to withhold
+    the credits, and polls until the application has returned the credit of every published
+    message."""
 
     def __init__(self, subscription: Subscription, handler: Handler | None) -> None:
         self._subscription = subscription
@@ -63,7 +65,8 @@ class Withholding:
         set_withheld(self._subscription, withheld=True)
 
     def is_done(self) -> bool:
-        """Poll the subscription, and return whether no message is outstanding any more.
+        """Poll the subscription. Return True if the application has now returned the credits of all
+        published messages.
 
         :raises ChannelRefused: a sender does not support credits.
         """
@@ -88,14 +91,14 @@ class Withholding:
         return done
 
     def end(self) -> None:
-        """Record for each image the number (epoch) of the freeze of credits that this call has
-        completed. A later call of ``withhold`` thereby recognises that this freeze is not its
-        own."""
+        """Record the epochs (numbers of freezes) that this call of ``withhold`` has completed. A
+        later call then does not mistake an old freeze of an image's credits for its own."""
         for image in self._subscription._images:
             self._settled[image.correlation_id] = img_credits(image._handle).epoch
 
     def failure(self, timeout_s: float) -> WithholdTimeout:
-        """Return the exception whose text lists the images with outstanding messages."""
+        """Return the exception for a time-out. The exception's text lists each image for which
+        credits have not been returned."""
         subscription = self._subscription
         found = tuple(
             _outstanding(image, view) for image in subscription._images

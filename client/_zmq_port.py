@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The driver port: exchange messages with the daemon over its two sockets.
 
-While the connection on ``lease.sock`` (SEQPACKET) is open, client and daemon are alive. If this
-connection closes, the process at its other end has ended. The daemon answers the client's first
-datagram on ``lease.sock`` with a lease and two eventfds. ``control.sock`` (ZeroMQ) carries
-requests, answers and notices. One thread per client owns the ZeroMQ socket; other threads pass
-requests to this thread through a queue and an eventfd, and sleep until the thread returns the
-reply.
+Client and daemon detect each other's death by their connection on ``lease.sock`` (SEQPACKET): if it
+closes, the process at its other end has ended. The daemon answers the client's first datagram on
+``lease.sock`` with a lease (the client's id and other values) and two eventfds. ``control.sock``
+(ZeroMQ) carries requests, answers and notices. One thread per client owns the ZeroMQ socket; other
+threads pass requests to this thread through a queue and an eventfd, and sleep until the thread
+returns the reply.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class _Pending:
 
 @attrs.frozen(kw_only=True)
 class Returning:
-    """Identifies the client of a process that has ended, by its id, secret and registrations, so
-    that this process can continue that client."""
+    """Values with which this process takes over a client whose process has ended: the client's id,
+    its secret, and the ids of its registrations."""
 
     client_id: int
     token: bytes = attrs.field(repr=False)
@@ -82,14 +82,16 @@ class ZmqPort:
         linger_ns: int = 0,
         returning: Returning | None = None,
     ):
-        """Request a lease from the daemon, and send Hello.
+        """Register a new client with the daemon: request a lease on ``lease.sock``, then send Hello
+        on ``control.sock``.
 
         :param linger_ns: time for which the daemon keeps this client's objects after the process
             has ended.
-        :param returning: the client of a process that has ended, if this process continues it.
+        :param returning: a client of an ended process, which this process takes over; None: none.
 
         :param reattach_timeout_s: time to wait for a new daemon after the old daemon has ended.
-        :param watch: whether to request an eventfd that wakes an event loop.
+        :param watch: True to request a third eventfd, which the daemon writes to wake the client's
+            event loop.
 
         :raises DaemonNotRunning: no daemon listens in ``directory``.
         :raises VersionMismatch: daemon and client have different protocol versions.

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse TOML. If a text is not TOML, the parser raises ValueError with one line of text."""
+"""Parse TOML. If a text is not TOML, the parser raises ValueError, and the error's message is a
+single line."""
 
 from __future__ import annotations
 
@@ -12,10 +13,9 @@ from typing import Any
 def parse_toml(text: str, parse_float: Callable[[str], Any] = float) -> dict[str, Any]:
     """Parse a TOML text and return its tables.
 
-    If the text has too deeply nested brackets, the parser exhausts Python's stack. If garbage
-    collection ran on the exhausted stack, finalizers would fail too, and each would print a
-    traceback. The function therefore turns Python's garbage collection off while the TOML parser
-    runs.
+    If the text nests brackets too deeply, the parser reaches Python's recursion limit. If Python's
+    garbage collector ran a finalizer at this depth, the finalizer would fail too, and print a
+    traceback. The function therefore turns the garbage collection off while the TOML parser runs.
 
     :raises ValueError: the text is not TOML; the exception states the reason.
     """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The product's core: ``CORE`` is ``penstock._core`` as a :class:`Library`.
 
-Only modules below ``penstock.core`` import this module; all other modules use only its Python
-types.
+Only modules of the package ``penstock.core`` import this module. Modules outside this package use
+its Python classes and functions instead.
 """
 
 from __future__ import annotations

@@ -84,8 +84,8 @@ class Cnc(NativeObject):
         return int(self._lib.ps_cnc_next_id(self._handle))
 
     def answer_commands(self, reason: str) -> int:
-        """Reply with an error to commands that Aeron clients wrote into the CnC file; at most 64 in
-        a call."""
+        """Reply with an error to commands that Aeron clients wrote into cnc.dat. One call replies
+        to at most 64 commands."""
         return int(self._lib.ps_cnc_answer_commands(self._handle, reason.encode()))
 
     def log_error(self, epoch_ms: int, text: str, *, stranger: bool = False) -> None:
@@ -115,10 +115,11 @@ class Cnc(NativeObject):
         self, *, epoch_ms: int, lost_bytes: int, gaps: int, session_id: int, stream_id: int,
         channel: str, source: str, settled: bool,
     ) -> None:
-        """Add a loss to the stream's entry in the loss report, or to an entry that many streams
-        share (ps_cnc.h). A loss report that is full is not an error. ``gaps`` is the number of new
-        gaps; the call adds this number to the entry's number of observations. ``gaps`` is 0 if
-        there is no new gap, and a gap that was reported before has become longer.
+        """Add a loss to the stream's entry in the loss report. If the stream may get no new entry,
+        add the loss to an entry that many streams share (ps_cnc.h). If the report has no room for
+        that entry either, ignore the loss. ``gaps`` is the number of new gaps; the call adds this
+        number to the entry's number of observations. If a gap that was reported before has become
+        longer and there is no new gap, ``gaps`` is 0.
         """
         texts = [self._ffi.new("char[]", text.encode()) for text in (channel, source)]
         loss = self._ffi.new(
@@ -243,7 +244,7 @@ class Shared(NativeObject):
         return int(self._lib.ps_slot_count(self._handle, int(kind)))
 
     def slot_id(self, kind: SlotKind, index: int) -> int:
-        """Id of the owner of a slot; 0 if the slot is free."""
+        """Id of the object that owns a slot; 0: the slot is free."""
         return int(self._lib.ps_slot_id(self._handle, int(kind), index))
 
     def describe_client(self, index: int, *, pid: int, uid: int, name: str) -> None:
@@ -255,15 +256,14 @@ class Shared(NativeObject):
 
     def watch_client(self, index: int, fd: int) -> None:
         """Set the eventfd that wakes the client of a slot while the client waits in an event loop;
-        -1: none. The caller must keep the descriptor ``fd`` open.
-
-        The agents may write to ``fd`` until they end. To replace the eventfd, call ``os.dup2``.
+        -1: none. The agents may write to ``fd`` until they end, so the caller must keep ``fd`` open
+        until then. To replace the eventfd, give the new eventfd the same number with ``os.dup2``.
         """
         self._lib.ps_slot_watch_client(self._handle, index, fd)
 
     def read_pressure(self, publication_slot: int) -> PressureView:
-        """Return the accounts of a publication: its blocked times and its refused offers. Any
-        thread."""
+        """Return for how long each cause and each culprit blocked a publication, and how many of
+        its offers were refused. Any thread."""
         view = self._ffi.new("ps_pressure_view_t *")
         code = self._lib.ps_slot_read_pressure(self._handle, publication_slot, view)
         if code != self._lib.PS_E_AGAIN:
@@ -271,8 +271,8 @@ class Shared(NativeObject):
         return decode(self._ffi, view)
 
     def read_scheduler(self, now_ns: int) -> SchedulerView:
-        """Return the governor's last sample. If this sample is too old at the time ``now_ns``, the
-        result states no pressure. Any thread."""
+        """Return the last sample of the governor (``docs/scheduling.md``). If the sample is too old
+        at the time ``now_ns``, the result states no pressure and no delays. Any thread."""
         view = self._ffi.new("ps_scheduler_view_t *")
         self._lib.ps_slot_read_scheduler(self._handle, now_ns, view)
         return scheduler_view(self._ffi, view)
@@ -291,8 +291,9 @@ class Shared(NativeObject):
         self, kind: SlotKind, index: int, start: int, end: int, most: int
     ) -> list[tuple[int, int]]:
         """Return the times at which a stream reached the positions [start, end): entries (position,
-        time since 1970 in ns) in ascending order. The result has at most ``most`` entries (>= 2);
-        if the time table has more, entries that are close in time are joined."""
+        time since 1970 in ns) in ascending order. The result has at most ``most`` entries (>= 2).
+        If the time table has more entries, only the last of several entries that are close in time
+        is returned."""
         out = self._ffi.new("ps_index_view_t[]", most)
         count = self._check(
             self._lib.ps_slot_read_times(self._handle, int(kind), index, start, end, out, most),
@@ -320,8 +321,8 @@ class Shared(NativeObject):
 
 
 def create_log(params: LogParams, *, library: Library = CORE) -> None:
-    """Make a log buffer file. The text of a StorageError states the number of bytes needed and
-    available. Any thread."""
+    """Make a log buffer file. If the file system is full, raise a StorageError that states how many
+    bytes are needed and how many are available. Any thread."""
     native = library.ffi.new("ps_log_params_t *")
     keep = library.fill(native, params)
     library.check(library.lib.ps_log_create(native), f"create {params.path}")
@@ -341,8 +342,8 @@ def reserve_log(
 def release_log_terms(
     path: str, *, term_length: int, kept_from: int, kept_to: int, library: Library = CORE
 ) -> None:
-    """Release the memory of a log buffer's terms, except the terms between two positions. Any
-    thread."""
+    """Release the memory of a log buffer's terms, except the terms that contain positions from
+    ``kept_from`` to ``kept_to``. Any thread."""
     library.check(
         library.lib.ps_log_release(path.encode(), term_length, kept_from, kept_to),
         f"give back idle terms of {path}",

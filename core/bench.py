@@ -40,8 +40,8 @@ class Totals:
 
 
 class Load:
-    """Totals of one direction of one stream (messages, bytes). The methods offer or poll messages,
-    and add the numbers of messages and bytes to the totals."""
+    """Totals (messages, bytes) of one direction of one stream: sending or receiving. Each method
+    offers or polls messages, and adds their number and their bytes to the totals."""
 
     __slots__ = ("_result",)
 
@@ -97,7 +97,7 @@ class Load:
 
 
 class ManyLoads:
-    """Totals of several streams, which one thread serves one after the other."""
+    """Totals of several streams, which one thread publishes or polls in turn."""
 
     __slots__ = ("_count", "_handles", "_results")
 

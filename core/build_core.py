@@ -2,9 +2,9 @@
 """Builds ``penstock._core``, ``_core_sim`` and ``_core_bench`` with cffi (API mode, abi3).
 
 ``_core`` is the product. ``_core_sim`` contains the same object files as ``_core``, and in addition
-those of the simulator. A user's process therefore does not contain the oracles (the simulator's
-checks). ``_core_bench`` has the load loops of ``penstock bench`` and calls ``_core`` through its
-table of functions.
+those of the simulator. Applications do not load ``_core_sim``, so their processes do not contain
+the oracles (the simulator's checks). ``_core_bench`` has the load loops of ``penstock bench``; they
+call ``_core`` through the table of functions in ``ps_fast.h``.
 
 This module extracts the declarations for cffi from the C headers, so that no second copy of them
 exists. This module removes preprocessor lines, comments and ``extern "C"`` blocks from the headers;
@@ -136,8 +136,9 @@ def make_builder(
 ) -> FFI:
     """Return the builder of extension ``name`` from the C files of ``folders``.
 
-    ``declarations`` are the headers that Python sees. If ``uses`` is another builder, the extension
-    uses the C types of that builder's extension, which the headers ``included`` declare.
+    ``declarations`` lists the headers whose functions and types Python code can use. If the
+    extension uses C types of another extension, ``uses`` is the other extension's builder, and
+    ``included`` lists the headers that declare these types.
     """
     headers = [ROOT / path for path in declarations]
     builder = FFI()

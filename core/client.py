@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The data path of a client: typed wrappers of the functions in ``penstock.h``.
 
-No other module of the client calls cffi. A handle frees its native object when the last reference
-to the handle is dropped. A running call in another thread, or a view into a mapped log, keeps the
-native object alive. To close an object, the client marks the object as closed and drops its handle.
+No other module of the Python client uses cffi. A handle frees its native object when the last
+reference to the handle is dropped. A running call in another thread, or a view into a mapped log,
+keeps the native object alive. To close an object, the client marks the object as closed and drops
+its reference to the handle.
 
 A handle refers to the compiled library that created it, and calls with this handle use the
 functions of this library. Functions whose names start with ``pub_``, ``sub_`` and ``img_`` take a
 handle. Code that runs for each message calls the functions of ``handle.lib`` with
-``handle.native``, to save a Python frame. Names of times end in their unit.
+``handle.native``, to save a Python frame. The name of each time ends in its unit (``_ns``).
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def library_version() -> str:
 
 @attrs.frozen(kw_only=True)
 class ClientParams:
-    """Result of a lease: the daemon's directory, and the client's id, slot and descriptors."""
+    """The daemon's reply to a new client (its lease): directory, client id, slot, descriptors."""
 
     directory: str
     client_id: int
@@ -63,7 +64,7 @@ class ClientParams:
 def client_open(params: ClientParams, library: Library = CORE) -> ClientHandle:
     """Map ``cnc.dat`` and ``penstock.dat``.  VersionMismatch, NativeError.
 
-    The lease's descriptors are closed when the handle is freed, or if this call fails.
+    The file descriptors in ``params`` are closed when the handle is freed, or if this call fails.
     """
     every = (params.sender_wake_fd, params.receiver_wake_fd, params.watch_fd)
     fds = [fd for fd in every if fd >= 0]
@@ -89,7 +90,7 @@ def client_open(params: ClientParams, library: Library = CORE) -> ClientHandle:
 
 
 def close_fds(*fds: int) -> None:
-    """Close the descriptors of a lease that is not used by a client."""
+    """Close descriptors that the daemon sent for a client, if the client was not opened."""
     _close_all([fd for fd in fds if fd >= 0])
 
 
@@ -99,7 +100,7 @@ def _close_all(fds: list[int]) -> None:
 
 
 def client_ticket(client: ClientHandle) -> int:
-    """Return a ticket for :func:`client_sleep`; take it before you check the condition."""
+    """Return a ticket for :func:`client_sleep`; take it before you check the wait's condition."""
     return int(client.lib.ps_client_ticket(client.native))
 
 
@@ -124,7 +125,7 @@ def client_counter_set(client: ClientHandle, counter_id: int, value: int) -> Non
 
 
 def client_counter_add(client: ClientHandle, counter_id: int, delta: int) -> int:
-    """Add to a counter; return the new value."""
+    """Add ``delta`` to a counter; return the counter's new value."""
     return int(client.lib.ps_client_counter_add(client.native, counter_id, delta))
 
 
@@ -140,7 +141,7 @@ def client_await(client: ClientHandle, ticket: int) -> bool:
 
 
 def client_watch(client: ClientHandle, ticket: int, waited_ns: int = -1) -> bool:
-    """Request that the next wake-up also writes the client's eventfd. Return True if a wake-up
+    """Request that the next wake-up also writes to the client's eventfd. Return True if a wake-up
     after ``ticket`` has already come.
 
     :param waited_ns: duration of the last wait, for :func:`client_await`; negative: none.
@@ -154,11 +155,10 @@ def client_watch(client: ClientHandle, ticket: int, waited_ns: int = -1) -> bool
 def client_replace_fds(
     params: ClientParams, sender_wake_fd: int, receiver_wake_fd: int, watch_fd: int = -1
 ) -> None:
-    """Replace the descriptors with those of a new daemon, and wake both of its agents. The agents
-    may have missed work that the client announced while the descriptors were replaced. The client
-    owns the new descriptors.
+    """Replace the client's eventfds with those of a new daemon; this call takes over the new
+    descriptors. Then wake both new agents: a thread may have written its wake-up to an old eventfd.
 
-    A thread that is about to write to an old descriptor writes to the new descriptor instead."""
+    The new eventfds get the numbers of the old ones, so threads can use the same numbers."""
     for new, old in (
         (sender_wake_fd, params.sender_wake_fd),
         (receiver_wake_fd, params.receiver_wake_fd),
@@ -173,7 +173,7 @@ def client_replace_fds(
 
 
 def client_sleep(client: ClientHandle, ticket: int, timeout_ns: int) -> bool:
-    """Sleep until a wake-up that is later than ``ticket``; return False after ``timeout_ns``.
+    """Sleep until a wake-up comes after ``ticket`` was taken; return False after ``timeout_ns``.
 
     A signal ends the sleep like a wake-up, so that Python can run its signal handlers.
     """
@@ -234,7 +234,7 @@ def pub_open(client: ClientHandle, params: PublicationParams) -> PublicationHand
 
 
 def address_of(handle: Handle) -> int:
-    """Return the native address of a handle, for ``penstock._fast``, which keeps the handle.
+    """Return the native address of a handle for ``penstock._fast``, which also stores the handle.
 
     :raises InvalidArgument: the handle belongs to another library."""
     CORE.refuse_others(handle=handle)
@@ -284,7 +284,7 @@ def pub_is_connected(pub: PublicationHandle) -> int:
 
 
 def pub_pressure(pub: PublicationHandle) -> PressureView | None:
-    """Return a copy of the publication's accounts; None if the sender changed them too often."""
+    """Copy what blocked the publication; None if the sender changed it during each attempt."""
     view = pub.library.ffi.new("ps_pressure_view_t *")
     code = pub.lib.ps_pub_pressure(pub.native, view)
     if code == pub.lib.PS_E_AGAIN:
@@ -337,7 +337,7 @@ def _flat(data: Any) -> Any:
 
 
 class BatchOutcome(NamedTuple):
-    """Number of accepted messages of a batch, and the position after them (if none: a code)."""
+    """Result of offering a batch. If ``accepted`` is 0, ``position`` is the code of the refusal."""
 
     accepted: int
     position: int
@@ -346,7 +346,7 @@ class BatchOutcome(NamedTuple):
 def pub_offer_batch(
     pub: PublicationHandle, base: Any, offsets: Any, first: int, count: int
 ) -> BatchOutcome:
-    """Offer ``base[offsets[i]:offsets[i + 1]]`` for ``count`` messages from ``first`` on.
+    """Offer ``count`` messages from i = ``first`` on; message i is base[offsets[i]:offsets[i + 1]].
 
     ``offsets`` is a buffer of int64; the caller checks that the offsets ascend and lie in ``base``.
     """
@@ -372,7 +372,7 @@ def pub_offer_strided(
 
 
 class NativeClaim:
-    """A claimed frame. ``position`` is the end of the message; if the claim was refused, a code."""
+    """A claimed frame. ``position`` is the message's end, or a code < 0: the claim was refused."""
 
     __slots__ = ("_native", "_pub", "position")
 
@@ -420,6 +420,7 @@ class ImageParams:
     depth_bytes: int = 0
     join_position: int = 0
     join_ordinal: int = -1
+    fan_in_weight: int = 0      # 0: the subscription polls its images in turn
 
 
 def img_open(client: ClientHandle, params: ImageParams) -> ImageHandle:
@@ -510,12 +511,12 @@ GAP: Final[int] = CORE.lib.PS_E_GAP
 
 
 def img_report_gaps(image: ImageHandle) -> None:
-    """Make polls of an image end before each gap; the poll after a gap returns :data:`GAP`."""
+    """Make each poll of an image end before a gap; the next poll then returns :data:`GAP`."""
     image.lib.ps_img_report_gaps(image.native)
 
 
 def img_take_gap(image: ImageHandle) -> tuple[int, int, int | None] | None:
-    """Return the gap that a poll has reached: start, end, and the number of messages if known."""
+    """Return the gap that a poll reported: start, end, number of lost messages (None: unknown)."""
     out = image.library.ffi.new("int64_t[3]")
     if not image.lib.ps_img_take_gap(image.native, out, out + 1, out + 2):
         return None
@@ -562,7 +563,7 @@ def sub_open(client: ClientHandle, registration_id: int, stream_id: int) -> Subs
 
 
 def sub_add_image(sub: SubscriptionHandle, image: ImageHandle) -> None:
-    """Add ``image`` to a subscription, for its polls. The caller must keep the image handle."""
+    """Make the subscription's polls read ``image`` too. The caller must keep the image handle."""
     sub.library.refuse_others(image=image)
     sub.library.check(sub.lib.ps_sub_add_image(sub.native, image.native), "adding an image")
 
@@ -570,9 +571,7 @@ def sub_add_image(sub: SubscriptionHandle, image: ImageHandle) -> None:
 def sub_remove_image(sub: SubscriptionHandle, image: ImageHandle) -> None:
     """Remove ``image`` from a subscription; the indexes of later images decrease by one."""
     sub.library.refuse_others(image=image)
-    sub.library.check(
-        sub.lib.ps_sub_remove_image(sub.native, image.native), "removing an image"
-    )
+    sub.library.check(sub.lib.ps_sub_remove_image(sub.native, image.native), "removing an image")
 
 
 def sub_poll(sub: SubscriptionHandle, messages: MessageArray, limit: int, flags: int) -> int:

@@ -10,7 +10,7 @@ import attrs
 @attrs.frozen(kw_only=True)
 class CongestionView:
     """The input of a congestion control in Python. Each total counts from the beginning of the
-    image. Each value is the newest one, so two values may come from two successive duty cycles of
+    image. The values are read one after the other, so they can belong to different duty cycles of
     the receiver.
     """
 

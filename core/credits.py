@@ -40,8 +40,9 @@ class CreditState(enum.IntEnum):
 
 @attrs.frozen(kw_only=True)
 class CreditView:
-    """Credits of one reader, and the amount of data that it skipped, as its subscriber slot states
-    them. The counts are numbers of messages since the reader joined."""
+    """Credits of one reader, and the amount of data that it skipped; read from the reader's
+    subscriber slot in ``penstock.dat``. The counts are numbers of messages since the reader
+    joined."""
 
     credits: int                        # 0: the reader grants none
     burst: int
@@ -54,11 +55,14 @@ class CreditView:
     state: int                          # ps_credit_state
     skipped_messages: int = 0           # in gaps whose number of messages is known
     skipped_bytes: int = 0              # of all gaps that the reader skipped
+    expired_messages: int = 0           # the same of gaps because of ps-retention
+    expired_bytes: int = 0
+    arrived: int = 0                    # messages that are at the reader's host
 
     @property
     def is_complete(self) -> bool:
-        """Whether the reader has frozen its credits, and no message is in flight or waits for its
-        release."""
+        """Whether the freeze of the reader's credits is complete: no further message arrives, and
+        the credit of each message was returned or lost."""
         settled = self.state == CreditState.SETTLED
         return settled and self.returned + self.leaked >= self.final
 
@@ -69,7 +73,8 @@ def read_credit_view(view: Any) -> CreditView:
         credits=view.credits, burst=view.burst, passed=view.passed, returned=view.returned,
         leaked=view.leaked, granted=view.granted, final=view.final, epoch=view.epoch,
         state=view.state, skipped_messages=view.skipped_messages,
-        skipped_bytes=view.skipped_bytes,
+        skipped_bytes=view.skipped_bytes, expired_messages=view.expired_messages,
+        expired_bytes=view.expired_bytes, arrived=view.arrived,
     )
 
 
@@ -81,8 +86,8 @@ def img_return_credits(image: ImageHandle, number: int) -> int:
 
 
 def img_leak_credits(image: ImageHandle, number: int) -> int:
-    """Count credits whose handles the application lost. The result is the number of credits that
-    the application still holds."""
+    """Count ``number`` credits as lost, because the application lost their handles. The result is
+    the number of credits that the application still holds."""
     left = int(image.lib.ps_img_leak_credits(image.native, number))
     return image.library.check(left, "count lost credits") if left < 0 else left
 
@@ -102,15 +107,15 @@ def img_credits(image: ImageHandle) -> CreditView:
 
 
 def pub_credits(pub: PublicationHandle) -> int:
-    """Return the number of messages that the credits allow now; 2^63 - 1: no receiver grants
+    """Return how many more messages the stream's credits allow now; 2^63 - 1: no receiver grants
     credits."""
     return int(pub.lib.ps_pub_credits(pub.native))
 
 
 def pub_credit_counts(pub: PublicationHandle) -> tuple[int, int] | None:
-    """Return the numbers (ordinals) of two messages of the stream: the last message for which
-    receivers have granted a credit, and the last message for which publishers have used a credit.
-    None: no receiver grants credits. ForkedError."""
+    """Return two message numbers (ordinals) of the stream. The receivers have granted credits for
+    the messages up to the first number; publishers have used credits for the messages up to the
+    second. None: no receiver grants credits. ForkedError."""
     ffi = pub.library.ffi
     granted, spent = ffi.new("int64_t *"), ffi.new("int64_t *")
     code = pub.lib.ps_pub_credit_counts(pub.native, granted, spent)
@@ -121,9 +126,9 @@ def pub_credit_counts(pub: PublicationHandle) -> tuple[int, int] | None:
 
 
 def read_spent(shared: Shared, publication_slot: int) -> tuple[int, int] | None:
-    """Return the numbers (ordinals) of two messages of the stream: the last message for which
-    receivers have granted a credit, and the last message for which publishers have taken a credit.
-    None: no receiver grants credits. Any thread."""
+    """Return two message numbers (ordinals) of the stream. The receivers have granted credits for
+    the messages up to the first number; publishers have taken credits for the messages up to the
+    second. None: no receiver grants credits. Any thread."""
     ffi = shared.library.ffi
     granted, spent = ffi.new("int64_t *"), ffi.new("int64_t *")
     code = shared.library.lib.ps_slot_read_spent(shared.handle, publication_slot, granted, spent)

@@ -9,7 +9,8 @@ from penstock.core._lib import CORE, ffi, lib
 
 
 def add_column(digests: Any, data: Any, offsets: Any) -> None:
-    """Mix one column of a table into the digests of the table's rows.
+    """Update the digests of a table's rows with one column of the table; call this function once
+    for each column.
 
     :param digests: writable buffer with one uint64 for each row; the caller sets it to zeros before
         the first column.

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Typed classes over the C calls by which the control plane controls the data plane (ps_driver.h).
+"""Typed classes for the C functions with which the control plane controls the data plane.
 
 Only the conductor's thread may use a :class:`Driver`, unless the docstring of a method states
-otherwise. Callers refer to objects by the ids in the objects' parameters; native pointers stay in
-this module. A failed call raises the exception of :func:`penstock.core.errors.native_error`; an
-unknown id raises KeyError.
+otherwise. Callers choose an object's id when they create the object, and identify the object by
+this id; native pointers stay in this module. A failed call raises the exception of
+:func:`penstock.core.errors.native_error`; an unknown id raises KeyError.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _RECEIVERS_MAX: Final = 1024
 
 
 class Net(NativeObject):
-    """A network implementation. A driver that gets the network becomes its owner."""
+    """A network implementation. A driver owns the network that its creator passes to it."""
 
     @classmethod
     def udp(cls, library: Library = CORE) -> Net:
@@ -56,8 +56,8 @@ class Net(NativeObject):
         return cls(library.lib.ps_net_udp(), library)
 
     def impaired(self, params: ImpairParams) -> Net:
-        """Return a network that passes the datagrams of another network, and loses, delays and
-        damages some of them. The returned network owns the other network."""
+        """Return a network that sends and receives through this network, but drops, delays and
+        damages some datagrams. The returned network owns this network."""
         native = self._ffi.new("ps_impair_params_t *")
         self._fill(native, params)
         wrapped = self._lib.ps_net_impair(self.take(), native)
@@ -181,7 +181,8 @@ class Driver(NativeObject):
         self._check(code, operation)
 
     def remove(self, kind: ObjectKind, object_id: int, *arguments: Any) -> None:
-        """Request the owning agent to release the object; PS_EV_RELEASED follows."""
+        """Request the agent that owns the object to release it; the agent then emits
+        PS_EV_RELEASED."""
         self.call(
             f"{_C_NAMES[kind]}_remove", kind, object_id, *arguments,
             operation=f"remove {_C_NAMES[kind][3:].replace('_', ' ')} {object_id}",
@@ -238,7 +239,7 @@ class Driver(NativeObject):
         self, *, position: int, position_counter_id: int, subscriber_slot: int,
         publication_slot: int,
     ) -> None:
-        """Move the position of a subscriber that has no process (a consumer group) forwards.
+        """Advance the position of a consumer group, which is a subscriber without a client process.
         ``publication_slot`` is -1 if the subscriber reads a network image."""
         params = self._ffi.new("ps_release_params_t *")
         params.position = position
@@ -292,8 +293,8 @@ class Driver(NativeObject):
         )
 
     def publication_joiner(self, publication_id: int) -> ReceiverView | None:
-        """Return the receiver that caused the last join hold. In a join hold, the sender does not
-        raise its limit until a receiver has joined."""
+        """Return the receiver that caused the last join hold. During a join hold, the sender does
+        not raise its limit, because a receiver has requested a SETUP and not joined yet."""
         out = self._ffi.new("ps_receiver_view_t *")
         if not self._lib.ps_publication_joiner(self._publications[publication_id], out):
             return None
@@ -326,7 +327,7 @@ class Driver(NativeObject):
     def fit_recv_buffer(self, endpoint_id: int, destination_id: int, size_bytes: int) -> int:
         """Enlarge the receive buffer of a destination as far as the kernel allows.
 
-        :return: the new size of the buffer in bytes, in the unit of SO_RCVBUF.
+        :return: the buffer's new size in bytes, as a value for setsockopt(SO_RCVBUF).
         """
         got = self._ffi.new("int32_t *")
         code = self._lib.ps_recv_endpoint_fit_buffer(
@@ -345,8 +346,8 @@ class Driver(NativeObject):
     def set_interest(
         self, endpoint_id: int, stream_id: int, session_id: int | None, *, wanted: bool
     ) -> None:
-        """Make the receiver accept or ignore a session of a stream; None means every session of the
-        stream."""
+        """Make the receiver accept (``wanted``) or ignore a session of a stream. If ``session_id``
+        is None, this holds for every session of the stream."""
         self.call(
             f"ps_recv_endpoint_{'add' if wanted else 'remove'}_interest", ObjectKind.RECV_ENDPOINT,
             endpoint_id, stream_id, session_id or 0, session_id is None,
@@ -383,7 +384,8 @@ class Driver(NativeObject):
         )
 
     def image_congestion(self, image_id: int) -> dict[str, int]:
-        """Return those fields of a CongestionView that the receiver thread measures."""
+        """Return the values that the receiver's thread measured for an image, as fields of a
+        CongestionView."""
         out = self._ffi.new("ps_congestion_view_t *")
         self._lib.ps_image_get_congestion(self._images[image_id], out)
         return {name: int(getattr(out, name)) for name in _CONGESTION_FIELDS}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events that the agents report to the conductor: one class for each type of ``ps_event_t``. The
-fields of a class are those of the union member for its type (``core/src/agent/ps_event.h`` states
-their units).
+"""Events that the agents report to the conductor: one class for each type of ``ps_event_t``. For
+each type, ``ps_event_t`` has a union member with the same fields as the class;
+``core/src/agent/ps_event.h`` states their units.
 
 ``tests/unit/test_mirrors.py`` compares classes and fields with the header.
 """
@@ -18,7 +18,8 @@ from penstock.core.library import Library
 
 @attrs.frozen(kw_only=True)
 class DriverEvent:
-    """Base class of all events. ``kind`` and ``id`` identify the object that the event concerns."""
+    """Base class of all events. ``kind`` and ``id`` identify the endpoint, publication or image
+    that the event concerns."""
 
     type: ClassVar[EventType]
     member: ClassVar[str] = ""          # member of the union; "": none
@@ -32,8 +33,8 @@ class DriverEvent:
 
 @attrs.frozen(kw_only=True)
 class Setup(DriverEvent):
-    """A SETUP of an unknown session of a subscribed stream arrived; the conductor then creates an
-    image."""
+    """On a subscribed stream, a SETUP frame of an unknown session arrived, so the conductor creates
+    an image for the session."""
 
     type = EventType.SETUP
     member = "setup"
@@ -42,6 +43,8 @@ class Setup(DriverEvent):
     peer_ordinal: int = -1              # -1: unknown
     peer_group_tag: int = 0             # tag of the receivers that the sender follows, if tagged
     peer_depth_bytes: int = 0           # of peer_policy; 0: this host's choice
+    retention_bytes: int = 0            # readers get no data that is further behind; 0: no limit
+    retention_ns: int = 0               # readers get no data that is older; 0: no limit
     peer_policy: int = 0                # Policy that the sender requests of its receivers
     destination: int = 0
     initial_term_id: int = 0
@@ -53,6 +56,8 @@ class Setup(DriverEvent):
     flags: int = 0
     peer_flow_control: int = -1         # -1: the sender has not stated it
     peer_capabilities: int = 0
+    peer_credit_weight: int = 0         # 0: the sender has not stated it
+    peer_priority: int = 0              # 0: also if the sender has not stated it
     relay_path: tuple[int, ...] = ()    # ids of relays that the stream has passed
 
 
@@ -86,7 +91,8 @@ class PublicationConnected(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class PublicationDrained(DriverEvent):
-    """A closing publication has sent all its data, and its spies have read the data."""
+    """A publication that is being closed has sent all its data, and its spies have read all of
+    it."""
 
     type = EventType.PUB_DRAINED
     member = "drained"
@@ -97,15 +103,15 @@ class PublicationDrained(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class EndConfirmed(DriverEvent):
-    """The unicast receiver confirmed the end of the stream."""
+    """The receiver of a unicast publication has confirmed that it received the whole stream."""
 
     type = EventType.PUB_EOS_ACK
 
 
 @attrs.frozen(kw_only=True)
 class Blocked(DriverEvent):
-    """A publisher has claimed space in a publication's log and not committed it, so the publication
-    is blocked."""
+    """A publisher has claimed space in a publication's log and not committed it, so the sender
+    cannot send the data behind the claim."""
 
     type = EventType.PUB_BLOCKED
     member = "blocked"
@@ -158,7 +164,8 @@ class EndpointError(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class DestinationChanged(DriverEvent):
-    """A destination of a send endpoint was added (1), timed out (0) or was refused (-1)."""
+    """``change``: a destination of a send endpoint was added (1), timed out (0) or was refused
+    (-1)."""
 
     type = EventType.DESTINATION
     member = "destination"
@@ -183,8 +190,8 @@ class RemoteError(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class Silent(DriverEvent):
-    """No datagram arrived from ``source`` for 5 s, so the host name may have another address
-    now."""
+    """No datagram arrived from ``source`` for 5 s. The daemon resolves the peer's host name again,
+    because the host may have another address now."""
 
     type = EventType.SILENT
     member = "silent"
@@ -205,7 +212,7 @@ class Loss(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class SubscriberChanged(DriverEvent):
-    """The tether of a subscriber changed its state."""
+    """The tether state of a subscriber changed, which decides whether the stream waits for it."""
 
     type = EventType.SUBSCRIBER
     member = "subscriber"
@@ -254,8 +261,8 @@ class ImageEstablished(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class Join(DriverEvent):
-    """A group waits for a receiver that requested a SETUP and has not joined yet, or has stopped
-    waiting for this receiver."""
+    """During a join hold (``ps_join.h``), the sender keeps its limit for a receiver that requested
+    a SETUP. The sender refused a join hold, or the hold ended before the receiver joined."""
 
     type = EventType.JOIN
     member = "join"
@@ -268,8 +275,8 @@ class Join(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class PressureTriggered(DriverEvent):
-    """The unsent data of a publication has reached its configured depth. The sender emits at most
-    one PressureTriggered a second."""
+    """The unsent data of a publication has reached the depth that is configured for the log. The
+    sender emits at most one PressureTriggered a second."""
 
     type = EventType.PRESSURE_TRIGGERED
     member = "pressure"
@@ -287,7 +294,8 @@ class PressureTriggered(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class PressureRelieved(PressureTriggered):
-    """The log of a publication under pressure has drained to the low watermark."""
+    """After PressureTriggered, the unsent data of the publication has fallen to the low
+    watermark."""
 
     type = EventType.PRESSURE_RELIEVED
 

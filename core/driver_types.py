@@ -3,8 +3,8 @@
 
 This module does not need the compiled extension. The conductor uses these types. The modules
 ``driver`` and ``admin`` in ``penstock.core`` convert these classes to C. Fields have the same names
-as in the C structs, so that one generic function can copy them. Objects refer to each other by
-numeric ids, not by native handles.
+as in the C structs, so that one generic function can copy them. A parameter that refers to another
+object contains the numeric id of that object, not a native handle.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ class ImageEnd(enum.IntEnum):
 
 
 class JoinVerdict(enum.IntEnum):
-    """Reason why a group does not wait, or no longer waits, for a receiver that requested to
-    join."""
+    """Reason why the sender refused to wait, or stopped waiting, for a receiver that requested a
+    SETUP (``ps_join.h``)."""
 
     EXPIRED = 1
     TOO_SOON = 2
@@ -134,8 +134,8 @@ class FlowControl(enum.IntEnum):
 
 
 class StrategyLate(enum.IntEnum):
-    """The sender limit that applies while a flow-control strategy in Python has not answered in
-    time."""
+    """The sender limit that applies if a flow-control strategy in Python does not compute a limit
+    in time."""
 
     HOLD = 0
     MAX = 1
@@ -293,6 +293,8 @@ class PublicationParams:
     policy: Policy = Policy.NONE
     low_watermark_bytes: int = 0        # with a policy; 0: half the window
     depth_bytes: int = 0                # DROP_OLDEST: of readers; 0: a quarter of their window
+    retention_bytes: int = 0            # readers get no data that is further behind; 0: no limit
+    retention_ns: int = 0               # readers get no data that is older; 0: no limit
     priority: int = PRIORITY_AUTO       # -1000 to 1000, PRIORITY_AUTO or PRIORITY_NONE
     never_throttle: bool = False        # the governor neither withholds nor throttles it
     retransmit_window_multiple: int = 0
@@ -313,6 +315,7 @@ class PublicationParams:
     start_position: int = 0             # adopted: first position of the stream
     kept_position: int = 0              # adopted: the terms below were released
     relay_path: tuple[int, ...] = ()    # at most 8 ids; (): no relay publishes it
+    credit_weight: int = 0              # of a pool's division, in the SETUP; 0: not stated
 
 
 class Isolation(enum.IntEnum):
@@ -415,6 +418,8 @@ class ImageParams:
     nak_delay_ns: int = -1
     reserved_position: int
     join_ordinal: int = -1
+    retention_bytes: int = 0            # readers get no data that is further behind; 0: no limit
+    retention_ns: int = 0               # readers get no data that is older; 0: no limit
     peer_capabilities: int = 0
     untethered_window_limit_timeout_ns: int
     untethered_linger_timeout_ns: int
@@ -549,6 +554,7 @@ def log_file_length(term_length: int, page_size: int = 4096) -> int:
 
 
 def compute_position(term_id: int, term_offset: int, initial_term_id: int, term_length: int) -> int:
-    """Return the stream position that belongs to an offset in a term. Term ids wrap at 32 bits."""
+    """Return the stream position of the byte at ``term_offset`` in the term ``term_id``. Term ids
+    wrap at 32 bits."""
     count = (term_id - initial_term_id) & 0xFFFFFFFF
     return count * term_length + term_offset

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Import ``penstock._fast``, the part of the client in C that runs for each message.
+"""Import ``penstock._fast``, the C extension with the client code that runs for each message.
 
 If this extension is missing, or belongs to another build of the core, importing this module raises
 ImportError, and the client uses cffi.

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copy ranges of a log into columns (``ps_gather.h``).
 
-These functions change no subscriber position, so the same range can be read again. A range begins
-and ends between messages; the function :func:`cut` finds such positions. Calls release the GIL.
+These functions change no subscriber position, so the same range can be read again. A range must
+begin and end at a boundary between two messages; the function :func:`cut` finds such positions.
+Calls release the GIL.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class Stop(IntEnum):
 
 @attrs.frozen(kw_only=True)
 class LogFacts:
-    """Values that identify a log. Lengths are in bytes."""
+    """Values from a log's metadata: ids of the log and its stream, term length and MTU. Lengths are
+    in bytes."""
 
     correlation_id: int
     session_id: int
@@ -84,9 +86,9 @@ def frames_of(
     offset: int = 0,
     end: int | None = None,
 ) -> Frames:
-    """Return the frames in a buffer, which may have been fetched from another host. ``offset`` is
-    the index in ``data`` of the byte at position ``start``. The frames end at ``end``, at the end
-    of the data or at the end of the term, whichever comes first."""
+    """Return the frames in ``data``, a copy of a part of a log that may come from another host.
+    ``offset`` is the index in ``data`` of the byte at position ``start``. The frames end at
+    ``end``, at the end of the data or at the end of the term, whichever comes first."""
     view = ffi.from_buffer("uint8_t[]", data)
     length = len(view) - offset
     if offset < 0 or length < 0 or start < 0:
@@ -122,7 +124,8 @@ class MappedLog:
         return cls(ffi.gc(out[0], lib.ps_gather_close), LogFacts.of(facts))
 
     def close(self) -> None:
-        """Unmap the log as soon as no object uses frames of the log."""
+        """Unmap the log. If an object still uses frames of the log, unmap the log when the last
+        such object is gone."""
         self._handle = None
 
     def frames(self, position: int, end: int) -> Frames:
@@ -147,9 +150,9 @@ class MappedLog:
 class Rows:
     """Arrays for copied messages.
 
-    Each argument is a writable buffer: ``values`` of bytes; ``offsets`` of int32, with one entry
-    more than the largest number of rows; ``positions`` (after each message) and ``reserved_values``
-    of int64.
+    Each argument is a writable buffer: ``values`` gets the payloads. ``offsets`` (int32) needs one
+    entry more than the largest number of rows. ``positions`` gets the position after each message,
+    and ``reserved_values`` the reserved value (both int64).
     """
 
     def __init__(
@@ -181,7 +184,8 @@ class Rows:
         """Append the messages of ``frames`` to the columns, until the frames end or an array is
         full.
 
-        :raises CorruptLogError: a header is impossible; the rows copied before it are kept.
+        :raises CorruptLogError: a frame's header has impossible values; the rows that were copied
+            before this frame remain.
         """
         return Stop(CORE.check(lib.ps_gather_copy(frames.native, self._native), "reading a log"))
 
@@ -197,13 +201,13 @@ class Rows:
 
     @property
     def position(self) -> int:
-        """Stream position at which the next call continues."""
+        """Stream position at which the next call of :meth:`copy` must continue."""
         return int(self._native.position)
 
     @property
     def needed(self) -> int:
-        """After ``Stop.TOO_LONG``: length in bytes of that part of the message that the call has
-        read."""
+        """After ``Stop.TOO_LONG``: the next message did not fit into the array, and this is the
+        number of its bytes that the call has read."""
         return int(self._native.needed)
 
     @property
@@ -213,12 +217,14 @@ class Rows:
 
     @property
     def gap_messages(self) -> int:
-        """Number of dropped messages, as far as the padding frames state it."""
+        """Number of dropped messages: each of these padding frames states a number, and this is
+        their sum."""
         return int(self._native.gap_messages)
 
     @property
     def orphans(self) -> int:
-        """Number of frames that were skipped because the rest of their message is missing."""
+        """Number of frames that :meth:`copy` skipped, because other frames of the same message are
+        missing."""
         return int(self._native.orphans)
 
 
@@ -251,7 +257,8 @@ def find(
 
     :param start: a position between messages.
     :param end: a position between frames.
-    :param max_bytes: number of bytes to search; the last message may end after this range.
+    :param max_bytes: number of bytes to search from ``start`` on; the last message found may end
+        after them.
     :param most: largest number of messages in the answer; the search ends when it has found this
         number of messages.
     :param prefix: number of bytes to return of each message.
@@ -295,8 +302,9 @@ def _payload(frames: Frames, prefix: int) -> bytes:
 
 @attrs.frozen(kw_only=True)
 class Cuts:
-    """Positions between messages at which a batch can be split, in ascending order. The last
-    position is the end of the batch. The list is empty if no message is complete yet."""
+    """Positions at which a batch of messages can be split, in ascending order; each lies between
+    two messages. The last position is the end of the batch. The list is empty if no message is
+    complete yet."""
 
     positions: list[int] = attrs.Factory(list)
     messages: int = 0
@@ -331,10 +339,11 @@ def cut(
 ) -> Cuts:
     """Find the end of a batch that begins at ``start``, and the positions at which to split it.
 
-    ``start`` lies between messages, ``end`` between frames. The batch ends at the last position
-    between messages at which it exceeds neither ``end`` nor ``max_bytes`` nor ``max_messages`` (0:
-    no limit). A batch has at least one message. The positions before its end split the batch into
-    up to ``pieces`` parts of about the same length.
+    ``start`` must be a position between two messages, and ``end`` a position between two frames.
+    The batch is as long as possible: it ends at or before ``end`` and has at most ``max_bytes``
+    bytes and ``max_messages`` messages (0: no limit). If the first message alone exceeds these
+    limits, the batch is this message. The other returned positions split the batch into up to
+    ``pieces`` parts of about the same length.
     """
     if max_bytes < 1 or max_messages < 0 or pieces < 1:
         raise errors.InvalidArgument(

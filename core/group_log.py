@@ -34,14 +34,14 @@ class GroupLog:
         return int(lib.ps_group_log_producer(self._handle))
 
     def end(self, start: int, max_bytes: int) -> int:
-        """Return the end of the contiguous committed frames that begin at ``start``, a position
-        between frames. The function checks at most ``max_bytes`` bytes."""
+        """Return the end of the committed frames that follow ``start`` without a gap. ``start``
+        must be a position between two frames. The function checks at most ``max_bytes`` bytes."""
         return int(lib.ps_group_log_end(self._handle, start, max_bytes))
 
     def cut(self, start: int, end: int, max_bytes: int) -> int:
-        """Return the highest position between frames that is at most ``end``, at most ``max_bytes``
-        after ``start``, and in the term of ``start``. The range up to this position contains at
-        least one frame, even if the frame is longer than ``max_bytes``.
+        """Return the end of the longest range of whole frames that begins at ``start``. The range
+        ends at or before ``end``, in the term of ``start``, and has at most ``max_bytes`` bytes. If
+        the first frame is longer than ``max_bytes``, the range is this frame.
 
         :raises NativeError: no complete frame begins at ``start``.
         """

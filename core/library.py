@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A compiled core as an object: its functions, and the conversion of Python values to their
-arguments.
+"""The class :class:`Library` gives access to a compiled core: it has the core's functions, and
+converts Python values to their arguments.
 
 A process may load two cores: the product's ``penstock._core`` and the simulator's
-``penstock._core_sim``, which contains the same object files and those of the simulator. The cores
-share no variable, so an object of one core must not be passed to a function of the other. Each
-handle refers to its library. A function refuses a handle of another library with an error that
-names both libraries.
+``penstock._core_sim``, which contains the same object files and those of the simulator. The two
+cores share no variable, so an object that one core created must not be passed to a function of the
+other core. Each handle refers to the library (the core) that created it. If a function gets a
+handle of another library, it raises an error that names both libraries.
 """
 
 from __future__ import annotations
@@ -128,14 +128,16 @@ class Handle:
     def __init__(
         self, library: Library, pointer: Any, free: Callable[[Any], None], owner: object = None
     ) -> None:
-        """The object calls ``free(pointer)`` once, before it releases ``owner``."""
+        """When the handle is dropped, it calls ``free(pointer)`` once, and then drops its reference
+        to ``owner``."""
         self.library = library
         self.lib = library.lib
         self.native = library.ffi.gc(pointer, Closer(free, owner))
 
 
 class Closer:
-    """Frees a native pointer, and keeps the pointer's owner alive until the pointer is freed."""
+    """Destructor of a native pointer. It frees the pointer, and keeps the pointer's owner alive
+    until then."""
 
     __slots__ = ("_free", "_owner")
 

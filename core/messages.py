@@ -35,9 +35,8 @@ assert MESSAGE.size == CORE.ffi.sizeof("ps_message_t")
 class Messages:
     """Array for the results of one poll.
 
-    It has three forms: Python can use the memory of the array in three forms: ``native`` for
-    ``sub_poll`` and ``img_poll``, ``raw`` for ``MESSAGE.iter_unpack`` and NumPy, and ``address``
-    for the fast path.
+    Python can use the memory of the array in three forms: ``native`` for ``sub_poll`` and
+    ``img_poll``, ``raw`` for ``MESSAGE.iter_unpack`` and NumPy, and ``address`` for the fast path.
     """
 
     __slots__ = ("_library", "address", "capacity", "native", "raw")
@@ -76,7 +75,7 @@ class Messages:
 
 
 def copy_bytes(address: int, length: int) -> bytes:
-    """Return a copy of an assembled message. ``address`` is the address that the poll returned for
-    the message."""
+    """Return a copy of a message that a poll assembled from fragments. ``address`` is the message's
+    ``data`` address in the poll's result."""
     copied: bytes = CORE.ffi.buffer(CORE.ffi.cast("uint8_t *", address), length)[:]
     return copied

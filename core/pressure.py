@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The two accounts of a publication, decoded from shared memory (``ps_pressure_view.h``).
 
-The first account measures how long publishers were blocked at their limit, by cause and by
-culprit. The second account counts refused offers by cause.
+The first account states how long the publication was blocked, by cause and by culprit. The second
+account counts refused offers by cause.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _ERROR: Final = operator.itemgetter(2)
 
 class Levels(NamedTuple):
     """The fill level of a publication's log, and the number and duration of its episodes of
-    pressure."""
+    pressure. An episode begins at the configured depth and ends at the low watermark."""
 
     depth_bytes: int                    # that publishers are ahead
     peak_bytes: int                     # the most of it
@@ -72,7 +72,8 @@ class Levels(NamedTuple):
 
 
 class Scheduling(NamedTuple):
-    """Effects of the scheduler and of the governor on a publication."""
+    """Delays of a publication by the sender's scheduler and by the governor: their number and
+    duration."""
 
     throttled: int = 0                  # offers answered THROTTLED
     retry_after_ns: int = 0             # 0: no publisher is throttled now
@@ -82,8 +83,8 @@ class Scheduling(NamedTuple):
 
 
 class Recent(NamedTuple):
-    """The offers of a handle that were refused since its last accepted offer, and the process of
-    the client that is farthest behind."""
+    """The offers through one publication handle that were refused since its last accepted offer.
+    Also the process id of the client that is farthest behind."""
 
     refused_since_ns: int = 0           # CLOCK_MONOTONIC; 0: the last offer was accepted
     cause: int = 0                      # Cause of it; 0: the sender has not stated one yet
@@ -152,16 +153,16 @@ class PressureView:
 
     @property
     def client(self) -> tuple[int, str]:
-        """Return the id and the name of the slowest client, which is on this host or on the
-        receiver's host."""
+        """Return the id and the name of the client that blocks the publication: a client of this
+        host, or the slowest client of the receiver that is the culprit."""
         if self.culprit.address:
             return self.reason_client, self.reason_name
         return (self.culprit.id, self.culprit.name) if self.culprit.pid else (0, "")
 
     @property
     def pid(self) -> int:
-        """Return the process id of the client that is farthest behind, if it is a client of this
-        daemon; otherwise 0."""
+        """Return the process id of the client that blocks the publication, if it is a client of
+        this daemon; otherwise 0."""
         return self._reason_pid() if self.culprit.address else self.culprit.pid
 
     def _reason_pid(self) -> int:
@@ -173,9 +174,8 @@ class PressureView:
         return Recent(*_RECENT.unpack_from(self.levels, _LEVELS.size + _SCHEDULING.size))
 
     def past(self) -> PressureView:
-        """Return the view. If the view has no present cause, the result states the cause of the
-        last refused offer. If the account has only one culprit, the result also names this
-        culprit."""
+        """Return a copy of this view that states, as its cause, the cause of the latest refused
+        offers. If the account contains exactly one known culprit, the copy names this culprit."""
         known = [party for party in self.culprits if party.id]
         return attrs.evolve(
             self, cause=self.recent().cause, since_ns=_NEVER_NS,
@@ -183,8 +183,9 @@ class PressureView:
         )
 
     def away(self, since_ns: int) -> PressureView:
-        """Return the view of a publication whose daemon is absent: since ``since_ns``, the absence
-        is the cause. Without a daemon, no sender can end the interval of the previous cause."""
+        """Return a copy of the view for a time without a daemon: the cause is DAEMON_AWAY since
+        ``since_ns``. The method adds the time up to ``since_ns`` to the total of the previous
+        cause, because no sender runs that could add it."""
         if self.cause == Cause.DAEMON_AWAY:
             return self
         held_ns = self.held_ns(since_ns)
@@ -215,7 +216,8 @@ class PressureView:
         return Levels(depth, peak, since_ns, pressed_ns + running, episodes, drained, watermark)
 
     def scheduled(self) -> Scheduling:
-        """Return the effects of the scheduler and of the governor."""
+        """Return how often, and for how long, the sender's scheduler and the governor delayed the
+        publication."""
         return Scheduling(*_SCHEDULING.unpack_from(self.levels, _LEVELS.size))
 
     def by_cause(self, now_ns: int) -> dict[str, int]:
@@ -245,13 +247,13 @@ class PressureView:
         return {reason: count for reason, count in found.items() if count}
 
     def errors(self) -> dict[str, int]:
-        """Return, for each culprit, the largest possible error of its time; culprits without error
-        are omitted."""
+        """Return the largest possible error of each culprit's blocked time; culprits whose time is
+        exact are omitted."""
         return dict(map(_TEXT_AND_ERROR, filter(_ERROR, self.culprits)))
 
     def refusals(self) -> dict[str, int]:
-        """Return the number of refused offers by cause; ``none`` counts refusals that ended before
-        the sender stated a cause."""
+        """Return the number of refused offers by cause. The sender states the cause of a refusal
+        later. If the next offer is accepted before that, the refusal counts under ``none``."""
         return dict(self.refused)
 
 
@@ -295,7 +297,7 @@ _TAIL_OFFSET: Final = _HEAD.size + _ENTRIES.size
 
 
 def check_layout(ffi: Any) -> None:
-    """Compare the layout that this module unpacks with ``ps_pressure_view_t``.
+    """Check that this module unpacks ``ps_pressure_view_t`` with the layout that the C core uses.
 
     :raises AssertionError: the layouts differ, because only one of them was changed.
     """

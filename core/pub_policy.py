@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls with which a publisher handles the policy of its publication (``ps_policy.h``)."""
+"""Functions for a publication with ps-policy=error: find out if it has failed, and reset it
+(``ps_policy.h``)."""
 
 from __future__ import annotations
 
@@ -7,8 +8,9 @@ from penstock.core.client import PublicationHandle
 
 
 def pub_reset(pub: PublicationHandle) -> int:
-    """End the failure of a publication. Return 1 if the publication had failed, 0 if it had not
-    failed, and a negative code if its policy is not ``error``."""
+    """Reset a publication that has failed under ps-policy=error, so that it accepts offers again.
+    Return 1 if the publication had failed, 0 if it had not failed, and a negative code if its
+    policy is not ``error``."""
     return int(pub.lib.ps_pub_reset(pub.native))
 
 

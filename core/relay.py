@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that only relays use. A relay can continue the publication of a dead process, and can state
-on which publication it publishes a reader's messages."""
+"""Calls that only relays use. They take over the publication of a dead process, and declare the
+publication on which a relay publishes a reader's messages."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from penstock.core.client import ImageHandle, PublicationHandle
 
 
 def pub_take_over(pub: PublicationHandle, position: int, ordinal: int) -> int:
-    """Return the number of messages from ``position`` on. Write padding in place of messages that
-    the dead owner had begun and not published.
+    """Take over an exclusive publication from a dead process. Replace messages that the dead
+    process had begun and not published with padding. Return the number of messages from
+    ``position`` on.
 
     :param position: a position between two messages, at most two terms below the end.
     :param ordinal: number of messages below ``position``.
@@ -22,7 +23,7 @@ def pub_take_over(pub: PublicationHandle, position: int, ordinal: int) -> int:
 
 
 def img_relay_to(image: ImageHandle, publication_slot: int) -> None:
-    """State that the relay publishes this reader's messages on the publication in a slot of
-    penstock.dat. The image's status messages afterwards name the application that blocks this
-    publication."""
+    """Declare the image's reader as a relay, which publishes the received messages on the
+    publication in the given slot of penstock.dat. If an application blocks that publication, the
+    image's status messages name this application from then on."""
     image.lib.ps_img_relay_to(image.native, publication_slot)

@@ -39,7 +39,8 @@ class Cause(enum.IntEnum):
 
 
 class Watermark(enum.IntEnum):
-    """State of a publication, which depends on the fill level of its log (``ps_policy.h``)."""
+    """Back-pressure state of a publication. The state changes when the amount of data that waits in
+    the publication's log crosses a watermark (``ps_policy.h``)."""
 
     NORMAL = 0
     HIGH = 1

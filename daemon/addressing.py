@@ -87,7 +87,8 @@ def choose_interface(
     The function considers only interfaces that are up and match ``spec``. For a multicast channel,
     the function chooses a loopback interface only if no other matching interface supports
     multicast. If several interfaces match, the function chooses the interface with the longest
-    netmask. If several of these have the longest netmask, the function chooses the first.
+    netmask. If several matching interfaces have the longest netmask, the function chooses the first
+    of them.
     """
     matching = [i for i in interfaces if _matches(i, spec, family)]
     candidates = [i for i in matching if i.is_multicast and not i.is_loopback] if multicast else []
@@ -108,5 +109,6 @@ def choose_interface(
 
 
 def any_interface(family: int) -> Interface:
-    """Choose the interface of a multicast channel without ``interface=``."""
+    """Return the wildcard address, as the interface of a multicast channel without
+    ``interface=``."""
     return Interface(host="::" if family == 6 else "0.0.0.0", prefix_length=0, ipv6=family == 6)

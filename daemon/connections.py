@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Count the TCP connections of a ZeroMQ socket, with ZeroMQ's reports of connections.
+"""Count the TCP connections of a ZeroMQ socket, from the events that ZeroMQ reports about each
+connection.
 
 ZeroMQ reports the file descriptor of each accepted connection, each closed connection and each
-message. ZeroMQ also reports each finished handshake, but without the file descriptor. The daemon
-therefore knows immediately how many connections have an authorised key. The daemon knows that a
-certain connection has an authorised key only after this connection's first message.
+message. ZeroMQ also reports each finished handshake, but without the file descriptor. When a
+handshake finishes, the daemon therefore knows that one more connection has an authorised key, but
+not which one. Only the first message of a connection shows that its key is authorised.
 """
 
 from __future__ import annotations
@@ -31,12 +32,13 @@ class Connections:
 
     @property
     def strangers(self) -> int:
-        """Number of connections without a key, or with a refused key."""
+        """Number of connections that have shown no authorised key so far."""
         return len(self._silent) - self._admitted
 
     @property
     def oldest(self) -> int:
-        """The descriptor of the oldest connection that has not sent a message yet."""
+        """The file descriptor of the connection that has been open longest without sending a
+        message."""
         return next(iter(self._silent))
 
     def accepted(self, fd: int) -> None:
@@ -49,8 +51,8 @@ class Connections:
         self._admitted = min(self._admitted + 1, len(self._silent))
 
     def heard(self, fd: int) -> None:
-        """Record that a message arrived on a connection, which shows that the connection's
-        handshake is finished."""
+        """Record that a message arrived on the connection ``fd``. The connection therefore has an
+        authorised key."""
         if fd in self._silent:
             del self._silent[fd]
             self._heard.add(fd)
@@ -64,9 +66,8 @@ class Connections:
 
 def shut(fd: int, port: int) -> bool:
     """Shut down a TCP connection that another thread owns; ``fd`` is its descriptor. The other
-    thread may have closed ``fd``, so that another file has this number now. Because ``fd`` may
-    belong to another file, the function shuts the socket down only if ``fd`` is a connection to
-    ``port``."""
+    thread may have closed ``fd``, and the number may belong to another file now. The function
+    therefore shuts ``fd`` down only if it is a TCP connection whose local port is ``port``."""
     try:
         with socket.fromfd(fd, socket.AF_INET, socket.SOCK_STREAM) as own:
             ours = (

@@ -3,8 +3,8 @@
 socket for the event feed.
 
 The descriptor of a ZeroMQ socket is edge-triggered: it becomes readable only for events that happen
-after the last read or send on the socket. After each wake-up and after each send, the thread
-therefore reads the socket until EAGAIN.
+after the last read or send on the socket. The thread therefore reads the socket until EAGAIN each
+time it wakes up, and after each send. Otherwise it could miss a message that has already arrived.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class Receiver(Protocol):
     """Callbacks of the control socket; the server implements them."""
 
     def on_hello(self, identity: bytes, token: bytes) -> bool:
-        """Bind a client's ZeroMQ identity to the lease that has the client's token. Return False if
-        the token is unknown."""
+        """Bind the ZeroMQ identity ``identity`` to the client to which the daemon gave ``token``.
+        Return False if the token is unknown."""
         ...
 
     def on_request(self, identity: bytes, correlation_id: int, message: Message) -> bool:
-        """Process a request. Return False if the client's ZeroMQ identity is not bound to a
-        lease."""
+        """Process a request. Return False if no call of ``on_hello`` has bound ``identity`` to a
+        client."""
         ...
 
     async def on_status(self, correlation_id: int) -> bytes:

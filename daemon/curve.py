@@ -2,11 +2,12 @@
 """Authentication of TCP control: Check the CURVE keys of clients with the allow-list, and limit the
 number of connections.
 
-For each connection, ZeroMQ calls a handler in this process (ZAP), which decides whether the
-client's key may connect. The handler is pyzmq's authenticator. The authenticator uses the daemon's
-allow-list, and reads the list again when its file changes. If a key was removed from the list, the
-daemon refuses the client's next request, even on an open connection. An unreadable key file
-authorises no client, and does not affect the other keys.
+When a client connects, ZeroMQ calls a handler in this process (the protocol ZAP). The handler
+decides whether the client's key may connect. The handler is pyzmq's authenticator. The
+authenticator uses the daemon's allow-list, and reads the list again when its file changes. If a key
+is removed from the list, the daemon refuses the next request of a client with this key, even on an
+open connection. If one key file is unreadable, its key is not authorised; the other keys stay
+authorised.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ _EVENTS: Final = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
 
 class AllowList:
     """Public keys of the clients that may connect. The keys are in the ``.key`` files of a
-    directory, or in the lines of one file. A line of the file contains a key, after which a blank
-    and a comment may follow."""
+    directory, or in the lines of one file. Each line of the file contains a key, which a blank and
+    a comment may follow."""
 
     def __init__(self, path: Path) -> None:
         """:raises ConfigurationError: the list cannot be read, or contains an invalid key."""

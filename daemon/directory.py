@@ -54,7 +54,7 @@ class ClaimedDirectory:
     owed: str = ""                      # content that a new daemon needs; empty: none
 
     def protect(self, name: str) -> None:
-        """Set the configured mode of a socket or file."""
+        """Set the mode (access rights) of a socket or file to the configured mode."""
         os.chmod(self.path / name, self.file_mode)
 
     def wipe(self, *, keep_streams: bool = False) -> None:
@@ -72,8 +72,8 @@ class ClaimedDirectory:
         return sum(e.stat().st_blocks * 512 for folder in folders for e in os.scandir(folder))
 
     def let_go(self) -> None:
-        """Release the claim at the daemon's end. If a new daemon needs the content of the
-        directory, keep the content; otherwise remove it."""
+        """Release the directory at the daemon's end. If the next daemon needs the streams in the
+        directory (``owed``), keep them; otherwise remove the daemon's files."""
         if self.owed:
             self.leave()
         else:
@@ -100,8 +100,8 @@ class ClaimedDirectory:
 def claim_directory(
     config: DirectoryConfig, *, keep: bool = False, any_layout: bool = False
 ) -> ClaimedDirectory:
-    """Claim the directory for this daemon. Unless ``keep`` is set, remove the files that a dead
-    daemon left.
+    """Claim the directory for this daemon. If ``keep`` is not set, remove the files that a dead
+    daemon left there.
 
     :param any_layout: claim the directory even if another version of penstock wrote its files.
 

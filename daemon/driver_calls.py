@@ -10,7 +10,7 @@ import attrs
 
 from penstock.core.driver_types import ObjectKind
 from penstock.daemon.conductor import actions as a
-from penstock.daemon.conductor.actions.congestion import SetCongestionWindow
+from penstock.daemon.conductor.actions.congestion import SetCongestionWindow, SetWindowShare
 from penstock.daemon.conductor.actions.credits import SetImageCredits, SetPublicationCredits
 
 _SEND: Final = ObjectKind.SEND_ENDPOINT
@@ -21,8 +21,8 @@ _IMAGE: Final = ObjectKind.IMAGE
 
 @attrs.frozen
 class DriverCall:
-    """Names the function of ``ps_driver.h`` that performs an action, and the fields of the action
-    that are the function's arguments."""
+    """Describes how to perform an action: the function of ``ps_driver.h`` to call, and the action's
+    fields that are its arguments."""
 
     function: str
     kind: ObjectKind                    # of the object
@@ -125,6 +125,9 @@ DRIVER_CALLS: Final[Mapping[type[a.Action], DriverCall]] = {
         "ps_publication_set_credits", _PUBLICATION,
         ("publication_id", "position_counter_id", "credits", "burst", "frozen"),
         "change the credits of a local reader",
+    ),
+    SetWindowShare: DriverCall(
+        "ps_image_set_share", _IMAGE, ("image_id", "window"), "divide a receiver window",
     ),
     SetCongestionWindow: DriverCall(
         "ps_image_set_congestion_window", _IMAGE, ("image_id", "window"),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Process events of the data plane in turns of bounded length, so that the thread serves clients'
-requests between two turns."""
+"""Process events of the data plane in turns. Each turn processes a limited number of events, so
+that the thread can serve clients' requests between two turns."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Perform the conductor's actions on the native driver and the files of the directory.
 
-Both the daemon's trio shell and the simulator perform actions with this module. The executor passes
-replies, notices, leases and events to the shell's :class:`Port`. If :meth:`Executor.is_slow`
-returns true for an action, the shell calls :meth:`Executor.perform_slow` in a worker thread.
+Both the daemon's server (:mod:`penstock.daemon.server`) and the simulator perform actions with this
+module. The executor passes replies, notices, leases and events to the :class:`Port` of the server
+or simulator. If :meth:`Executor.is_slow` returns true for an action, the server calls
+:meth:`Executor.perform_slow` in a worker thread.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from penstock.core.errors import ChannelRefused, PenstockError, StorageError
 from penstock.daemon.addressing import LocalInterface
 from penstock.daemon.conductor import actions as a
 from penstock.daemon.conductor.actions import congestion as c
-from penstock.daemon.conductor.actions.credits import ReadCredits
+from penstock.daemon.conductor.actions.credits import ReadCredits, ReadRoundTrip
 from penstock.daemon.conductor.actions.times import ViewTimes
 from penstock.daemon.driver_calls import DRIVER_CALLS, DriverCall
 from penstock.daemon.groups.logs import GroupLogs
@@ -41,7 +42,8 @@ SLOW_LOG_BYTES: Final = 64 * 1024 * 1024
 
 
 class Port(Protocol):
-    """Actions that the shell performs."""
+    """Interface of the daemon's server and of the simulator. The executor passes some actions to
+    this interface, and does not perform them itself."""
 
     def reply(self, action: a.Reply) -> None: ...
 
@@ -150,7 +152,8 @@ class Executor:
 
     @staticmethod
     def is_slow(action: a.Action) -> bool:
-        """Return whether the shell should perform an action in a worker thread."""
+        """Return whether the daemon should perform an action in a worker thread, and not in its
+        main thread."""
         match action:
             case a.ResolveName() | a.MakeStrategy() | a.RunStrategy() | c.RunCongestion():
                 return True
@@ -167,7 +170,7 @@ class Executor:
         return False
 
     def perform_slow(self, action: a.Action) -> a.Outcome:
-        """Like :meth:`perform`, for a slow action; any thread may call it. Any thread."""
+        """Perform a slow action as :meth:`perform` does. Any thread."""
         return self.perform(action)
 
     # ---- tables ----
@@ -222,6 +225,7 @@ class Executor:
             a.AllocateSlot: lambda x: shared.allocate_slot(x.kind, x.object_id),
             a.FreeSlot: self._free_slot,
             ReadCredits: lambda x: read_credit(shared, x.slot),
+            ReadRoundTrip: lambda x: shared.read_image(x.slot).rtt_ns,
             a.DescribeClient: lambda x: shared.describe_client(
                 x.slot, pid=x.pid, uid=x.uid, name=x.name
             ),

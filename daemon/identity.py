@@ -16,7 +16,7 @@ def version() -> str:
 
 
 def version_number(text: str) -> int:
-    """Convert a version text to the integer in cnc.dat, which contains major, minor and patch
+    """Convert a version text to the integer for cnc.dat, which combines the major, minor and patch
     number."""
     parts = [int("".join(filter(str.isdigit, part)) or 0) for part in text.split(".")[:3]]
     major, minor, patch = (*parts, 0, 0, 0)[:3]

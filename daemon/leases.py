@@ -54,9 +54,9 @@ class _Word(enum.Enum):
 class LeaseSocket:
     """Accepts connections on ``lease.sock``. For each lease request of a client, the lease socket
     calls ``on_request(connection_id, request, pid, uid)``. When a client that has a lease closes
-    its connection, the lease socket calls ``on_lost(connection_id)``. When the daemon's user or
-    root requests a drain, the lease socket calls ``on_drain(connection, request)``; the callback
-    then owns the connection."""
+    its connection, the lease socket calls ``on_lost(connection_id)``. When root or the user of the
+    daemon's process requests a drain, the lease socket calls ``on_drain(connection, request)``.
+    After this call, ``on_drain`` owns the connection."""
 
     def __init__(
         self, directory: ClaimedDirectory, *, on_request: OnRequest, on_lost: OnLost,
@@ -84,8 +84,8 @@ class LeaseSocket:
         self._accepting = trio.socket.from_stdlib_socket(self._listener)
 
     def stop_listening(self) -> None:
-        """Stop listening. A client that tries to connect after the call of this method gets the
-        same error as if no daemon were running."""
+        """Stop listening. After this call, a client that tries to connect gets the same error as if
+        no daemon ran."""
         self._path.unlink(missing_ok=True)
         self._accepting.close()
 
@@ -103,8 +103,8 @@ class LeaseSocket:
     def answer(
         self, connection_id: int, message: Message, descriptors: tuple[int, ...] = ()
     ) -> None:
-        """Send the answer to a lease request: a grant or a failure. If the client does not exist
-        any more, close its connection."""
+        """Send the answer to a lease request: a grant or a failure. If the client can no longer
+        receive the answer, close its connection."""
         connection = self._connections.get(connection_id)
         if connection is None:
             return

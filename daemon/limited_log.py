@@ -17,8 +17,8 @@ _TEXTS: Final = 1024                # remembered
 
 @attrs.define
 class LimitedLog:
-    """Writes warnings to a log up to a limit. The object counts the warnings that it omits, and
-    states their number in the next line that it writes. One owner thread."""
+    """Writes warnings to a log up to a limit. Warnings beyond the limit are counted, but not
+    written. The next written line states their number. One owner thread."""
 
     _log: logging.Logger
     _notified: dict[str, int] = attrs.field(factory=dict)           # text -> when, ns

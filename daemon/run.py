@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a daemon, from the claim of its directory to the release; ``penstock daemon`` calls this
-module."""
+"""Run a daemon: claim its directory, serve clients, and release the directory. The command
+``penstock daemon`` calls this module."""
 
 from __future__ import annotations
 

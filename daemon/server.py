@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon's trio program (shell), which gives the conductor its sockets, clocks and threads.
+"""The daemon's server: a trio program that gives the conductor its sockets, clocks and threads.
 
 One nursery owns every task.  Only the trio thread uses the conductor, the executor and the native
 driver. Worker threads run slow actions (resolving names, large files, users' classes), and pass the
@@ -85,7 +85,7 @@ class Server:
     def __init__(
         self, config: DaemonConfig, directory: ClaimedDirectory, last: contextlib.ExitStack
     ) -> None:
-        """``last`` collects callbacks, which the caller runs after the directory is released."""
+        """The caller runs the callbacks in ``last`` after it has released the directory."""
         self._config = config
         self._last = last
         self._directory = directory
@@ -311,7 +311,7 @@ class Server:
         self._stopping = True
 
     def close(self) -> None:
-        """End the threads and unmap the files. The caller must then release the directory."""
+        """End the threads and unmap the files; the caller must then release the directory."""
         self._driver.close()
         self._shared.set_state(DriverState.STOPPED)
         self._cnc.heartbeat(-1)

@@ -19,7 +19,8 @@ _PPM_PER_PERCENT: Final = 10_000
 
 @attrs.frozen(kw_only=True)
 class Identity:
-    """Random ids and the start time of a daemon, which are different at each start."""
+    """Ids and start time of one run of a daemon. The ids are random, so they differ after each
+    start of the daemon."""
 
     daemon_id: int
     epoch: int
@@ -30,8 +31,8 @@ class Identity:
 
 
 def net_from(config: DaemonConfig) -> Net:
-    """Return the network for the daemon: the kernel's UDP sockets, with simulated faults if the
-    configuration states any."""
+    """Return the daemon's network: the kernel's UDP sockets. If the configuration states artificial
+    loss or delay, the network adds these faults."""
     net = Net.udp()
     bad = config.impairment
     if not bad.active:

@@ -14,11 +14,11 @@ many bytes may be in flight to it::
     class Control:
         def on_interval(self, view: CongestionView, now_ns: int) -> int: ...
 
-A faulty user class affects only its own stream, and only until the daemon uses a built-in rule
-instead of the answers of this class. The daemon logs and counts the failures of a user class:
-exceptions, answers of a wrong type or out of range, and late answers. The daemon runs the user's
-code in separate threads. If a call of the user's code never returns, the daemon abandons the call's
-thread.
+If a user's class is faulty, only the stream that it controls suffers. For this stream, the daemon
+soon uses a built-in rule in place of the class's answers. The daemon logs and counts the failures
+of a user class: exceptions, answers of a wrong type or out of range, and late answers. The daemon
+runs the user's code in separate threads. If a call of the user's code never returns, its thread
+stays blocked; the daemon does not wait for it.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _WORDS: Final = 200
 class Strategy(Protocol):
     """Interface of a strategy.
 
-    A class attribute ``on_late`` (``hold``, ``max`` or ``min``) chooses the limit that applies
-    while the strategy is late; the default is ``hold``.
+    While the strategy's answer is late, the class attribute ``on_late`` (``hold``, ``max`` or
+    ``min``) chooses the sender's limit; the default is ``hold``.
     """
 
     def on_status_messages(self, snapshots: Sequence[ReceiverView], now_ns: int) -> int:
@@ -88,8 +88,8 @@ _TRAITS: Final = {
 
 @attrs.define(kw_only=True)
 class Running:
-    """A user's object that controls one publication or image, with counts of its calls and of its
-    invalid answers."""
+    """The user's object that controls one publication or image. The fields count the object's
+    calls, exceptions and invalid answers."""
 
     kind: StrategyKind = StrategyKind.FLOW
     name: str
@@ -138,8 +138,8 @@ def find(name: str, kind: StrategyKind = StrategyKind.FLOW) -> Callable[[], Any]
 
 
 def make(name: str, kind: StrategyKind = StrategyKind.FLOW) -> Any:
-    """Return a new object of the class registered as ``name``. The creation of the object runs the
-    user's code, which may never return. Any thread may call it.
+    """Return a new object of the class registered as ``name``. The constructor is the user's code,
+    so this call may never return. Any thread may call it.
 
     :raises ChannelRefused: the object cannot be created.
     """
@@ -161,8 +161,9 @@ def make(name: str, kind: StrategyKind = StrategyKind.FLOW) -> Any:
 
 
 class StrategyHost:
-    """Holds the objects of users' classes, by the id of the publication or image that each object
-    controls. Only one thread may use the table, except that any thread may call :meth:`run`."""
+    """A table of the users' objects. The key of an object is the id of the publication or image
+    that it controls. Any thread may call :meth:`run`; only one thread may call the other
+    methods."""
 
     def __init__(self) -> None:
         self._running: dict[int, Running] = {}
@@ -188,8 +189,8 @@ class StrategyHost:
         self._running[owner_id] = Running(name=name, strategy=strategy, kind=kind)
 
     def close(self, owner_id: int) -> None:
-        """Remove the user's object of a publication or image. The method does not interrupt a call
-        of the object that is in progress."""
+        """Remove the user's object of a publication or image. If a call of the object is in
+        progress, the call continues."""
         with self._lock:
             running = self._running.pop(owner_id, None)
             if running is not None and running.in_call:

@@ -12,9 +12,9 @@ from penstock.core.admin import Shared
 
 class Watches:
     """Keeps one file descriptor for each client slot whose client has requested an eventfd. The
-    data plane may write to the eventfd of a slot at any time. The descriptor number of a slot's
-    eventfd therefore stays in use until the daemon ends; the eventfd of the slot's next client gets
-    the same number.
+    data plane may write to the eventfd of a slot at any time. The daemon therefore keeps a slot's
+    descriptor number open until the daemon ends. When another client gets the slot, the new
+    client's eventfd replaces the old one under the same descriptor number.
     """
 
     def __init__(self, shared: Shared) -> None:
@@ -23,8 +23,8 @@ class Watches:
 
     @contextlib.contextmanager
     def renewed(self, client_slot: int) -> Iterator[int]:
-        """Create an eventfd for the client that now has the slot. The caller sends the eventfd to
-        the client inside the ``with`` block."""
+        """Create an eventfd for the client that now has the slot. The ``with`` block must send the
+        eventfd to the client. When the block ends, this copy of the descriptor is closed."""
         fresh = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         try:
             known = self._fds.get(client_slot)

@@ -40,14 +40,16 @@ def longest(held_ns: Mapping[str, int]) -> str:
 
 
 class Figures(StreamingQueryListener):
-    """Prints how far a query is behind, and for how long it held the publisher."""
+    """Prints how far a query is behind, which session it held for how long, and what was lost."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         for source in event.progress.sources:
             found = json.loads(source.latestOffset or "{}")
             print(
                 f"  behind by {found.get('lagMessages', 0)} messages, {found.get('lagBytes', 0)} "
-                f"bytes; held the publisher for {found.get('heldMs', 0)} ms"
+                f"bytes; held {found.get('heldSession') or 'no session'} for "
+                f"{found.get('heldMs', 0)} ms; {found.get('lostBytes', 0)} bytes lost in "
+                f"{found.get('losses', 0)} gaps"
             )
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802

@@ -2,9 +2,8 @@
 """Exceptions of penstock. Each exception class can also be imported from :mod:`penstock`.
 
 All derive from :class:`PenstockError`.  ``offer`` never raises an exception because of back
-pressure. Under back pressure, ``offer`` returns a negative code, a :class:`penstock.Offer`. An
-exception of penstock means misuse, a broken connection to the daemon, or a blocking call that
-reached its time-out.
+pressure. Under back pressure, ``offer`` returns a negative code, a :class:`penstock.Offer`. Typical
+causes of an exception are a misused call, a dead daemon, and the time-out of a blocking call.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ class DaemonGone(PenstockError):
 
 
 class VersionMismatch(PenstockError):
-    """A file or the other process has an incompatible version, or the directory belongs to another
-    program."""
+    """This program cannot use the version of the daemon, or the version of a file in the daemon
+    directory. Another cause: the directory belongs to another program."""
 
 
 class ChannelRefused(PenstockError):
@@ -60,7 +59,7 @@ class StorageError(ChannelRefused):
 
 
 class InvalidArgument(PenstockError, ValueError):
-    """An argument of a call is out of range or has the wrong shape."""
+    """An argument of a call is out of range, or has the wrong type or form."""
 
 
 class MessageTooLong(PenstockError, ValueError):
@@ -68,8 +67,8 @@ class MessageTooLong(PenstockError, ValueError):
 
 
 class ForkedError(PenstockError):
-    """A client, or an object of a client, was used in a forked child of the process that connected.
-    Connect again in the child."""
+    """A process connected a client and then forked; the child process used this client or one of
+    its objects. The child process must connect a client of its own."""
 
 
 class ClosedError(PenstockError):
@@ -93,13 +92,14 @@ class ClaimRefused(PenstockError):
 
 
 class ClaimLost(PenstockError):
-    """A claim stayed open for too long, and the daemon has replaced the claim by padding. The
-    message is not sent."""
+    """The application neither committed nor aborted a claim in time. The daemon has therefore
+    replaced the claimed space in the log by padding. The message is not sent."""
 
 
 class PublicationFailed(PenstockError):
-    """A publication accepts no further messages: its policy made the publication fail, or the
-    stream has reached the maximum position. The attribute ``code`` is the (negative) offer code.
+    """A publication accepts no further messages. There are two possible causes: the queue of a
+    publication with ``ps-policy=error`` was full, or the stream has reached its maximum position.
+    The attribute ``code`` is the (negative) offer code.
     """
 
     def __init__(self, message: str, *, code: int) -> None:
@@ -108,13 +108,13 @@ class PublicationFailed(PenstockError):
 
 
 class RelayLoop(PenstockError):
-    """A relay refuses a stream: its target leads back to a relay that the stream has already
-    passed, or the stream has already passed eight relays."""
+    """A relay refuses to forward a stream that has already passed this relay (the relays form a
+    circle), or that has already passed eight relays."""
 
 
 class CorruptLogError(PenstockError):
-    """The log in shared memory contains an impossible value. The subscriber cannot read the stream
-    beyond the position at which the log contains the impossible value.
+    """A subscriber has found an impossible value in the log in shared memory. It cannot read the
+    stream beyond the position of this value.
     """
 
 
@@ -123,9 +123,10 @@ class TimeoutExpired(PenstockError, TimeoutError):
 
 
 class WithholdTimeout(TimeoutExpired):
-    """``withhold()`` reached its time-out while messages were still outstanding, so it let the
-    publishers continue. The attribute ``outstanding`` has one :class:`penstock.client.Outstanding`
-    for each image with outstanding messages."""
+    """``withhold()`` stopped the publishers, but the readers did not release all messages within
+    the time-out. ``withhold()`` has therefore granted the publishers credits again. The attribute
+    ``outstanding`` has one :class:`penstock.client.Outstanding` for each image with outstanding
+    messages."""
 
     def __init__(self, message: str, *, outstanding: tuple[Any, ...] = ()) -> None:
         super().__init__(message)

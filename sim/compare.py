@@ -35,8 +35,8 @@ _ENDPOINT: Final = re.compile(r"(aeron:udp\?).*?endpoint=[^|]*:(\d+)(?:\|interfa
 
 @attrs.frozen(kw_only=True)
 class Series:
-    """Measurements of one run, in intervals of ``BIN_NS``. Each list has one entry for each reader,
-    in the order in which the scenario lists the readers."""
+    """Measurements of one run. Each series has one value for each interval (bin) of ``BIN_NS``. If
+    a field has an entry for each reader, the readers are in the order of the scenario."""
 
     strategy: str
     names: tuple[str, ...]                      # hosts of the readers
@@ -57,24 +57,25 @@ class Series:
         return sum(bins) * SECOND_NS // (BIN_NS * len(bins))
 
     def stalled_s(self) -> float:
-        """Return for how many seconds, after its first message, the first publisher published
-        nothing.
+        """Return how long the first publisher published nothing, in seconds. The time before its
+        first message does not count.
         """
         bins = self.published[0]
         first = next((i for i, sent in enumerate(bins) if sent), len(bins))
         return sum(1 for sent in bins[first:] if not sent) * BIN_NS / SECOND_NS
 
     def latency_ms(self, reader: int, from_s: float, until_s: float) -> tuple[float, float]:
-        """Return two latencies from offer to poll, in milliseconds. Each interval has a latency;
-        the results are the median and the maximum of these latencies.
+        """Return the median and the maximum latency of one reader between two times, in
+        milliseconds. A latency is the time from offer to poll. Each interval (bin) counts with one
+        latency, its median.
         """
         found = [n for n in self.latency[reader][int(from_s * 10):int(until_s * 10)] if n]
         return (statistics.median(found) / MS_NS, max(found) / MS_NS) if found else (0.0, 0.0)
 
 
 def at_cadence(scenario: Scenario, batch: int, interval_ns: int) -> Scenario:
-    """Return a copy of the scenario in which the slow readers read batches of another size at
-    another interval.
+    """Return a copy of the scenario in which each slow reader reads ``batch`` messages at most, and
+    then waits for ``interval_ns``.
     """
     subscribers = tuple(
         attrs.evolve(s, poll_limit=batch, interval_ns=interval_ns) if s.interval_ns else s
@@ -85,8 +86,8 @@ def at_cadence(scenario: Scenario, batch: int, interval_ns: int) -> Scenario:
 
 def under(scenario: Scenario, strategy: str) -> Scenario:
     """Return a copy of the scenario in which every publisher uses the flow-control strategy
-    ``strategy``. With ``unicast``, each publisher of a group is replaced by one publisher for each
-    reader. Raise ConfigurationError if a channel has no endpoint."""
+    ``strategy``. If ``strategy`` is ``unicast``, one publisher for each reader replaces the
+    publisher of the group. Raise ConfigurationError if a channel has no endpoint."""
     if strategy == "unicast":
         return _apart(scenario)
     publishers = tuple(
@@ -147,8 +148,9 @@ class _Clock:
                 self._bin[i].append(now_ns - self._times[of][at])
 
     def take(self, reader: int) -> int:
-        """Return the median of the latencies since the last call; 0 if no message was read. A
-        median below the resolution of the measurement counts as the resolution.
+        """Return the median of the latencies that one reader had since the last call; 0 if the
+        reader read no message. If the median is below ``STEP_NS``, the resolution of the
+        measurement, return ``STEP_NS``.
         """
         found, self._bin[reader] = self._bin[reader], []
         return max(STEP_NS, int(statistics.median(found))) if found else 0

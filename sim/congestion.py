@@ -15,7 +15,8 @@ _PATIENCE: Final = 3
 
 
 class Halver:
-    """Halve the window at each loss, and add a datagram in each interval without a loss."""
+    """Halve the window after an interval with losses; after an interval without a loss, enlarge the
+    window by one datagram."""
 
     def __init__(self) -> None:
         self._losses = 0

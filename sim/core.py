@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load the simulator's core ``penstock._core_sim``. Wrap the functions that only the simulator's
-core has, and the product's core does not: hosts, links, datagrams and applications in virtual time.
+"""Load the simulator's core ``penstock._core_sim``. Wrap those of its functions that the product's
+core lacks. These functions concern hosts, links, datagrams and applications in virtual time.
 
 ``SIM`` is the simulator's core as a :class:`penstock.core.library.Library`. All objects of a
 simulated world are created with this library: drivers, clients, files.
@@ -37,6 +37,8 @@ RULES: Final = (
     "join: held", "join: expired", "join: too soon", "join: not joined", "join: spent",
     "late: hold", "late: max", "late: min", "strategy silent",
     "cc=py: window", "cc=py: silent",
+    "governor: coalesces", "governor: coalesced", "governor: defers", "governor: delays status",
+    "governor: throttles",
 )
 assert len(RULES) == SIM.lib.PS_SIM_RULES
 
@@ -81,7 +83,7 @@ class NetworkStatistics:
 
 @attrs.frozen(kw_only=True)
 class WireStatistics:
-    """Numbers of sent datagrams by type, and numbers of sent bytes of streams."""
+    """Counts the sent datagrams of each type, and the sent bytes of the streams."""
 
     data: int
     data_bytes: int
@@ -158,7 +160,7 @@ class SimNetwork(NativeObject):
         self._handle = out[0]
 
     def close(self) -> None:
-        """Close the network. The caller must have closed the drivers of the network before.
+        """Close the network. The caller must first close all drivers that use this network.
         Idempotent."""
         if self._handle is not None:
             self._lib.ps_simnet_destroy(self._handle)
@@ -207,14 +209,15 @@ class SimNetwork(NativeObject):
         return _read(NetworkStatistics, native)
 
     def drop(self, sender: int, receiver: int, number: int) -> None:
-        """Drop one datagram on the link between two hosts: the datagram with this number, counted
-        from 0 on this link.
+        """Let the link between two hosts drop its datagram number ``number``; each link counts its
+        datagrams from 0.
         """
         self._check(self._lib.ps_simnet_drop(self._handle, sender, receiver, number), "list a loss")
 
     def stuff(self, host: int, *, until_ns: int, short_ppm: int) -> None:
-        """Make the host's sockets accept no datagram until a time. After this time, some send calls
-        accept only the first few of their datagrams.
+        """Make the host's sockets accept no datagram until ``until_ns``. After this time, a send
+        call accepts all its datagrams or, with the probability ``short_ppm``, only the first few or
+        none.
         """
         self._check(
             self._lib.ps_simnet_stuff(self._handle, host, until_ns, short_ppm), "fill sockets"
@@ -239,9 +242,9 @@ class SimNetwork(NativeObject):
         self._check(self._lib.ps_simnet_calm(self._handle, port, delay_ns), "keep a port calm")
 
     def watch(self, half_term_stream_id: int = 0) -> None:
-        """Let the oracle ``watch`` check all datagrams from now on. The optional argument is the id
-        of a stream with fc=nak; the sender of this stream may always be half a term ahead of its
-        receivers.
+        """Let the oracle ``watch`` check all datagrams from now on. ``half_term_stream_id`` is the
+        id of a stream with fc=nak, or 0. The oracle allows the sender of this stream to be half a
+        term ahead of the receivers, even if they advertise smaller windows.
         """
         self._check(self._lib.ps_simnet_watch(self._handle, half_term_stream_id), "watch the wire")
 
@@ -287,12 +290,12 @@ class SimWorld(NativeObject):
         return int(self._lib.ps_simworld_step(self._handle, host, now_ns))
 
     def probe(self) -> None:
-        """Check every duty cycle from now on. Call this method before the first driver is set."""
+        """Let the probe, an oracle, check every duty cycle of every driver from now on. Call this
+        method before the first driver is set."""
         self._check(self._lib.ps_simworld_probe(self._handle), "probe the drivers")
 
     def touch(self, host: int) -> None:
-        """Mark the driver of this host, so that the next run executes a duty cycle of this
-        driver.
+        """Make the next run execute a duty cycle of this host's driver.
         """
         self._lib.ps_simworld_touch(self._handle, host)
 
@@ -314,8 +317,8 @@ class SimWorld(NativeObject):
         return Stop(stop), int(self._now[0])
 
     def wait_for(self, client: Handle, ticket: int) -> None:
-        """Let the next run end as soon as the client's present ticket differs from ``ticket``,
-        which means that the client was woken.
+        """Let the next run end as soon as the client is woken. Each wake-up changes the client's
+        ticket, so the run ends when the present ticket differs from ``ticket``.
         """
         self._check(
             self._lib.ps_simworld_await(self._handle, client.native, ticket), "wait for a client"
@@ -328,8 +331,7 @@ class SimWorld(NativeObject):
         self._lib.ps_simworld_await_nobody(self._handle)
 
     def set_clock(self, publication: Handle) -> None:
-        """Make a publication measure in the virtual time of this world for how long its offers were
-        refused.
+        """Let a publication measure the duration of its refusals in the virtual time of this world.
         """
         self.library.refuse_others(publication=publication)
         self._lib.ps_simworld_set_clock(self._handle, publication.native)
@@ -362,8 +364,8 @@ class SimWorld(NativeObject):
         return int(self._lib.ps_simworld_ledger_messages(self._handle, ledger))
 
     def ledger_dropped(self, ledger: int) -> int:
-        """Return how many messages of the ledger's session a policy dropped; the count comes from
-        the publishers.
+        """Return how many messages the publication's policy (``ps-policy``) dropped in the session
+        of this ledger. The simulated publishers count these messages.
         """
         return int(self._lib.ps_simworld_ledger_dropped(self._handle, ledger))
 
@@ -414,8 +416,8 @@ class SimWorld(NativeObject):
         )
 
     def detach_publisher(self, publisher: int) -> None:
-        """Stop using the handle of the application's publication or subscription. The caller closes
-        this handle afterwards.
+        """Make the simulator stop using the application's publication. The caller can then close
+        the publication's handle.
         """
         self._lib.ps_simworld_detach_publisher(self._handle, publisher)
 
@@ -429,9 +431,14 @@ class SimWorld(NativeObject):
         self._lib.ps_simworld_pause_subscriber(self._handle, subscriber, paused)
 
     def expect_gap(self, subscriber: int, session_id: int, stream_id: int) -> None:
-        """Record that the subscriber was notified of a new image, so that messages before the
-        image's first message may be missing."""
+        """Record that the subscriber was notified of a new image. The simulator then allows
+        messages to be missing before the first message of this image."""
         self._lib.ps_simworld_expect_gap(self._handle, subscriber, session_id, stream_id)
+
+    def set_retention(self, ledger: int, bytes_: int, age_ns: int) -> None:
+        """Set the limits on the data that the publication of a ledger retains for its readers: a
+        number of bytes and an age. 0: no limit."""
+        self._lib.ps_simworld_set_retention(self._handle, ledger, bytes_, age_ns)
 
     def allow_gaps(self, subscriber: int) -> None:
         self._lib.ps_simworld_allow_gaps(self._handle, subscriber)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read and write scenarios as TOML. The text of an error states the file, the key and the reason.
 
-Hosts have names. In a channel, ``{name}`` stands for the address of the host. Each member of a
-``[[group]]`` gets a subscription; publishers that name the group send to the address of the group.
-Values in seconds, milliseconds and Mbit/s, and shares between 0 and 1, may have decimal places.
-This module keeps values with decimal places as exact decimals, and converts them directly to whole
-nanoseconds, parts per million or bytes.
+Hosts have names. In a channel, ``{name}`` stands for the address of the host with this name. Each
+member of a ``[[group]]`` gets a subscription; publishers that name the group send to the address of
+the group. Values in seconds, milliseconds and Mbit/s, and shares between 0 and 1, may have decimal
+places. This module keeps values with decimal places as exact decimals, and converts them directly
+to whole nanoseconds, parts per million or bytes.
 """
 
 from __future__ import annotations

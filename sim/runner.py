@@ -81,8 +81,8 @@ def summarise(results: list[Result]) -> Summary:
 
 
 def kind_of(violations: tuple[str, ...]) -> str:
-    """Return the text of a violation without its numbers, so that equal kinds of violations are
-    equal texts."""
+    """Return the text of a violation without its numbers, so that violations of the same kind have
+    the same text."""
     text = "; ".join(violations)
     return "".join(letter for letter in text if not letter.isdigit() and letter != "-")
 
@@ -95,9 +95,10 @@ def shrink(
     tries: int = 200,
     within_s: float = 60,
 ) -> Scenario:
-    """Find a simpler scenario whose failure has the same kind. The search ends after ``tries``
-    attempts or ``within_s`` seconds, and returns the simplest such scenario that it has found.
-    ``fails`` runs a scenario and returns the kind of its failure; "" if the scenario passes."""
+    """Find a simpler scenario that fails in the same way as ``scenario``. The search ends after
+    ``tries`` attempts or ``within_s`` seconds, and returns the simplest such scenario that it has
+    found. ``fails`` runs a scenario and returns the kind of its failure; "" if the scenario
+    passes."""
     began_s = time.monotonic()
     name = fails if fails is not None else lambda s: kind_of(attempt(s, seed).violations)
     wanted = name(scenario)

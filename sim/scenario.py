@@ -50,8 +50,9 @@ class HostScript:
 
 @attrs.frozen(kw_only=True)
 class LinkRule:
-    """A rule for a link: the properties of the link from one host to another (-1: all hosts), for
-    an interval of time or permanently. A later rule overrides earlier rules.
+    """A rule states the properties of the link from the host ``sender`` to the host ``receiver``
+    (-1: all hosts). It applies from ``from_ns`` to ``until_ns``, or permanently. If several rules
+    apply to a link at the same time, the last of these rules in the scenario counts.
     """
 
     sender: int = -1
@@ -64,8 +65,8 @@ class LinkRule:
 
 @attrs.frozen(kw_only=True)
 class Drop:
-    """The numbers of the datagrams that a link drops. Each datagram on the link has a number,
-    counted from the start of the run.
+    """Lists the ``numbers`` of the datagrams that a link drops. Each link numbers its datagrams
+    from 0, from the start of the run on.
     """
 
     sender: int
@@ -125,8 +126,8 @@ GROUP_RECEIVERS: Final = (*MISFITS, "plain")
 
 @attrs.frozen(kw_only=True)
 class MisfitScript:
-    """A misbehaving receiver on a host: once in each interval, it violates the rules of a
-    stream."""
+    """A receiver that misbehaves: once in each interval, it sends a datagram that violates the
+    rules of the stream's group."""
 
     host: int
     stream_id: int = 1001
@@ -139,7 +140,7 @@ class MisfitScript:
 @attrs.frozen(kw_only=True)
 class Budget:
     """Bounds on measurements of a run, such as the number of NAKs or the time. None: the
-    measurement has no such bound.
+    measurement has no bound.
     """
 
     end_after_ns: int | None = None

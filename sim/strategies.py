@@ -17,8 +17,8 @@ _PATIENCE: Final = 3
 
 
 class Slowest:
-    """Strategy for which only receivers count that were heard in the last second: the slowest of
-    them determines the sender limit.
+    """Strategy that considers only the receivers that were heard in the last second. The slowest of
+    these receivers determines the sender limit.
     """
 
     def on_status_messages(self, snapshots: Sequence[ReceiverView], now_ns: int) -> int:
@@ -54,16 +54,16 @@ class Moody:
 
 
 class SlowestElseMax(Slowest):
-    """Like :class:`Slowest`, but while the result of the strategy is late, the sender may send up
-    to the highest limit of any receiver.
+    """Like :class:`Slowest`. While the strategy's result is late, the sender may send up to the
+    highest limit that any receiver advertises.
     """
 
     on_late = "max"
 
 
 class SlowestElseMin(Slowest):
-    """Like :class:`Slowest`, but while the result of the strategy is late, the sender may send only
-    up to the limit of the slowest receiver.
+    """Like :class:`Slowest`. While the strategy's result is late, the sender may send only up to
+    the limit of the slowest receiver.
     """
 
     on_late = "min"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The data source ``penstock``, with which Spark reads and writes streams.
 
-Needs the extra ``spark``. If the wheel of penstock is installed,
-``spark.readStream.format("penstock")`` works. If penstock is used without an installed wheel, call
-:func:`register` to register the source in a Spark session.
+Needs the extra ``spark``. If the wheel of penstock is installed, Spark finds the source
+``format("penstock")`` by itself. Without an installed wheel, first register the source in the Spark
+session with :func:`register`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrow batches as messages. The schema precedes the Arrow batches, and a fingerprint in each batch
-identifies its schema. An Arrow record batch alone does not state the types of its values: the same
-eight bytes can be a bigint or a double. The sink sends the schema as the first message of each
-part. Therefore, the messages of a part (the rows of one Spark task) together are an Arrow IPC
-stream. In the reserved value of each batch's message, the sink writes a fingerprint of the schema.
-If a task reads from the middle of a part, it checks the fingerprint of each batch.
+"""Arrow batches as messages. The sink sends the Arrow schema before the record batches; the message
+of each batch carries a fingerprint of this schema. An Arrow record batch alone does not state the
+types of its values: the same eight bytes can be a bigint or a double. The sink sends the schema as
+the first message of each part. Therefore, the messages of a part (the rows of one Spark task)
+together are an Arrow IPC stream. The sink writes the fingerprint (a hash of the schema) into the
+reserved value of each batch's message. A task that reads from the middle of a part gets no schema
+message. Such a task compares the fingerprint of each batch with the fingerprint of the schema that
+the query declares.
 """
 
 from __future__ import annotations

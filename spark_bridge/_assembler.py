@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Assemble complete parts of epochs from the messages of a penstock sink (markers and rows), and
 drop repeated parts. A part contains the rows of one task of a Spark batch (an epoch). The assembler
-reads no stream and no clock."""
+reads no stream and no clock: its caller passes it all messages."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Place: TypeAlias = tuple[int, bytes]
 
 
 class RepeatDiffers(PenstockError):
-    """Spark repeated a batch and divided it differently among the tasks, so that repeated rows
-    cannot be distinguished from new rows. The iterator over parts has dropped the repeated part,
-    and can continue with the next part."""
+    """Raised if Spark has repeated a batch and divided its rows differently among the tasks:
+    repeated rows cannot be distinguished from new rows. The iterator over parts has dropped the
+    repeated part, and can continue with the next part."""
 
     def __init__(self, message: str, *, part: Part) -> None:
         super().__init__(message)
@@ -117,8 +117,8 @@ class _Open:
         self.count = self.bytes = self.crc = 0
 
     def add(self, payloads: Iterable[bytes | memoryview]) -> int:
-        """Add rows to the part; return the number of bytes that the assembler needs to keep these
-        rows."""
+        """Add rows to the part. Return the number of bytes of these rows that the assembler keeps
+        in memory; 0 if the part is a repeat."""
         kept = 0
         for payload in payloads:
             self.crc = zlib.crc32(payload, self.crc)
@@ -160,8 +160,8 @@ class Assembler:
     keeps the parts of a batch write (a job) until all its parts and its JOB_COMMIT marker have
     arrived. The assembler keeps in memory the rows of open parts, up to ``max_pending_bytes``. For
     each of the last ``remember`` epochs of a query, the assembler records which parts it has
-    returned. If a part belongs to an epoch that is older than the recorded epochs, the assembler
-    treats this part as already returned.
+    returned. If a part belongs to an older epoch, the assembler cannot know whether it has returned
+    this part, and drops the part as a repeat.
     """
 
     def __init__(
@@ -190,7 +190,8 @@ class Assembler:
     def rows(self, session: Hashable, payloads: Sequence[bytes | memoryview]) -> None:
         """Add rows of a session, in order.
 
-        :raises PendingTooLarge: the assembler did not accept the rows, and abandoned their part.
+        :raises PendingTooLarge: the waiting rows exceed ``max_pending_bytes``; the assembler has
+            dropped the whole part to which these rows belong.
         """
         current = self._open.get(session)
         if current is None:
@@ -233,8 +234,8 @@ class Assembler:
         return self._end_job(marker)
 
     def ended(self, session: Hashable) -> None:
-        """Record the end of a session. If a part of this session is open, this part counts as
-        incomplete.
+        """Record the end of a session. A part of this session that is still open can no longer
+        become complete, so the assembler drops it.
         """
         self._give_up(session, "ended")
 
@@ -247,7 +248,8 @@ class Assembler:
 
     @property
     def partial(self) -> tuple[PartialPart, ...]:
-        """Return the incomplete parts: first the last 256 abandoned parts, then the open parts."""
+        """Return the incomplete parts: first the last 256 dropped parts, then the open parts, then
+        the complete parts of batch writes (jobs) that have not ended yet."""
         still = (
             PartialPart(
                 part=item.part, session_id=_number(session), messages=item.count, reason="open"
@@ -268,8 +270,8 @@ class Assembler:
         return self._seen
 
     def state(self, *, waiting: Iterable[Part] = ()) -> dict[str, Any]:
-        """Return a record of the returned parts, as plain data. Store this record with your
-        results, and pass it to the new assembler after a restart.
+        """Return a record of the parts that the assembler has returned, as plain data. Store this
+        record with your results, and pass it to the new assembler after a restart.
 
         :param waiting: complete parts that were not delivered yet, which the next reader will
             assemble again.

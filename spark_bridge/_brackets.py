@@ -2,11 +2,12 @@
 """Find the parts that a penstock sink has published in a range of a session, and record the parts
 that a query has read.
 
-The code of this module reads no stream and no clock. A session of a sink is a sequence of parts,
-each from BEGIN to COMMIT. A part is broken if the next BEGIN arrives before the part's COMMIT. The
-last part of a range may be open, because its COMMIT can still arrive. The offsets of a reading
-query contain a record of the parts that it has read (:class:`Done`). With the record of read parts,
-the source recognises a repeated part after a restart.
+This module reads no stream and no clock: its callers pass it all markers. In a session, a sink
+publishes one part after the other, each between a BEGIN and a COMMIT marker. If the next BEGIN
+marker arrives before the part's COMMIT marker, the part is *broken*. The last part of a range may
+be open, because its COMMIT can still arrive. The offsets of a reading query contain a record of the
+parts that it has read (:class:`Done`). With the record of read parts, the source recognises a
+repeated part after a restart.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ _RUN: Final = re.compile(r"(\d+)(?:-(\d+))?")
 
 
 class Stretch(enum.Enum):
-    """The kinds of ranges into which a range of a session is divided: parts, and ranges that belong
-    to no part.
+    """Kind of a piece of a session: a part, rows that belong to no part, or the end of a batch
+    write.
     """
 
     PLAIN = "rows outside of parts"
@@ -63,8 +64,8 @@ class Piece:
 
 
 def pieces(marks: Sequence[Mark], start: int, end: int) -> Iterator[Piece]:
-    """Return the parts in the range [start, end) of a session, as the markers in this range
-    show."""
+    """Divide the range [start, end) of a session into pieces, at the markers in this range. A piece
+    is a part, or a range that belongs to no part."""
     begun: Mark | None = None
     at = start
     for mark in marks:
@@ -121,9 +122,9 @@ class _Query:
         self.epochs[epoch] = {**self.places(epoch), place: text}
 
     def folded(self) -> _Query:
-        """Return a shorter copy of this record, with separate entries only for the last epochs;
-        older epochs with the same parts share an entry (a run). If the copy would have too many
-        runs, it omits the oldest runs."""
+        """Return a shorter copy of this record. In the copy, only the latest two epochs have an
+        entry of their own. Consecutive older epochs with the same parts share one entry (a run). If
+        the copy would have too many runs, it omits the oldest runs."""
         recent = sorted(self.epochs)[-_RECENT:]
         runs = list(self.runs)
         for epoch in sorted(self.epochs):
@@ -161,8 +162,8 @@ def _without(runs: list[tuple[int, int, str]], epoch: int) -> list[tuple[int, in
 
 @attrs.define
 class Done:
-    """Record of the parts that a query has read. The record covers the most recent queries and
-    batch writes (jobs) that wrote parts.
+    """Record of the parts that the reading query has read. The stored record covers only the 64
+    writing queries and the 64 batch writes (jobs) whose parts were read last.
     """
 
     _queries: dict[UUID, _Query] = attrs.Factory(dict)
@@ -173,7 +174,8 @@ class Done:
         return (part.query, part.epoch) in self._jobs
 
     def knows(self, part: Part) -> bool:
-        """Whether the query has read a part with the same query, epoch, partition and key."""
+        """Whether the reading query has read an attempt of this part. All attempts of a part have
+        the same writing query, epoch, partition and key."""
         found = self._queries.get(part.query)
         return found is not None and place_of(part) in found.places(part.epoch)
 
@@ -195,13 +197,13 @@ class Done:
         query.add(part.epoch, place_of(part), _text(content))
 
     def places(self, part: Part) -> int:
-        """Return the number of parts of an epoch that the query has read."""
+        """Return how many parts of the same writing query and epoch the reading query has read."""
         found = self._queries.get(part.query)
         return 0 if found is None else len(found.places(part.epoch))
 
     def add_job(self, part: Part) -> None:
-        """Record that the query has read all parts of a batch write. After this call, the record
-        needs no entries for the single parts.
+        """Record that the reading query has read all parts of the batch write (job) to which
+        ``part`` belongs. The record then drops its entries for the single parts of this job.
         """
         self._jobs[(part.query, part.epoch)] = None
         while len(self._jobs) > _MOST_JOBS:

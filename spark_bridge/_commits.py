@@ -50,7 +50,7 @@ class ForgottenPart(PenstockError):
 
 @attrs.frozen(kw_only=True)
 class Batch:
-    """The ranges of one batch. Only sessions that have markers of a sink have such ranges."""
+    """One batch of committed rows. It covers only the sessions that contain markers of a sink."""
 
     heard: frozenset[Session] = frozenset()         # those with markers
     ends: Mapping[Session, int] = attrs.Factory(dict)
@@ -60,8 +60,9 @@ class Batch:
     keys: Mapping[Session, bytes] = attrs.Factory(dict)
 
     def offset(self, begin: Offset, after: Offset) -> Offset:
-        """Return a copy of ``after``, the offset at the end of the batch, with further entries. The
-        source needs these entries for the next batch, and to repeat this batch.
+        """Add the entries about parts to ``after``, the offset at the end of the batch, and return
+        the result. With these entries, the source can plan the next batch, and can repeat this
+        batch.
         """
         marked = (self.heard | begin.skipped.keys()) & after.positions.keys()
         keys = {**begin.keys, **self.keys}
@@ -121,8 +122,8 @@ class Commits:
         self, view: View, begin: Offset, found: Sequence[Want], *, max_messages: int = 0,
         target: Mapping[Session, int] | None = None,
     ) -> Batch:
-        """Return the batch for those sessions in ``found`` that have markers. For sessions without
-        markers, the returned batch states no end position.
+        """Plan a batch of committed rows. It covers only those sessions in ``found`` that have
+        markers; for the others, it states no end position.
         """
         if self._old_daemon:
             return Batch(done=begin.done)
@@ -178,14 +179,14 @@ class Commits:
         return one
 
     def overdue(self, key: object) -> bool:
-        """Return whether the query has waited for longer than allowed for the end of a part or job;
-        ``key`` identifies this part or job.
+        """Return whether the query has waited for more than ``GRACE_S`` for the end of the part or
+        job that ``key`` identifies.
         """
         return self._clock() - self._since.setdefault(key, self._clock()) > GRACE_S
 
     def there(self, keys: Iterable[object]) -> None:
-        """Forget since when the query waits for the end of a part or job, for all parts and jobs
-        except those in ``keys``.
+        """Record for which parts and jobs (``keys``) the query waits now. For all other parts and
+        jobs, forget when the wait began.
         """
         kept = set(keys)
         self._since = {key: since for key, since in self._since.items() if key in kept}

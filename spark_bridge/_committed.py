@@ -73,7 +73,8 @@ class Committed(Iterator[CommittedPart]):
 
     @property
     def partial(self) -> tuple[PartialPart, ...]:
-        """The incomplete parts: first the last 256 abandoned parts, then the open parts."""
+        """The incomplete parts: first the last 256 dropped parts, then the open parts, then the
+        complete parts of batch writes (jobs) that have not ended yet."""
         return self._assembler.partial
 
     @property
@@ -81,8 +82,9 @@ class Committed(Iterator[CommittedPart]):
         return self._assembler.statistics
 
     def state(self) -> dict[str, Any]:
-        """Return a record of the returned parts, as plain data for :func:`committed` in a later
-        process. Store the record and your results in the same transaction."""
+        """Return a record of the parts that the iterator has returned. Pass this record (plain
+        data) to :func:`committed` in a later process. Store the record and your results in the same
+        transaction."""
         return self._assembler.state(waiting=[ready.part for ready in self._ready])
 
     def _take(self, batch: MessageBatch) -> None:

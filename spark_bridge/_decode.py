@@ -3,8 +3,9 @@
 
 With ``payload=binary`` each message becomes a row: the column ``value`` has its bytes, and the
 other columns describe the message. With ``payload=arrow`` each message must be an Arrow IPC record
-batch of the declared schema, or a whole Arrow IPC stream. The decoder returns its rows. The query
-does not see the markers of a sink, unless it reads all messages.
+batch of the declared schema, or a whole Arrow IPC stream; its rows become the rows of the query.
+The decoder omits the markers of a sink, unless the query has the options ``payload=binary`` and
+``readCommitted=false``.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def ddl(options: SourceOptions) -> str:
 
 
 def check_schema(options: SourceOptions, schema: StructType) -> None:
-    """Check that the source has each column that the schema of the user names.
+    """Check that the source has each column of the schema that the user declared for the query.
 
     :raises InvalidArgument: the source has no such column; the exception's text names this column
         and the source's columns.
@@ -323,10 +324,9 @@ def _headers(messages: Messages) -> Any:
 
 @functools.cache
 def stamp_offset(channel: str) -> int | None:
-    """Return the place of the time stamp in the messages of a channel: an offset in the payload, or
-    ``RESERVED_VALUE_OFFSET``. Return None if the channel writes no time stamps. A channel may write
-    two time stamps, of sending and of reception. In this case, return the place of the time of
-    reception."""
+    """Return where the messages of a channel contain a time stamp: an offset in the payload, or
+    ``RESERVED_VALUE_OFFSET``. Return None if the channel writes no time stamps. If the channel
+    writes both a time of sending and a time of reception, return where the time of reception is."""
     found = uri.parse(channel)
     for offset in (
         found.media_rcv_ts_offset, found.channel_rcv_ts_offset, found.channel_snd_ts_offset

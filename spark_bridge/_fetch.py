@@ -3,8 +3,9 @@
 or from a daemon that has the range and sends it.
 
 A worker process of Spark runs several tasks. When a task ends, its worker process keeps the mapped
-logs and the connections for its next task. Both are slow to create: in a log that is mapped again,
-each page causes a page fault, and a new connection with keys takes several round trips.
+logs and the connections for its next task. To create them again would be slow. If a process maps a
+log again, the first access to each page causes a page fault. A new connection with keys takes
+several round trips.
 """
 
 from __future__ import annotations
@@ -55,14 +56,15 @@ class FrameSource(Protocol):
         False if the range has no further frames."""
 
     def check(self, position: int) -> None:
-        """Check that no publisher has overwritten the bytes that were copied from ``position`` on.
+        """Check that no publisher has overwritten the bytes that the task has copied, which begin
+        at ``position``.
 
         :raises RangeLost: the publisher may have overwritten some of these bytes.
         """
 
     def finish(self) -> None:
-        """Check the whole range as ``check`` does. The task calls this method when it has read the
-        whole range.
+        """Check that no publisher has overwritten any bytes of the range while the task read them.
+        The task calls this method when it has read the whole range.
         """
 
 
@@ -86,8 +88,8 @@ class Worker:
             return found
 
     def log(self, path: str) -> gather.MappedLog:
-        """Return the mapped log of a path. If another file has the name of the log now,
-        map the new file.
+        """Return the log file at ``path``, mapped into memory. If this file has been replaced by
+        another since the last call, map the new file.
 
         :raises OSError, PenstockError: the file is missing, or is not a log.
         """
@@ -167,10 +169,9 @@ class _Mapped:
             )
 
     def finish(self) -> None:
-        """Check that the bytes that the task has read were not overwritten meanwhile. If the daemon
-        still retains the range, the data was not overwritten. If the daemon does not answer, this
-        method treats the daemon as not running; without a running daemon, no data is
-        overwritten."""
+        """Check that no publisher has overwritten the bytes that the task has read. If the daemon
+        still retains the range, the data was not overwritten. If the daemon does not answer, it
+        counts as dead, and the check passes: without a running daemon, no data is overwritten."""
         session = self._range.session
         try:
             state = worker.control(Daemon(directory=self._directory), None).state(
@@ -291,9 +292,9 @@ def _is_of(facts: gather.LogFacts, item: Range) -> bool:
 
 
 def local_directory(options: SourceOptions) -> str | None:
-    """Return the daemon directory of this host. If the query uses daemons on several hosts, the
-    environment of this host names the directory; otherwise an option of the query names
-    it.
+    """Return the daemon directory of this host. If the query uses daemons over TCP and the
+    environment variable PENSTOCK_DIR of this host is set, this variable names the directory.
+    Otherwise, the option daemonDir names it.
     """
     if options.remote:
         return os.environ.get("PENSTOCK_DIR") or options.daemon_dir

@@ -5,8 +5,8 @@ the log before it ends.
 An image ends when its sender is silent for some seconds, for example while the sender's daemon
 starts again. When the sender continues the session, a new image begins at the position where the
 first image ended. The new image has a new log. A request to the daemon for messages concerns only
-one log. A message of several frames can begin in one log and end in the next. To find the end of
-such a message, this module fetches its frames from both logs.
+one log. A message of several frames can begin in one log and end in the next. For such a message,
+this module fetches the frames from both logs to find the end of the message.
 """
 
 from __future__ import annotations
@@ -64,8 +64,9 @@ def message_at(logs: Sequence[Holding], start: int, frames: Frames) -> Across | 
 
 
 def cut(want: Want, max_messages: int, one: Cut, frames: Frames) -> tuple[int, int]:
-    """Return the end position of the batch and its number of messages. If no message is complete,
-    the end is the start of the batch.
+    """Return the position at which the batch that ``want`` requests must end, and the number of
+    messages in the batch. If the batch has no complete message, this position is the start of the
+    batch.
     """
     at, messages, stop = want.start, 0, want.start + want.max_bytes
     for number, holding in enumerate(want.logs):
@@ -94,9 +95,9 @@ def cut(want: Want, max_messages: int, one: Cut, frames: Frames) -> tuple[int, i
 def find(
     want: Want, start: int, max_bytes: int, reserved_value: int, one: Find, frames: Frames
 ) -> LogMarks:
-    """Return the messages that have the reserved value ``reserved_value`` in the log that contains
-    the position ``start``. If the message at ``start`` begins in this log but ends in the next log,
-    return only this message.
+    """Search one log, the log that contains the position ``start``, for messages with the reserved
+    value ``reserved_value``. If the message at ``start`` begins in this log but ends in the next
+    log, return only this message.
     """
     for number, holding in enumerate(want.logs):
         if start >= holding.log.end_position:

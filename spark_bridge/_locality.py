@@ -3,10 +3,10 @@
 
 In Spark, a Python source cannot state preferred hosts for its partitions. In a barrier stage,
 however, each task knows the hosts of all tasks, so all tasks can compute the same assignment of
-ranges to tasks. Each range is assigned to a task on a host whose daemon has the range. Several
-tasks on the same host get ranges in turn. If no task runs on a host with the range, any task gets
-the range. The Spark driver sends the names of each host to the tasks, so that all tasks compare the
-same texts.
+ranges to tasks. Each range is assigned to a task on a host whose daemon has the range. If a host
+has several tasks, the task with the least data gets the next range. If no task runs on a host whose
+daemon has the range, the range goes to the task with the least data. The Spark driver looks up the
+names of the daemons' hosts and sends them to all tasks, so that all tasks compare the same names.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 
 def read_local(df: DataFrame) -> DataFrame:
     """Return a copy of ``df`` in which each task reads ranges whose logs are on the task's own
-    host, if possible. Such a task needs no network.
+    host, if possible. A task that reads only from its own host needs no network.
 
     ``df`` must come from ``format("penstock")`` with the options ``locality=barrier`` and
     ``minPartitions``. The value of ``minPartitions`` must not exceed the number of task slots of
     the cluster. A barrier stage starts only when all its tasks can run at the same time. If the
-    cluster has too few task slots, the stage waits without a message. If one task of a barrier
-    stage fails, Spark repeats all its tasks. Barrier stages do not work with dynamic allocation.
+    cluster has too few task slots, the stage waits, and Spark reports nothing. If one task of a
+    barrier stage fails, Spark repeats all its tasks. Barrier stages do not work with dynamic
+    allocation.
     """
     return df.mapInArrow(_same, df.schema, barrier=True)
 
@@ -43,9 +44,9 @@ def _same(batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def own_ranges(table: Sequence[Range], own: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the ranges that the calling task reads. In a barrier stage, the hosts of all tasks
-    determine the ranges of each task. In other stages, the task reads the ranges ``own``, which the
-    planner has assigned.
+    """Return the indices, in ``table``, of the ranges that the calling task reads. In a barrier
+    stage, the hosts of all tasks determine the ranges of each task. In other stages, the task reads
+    the ranges ``own``, which the planner has assigned.
     """
     from pyspark import BarrierTaskContext, TaskContext
 
@@ -57,9 +58,9 @@ def own_ranges(table: Sequence[Range], own: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def assign(table: Sequence[Range], hosts: Sequence[str]) -> list[tuple[int, ...]]:
-    """Assign ranges to tasks by host. A range goes to a task on a host that has the range; if no
-    task runs on such a host, the range may go to any task. Of several possible tasks, the task with
-    the least data gets the range."""
+    """Assign ranges to tasks by host. A range can go to each task on a host whose daemon has the
+    range; if there is no such task, it can go to any task. Of these tasks, the task with the least
+    data gets the range."""
     loads = [0] * len(hosts)
     tasks: list[list[int]] = [[] for _ in hosts]
     for index in sorted(range(len(table)), key=lambda i: (-table[i].length, i)):
@@ -72,8 +73,9 @@ def assign(table: Sequence[Range], hosts: Sequence[str]) -> list[tuple[int, ...]
 
 
 def with_names(options: SourceOptions, table: Sequence[Range]) -> list[Range]:
-    """Return the ranges; each states, for each daemon that has it, the names of this daemon's host:
-    the daemon's own name, the name in the option ``control``, and the addresses of both.
+    """Return copies of the ranges. In these copies, each daemon that has a range is listed with the
+    names of its host. A host's names are the name that its daemon states, the name in the option
+    ``control``, and the addresses of both.
     """
     known: dict[tuple[int, str], tuple[str, ...]] = {}
     for item in table:

@@ -10,30 +10,32 @@ An offset is a dictionary. The key of a session consists of the channel, the str
 and the initial term id. The value of a session's key is a position: the query has planned to read
 the session up to this position, which lies between two messages. Session id and initial term id
 together identify a log. A publisher that restarts gets another session id, so the positions in its
-old and its new log are never confused. With the further entries, the source can plan a batch again
-from the two offsets of the batch alone, even after a restart:
+old and its new log are never confused. An offset also has the following entries. They make it
+possible to plan a batch again from its two offsets alone (start and end), even after a restart:
 
 - ``from|KEY``: exists only in the first offset that contains the session; the value is the position
   at which the query begins to read the session.
 - ``end|KEY`` replaces the entry ``KEY`` if the stream has ended; the value is the end position.
-  When the query has acknowledged this end, the next offset has no entry for the session.
+  When the query has acknowledged the end of the session, the next offset has no entry for the
+  session.
 - ``group|CHANNEL|STREAM``: the consumer groups, and their daemons, that retain the stream for the
   query. If a group that retained the stream no longer exists, data of the stream may be lost.
-- ``held|KEY``: exists only if a stream has several consumer groups; names those that retain the
-  session from the position of ``KEY`` on.
-- ``left|KEY``: last position of an ended session, and a number: the ends of all sessions are
-  numbered in their order. If this session continues later at a higher position, the range from its
-  last position to the higher position is missing.
-- ``times|KEY``: times at which the messages of the batch before this offset arrived
+- ``held|KEY``: exists only if a stream has several consumer groups; names the groups that retain
+  the session from the position in the entry ``KEY`` on.
+- ``left|KEY``: last position of an ended session, and a sequence number. The sequence numbers state
+  the order in which the sessions have ended. If this session continues later at a higher position,
+  the range from its last position to the higher position is missing.
+- ``times|KEY``: times at which the messages of the batch that ends at this offset arrived
   (:mod:`._times`). If Spark repeats the batch, its messages have the same times, on every host.
 - ``skip|KEY``: the session contains markers of a penstock sink. The value of ``skip|KEY`` lists the
   ranges [start, end) that the batch skips, because they are not committed or are repeats.
 - ``key|KEY``: the value of the sink's key column in this session, in hexadecimal digits.
 - ``parts``: a record of the parts that the query has read (:mod:`._brackets`).
-- ``records``: largest number of messages in a part, if the option maxRecordsPerPartition was given.
-- ``tasks``: number of parts (tasks) of the batch before this offset. A sink identifies rows by
-  their part. Spark must therefore split a repeated batch into the same parts, even if the driver
-  then has more cores.
+- ``records``: largest number of messages that one task of the batch reads, if the option
+  maxRecordsPerPartition was given.
+- ``tasks``: number of tasks of the batch that ends at this offset. A sink identifies rows by the
+  task that publishes them. A repeated batch must therefore be split into the same tasks, even if
+  the driver then has more cores.
 
 The source can also read offsets of older versions, which do not have all of these entries.
 """
@@ -97,8 +99,8 @@ class Session:
 
 @attrs.frozen
 class Left:
-    """The last position of a session that has ended, and a number: the ends of all sessions are
-    numbered in their order.
+    """The last position of a session that has ended, and a sequence number. The sequence numbers
+    state the order in which the sessions have ended.
     """
 
     position: int
@@ -123,7 +125,7 @@ class Offset:
     keys: Mapping[Session, bytes] = attrs.Factory(dict)
 
     def to_plain(self) -> dict[str, Any]:
-        """Return plain data for Spark, with sorted keys."""
+        """Return the offset as a dictionary of plain data with sorted keys, as Spark stores it."""
         plain: dict[str, Any] = {
             f"{_END if session in self.ended else ''}{session}": position
             for session, position in self.positions.items()

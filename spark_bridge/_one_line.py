@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Report a user's mistake in one line, so that the first line of Spark's exception states the
 reason, without a traceback. The text of a Spark exception begins with the traceback of the Python
-worker, and the reason follows. An environment variable disables this traceback."""
+worker, and the reason follows. If the environment variable SPARK_HIDE_TRACEBACK is set, the worker
+omits this traceback."""
 
 from __future__ import annotations
 

@@ -46,8 +46,8 @@ SOURCE: Final = (
         "`latest`, batch: `earliest`",
         "where a *new* query begins: at the current end, at the oldest retained position, or "
         'JSON, `{"CHANNEL\\|STREAM\\|SESSION\\|INITIAL TERM ID": position}`. If the query has a '
-        "checkpoint, or its subscription already exists, the query continues there and this option "
-        "has no effect",
+        "checkpoint, or its subscription already exists, the query continues at the stored "
+        "position, and this option has no effect",
     ),
     (
         "`endingOffsets`",
@@ -110,8 +110,9 @@ SOURCE: Final = (
         "`readCommitted`",
         "of sessions with markers",
         "with `true`, the source reads only complete parts of a penstock sink, each once, without "
-        "markers. `false`: it reads all messages. If the option `readCommitted` is absent, the "
-        "source behaves as with `true` for each session that has markers",
+        "their BEGIN and COMMIT messages (markers). `false`: it reads all messages. If the option "
+        "`readCommitted` is absent, the source behaves as with `true` for each session that has "
+        "markers",
     ),
     (
         "`ackOn`",
@@ -238,8 +239,8 @@ SINK: Final = (
     (
         "`jobCommit`",
         "`true`",
-        "batch writes only: readers get the parts of a write together, when all tasks are "
-        "done. With `false`, readers get each part when its task is done",
+        "batch writes only: readers get the rows of all tasks together, when the whole write is "
+        "done. With `false`, readers get the rows of each task when the task is done",
     ),
     (
         "`writeId`",

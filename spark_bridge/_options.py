@@ -14,6 +14,7 @@ import attrs
 from penstock.config import uri
 from penstock.config.protocol.keys import check_public_key, load_public_key
 from penstock.core.errors import InvalidArgument, PenstockError
+from penstock.spark_bridge import _kafka
 
 MIB: Final = 1024 * 1024
 DEFAULT_EXPIRY_NS: Final = 600 * 10**9
@@ -82,7 +83,8 @@ class Daemon:
 
 @attrs.frozen(kw_only=True)
 class SourceOptions:
-    """Options of a query: streams, name, and batch size."""
+    """Options of a query, for example its streams, the name of its subscription, and the limits on
+    a batch."""
 
     streams: tuple[StreamName, ...]
     sessions: tuple[int, ...] = ()                  # none: all
@@ -182,7 +184,9 @@ def _check_names(given: Mapping[str, str], streaming: bool) -> None:
             continue
         if key not in NAMES:
             close = difflib.get_close_matches(key, NAMES, 1)
-            hint = f"; did you mean {NAMES[close[0]]}?" if close else ""
+            hint = f"; did you mean {NAMES[close[0]]}?" if close else "."
+            if instead := _kafka.replacement(_kafka.SOURCE, key):
+                hint = f". {instead}"
             raise InvalidArgument(
                 f"option {key}: the penstock source has no such option{hint} It has: "
                 f"{', '.join(sorted(NAMES.values()))}"

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects that a Python worker of Spark keeps between its tasks: a client and its publications.
 
-A task of a small batch takes some tens of milliseconds. To create a connection and a publication
-takes as long as that. A worker process therefore keeps its client and its publications for later
-tasks. A worker runs one task at a time, so it can use exclusive publications. A session therefore
-contains the rows of several tasks of this worker process, one task after the other.
+A task of a small batch takes some tens of milliseconds. Creating a connection and a publication
+takes as long as such a task. A worker process therefore keeps its client and its publications for
+later tasks. A worker runs one task at a time, so it can use exclusive publications. A session
+therefore contains the rows of several tasks of this worker process, one task after the other.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def _is_drained(row: Mapping[str, Any], position: int, how: str) -> bool:
 
 
 class SinkError(PenstockError):
-    """A task could not publish its rows; the exception's text names the stream, the cause and the
-    culprit."""
+    """Raised if a task could not publish its rows. The exception's text names the stream, the
+    cause, and the receiver or reader that caused it, if known."""
 
 
 @attrs.frozen(kw_only=True)
@@ -68,8 +68,8 @@ class Pipe:
         self._same_session()
 
     def send_batch(self, messages: object) -> None:
-        """Send a batch of messages; the batch must be small enough to be sent within the time
-        limit.
+        """Send a batch of messages. The time limit applies to the batch as a whole, so the batch
+        must not be too large.
         """
         try:
             self.publication.send_batch(messages, self.timeout_s)
@@ -165,7 +165,8 @@ class Outlet:
         self._publications: OrderedDict[_Where, Publication] = OrderedDict()
 
     def pipe(self, options: SinkOptions, key: bytes) -> Pipe:
-        """Return the publication for a key; an earlier task may have created this publication."""
+        """Return the publication on which this process sends the rows of a key. Create it, unless
+        an earlier task has done so."""
         where = _Where(channel=options.channel, stream_id=options.stream_id, key=key)
         found = self._publications.get(where)
         if found is None or found.is_closed:
@@ -181,8 +182,8 @@ class Outlet:
         )
 
     def wait_usable(self, deadline: float) -> bool:
-        """Return whether a daemon in the directory answers before ``deadline``: the same daemon as
-        before, or a new one.
+        """Wait until the daemon of the directory answers; after a restart, this is a new daemon.
+        Return False if no daemon answers before ``deadline``.
         """
         while not self.client.is_closed:
             if self.client.is_daemon_alive:

@@ -9,8 +9,8 @@ read a position from any holding that retains this position.
 
 A batch contains at most half of a session's window, so that the sender can fill the other half
 while the query processes the batch. The limits of a query on the size of a batch apply to the sum
-over all sessions. The planner divides such a limit among the sessions by max-min fairness: a
-session with little data never waits because another session has much data.
+over all sessions. The planner divides each of these limits among the sessions by max-min fairness:
+a session with little data never waits because another session has much data.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class View:
 
     @classmethod
     def of(cls, states: Sequence[tuple[int, GroupState]]) -> View:
-        """Create a view from pairs, each with the number of a daemon and the state of one of its
-        consumer groups."""
+        """Create a view from the states of consumer groups. Each state comes with the number of its
+        daemon in the query's options."""
         holdings: dict[Session, list[Holding]] = {}
         marks: dict[StreamName, list[str]] = {}
         for daemon, state in states:
@@ -95,16 +95,18 @@ class View:
         return max((h.log.end_position for h in self.holdings.get(session, ())), default=0)
 
     def source(self, session: Session, position: int) -> Holding | None:
-        """Return the log from which to plan a batch at ``position``. The planner uses the shortest
-        log that contains the position, so that every daemon can serve the batch."""
+        """Return the log from which to plan a batch at ``position``. Of the logs that contain this
+        position, this is the log that ends first. Every daemon with such a log can then serve the
+        batch."""
         found = [h for h in self.holdings.get(session, ()) if h.readable(position)]
         return min(found, key=lambda h: (h.log.end_position, h.daemon), default=None)
 
     def chain(self, session: Session, position: int) -> list[Holding]:
-        """Return the logs from which to plan a batch; the first is the log that :meth:`source`
-        returns, and each further log continues the log before it. If the sender of an ended session
-        continues later, the session's next log begins at the end position of the ended log. A
-        message or a part of a sink can begin in one of these logs and end in the next.
+        """Return the logs from which to plan a batch at ``position``. The first is the log that
+        :meth:`source` returns; each further log begins where the log before it ends. If the sender
+        of an ended session continues later, the session's next log begins at the end position of
+        the ended log. Planning needs both logs, because a message or a sink's part can begin in one
+        log and end in the next.
         """
         found = []
         while (holding := self.source(session, position)) is not None:
@@ -127,8 +129,9 @@ class View:
         )
 
     def severed_at(self, session: Session, position: int) -> int | None:
-        """Data may be lost between the logs that can be read from ``position`` on and the session's
-        next log. If so, return the position at which the next log begins; otherwise, return None.
+        """Data is missing if all logs that can be read from ``position`` on end before the
+        session's next log begins. If so, return the position at which this next log begins;
+        otherwise, return None.
         """
         found = self.chain(session, position)
         if found and not found[-1].log.ended:
@@ -184,7 +187,7 @@ class Loss:
 def losses(
     view: View, start: Offset, seen: Mapping[Session, int] | None = None
 ) -> list[Loss]:
-    """Return the lost ranges: at the offset ``start``, the query has not read these ranges, and no
+    """Return the lost ranges: the query had not yet read them at the offset ``start``, and no
     daemon retains them any more.
 
     :param seen: the highest known end of each session. A daemon that has read groups and logs of a
@@ -228,8 +231,8 @@ def _may_be_lost(view: View, start: Offset, session: Session) -> bool:
 
 
 def returns(view: View, start: Offset) -> list[Loss]:
-    """If sessions ended and later continued at a higher position, return the lost ranges between
-    these two positions.
+    """If sessions ended and later continued at a higher position, return the lost ranges. Each
+    range lies between the end of a session and the position at which the session continued.
     """
     return [
         Loss(session=session, start=left.position, end=view.first(session),
@@ -241,10 +244,11 @@ def returns(view: View, start: Offset) -> list[Loss]:
 
 
 def outlived(view: View, start: Offset, end: Offset) -> list[StreamName]:
-    """Return the streams whose consumer groups ended after the offset ``end`` was planned and
-    before ``start`` was planned. If the first batch of a query did not finish, Spark requests the
-    first offset again. If the consumer groups ended between these two requests, the second answer
-    is the start of the new groups, not the start of the batch."""
+    """Return the streams whose consumer groups were replaced: a group that the offset ``end`` names
+    no longer exists, and the offset ``start`` names a newer group. This can happen if the first
+    batch of a query did not finish: Spark then requests the first offset a second time. If new
+    groups have replaced the old ones meanwhile, this second offset is the start of the new groups,
+    not the start of the batch."""
     found = []
     for stream in sorted({session.stream for session in end.positions}, key=str):
         now = set(view.groups.get(stream, "").split())
@@ -302,14 +306,14 @@ class Want:
 
     @property
     def end(self) -> int:
-        """Position at which the last of these logs ends."""
+        """Position at which the last log in ``logs`` ends."""
         return self.logs[-1].log.end_position
 
 
 def share(available: Mapping[_K, int], limit: int) -> dict[_K, int]:
     """Divide ``limit`` among the sessions by max-min fairness. No session gets more than it
     requests. If a session gets less than it requests, no other session gets more than this session.
-    Each session gets at least 1, so that each session makes progress in each batch."""
+    The share of each session is at least 1, so that each session makes progress in each batch."""
     parts: dict[_K, int] = {}
     left, count = limit, len(available)
     for key, most in sorted(available.items(), key=lambda item: item[1]):
@@ -417,8 +421,8 @@ class Range:
 
 
 def ranges(view: View, start: Offset, end: Offset) -> list[Range]:
-    """Return the ranges from one offset to the next, except the ranges that the batch skips. If no
-    daemon retains a range, the range's list of daemons is empty."""
+    """Return the ranges that the batch between the offsets ``start`` and ``end`` reads, without the
+    ranges that it skips. If no daemon retains a range, the range's list of daemons is empty."""
     found = []
     for session, stop in sorted(end.positions.items()):
         begin = start.positions.get(session, end.begun.get(session, stop))
@@ -474,8 +478,9 @@ def _joint_holder(chain: Sequence[Holding], end: int) -> tuple[Holder, ...]:
 
 
 def partition_count(total_bytes: int, *, wanted: int | None, cores: int) -> int:
-    """Return the number of tasks for a batch. If the options state no number, the result is one
-    task for each core, or fewer if a task would have too little work.
+    """Return the number of tasks for a batch. If the options state no number (``wanted``), each
+    core gets one task. A small batch gets fewer tasks, so that each task reads about
+    ``SMALLEST_PART`` or more.
     """
     if wanted is not None:
         return wanted
@@ -483,8 +488,8 @@ def partition_count(total_bytes: int, *, wanted: int | None, cores: int) -> int:
 
 
 def pieces(found: Sequence[Range], count: int) -> list[int]:
-    """Return the number of parts into which to split each range, so that ``count`` tasks get about
-    equal work."""
+    """Return, for each range, the number of pieces into which to split this range, so that
+    ``count`` tasks get about equal work."""
     total = sum(item.length for item in found)
     even = max(1, -(-total // count))
     return [max(1, round(item.length / even)) for item in found]
@@ -501,11 +506,11 @@ def split(item: Range, places: Sequence[int]) -> list[Range]:
 def pack(found: Sequence[Range], count: int, *, apart: bool = False) -> list[tuple[int, ...]]:
     """Assign ranges to tasks.
 
-    Distribute ranges over tasks. Each task gets ranges that follow each other, and the tasks have
-    the same order as their ranges. The rows of a session therefore stay in order.
+    Distribute ranges over tasks. The tasks divide the ranges in order: each task gets consecutive
+    ranges, which follow those of the task before it. The rows of a session therefore stay in order.
     :param count: number of tasks; all tasks get about the same number of bytes, and each gets at
         least one range.
-    :param apart: whether each range gets a task of its own.
+    :param apart: if true, each range gets a task of its own, and ``count`` is ignored.
     """
     if apart:
         return [(index,) for index in range(len(found))] or [()]

@@ -43,8 +43,8 @@ _PAUSE_S: Final = 0.1
 
 @attrs.frozen
 class Partition(InputPartition):
-    """The ranges that one Spark task reads. In a barrier stage, the object contains the ranges of
-    all tasks.
+    """The input of one Spark task: ``own`` has the indices of its ranges in ``table``. In a barrier
+    stage, ``table`` has the ranges of all tasks, and each task chooses its own.
     """
 
     index: int
@@ -84,8 +84,8 @@ class Planning:
         self._compared = False          # start with the groups of the checkpoint
 
     def initial(self, *, acknowledge: bool = True) -> Offset:
-        """Return the positions at which the consumer groups begin, which the option startingOffsets
-        determines."""
+        """Open the consumer groups, and return the offset at which the query begins. The option
+        startingOffsets determines where a new group begins."""
         chosen = self._chosen("startingOffsets", self._options.starting)
         self._subscription.open(keep=not acknowledge)
         view = self._check()
@@ -335,9 +335,9 @@ class Planning:
         return ends, max_messages - left
 
     def prepare(self) -> None:
-        """Record that the query ends when it has read the data that is available now (trigger
-        AvailableNow). The planner determines this end when Spark first requests an offset: before
-        this request, the planner does not know whether the query is new."""
+        """Record that Spark uses the trigger AvailableNow: the query ends when it has read the
+        available data. The planner determines the end of this data later, at Spark's first request
+        for an offset. Only this request shows whether the query is new."""
         self._available_now = True
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
@@ -355,8 +355,8 @@ class Planning:
         return self._partitions(view, self._with_holders(found), end.tasks, end.records)
 
     def batch(self) -> list[InputPartition]:
-        """Return the start and end offset of a batch read. The read covers all retained data, or
-        the range that the options state."""
+        """Return the partitions of a batch read (``spark.read``). A batch read covers all retained
+        data, or the range that the options state."""
         start = self.initial(acknowledge=False)
         view = self._settled(self._view)
         ending = self._options.ending
@@ -449,8 +449,9 @@ class Planning:
         self._check(end.positions)
 
     def report(self) -> dict[str, Any]:
-        """Return the figures that Spark reports as the progress of the query: the highest positions
-        in the logs, and how far the query and its senders are behind these positions.
+        """Return the figures that Spark reports as the progress of the query. Examples are the end
+        positions of the logs, how far the query is behind them, and how much data its senders may
+        still send.
         """
         return self._progress.report(self._view, self._planned.positions, {
             "lostBytes": self._lost_bytes, "losses": len(self._said),

@@ -21,8 +21,8 @@ _PART: Final = 32               # of a window: with less left, the sender is hel
 
 
 class Progress:
-    """One for each query. ``count`` is a function that returns the number of messages in a range of
-    a session."""
+    """One for each query. The caller passes the function ``count``, which returns the number of
+    messages in a range of a session."""
 
     def __init__(
         self, count: Callable[[Want], int], clock: Callable[[], float] = time.monotonic

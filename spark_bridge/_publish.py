@@ -27,11 +27,11 @@ def publish(
     """Publish the rows of ``df`` in the tasks that compute its partitions, in the same way as the
     sink publishes them.
 
-    Return a row for each task: host, partition, attempt, messages, bytes, seconds. The call is
-    lazy, as with all transformations of Spark: it publishes nothing. The tasks publish the rows
-    when Spark computes the result, and publish them again each time Spark computes the result
-    again. A streaming query that publishes in this way needs no penstock sink, so no sink code runs
-    on the Spark driver.
+    Return a row for each task: host, partition, attempt, messages, bytes, seconds. Like all
+    transformations of Spark, the call is lazy: the call itself publishes nothing. The tasks publish
+    the rows when Spark computes the result, and publish them again each time Spark computes the
+    result again. A streaming query that publishes in this way needs no penstock sink, so no sink
+    code runs on the Spark driver.
 
     :param options: options of the sink, in its spelling or in Python's: ``timeout="30s"``,
         ``key_column="symbol"``, ``payload="arrow"``.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convert ranges of logs to Arrow record batches, in the executors of Spark.
 
-A task that reads a range changes no position of the query. If Spark repeats the task, on any host,
-the task returns the same rows.
+A task only reads: it does not change how far the query has come. If Spark repeats the task, on any
+host, the task returns the same rows.
 """
 
 from __future__ import annotations
@@ -107,10 +107,10 @@ def _joined(batches: Sequence[Any]) -> Iterator[Any]:
 
 class Blocks:
     """Memory for the Arrow batches of this process. When no batch uses a memory block any more, the
-    process keeps the block for a later batch. This is faster than new memory: in new memory, the
-    kernel clears each page, which takes as long as the processing of a dozen messages. Several
-    threads may use this object at the same time: a memory block belongs to the thread that has
-    taken the block out of the deque."""
+    process keeps the block for a later batch. Using a kept block again is faster than using new
+    memory. The kernel clears each new page, which takes as long as processing a dozen messages.
+    Several threads may use this object at the same time. A thread takes a block out of the deque of
+    free blocks, and is then the only user of this block."""
 
     def __init__(self) -> None:
         self._free: dict[int, deque[Any]] = {}      # by size, a power of two
@@ -213,8 +213,8 @@ class _RangeReader:
         self._lost(reasons, lowest, gone=gone, right=right)
 
     def confirm(self) -> None:
-        """Wait until the daemons have confirmed that the data that this task has read was not
-        overwritten.
+        """Wait until the daemon has confirmed that it still retained the range after this task had
+        read it. The data that the task read is then right.
 
         :raises DataLoss: a publisher may have overwritten the data while this task read the data.
         """

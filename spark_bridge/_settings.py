@@ -40,9 +40,9 @@ def tuned_settings(*, local_checkpoints: bool = True) -> dict[str, str]:
     about 40 ms for a delayed acknowledgement.
     - Write no checksum files for the files of the checkpoint, and use larger buffers between Spark
     and its Python workers.
-    - When a Python worker has connected, allow ten minutes instead of 15 s for its handshake.
-    A Python worker must connect to Spark within 10 s; Spark 4 has no setting that changes this time
-    (PythonWorkerFactory).
+    - Allow ten minutes instead of 15 s for the handshake of a Python worker that has connected to
+      Spark. The worker must still connect within 10 s; Spark 4 has no setting for this limit
+      (PythonWorkerFactory).
     - ``local_checkpoints``: write checkpoint files as plain files and rename them, which takes half
     the time of Spark's default. Use ``local_checkpoints`` with a local or a POSIX file system, not
     with object stores.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Implement the sink. Each task of a query publishes its rows between two markers
 (:mod:`.markers`). With the markers, a receiver distinguishes a complete part from the rows of a
-failed attempt. Back-pressure on the sink's stream delays the task. A delayed task delays its batch,
-and therefore also the acknowledgement of the batch's input. Flow control then also slows down the
-publishers of the query's input.
+failed attempt. If the sink's stream has back-pressure, the task must wait, so its batch finishes
+later. The query then also acknowledges the batch's input later, and flow control slows down the
+publishers of this input.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ class _Lane:
             first = last
 
     def batch(self, batch: pa.RecordBatch) -> None:
-        """Publish an Arrow batch as one message, or as several messages if the batch is too long
-        for one message."""
+        """Publish an Arrow batch as one message. If it is too long for one message, split it into
+        several batches and publish each as a message."""
         self._send_schema(batch.schema)
         if self._options.markers:
             self._count_rows(batch.num_rows, _digest.of_batch(batch))
@@ -211,7 +211,8 @@ class _Task:
             self._send(self._lane(_key_bytes(value.as_py(), key)), rows)
 
     def commit(self) -> None:
-        """Publish the COMMIT markers of all parts of the task, and wait until all data is sent."""
+        """Publish the COMMIT markers of all parts of the task. Then wait until the data is sent or
+        consumed, as the option ``drain`` states."""
         for lane in self.lanes:
             lane.commit()
         if self._options.drain != "none":
@@ -324,13 +325,14 @@ class StreamSink(DataSourceStreamArrowWriter):
         """Do nothing when a batch succeeds, because each part has its own COMMIT marker."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Do nothing when a batch fails: readers drop the rows that were sent, because no COMMIT
-        marker follows, and Spark may repeat these rows."""
+        """Do nothing when a batch fails. Readers drop the rows of a failed task, because no COMMIT
+        marker follows these rows; Spark may repeat the batch."""
 
 
 class BatchSink(DataSourceArrowWriter):
-    """The writer of ``df.write.format("penstock")``. Readers accept the parts of a batch write only
-    when all its parts have arrived."""
+    """The writer of ``df.write.format("penstock")``. If the option jobCommit is true, readers
+    return the parts of a batch write only when all its parts and its JOB_COMMIT marker have
+    arrived."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -347,8 +349,8 @@ class BatchSink(DataSourceArrowWriter):
 
     @one_line
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """On the Spark driver, publish the marker JOB_COMMIT. Without the marker JOB_COMMIT,
-        readers return no part of the batch write."""
+        """On the Spark driver, publish the marker JOB_COMMIT if the batch write is a job (option
+        jobCommit). Readers return no part of a job before this marker."""
         done = [one for one in messages if isinstance(one, Published) and one.job is not None]
         if done and done[0].job is not None:
             self._end(Kind.JOB_COMMIT, done[0].job, sum(len(one.sessions) for one in done))

@@ -12,6 +12,7 @@ import attrs
 
 from penstock.config import uri
 from penstock.core.errors import InvalidArgument
+from penstock.spark_bridge import _kafka
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -43,8 +44,8 @@ _SPARKS: Final = frozenset(
 
 @attrs.frozen(kw_only=True)
 class SinkOptions:
-    """The options of a sink: the stream on which the tasks publish rows, and the limits of each
-    task.
+    """The options of a sink, for example the stream on which the tasks publish rows, and the time
+    limit of each send.
     """
 
     channel: str
@@ -140,6 +141,8 @@ def _check_names(given: Mapping[str, str]) -> None:
             continue
         near = difflib.get_close_matches(name, NAMES, n=1)
         hint = f"; did you mean {NAMES[near[0]]}?" if near else ""
+        if instead := _kafka.replacement(_kafka.SINK, name):
+            hint = f". {instead}"
         raise InvalidArgument(
             f"option {name} is none of the sink's: {', '.join(sorted(NAMES.values()))}{hint}"
         )

@@ -2,16 +2,16 @@
 """Define the data source ``penstock``, whose methods Spark calls in several processes.
 
 Before a query starts, a planner process of Spark checks the options and the schema. The offset
-methods of the stream reader run in one process on the driver's host, which lives as long as the
-query. The method ``read`` runs in Spark's executors, on an unpickled copy of the reader that has
-only options and schema. A reader therefore opens a connection only when a method needs the
-connection. A partition contains all information that its task needs.
+methods of the stream reader run in one process on the driver's host. This process lives as long as
+the query. The method ``read`` runs in Spark's executors, on an unpickled copy of the reader. The
+copy has only the options and the schema, so a reader opens a connection only when a method needs
+one. All other information that a task needs is in its partition.
 
 When Spark calls ``latestOffset(start)``, all data before ``start`` is already in the sink, and
 recorded in Spark's commit log. The source therefore treats a call of ``latestOffset(start)`` as the
-acknowledgement of all data before ``start``. Spark calls ``commit`` later; the source then
-acknowledges the same batch a second time. With ``ackOn=commit`` (for asynchronous progress
-tracking), ``commit`` is the only acknowledgement.
+acknowledgement of all data before ``start``. Later, Spark also calls ``commit`` for this data, and
+the source acknowledges it a second time. With the option ``ackOn=commit`` (for asynchronous
+progress tracking), the source acknowledges data only when Spark calls ``commit``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import logging
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -46,7 +46,7 @@ from penstock.spark_bridge._one_line import hide, one_line
 from penstock.spark_bridge._options import SourceOptions, read_options
 from penstock.spark_bridge._planning import Partition, Planning
 from penstock.spark_bridge._reader import read_ranges
-from penstock.spark_bridge._subscription import check_reachable
+from penstock.spark_bridge._subscription import check_listening, check_reachable
 
 _log = logging.getLogger(__name__)
 
@@ -70,10 +70,12 @@ class DefaultSource(DataSource):
         check_reachable(options)
         return ddl(options)
 
-    # Not one_line: Spark's runner replaces an error of this call, and only the traceback has both.
-    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
-        options = read_options(self.options)
-        check_schema(options, schema)
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        try:
+            options = read_options(self.options)
+            check_schema(options, schema)
+        except PenstockError as error:
+            return RefusedReader(error)
         return StreamReader(options, schema)
 
     @one_line
@@ -121,6 +123,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _plan(self) -> Planning:
         if self._planning is None:
             _stop_on_sigterm()
+            check_listening(self._options)      # ``schema`` was not called if the user gave one
             self._planning = Planning(self._options)
         return self._planning
 
@@ -176,6 +179,37 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _read(self._options, self._schema, partition)
 
 
+class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The reader of a query whose options or schema are wrong: the first call of one of its methods
+    raises the error. If ``streamReader`` raised the error, it would be lost: Spark's runner would
+    call ``stop`` of a reader that it did not get, and raise UnboundLocalError."""
+
+    def __init__(self, error: PenstockError) -> None:
+        self._error = error
+
+    @one_line
+    def _refuse(self) -> NoReturn:
+        raise self._error
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        self._refuse()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        self._refuse()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        self._refuse()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._refuse()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        self._refuse()
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        self._refuse()
+
+
 def _read(options: SourceOptions, schema: StructType, partition: Partition) -> Iterator[Any]:
     own = partition.own
     if options.locality == "barrier":
@@ -211,6 +245,7 @@ class BatchReader(DataSourceReader):
 
     @one_line
     def partitions(self) -> Sequence[InputPartition]:
+        check_listening(self._options)
         planning = Planning(self._options)
         try:
             return planning.batch()

@@ -22,8 +22,8 @@ class Splitting:
         self._questions = questions
 
     def every(self, view: View, item: Range, records: int) -> list[int]:
-        """Return the positions at which to split a range, so that each part has at most ``records``
-        messages (0: no limit).
+        """Return the positions at which to split a range, so that each of the resulting ranges has
+        at most ``records`` messages (0: no limit).
         """
         places: list[int] = []
         at = item.start
@@ -42,8 +42,8 @@ class Splitting:
         return places
 
     def places(self, view: View, item: Range, pieces: int) -> list[int]:
-        """Return the positions at which to split a range; return no position if no daemon can
-        answer.
+        """Return the positions at which to split a range into ``pieces`` ranges of about equal
+        length. If no daemon can answer, return no position.
         """
         places: list[int] = []
         at, done = item.start, 0

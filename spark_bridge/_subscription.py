@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Manage a query's subscription on the Spark driver. The object keeps the subscription's consumer
-groups on every daemon alive, reads their state, and acknowledges data. If a daemon does not answer
-for a short time, the subscription waits for the daemon."""
+groups on every daemon alive, reads their state, and acknowledges data. If a daemon does not answer,
+the object repeats the request for the time that the option ``retry`` states."""
 
 from __future__ import annotations
 
@@ -79,14 +79,12 @@ def control_of(
 def check_reachable(options: SourceOptions) -> None:
     """Check that all daemons answer, before a query starts.
 
-    If a daemon is missing, the function raises within a second.
+    If no process listens at a daemon's address, the function raises within about a second.
     :raises InvalidArgument: a daemon does not answer; the exception's text names the option and the
     remedy.
     """
+    check_listening(options)
     for daemon in options.daemons:
-        refusal = _connection_refused(daemon)
-        if refusal is not None:
-            raise InvalidArgument(_unreachable(daemon, refusal))
         with contextlib.closing(
             control_of(daemon, options.key_file, timeout_s=_CHECK_S)
         ) as control:
@@ -94,6 +92,18 @@ def check_reachable(options: SourceOptions) -> None:
                 control.groups()
             except GroupError as error:
                 raise InvalidArgument(_unreachable(daemon, f"{error}.")) from None
+
+
+def check_listening(options: SourceOptions) -> None:
+    """Check that a process listens at the socket or the TCP address of each daemon.
+
+    :raises InvalidArgument: no process listens; the exception's text names the option and the
+        remedy. The function raises within a second.
+    """
+    for daemon in options.daemons:
+        refusal = _connection_refused(daemon)
+        if refusal is not None:
+            raise InvalidArgument(_unreachable(daemon, refusal))
 
 
 def _connection_refused(daemon: Daemon) -> str | None:
@@ -161,10 +171,9 @@ class Subscription:
     def open(self, resumed: Container[StreamName] = (), *, keep: bool = False) -> None:
         """Open the groups.
 
-        A new query joins a live stream at the position that the option startingOffsets
-        determines. If the query has read the stream before, it joins at the oldest position that a
-        daemon retains. If ``keep`` is true, a consumer group that already exists keeps its expiry
-        time.
+        The option startingOffsets determines the position at which a new query joins a live stream.
+        A query that has read the stream before joins at the oldest retained position. If ``keep``
+        is true, the call does not change the expiry time of a consumer group that already exists.
         :raises InvalidArgument: no daemon accepts a channel.
         :raises SubscriptionInUse: another query reads the subscription.
         """
@@ -334,9 +343,10 @@ class Subscription:
             return self._open_group(daemon, stream, "earliest")
 
     def others(self, marks: Mapping[StreamName, str]) -> list[str]:
-        """Return the names of other subscriptions to which some of the given consumer groups
-        belong. The groups are given as ``daemon.group``, as in offsets. An earlier query, which
-        used another subscription name, has left these groups behind."""
+        """Return the names of other subscriptions to which consumer groups in ``marks`` belong. An
+        earlier query with another subscription name has left these groups behind. In ``marks``,
+        each group is written as in offsets: the id of the daemon, a dot, and the id of the
+        group."""
         wanted = {mark for text in marks.values() for mark in text.split()}
         found: set[str] = set()
         for control in self._controls:
@@ -348,8 +358,9 @@ class Subscription:
         return sorted(found - {self._options.subscription})
 
     def cut(self, want: Want, *, max_messages: int = 0) -> tuple[int, int]:
-        """Return the end position of the batch in one session, and its number of messages there. If
-        no message is complete, the end is the start of the batch.
+        """Return the position at which the batch must end in one session (``want``), and the number
+        of its messages in this session. If no message is complete, this position is the start of
+        the batch.
         """
 
         def one(part: Want, most: int) -> tuple[int, int]:
@@ -372,8 +383,9 @@ class Subscription:
     def cut_places(
         self, want: Want, *, max_bytes: int, max_messages: int, pieces: int
     ) -> tuple[list[int], int]:
-        """Return positions at which the range in the first log can be divided: each lies between
-        two messages. See :meth:`penstock.client.GroupControl.cut`.
+        """Return positions at which the range ``want`` can be divided, and the number of messages.
+        Each position lies between two messages. If the range extends over several logs, all
+        positions are in the first of these logs. See :meth:`penstock.client.GroupControl.cut`.
         """
         log = want.holding.log
         cuts = self._patiently(lambda: self._controls[want.holding.daemon].cut(
@@ -383,8 +395,8 @@ class Subscription:
         return cuts.positions, cuts.messages
 
     def find(self, want: Want, start: int, max_bytes: int, reserved_value: int) -> LogMarks:
-        """Return the messages of a session that have a given reserved value. Search only the first
-        ``max_bytes`` of the log from the position ``start`` on.
+        """Return the messages of a session that have the reserved value ``reserved_value``. Search
+        ``max_bytes`` of the session's log, from the position ``start`` on.
 
         :raises RangeNotRetained: no daemon retains the log any more.
         """
@@ -436,8 +448,8 @@ class Subscription:
 
     def stop(self) -> None:
         """End the keep-alive. Close the connections. The consumer groups stay until they expire, so
-        that a restarted query finds them. After ``stop`` the groups have no owner, so a restarted
-        query need not wait."""
+        that a restarted query finds them. This query no longer owns the groups, so a restarted
+        query need not wait until it can own them."""
         self._stopping.set()
         if self._reads:
             # otherwise the daemon notices it later

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Encode the arrival times of a batch's messages as text, which the source writes into an offset.
 
-The planner requests the times of a session's positions from the daemon once, and writes them into
-the offset of the batch. A repeated batch therefore has the same arrival times as the first attempt,
-on every host. An entry consists of a position and a time: at this time, all data before the
-position had arrived. A message gets the time of the first entry whose position is at or after the
-message's end.
+For each batch, the planner requests the arrival times from a daemon once, and writes them into the
+batch's offset. If Spark repeats the batch, on any host, the messages therefore keep these times. An
+entry consists of a position and a time: at this time, all data before the position had arrived. A
+message gets the time of the first entry whose position is at or after the message's end.
 
-The text is the base64 encoding of a sequence of numbers. A number has seven bits in each byte, the
-lowest bits first; all its bytes except the last have the top bit set. For each entry, the text
-contains two numbers: the position in units of 32 bytes, and the time in microseconds since 1970.
-The position and the time are written as differences from the previous entry. The differences of the
-times are zigzag-coded, because a clock can be set back.
+The text is the base64 encoding of a sequence of numbers. Each byte of a number carries seven of its
+bits, the lowest bits first. The top bit is set in all bytes except the number's last byte. For each
+entry, the text contains two numbers: the position in units of 32 bytes, and the time in
+microseconds since 1970. The position and the time are written as differences from the previous
+entry. A difference of times can be negative, because a clock can be set back. It is therefore
+zigzag-coded.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _UNIT: Final = 32
 
 
 def entries_each(sessions: int) -> int:
-    """Return the largest number of time entries for each session of a batch; the limit keeps the
-    offset small."""
+    """Return how many time entries each session may have in an offset with ``sessions`` sessions.
+    The limit keeps the offset small."""
     return max(FEWEST_ENTRIES, MOST_ENTRIES // max(1, sessions))
 
 
@@ -73,7 +73,7 @@ def decode(text: str) -> tuple[list[int], list[int]]:
 
 
 def bounded(positions: Sequence[int], times: Sequence[int], start: int, end: int) -> str:
-    """Return the entries that determine the arrival times in a range [start, end): the entries
+    """Encode the entries that determine the arrival times in a range [start, end): the entries
     inside the range, and the first entry at or after ``end``.
     """
     entries: list[tuple[int, int]] = []

@@ -26,8 +26,8 @@ Numbers are little-endian::
         96      8  sum of the digests of the rows, modulo 2^64 (only COMMIT)
        104      -  the key, when the sink has a publication per key
 
-Markers of version 1 end at byte 88. Only the kinds 1 and 2 exist in version 1, and no flags.
-Readers still accept version 1.
+Markers of version 1 end at byte 88. In version 1, only the kinds 1 and 2 exist, and there are no
+flags. Readers still accept version 1.
 """
 
 from __future__ import annotations
@@ -108,14 +108,14 @@ class Content:
     """Of the rows in any order."""
 
     def arrived_as(self, other: Content) -> bool:
-        """Return whether the arrived messages, which this content describes, are exactly the
-        messages that the sink has sent.
+        """Return whether ``self``, computed from the messages that arrived, agrees with ``other``,
+        which the sink has stated.
         """
         return (self.messages, self.bytes, self.crc) == (other.messages, other.bytes, other.crc)
 
     def repeats(self, other: Content) -> bool:
-        """Return whether this content and another content describe the same rows. The order of the
-        rows may differ, because Spark keeps no order after a shuffle."""
+        """Return whether ``self`` and ``other`` describe the same rows. The order of the rows may
+        differ, because Spark keeps no order after a shuffle."""
         if self.arrived_as(other):
             return True
         known = self.rows > 0 and self.digest != 0
@@ -124,8 +124,8 @@ class Content:
 
 @attrs.frozen(kw_only=True)
 class Marker:
-    """A marker. The markers BEGIN and JOB_ABORT have no content. In a JOB_COMMIT marker, the number
-    of messages is the number of parts of the batch write; partition and attempt are 0."""
+    """A marker. The markers BEGIN and JOB_ABORT have no content. In a JOB_COMMIT marker, the field
+    ``messages`` of the content states the number of parts of the batch write."""
 
     kind: Kind
     part: Part

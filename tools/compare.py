@@ -40,24 +40,25 @@ TASKS = {
 }
 NOTES = {
     "million": "The programs of penstock and pyzmq keep at most a window of messages in memory. "
-    "The throughput program of zenoh puts every record into a Python queue without a bound. The "
-    "client of NATS drops messages above a limit of its queue, so the program sets a limit that "
-    "the queue never reaches. The throughput program of NATS spends most of its time in the tasks "
-    "that `next_msg` starts; a callback is faster and needs more statements. Kafka stores the "
-    "records.",
+               "The throughput program of zenoh puts every record into a Python queue without a "
+               "bound. If the queue of a NATS client is full, the client drops messages. The NATS "
+               "program therefore sets the queue's limit so high that the queue is never full. The "
+               "throughput program of NATS spends most of its time in the tasks that `next_msg` "
+               "starts; a callback is faster and needs more statements. Kafka stores the records.",
     "request_reply": "In Kafka, requests and replies are two topics, and the program finds the "
     "reply to a request by its key.",
-    "fan_out": "In zenoh, receivers of the same session are connected at once. A NATS server "
-    "processes the subscriptions of a connection before the connection's next message, so the "
-    "sender need not wait. A ZeroMQ publisher drops messages for a subscriber that has not joined "
-    "yet, so the program of pyzmq waits for three subscriptions.",
-    "back_pressure": "pyzmq reports that the sender's queue is full, but cannot name the slow "
-    "reader. The function `put` of zenoh blocks without a time-out, so the program of zenoh calls "
-    "`put` in a thread. A NATS "
-    "server drops messages for a slow subscriber. JetStream, an extension of NATS, can refuse "
-    "messages instead of dropping them, and names the consumer that lags. Kafka never blocks a "
-    "publisher. The program of Kafka compares the newest offset with the committed offset of the "
-    "reader's group, whose name the program must know.",
+    "fan_out": "In zenoh, receivers in the sender's session are connected as soon as they exist. "
+               "In the NATS program, sender and receivers share one connection, and the server "
+               "processes their requests in order. The sender therefore need not wait for the "
+               "receivers. A ZeroMQ publisher drops messages for a subscriber that has not joined "
+               "yet, so the program of pyzmq waits for three subscriptions.",
+    "back_pressure": "If the sender's queue is full, pyzmq reports this, but cannot name the slow "
+                     "reader. The function `put` of zenoh blocks without a time-out, so the "
+                     "program of zenoh calls `put` in a thread. A NATS server drops messages for a "
+                     "slow subscriber. JetStream, an extension of NATS, can refuse messages "
+                     "instead of dropping them, and names the consumer that lags. Kafka never "
+                     "blocks a publisher. The program of Kafka compares the newest offset with the "
+                     "committed offset of the reader's group, whose name the program must know.",
     "monitoring": "pyzmq reports only the events of one socket. Zenoh reports whether a sender "
     "has a "
     "reader. Penstock reports the state of every stream of the host, to any client. The NATS "
@@ -73,9 +74,9 @@ SHORTER = {
     "fan_out": "The programs of zenoh and NATS are shorter than penstock's: they have no object "
     "for the sender, and do not wait for the receivers. The sender of penstock waits, because a "
     "receiver that joins later would miss the first messages.",
-    "monitoring": "The program of zenoh is shorter than penstock's because this program checks "
-    "only its own sender. In penstock, `sender.is_connected` states whether a sender has a "
-    "receiver.",
+    "monitoring": "The program of zenoh checks only its own sender, and is therefore shorter than "
+                  "penstock's. In penstock, `sender.is_connected` states whether a sender has a "
+                  "receiver.",
     "in_asyncio": "The program of NATS is shorter than penstock's: it has no object for the "
     "sender.",
 }
@@ -91,13 +92,14 @@ time-out expires.
 The second table on this page states the number of statements in each program. A statement is a
 node of the class `ast.stmt` in the program's syntax tree; docstrings and imports do not count.
 The following table lists the commands that a user must run before the programs of a library.
-Each of these commands counts as one statement in the number of each program of that library:
+Each program's number of statements includes one statement for each of these commands of its
+library:
 
 | library | commands that must run before |
 |---|---|
 | penstock | `penstock up` |
 | pyzmq, zenoh | none |
-| nats-py | `nats-server` (the task back-pressure also needs `-js`, the task monitoring `-m 8222`) |
+| nats-py | `nats-server` (task *Back-pressure*: with `-js`, task *Monitoring*: with `-m 8222`) |
 | aiokafka | `kafka-storage format`, `kafka-server-start` |
 
 The programs of penstock use shared memory (`aeron:ipc`), the programs of pyzmq use `inproc`

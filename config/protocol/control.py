@@ -43,8 +43,8 @@ class ControlError(ValueError):
 @attrs.frozen(kw_only=True)
 class LeaseRequest:
     """First datagram of a client on ``DIR/lease.sock``. While the connection is open, the client
-    counts as alive. After its daemon died, a client states its old client id. A daemon that adopted
-    the client grants it the same client id and slot; any other daemon grants it a new client id."""
+    counts as alive. A client whose daemon has died states its old client id. A new daemon that
+    adopted the client grants the same id and slot; any other daemon grants a new id."""
 
     client_id: int = attrs.field(default=0, validator=_I64)     # 0: new
     token: bytes = attrs.field(default=b"", validator=validators.max_len(64))
@@ -97,7 +97,7 @@ class LeaseGrant:
 
 @attrs.frozen(kw_only=True)
 class Hello:
-    """Binds the client's ZeroMQ identity to the lease that has this ``token``.  Reply: Done."""
+    """States that this ZeroMQ connection belongs to the client with this ``token``. Reply: Done."""
 
     token: bytes = attrs.field(validator=validators.max_len(64))
 
@@ -122,7 +122,7 @@ class RemovePublication:
 
 @attrs.frozen(kw_only=True)
 class AddSubscription:
-    """Reply: SubscriptionReady, after which an ImageAvailable notice for each image follows."""
+    """Reply: SubscriptionReady, followed by one ImageAvailable notice for each image."""
 
     channel: str = attrs.field(validator=_CHANNEL)
     stream_id: int = attrs.field(validator=_I32)
@@ -137,8 +137,8 @@ class RemoveSubscription:
 
 @attrs.frozen(kw_only=True)
 class AddDestination:
-    """Adds a destination to a publication or subscription with ``control-mode=manual``.  Reply:
-    Done; its ``registration_id`` is the id of the destination."""
+    """Adds a destination to a publication or subscription with ``control-mode=manual``.  The daemon
+    replies with Done, whose ``registration_id`` is the id of the destination."""
 
     registration_id: int = attrs.field(validator=_ID)
     channel: str = attrs.field(validator=_CHANNEL)
@@ -189,9 +189,9 @@ class WithholdCredits:
 
 @attrs.frozen(kw_only=True)
 class Resume:
-    """Lists the registrations that an adopted client still uses; the daemon removes the client's
-    other objects. Reply: Resumed. After Resumed, the daemon sends SubscriptionResumed and
-    ImageAvailable notices for each subscription."""
+    """Lists the objects that an adopted client still uses; the daemon removes the client's other
+    objects. Reply: Resumed. After Resumed, the daemon sends SubscriptionResumed and ImageAvailable
+    notices for each subscription."""
 
     registration_ids: list[int]
 
@@ -266,9 +266,9 @@ class GetGroup(_OfGroup):
 
 @attrs.frozen(kw_only=True)
 class AcknowledgeGroup(_OfGroup):
-    """Acknowledge data of several logs. The log of session ``sessions[i]`` with the initial term id
-    ``initial_term_ids[i]`` is acknowledged below ``positions[i]``. The daemon ignores entries for
-    logs that it does not keep for the group. Keeps the group alive. Reply: GroupReply."""
+    """Acknowledge data of several logs. ``sessions[i]`` and ``initial_term_ids[i]`` identify a log;
+    its data below ``positions[i]`` is acknowledged. The daemon ignores entries for logs that it
+    does not keep for the group. Keeps the group alive. Reply: GroupReply."""
 
     sessions: list[int] = attrs.field(validator=validators.deep_iterable(_I32))
     initial_term_ids: list[int] = attrs.field(validator=validators.deep_iterable(_I32))
@@ -319,7 +319,7 @@ class Fetch:
 
 @attrs.frozen(kw_only=True)
 class CutLog:
-    """Request for the end of a batch that begins at ``start``, a position between messages, and for
+    """Request to choose the end of a batch that begins at ``start`` (between two messages), and the
     positions that split the batch into ``pieces`` parts. The batch has at most ``max_bytes`` bytes
     and ``max_messages`` messages (0: no limit). Reply: LogCuts, RangeGone."""
 
@@ -336,7 +336,7 @@ class CutLog:
 
 @attrs.frozen(kw_only=True)
 class ReadTimes:
-    """Request for the times at which a group's log reached the positions of [start, end). The reply
+    """Request for times at which a log reached positions between ``start`` and ``end``. The reply
     has at most ``most`` entries. Reply: LogTimes, RangeGone."""
 
     log_id: int = attrs.field(validator=_ID)
@@ -352,7 +352,7 @@ class ReadTimes:
 @attrs.frozen(kw_only=True)
 class FindMarks:
     """Request for the messages with ``reserved_value`` in a log that the daemon keeps for a group.
-    The search covers ``max_bytes`` from ``start``, a position between messages. Reply: LogMarks."""
+    The search begins at ``start`` and covers ``max_bytes`` of the log. Reply: LogMarks."""
 
     log_id: int = attrs.field(validator=_ID)
     session_id: int = attrs.field(validator=_I32)
@@ -366,8 +366,8 @@ class FindMarks:
 
 @attrs.frozen(kw_only=True)
 class FetchCredit:
-    """Allow the daemon to send ``pieces`` more pieces of the fetch with this correlation id;
-    ``pieces`` = 0 ends the fetch."""
+    """Permit the daemon to send ``pieces`` more pieces of the Fetch with the same correlation id; 0
+    ends this Fetch."""
 
     pieces: int = attrs.field(
         validator=validators.and_(validators.ge(0), validators.le(MAX_FETCH_CREDIT))
@@ -448,7 +448,7 @@ class Resumed:
 
 @attrs.frozen(kw_only=True)
 class Status:
-    """The daemon's state as plain data; ``penstock.daemon.observe.status`` defines the fields."""
+    """The daemon's state, as dicts and lists; ``penstock.daemon.observe.status`` has the fields."""
 
     snapshot: dict[str, Any]
 
@@ -469,7 +469,7 @@ class GroupList:
 
 @attrs.frozen(kw_only=True)
 class CreditReport:
-    """Credits of a stream; ``readers`` numbers the subscribers that grant them, from 0 on."""
+    """Credits of a stream. ``readers`` maps each subscriber's number (from 0) to its credits."""
 
     readers: dict[str, Any]
     withheld: bool
@@ -508,7 +508,7 @@ class LogTimes:
 class LogMarks:
     """Reply to FindMarks: the found message ``i`` occupies the log positions [``begins[i]``,
     ``ends[i]``). ``data`` contains the first ``sizes[i]`` payload bytes of each message. The daemon
-    has searched all messages before ``position``; the log may continue."""
+    has searched all messages before ``position``, but the log may contain later messages."""
 
     begins: list[int]
     ends: list[int]
@@ -519,7 +519,7 @@ class LogMarks:
 
 @attrs.frozen(kw_only=True)
 class RangeGone:
-    """Reply: the log no longer contains the requested positions, or does not contain them yet."""
+    """Reply: the daemon no longer retains the requested positions, or does not have them yet."""
 
     lowest: int               # readable now
     end: int                  # readable now, below it
@@ -547,11 +547,12 @@ class ImageAvailable:
     relay_path: list[int] = attrs.field(factory=list)     # relays that the stream has passed
     isolation: int = 0        # ps_reader_isolation
     depth_bytes: int = 0      # of an isolated reader
+    fan_in_weight: int = 0    # weight in polls of the subscription; 0: images take turns
 
 
 @attrs.frozen(kw_only=True)
 class SubscriptionResumed:
-    """Lists a subscription's adopted images; the client must end its other images."""
+    """Lists the images that the new daemon continues; the client must end all others."""
     subscription_id: int
     correlation_ids: list[int]
 
@@ -584,7 +585,6 @@ class DaemonStopping:
 
     drain: bool = False
     """All streams end: leave now.  Else a new daemon goes on with them."""
-
 
 Message = (
     LeaseRequest | LeaseGrant | Drain | Drained | Hello | AddPublication | RemovePublication

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paths of relays: lists of the ids of all relays that a stream has passed, in this order."""
+"""Relay paths. A stream's path lists the ids of the relays that forwarded the stream, beginning
+with the relay next to the publisher."""
 
 from __future__ import annotations
 

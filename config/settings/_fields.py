@@ -102,7 +102,8 @@ def duration(default: int, doc: str, change: str, *, low: int = 1) -> Any:
 
 
 def optional_duration(doc: str, change: str) -> Any:
-    """Create a field for a duration, whose value is None if the file does not set it."""
+    """Create a field for an optional duration; if the file does not set the key, the value is
+    None."""
     return _make(None, Description(
         doc=doc, change=change, expected=_DURATION_FORM.format(write_duration(1)),
         read=_read_duration,

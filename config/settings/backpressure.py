@@ -16,6 +16,11 @@ def check_policy(text: str) -> None:
         uri.read_policy("ps-policy", text)
 
 
+def check_fanout(text: str) -> None:
+    if text:
+        uri.read_fanout("ps-fanout", text)
+
+
 def _either_policy(text: str) -> None:
     if text and text.replace("-", "_") not in uri.SUB_POLICIES:
         check_policy(text)
@@ -32,21 +37,22 @@ class BackpressureConfig:
     default_policy: str = parsed_text(
         "", _either_policy, f"{', '.join(_POLICIES)}, or empty",
         "Policy of publications. Empty: if the log is full, the publication refuses messages until "
-        "there is room. independent is a policy of subscriptions without credits; drop_oldest is a "
-        "policy of publications and subscriptions.",
+        "there is room. The policy independent applies only to subscriptions without credits. The "
+        "policy drop_oldest applies to publications and subscriptions.",
         'Set "drop_newest" if a late message is worthless and the publisher must not wait, '
         '"independent" if no reader may slow the other readers down.')
     default_queue_depth: int = size(
-        0, 0, 1 << 30, "Bytes that a publication may be ahead of its consumers, and that a "
-                       "subscription with the policy independent or drop_oldest may be behind. "
-                       "0: a publication's window, or a quarter of a subscription's window.",
-        "Lower this value if messages must be recent, with the policy drop_newest or "
-        "drop_oldest.")
+        0, 0, 1 << 30, "Number of bytes by which a publication may be ahead of the sender (on IPC: "
+                       "of the slowest reader). With the policy independent or drop_oldest, also "
+                       "the number of bytes by which a subscription may be behind. If the value is "
+                       "0, the daemon uses the publication's window, and for a subscription a "
+                       "quarter of its window.",
+        "With the policy drop_newest or drop_oldest, lower this value if messages must be recent.")
     low_watermark_ratio: float = ratio(
-        0.0, "If a publication's log was full, the publication accepts messages again when its "
-             "unsent data has fallen to this part of default_queue_depth. If the value is 0 "
-             "and a publication has a policy or a depth (ps-policy, ps-depth), the daemon uses "
-             "0.5. If the value is 0 and a publication has neither policy nor depth, the "
-             "publication accepts messages as soon as there is room.",
-        "A higher low_watermark_ratio gives shorter pauses of the publisher, a lower ratio "
-        "gives fewer pauses.")
+        0.0, "When a publication's log is full, the publication refuses messages until its "
+             "unsent data has fallen to this fraction of default_queue_depth. "
+             "If the value is 0 and a publication has a policy or a depth (ps-policy, ps-depth), "
+             "the daemon uses 0.5. If the value is 0 and a publication has neither policy nor "
+             "depth, the publication accepts messages as soon as there is room.",
+        "If the value is high, a blocked publisher soon continues; if the value is low, it "
+        "is blocked less often.")

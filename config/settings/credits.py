@@ -35,14 +35,15 @@ class CreditsConfig:
         "Rarely. Prefer ps-credits on the channels of subscriptions that must be able to stop "
         "their publishers.")
     max_message_bytes: int = size(
-        0, 0, 1 << 24, "Longest message that one credit covers, in bytes; 0: one frame.",
+        0, 0, 1 << 24, "The daemon makes the receiver window large enough to hold a message of "
+                       "this length for each credit; 0: a message of one frame.",
         "Set this key to the usual length of your messages if they are longer than the MTU.")
     policy: str = parsed_text(
         "", check_credit_policy, f"{', '.join(uri.CREDIT_POLICIES)}, or empty",
-        "How a subscription divides its credits among its publishers; empty: each "
-        "publisher may use all credits.",
+        "How a subscription divides its credits among its publishers; empty: each publisher gets "
+        "the full number of credits.",
         'Set "fifo" if throughput matters more than equal shares of the publishers.')
     idle_timeout_ns: int = duration(
-        _SECOND_NS, "If a publisher sends no message for this time, the daemon gives the "
-                    "credits of this publisher to other publishers.",
+        _SECOND_NS, "If a publisher sends no message for this time, it keeps one credit, and "
+                    "the daemon grants its other credits to other publishers.",
         "Lower this value if the publishers of a stream are active one after another.")

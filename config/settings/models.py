@@ -2,9 +2,9 @@
 """The daemon's configuration.
 
 Define one frozen class for each table of the daemon's TOML file; the fields have the names of the
-keys. The name of a configuration key ends in its unit. A value that is a plain number is in the
-unit of the key's name; a text may state another unit (``"64k"``, ``"5s"``). If Aeron has the same
-setting, its default is Aeron's default.
+keys. If the value of a key has a unit, the key's name ends in this unit (``_bytes``). A plain
+number is in the key's unit; a text such as ``"64k"`` or ``"5s"`` states its own unit. For a setting
+that Aeron has too, the default is Aeron's default.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from penstock.config.settings._fields import (
     size,
     text,
 )
-from penstock.config.settings.backpressure import BackpressureConfig, check_policy
+from penstock.config.settings.backpressure import BackpressureConfig, check_fanout, check_policy
 from penstock.config.settings.credits import CreditsConfig, check_credit_policy, check_credits
 from penstock.config.settings.relays import RelayRule
 from penstock.config.settings.timeouts import TimeoutsConfig
@@ -50,8 +50,8 @@ class DirectoryConfig:
 
     path: str = text(
         "", r"(/.*)?", "an absolute path, or empty for the default",
-        "The daemon's directory. Empty: $PENSTOCK_DIR, else /dev/shm/penstock-$USER. The "
-        "option --dir takes precedence over this key.",
+        "The daemon's directory. Empty: $PENSTOCK_DIR, else /dev/shm/penstock-$USER. The option "
+        "--dir of a command takes precedence.",
         "Set this key for a second daemon on a host, or for huge pages; use a memory file system.",
     )
     mode: int = file_mode(
@@ -61,7 +61,7 @@ class DirectoryConfig:
     )
     file_mode: int = file_mode(
         0o660, "Permission bits of the files and sockets in the daemon's directory.",
-        "Change it together with mode: a client must be able to read and write files and sockets.",
+        "If you change mode, change file_mode too: clients must read and write the files.",
     )
     group: str = text(
         "", r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}|", "the name of a group, or empty",
@@ -78,7 +78,7 @@ class AgentsConfig:
         "auto", ("auto", "shared", "dedicated"),
         "shared: one thread runs sender and receiver; dedicated: one thread for each; auto: "
         "shared on hosts with at most 2 CPUs.",
-        "Set this key to dedicated for high throughput both ways, if the host has free CPUs.",
+        "Set this key to dedicated for high throughput in both directions, if CPUs are free.",
     )
     idle: str = choice(
         "park", ("park", "backoff", "yield", "spin"),
@@ -91,8 +91,8 @@ class AgentsConfig:
         "Set this key to run the dedicated receiver thread on an isolated CPU.")
     max_gaps: int = integer(1024, 4, 16384,
         "Largest number of gaps that the receiver can track for one image.",
-        "Raise this value on long, fast paths with losses: it limits the number of losses that "
-        "are recovered in one round trip.")
+        "Raise this value if a path is long, fast and lossy: the receiver can recover at most this "
+        "number of losses in one round trip.")
     loss_recovery: str = choice(
         "all-gaps", ("all-gaps", "single-gap"),
         "all-gaps: the receiver requests all gaps of an image at once. single-gap: the "
@@ -151,11 +151,6 @@ def _any_congestion_control(text: str) -> None:
         _congestion_control(text)
 
 
-def _fanout(text: str) -> None:
-    if text:
-        uri.read_fanout("ps-fanout", text)
-
-
 def _rate(text: str) -> None:
     if text:
         uri.read_rate("ps-rate", text)
@@ -167,28 +162,28 @@ class PublicationsConfig:
 
     term_length_bytes: int = size(
         16 * MIB, 64 * KIB, GIB, "Length of a term of a network stream; a log has three terms.",
-        "Lower it for many streams with little traffic; raise it for long, fast paths.",
+        "Lower this value for many streams with little traffic; raise it for long, fast paths.",
         power_of_two=True)
     ipc_term_length_bytes: int = size(
         64 * MIB, 64 * KIB, GIB, "Length of a term of an IPC stream.",
         "Lower this value if IPC streams need too much shared memory.", power_of_two=True)
     mtu_bytes: int = size(
         1408, 64, 65504, "Largest datagram of a network stream, without IP and UDP headers.",
-        "Set about 8192 if the whole path carries jumbo frames.", multiple_of=32)
+        "Choose about 8192 if the whole path carries jumbo frames.", multiple_of=32)
     ipc_mtu_bytes: int = size(
-        1408, 64, 65504, "Largest frame of an IPC stream; longer messages have fragments.",
+        1408, 64, 65504, "Largest frame of an IPC stream; longer messages take several frames.",
         "Raise this value to publish larger IPC messages in one frame, without fragments.",
         multiple_of=32)
     window_bytes: int = size(
         0, 0, GIB // 2,
-        "Publication window: bytes that a publisher may write ahead of its consumers; 0: half "
-        "a term, on IPC a whole term.",
+        "Publication window: bytes that a publisher may be ahead of the sender (on IPC: of the "
+        "slowest reader); 0: half a term, on IPC a whole term.",
         "Lower this value to bound the time that data waits in the log.")
     linger_ns: int = duration(
-        5 * SECOND_NS, "Time for which a closed publication still retransmits.",
+        5 * SECOND_NS, "The sender retransmits data of a closed publication for this time.",
         "Raise this value if receivers detect losses only after the publication was closed.", low=0)
     max_resend: int = integer(16, 1, 256,
-        "Largest number of retransmits in flight at once on a stream with several receivers.",
+        "Largest number of requested ranges that the sender keeps if it has several receivers.",
         "Raise this value for multicast groups with many receivers and much loss.")
     sparse: bool = boolean(True, "Allocate memory of a log file only for the terms in use.",
         "Set false to allocate all memory of a log at once, so that publishers never wait for "
@@ -206,10 +201,10 @@ class PublicationsConfig:
         -1, -(2**63), 2**63 - 1,
         "Group tag for fc=tagged if the channel states no tag: the sender waits for receivers with "
         "this tag.",
-        "With Aeron receivers, use their aeron.flow.control.group.tag.")
+        "For Aeron receivers, use the value of their property aeron.flow.control.group.tag.")
     spies_simulate_connection: bool = boolean(
         False, "A publication counts as connected while a spy reads it, even without a receiver.",
-        "Set true to record streams with a spy before they have a receiver.")
+        "Set true if a spy must record a stream before the stream has a receiver.")
 
 
 @attrs.frozen(kw_only=True)
@@ -217,13 +212,13 @@ class SchedulerConfig:
     """The order in which a sender serves its streams; parameters of the channel take precedence."""
 
     auto_priority: bool = boolean(
-        True, "Compute the priority of a stream whose channel states no priority: 500 when a "
-              "reader has just consumed data, then half as much after every 30 s without a "
-              "reader's progress. false: these streams have priority 0.",
+        True, "If a channel states no priority, a stream gets the priority 500 when a reader "
+              "consumes data. Every 30 s without consumed data halve this priority. If false, a "
+              "stream without a stated priority has the priority 0.",
         "Set false if only priorities from channels or stream rules may have an effect.")
     governor: bool = boolean(
-        True, "If the sender is overloaded, it delays new data, and publications whose log is "
-              "full answer THROTTLED.",
+        True, "If the sender is overloaded, the sender delays new data, and a publication whose "
+              "log is full refuses messages with the code THROTTLED.",
         "Set false if all streams must get the same treatment under overload.")
 
 
@@ -237,64 +232,68 @@ class StreamRule:
         "Pattern that the channel's canonical text must match.",
         "\"*endpoint=239.*\" for multicast streams.")
     stream_id: int | None = optional_integer(-(2**31), I32_MAX,
-        "Stream id; not set: any stream id.",
+        "The rule matches only this stream id; not set: every stream id.",
         "For one stream.")
     session_id: int | None = optional_integer(
         -(2**31), I32_MAX,
-        "Session id that the channel states; not set: any session id.", "For one session.")
+        "The rule matches only channels with this session id; not set: all.", "For one session.")
     term_length_bytes: int = size(0, 0, GIB, "Term length; 0: any.", "For streams of one size.")
     flow_control: str = parsed_text(
         "", _flow_control, "a flow control as in fc=, or empty",
-        "Flow control of publications; empty: this stream rule sets none.",
+        "Flow control of publications; empty: the rule sets no flow control.",
         'Set "min" if no receiver of these streams may miss data.')
     strategy_on_late: str = text(
         "", r"(hold|max|min)?", "hold, max, min or empty",
-        "Limit that applies while the answer of a flow control in Python is late. Empty: the "
-        "on_late of the flow control's class, by default hold.",
+        "The sender's limit while a flow control in Python takes too long to answer. Empty: the "
+        "value of on_late in the flow control's class; its default is hold.",
         'Set "max" if fresh data matters more than complete data.')
-    window_bytes: int = size(0, 0, GIB // 2, "Publication window; 0: this stream rule sets none.",
+    window_bytes: int = size(0, 0, GIB // 2, "Publication window; 0: the rule sets no window.",
         "Set this key to bound the time that data waits in the log.")
     rate: str = parsed_text(
         "", _rate, "a rate as in ps-rate=, or empty", "Rate of publications; empty: unlimited.",
         'Set "10m" to limit bytes a second, "500msg" to limit messages a second.')
     policy: str = parsed_text(
         "", check_policy, f"{', '.join(uri.POLICIES)}, or empty",
-        "Policy of publications when their log is full; empty: this stream rule sets none.",
+        "Policy of publications when their log is full; empty: the rule sets no policy.",
         'Set "drop_newest" for streams of sensors that must not wait.')
-    queue_depth: int = size(0, 0, GIB, "Depth of publications in bytes, as in ps-depth=; 0: "
-                                       "this stream rule sets none.",
+    queue_depth: int = size(0, 0, GIB, "Depth of publications in bytes, like the parameter "
+                                       "ps-depth; 0: the rule sets no depth.",
                             "Set this key to bound the age of published data.")
     fanout: str = parsed_text(
-        "", _fanout, "min, independent, or empty",
-        "Fan-out of publications, as in ps-fanout=; empty: this stream rule sets none.",
+        "", check_fanout, "min, independent, or empty",
+        "Fan-out of publications, like the parameter ps-fanout; empty: the rule sets no fan-out.",
         'Set "independent" if no reader of this host may slow the stream.')
+    retention_bytes: int = size(
+        0, 0, 3 * GIB, "Retention in bytes, like ps-retention; 0: the rule sets no retention.",
+        "Set this key if a reader that was paused must skip old data.")
+    retention_time_ns: int = duration(0, "Retention time, like ps-retention-time; 0: the rule sets "
+                                         "no time.", "If old data is worthless.", low=0)
     low_watermark_ratio: float = ratio(
-        0.0, "Low watermark, as in ps-low-watermark=; 0: this stream rule sets none.",
+        0.0, "Low watermark, like the parameter ps-low-watermark; 0: the rule sets no watermark.",
         "With a depth.")
     priority: int | None = optional_integer(
-        -1000, 1000, "Priority of publications, as in ps-priority=; not set: this stream rule "
-                     "sets none.",
-        "Set 1000 for streams that must be sent first, below 0 for streams that may wait.")
+        -1000, 1000, "Priority of publications, like the parameter ps-priority; not set: the rule "
+                     "sets no priority.",
+        "Set 1000 for streams that must be sent first, a value below 0 for streams that may wait.")
     congestion_control: str = parsed_text(
         "", _any_congestion_control, "a congestion control as in cc=, or empty",
-        "Congestion control of subscriptions; empty: this stream rule sets none. For the key "
-        "congestion_control, the daemon compares the rule's session_id and term_length_bytes "
-        "with those of the arriving stream.",
+        "Congestion control of subscriptions; empty: the rule sets none. The rule sets it only for "
+        "arriving streams that match the rule's session_id and term_length_bytes.",
         'Set "cubic" on paths shared with other traffic.')
     receiver_window_bytes: int = size(0, 0, GIB // 2,
-        "Receiver window; 0: this stream rule sets none.",
+        "Receiver window; 0: the rule sets no receiver window.",
         "Set this key to the bandwidth times the round-trip time of this stream.")
     credits: str = parsed_text(
         "", check_credits, "a number of credits (messages), auto, or empty",
-        "Credits of subscriptions as in ps-credits=; empty: this stream rule sets none.",
+        "Credits of subscriptions, like the parameter ps-credits; empty: the rule sets no credits.",
         "Set this key to bound the number of messages in flight to a subscriber.")
     credit_policy: str = parsed_text(
         "", check_credit_policy, f"{', '.join(uri.CREDIT_POLICIES)}, or empty",
-        "How a subscription divides its credits among publishers, as in "
-        "ps-credit-policy=; empty: this stream rule sets none.", "With credits.")
+        "How a subscription divides its credits among publishers, like the parameter "
+        "ps-credit-policy; empty: the rule sets no policy.", "With credits.")
     credit_weight: int = integer(
-        0, 0, 1000, "Weight of the publishers that this stream rule matches, as in "
-                    "ps-credit-weight=; 0: this stream rule sets none.",
+        0, 0, 1000, "Weight of the publishers that the rule matches, like the parameter "
+                    "ps-credit-weight; 0: the rule sets no weight.",
         "With credit_policy = \"weighted\" or \"deficit\".")
 
 
@@ -309,17 +308,17 @@ class SubscriptionsConfig:
         "kernel's net.core.rmem_max must allow a receive buffer of this size.")
     congestion_control: str = parsed_text(
         "static", _congestion_control, "static, cubic or py:..., with their options",
-        "Congestion control: the rule by which a receiver further limits the data in flight, "
-        "below its receiver window.",
-        "Set \"cubic\" on paths with other traffic. With cubic, set a receiver window that "
-        "would suffice if the stream had the path for itself.",
+        "static: only the receiver window limits the data in flight. cubic and py:... also compute "
+        "a congestion window.",
+        'Set "cubic" on paths with other traffic. With cubic, choose a receiver window that can '
+        'fill the path when there is no other traffic.',
     )
     cubic_reno_friendly: bool = boolean(
-        True, "Keep CUBIC's window at least as large as Reno's (RFC 9438, section 4.3). "
-              "A channel with cc=cubic,reno:false uses false for its streams.",
+        True, "Keep CUBIC's window at least as large as Reno's (RFC 9438, section 4.3). On a "
+              "channel, cc=cubic,reno:false takes precedence over this key.",
         "Set false for Aeron's behaviour, which is slower on paths with a short round trip.")
     reliable: bool = boolean(True, "The receiver requests lost data.",
-        "Set false if late data is worthless: readers then skip lost data and get a gap.")
+        "Set false if late data is worthless: readers then skip lost data, and a gap reports it.")
     tether: bool = boolean(True, "The stream waits for a slow subscriber.",
         "Set false if the stream need not wait for slow subscribers.")
     rejoin: bool = boolean(True,
@@ -364,8 +363,8 @@ class StorageConfig:
         0, 0, 2**60, "Largest amount of memory for log buffers; 0: budget_percent applies.",
         "Set this key to leave room for other programs in the file system of the logs.")
     budget_percent: float = percent(
-        80.0, "Largest part of the file system for log buffers, in per cent of the space that is "
-              "free when the daemon starts.", "Used when budget_bytes is 0.")
+        80.0, "Largest amount of memory for log buffers, in per cent of the space that is free in "
+              "their file system when the daemon starts.", "Used when budget_bytes is 0.")
     page_bytes: int = size(
         4 * KIB, 4 * KIB, GIB,
         "Page size of the file system; the daemon rounds the sizes of log files up to a "
@@ -378,7 +377,7 @@ class StorageConfig:
     counter_values_bytes: int = size(
         8 * MIB, 64 * KIB, 500 * MIB,
         "Memory for the values of counters, 128 bytes each. The labels of the counters need "
-        "four times as much memory in addition.",
+        "additional memory, four times as much.",
         "Raise this value if the daemon reports that no counter is free.", multiple_of=128)
     error_log_bytes: int = size(4 * MIB, 64 * KIB, 64 * MIB, "The error log in cnc.dat.", _RARELY,
         multiple_of=64)
@@ -395,7 +394,7 @@ class LimitsConfig:
     images: int = integer(4096, 1, 65536, "Largest number of images.",
         "Raise this value if the daemon reports that it has too many images.")
     subscribers: int = integer(8192, 1, 65536,
-        "Largest number of pairs of a subscription and an image or local publication.",
+        "Largest number of subscribers; a subscription counts once for each log that it reads.",
         "Raise this value if the daemon reports that it has too many subscribers.")
     groups: int = integer(64, 1, 65536, "Consumer groups.", _RARELY)
     queued_commands: int = integer(1024, 1, 1 << 20,
@@ -443,11 +442,11 @@ class ControlTcpConfig:
         "Set this key if readers of consumer groups run on other hosts.")
     secret_key: str = text(
         "", r"[^\0]*", "a path", "The daemon's key: NAME.key_secret of 'penstock keygen'.",
-        "Set this key together with listen.")
+        "Set this key if you set listen.")
     clients: str = text(
         "", r"[^\0]*", "a path", "Public keys of the clients that may connect: a file with a "
                                  "key in each line, or a directory of .key files. Changes "
-                                 "apply at once.", "Set this key together with listen.")
+                                 "apply at once.", "Set this key if you set listen.")
     connections: int = integer(64, 1, 4096,
         "Largest number of open connections of remote readers; the daemon refuses further "
         "connections.", _RARELY)
@@ -471,7 +470,7 @@ class ImpairmentConfig:
     recv_loss_percent: float = percent(0.0, "Incoming datagrams lost.", "In tests.")
     duplicate_percent: float = percent(0.0, "Datagrams received twice.", "In tests.")
     reorder_percent: float = percent(0.0,
-        "Percentage of incoming datagrams that are delivered after the datagram that follows them.",
+        "Percentage of incoming datagrams that change places with the next datagram.",
         "In tests.")
     corrupt_percent: float = percent(0.0,
         "Percentage of incoming datagrams in which one bit is inverted.", "In tests.")
@@ -498,7 +497,7 @@ class LogConfig:
 
 @attrs.frozen(kw_only=True)
 class TraceConfig:
-    """Events and samples of all streams as JSON lines in a file; `penstock sim plot` draws it."""
+    """File with events and samples of all streams as JSON lines; `penstock sim plot` draws them."""
 
     file: str = text(
         "", r"[^\0]*", "a path, or empty",
@@ -508,8 +507,8 @@ class TraceConfig:
         "appends to the same trace file.")
     sample_interval_ns: int = duration(
         100 * MILLISECOND_NS, "Time between two samples of all streams in the trace. With "
-                              "thousands of streams the daemon takes samples less often, so "
-                              "that they need at most 5 % of the control plane's time.",
+                              "thousands of streams the daemon takes samples less often, so that "
+                              "the samples need at most 5 % of the control plane's time.",
         "Lower this value to see periods of blocking that are shorter than the interval.",
         low=MILLISECOND_NS)
     file_bytes: int = size(
@@ -530,8 +529,8 @@ class StopConfig:
         "Set true if no new daemon will adopt the streams, as in tests and in containers that "
         "run only once.")
     drain_timeout_ns: int = duration(
-        10 * SECOND_NS, "Time for which a drain waits for receivers; data that was not sent by "
-                        "then stays in the directory.",
+        10 * SECOND_NS, "Longest time for which a drain waits for receivers. Data that is still "
+                        "unsent after this time stays in the directory.",
         "Raise this value for slow receivers; keep it below the stop time-out of the service "
         "manager.",
         low=0)
@@ -588,8 +587,8 @@ class DaemonConfig:
 
     @property
     def threading(self) -> str:
-        """Return ``shared`` or ``dedicated``. Return the configured mode; if it is ``auto``, return
-        the mode for this machine."""
+        """Return ``shared`` or ``dedicated``. With ``auto``, return ``shared`` if this process may
+        use at most two CPUs."""
         if self.agents.threading != "auto":
             return self.agents.threading
         return "shared" if len(os.sched_getaffinity(0)) <= 2 else "dedicated"

@@ -34,6 +34,6 @@ class RelayRule:
                              "source_stream.",
         "Set this key if the target stream has another stream id than the source.")
     linger_ns: int = duration(
-        _MINUTE_NS, "Time for which the daemon keeps the source and target streams for the "
-                    "next relay process after a relay process has died.",
+        _MINUTE_NS, "After a relay process has died, the daemon keeps the relay's source and "
+                    "target streams for this time, for the next process of the relay.",
                     "Raise this value if a restart of the relay process takes longer.", low=1)

@@ -53,17 +53,19 @@ class TimeoutsConfig:
                     "SETUP from the sender.",
         _RARELY)
     unblock_timeout_ns: int = duration(
-        15 * _SECOND_NS, "If a claim stays open for this time, the daemon replaces the claim "
-                         "by padding.",
+        15 * _SECOND_NS, "If a client claims space in the log and does not complete the message "
+                         "within this time, the sender fills the space with padding.",
         "Raise this value if publishers are stopped in a debugger.")
     retransmit_delay_ns: int = duration(
-        0, "Time that the sender waits from a NAK to the retransmit.",
+        0, "Time that the sender waits between a NAK and the retransmit.",
         "Raise this value for large multicast groups, in which many receivers request the same "
         "data.", low=0)
     retransmit_linger_ns: int = duration(
         10 * _MILLISECOND_NS,
-        "Time within which the sender does not retransmit the same range twice.",
-        "Set about one round trip if receivers repeat NAKs while a retransmit is in flight.", low=0)
+        "After the sender has retransmitted a range, it ignores further NAKs for this range for "
+        "this time.",
+        "If receivers repeat NAKs while a retransmit is in flight, choose about one round trip.",
+        low=0)
     nak_unicast_delay_ns: int = duration(
         1000, "Time from the detection of a gap to its NAK, on unicast channels.", "Raise this "
                                                                                    "value if "
@@ -72,8 +74,8 @@ class TimeoutsConfig:
                                                                                    "reorders "
                                                                                    "datagrams.")
     nak_unicast_retry_ratio: int = integer(
-        100, 1, 10**6, "While the round-trip time is unknown, the receiver repeats a NAK after "
-                       "nak_unicast_delay_ns times this number.",
+        100, 1, 10**6, "While the receiver does not know the round-trip time, it repeats a "
+                       "NAK after nak_unicast_delay_ns multiplied by this value.",
         _RARELY)
     nak_multicast_max_backoff_ns: int = duration(
         10 * _MILLISECOND_NS,
@@ -85,19 +87,19 @@ class TimeoutsConfig:
                         "NAK delay is computed.",
         "Set this key to the number of receivers in your multicast groups.")
     untethered_window_limit_timeout_ns: int = duration(
-        5 * _SECOND_NS, "If a subscriber with tether=false has been 3/4 of a window behind for "
-                        "this time, the stream stops waiting for it and drops it.",
+        5 * _SECOND_NS, "If a subscriber with tether=false is 3/4 of a window behind for this "
+                        "time, the daemon drops it, and the stream no longer waits.",
         _RARELY)
     untethered_linger_timeout_ns: int | None = optional_duration(
         "Time for which a dropped subscriber with tether=false may still read the remaining "
-        "data; not set: untethered_window_limit_timeout_ns.", _RARELY)
+        "data; not set: the value of untethered_window_limit_timeout_ns.", _RARELY)
     untethered_resting_timeout_ns: int = duration(
         10 * _SECOND_NS, "Time after which a dropped subscriber with tether=false joins the stream "
                          "again.", _RARELY)
     resolution_interval_ns: int = duration(
-        _SECOND_NS, "Interval at which the daemon checks whether it must look up the address "
-                    "of a host name again.", _RARELY)
+        _SECOND_NS, "If a peer with a host name is silent, the daemon looks up the peer's address "
+                    "again, at most once in this interval.", _RARELY)
     reattach_timeout_ns: int = duration(
-        10 * _SECOND_NS, "Time within which the clients of a dead daemon must connect to the "
-                         "new daemon, or else the new daemon removes their objects.",
+        10 * _SECOND_NS, "If a client of a dead daemon does not connect to the new daemon within "
+                         "this time, the new daemon removes the client's objects.",
         "Raise this value if clients are stopped in a debugger during a restart of the daemon.")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check the channel parameters of credits, and their combination with other parameters."""
+"""Check ``ps-credits`` and its option parameters: each alone, and together with other channel
+parameters."""
 
 from __future__ import annotations
 
@@ -45,14 +46,15 @@ def read_credit_policy(key: str, text: str) -> str:
 
 
 def read_credit_pool(key: str, text: str) -> str:
-    """Read whether the pool belongs to one stream or to all streams of the client."""
+    """Parse ``ps-credit-pool``: each stream has its own pool of credits, or all streams of the
+    client share one pool."""
     if text not in POOLS:
         raise ChannelError(key, text, "is not a pool of credits", ", ".join(POOLS))
     return text
 
 
 def room_of(message_bytes: int, mtu: int) -> int:
-    """Return the largest number of log bytes that a message of ``length`` bytes can occupy, with
+    """Return the number of log bytes that a message of ``message_bytes`` bytes occupies, including
     its frame headers."""
     payload = mtu - _HEADER
     if message_bytes <= payload:
@@ -68,7 +70,8 @@ def _framed(length: int) -> int:
 def check_credits(uri: ChannelUri) -> None:
     """Check the credit parameters of a subscription's channel.
 
-    :raises ChannelError: parameters of credits contradict each other or another parameter.
+    :raises ChannelError: a credit parameter contradicts another credit parameter or another
+        parameter of the channel.
     """
     given = uri.given()
     if uri.ps_credits is None:

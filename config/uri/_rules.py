@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from penstock.config.units import write_duration
 from penstock.config.uri._credits import check_credits, check_strategy
 from penstock.config.uri._values import Address, ChannelError, ControlMode, SessionTag
 
 if TYPE_CHECKING:
     from penstock.config.uri import ChannelUri
 
+#: Shortest time for which a publication can retain data.
+LEAST_RETENTION_NS: Final = 10_000_000
 _UDP_ONLY: Final = ("endpoint", "interface", "control", "control-mode", "ttl", "fc", "cc")
 _NOT_ON_DESTINATIONS: Final = ("mtu", "rcv-wnd", "so-rcvbuf", "so-sndbuf", "control-mode")
 
@@ -32,6 +35,7 @@ def check_publication(uri: ChannelUri) -> None:
     if uri.ps_policy == "rate_limit" and uri.ps_rate is None:
         raise _wrong(uri, "ps-policy", "needs ps-rate, which is missing", "ps-rate=10m, 500msg")
     _check_fanout(uri)
+    _check_retention(uri)
     if uri.ps_credits is not None:
         check_strategy(uri, f"ps-credits={uri.given()['ps-credits']}")
 
@@ -80,6 +84,18 @@ def _check_sub_policy(uri: ChannelUri) -> None:
         )
 
 
+def _check_retention(uri: ChannelUri) -> None:
+    """Check the limits of what a publication retains for its readers."""
+    if uri.ps_retention == 0:
+        raise _wrong(uri, "ps-retention", "retains no data", "at least two MTUs")
+    if uri.ps_retention_time_ns is not None and uri.ps_retention_time_ns < LEAST_RETENTION_NS:
+        raise _wrong(
+            uri, "ps-retention-time",
+            f"is shorter than {write_duration(LEAST_RETENTION_NS)}: the time index of a stream has "
+            "an entry for each millisecond", f"{write_duration(LEAST_RETENTION_NS)} or longer",
+        )
+
+
 def _check_fanout(uri: ChannelUri) -> None:
     """Check that flow control and policy wait for the same readers as the fan-out."""
     waits_for_some = ("min", "tagged", "preferred")
@@ -96,7 +112,8 @@ def _check_fanout(uri: ChannelUri) -> None:
 
 
 def check_destination(uri: ChannelUri, *, subscription: bool) -> None:
-    """Check a destination of a manual multi-destination publication or subscription."""
+    """Check the channel of a destination that is added to a publication or subscription with
+    ``control-mode=manual``."""
     given = uri.given()
     for key in _NOT_ON_DESTINATIONS:
         if key in given:

@@ -25,8 +25,8 @@ IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def shown(text: str) -> str:
-    """Replace the unprintable characters of an untrusted text and shorten it, so that it fits into
-    one line of an error message."""
+    """Make an untrusted text fit into one line of an error message: replace its unprintable
+    characters, and shorten the text."""
     clean = "".join(c if c.isprintable() else "?" for c in text)
     return clean if len(clean) <= 100 else clean[:97] + "..."
 
@@ -56,8 +56,8 @@ _INTERFACE_FORM: Final = "address[:port][/prefix], [ipv6][:port][/prefix] or {na
 
 @attrs.frozen(kw_only=True)
 class Address:
-    """An address ``host:port``. If the URI has the host in brackets, ``ipv6`` is true, and a host
-    name is resolved to an IPv6 address."""
+    """An address ``host:port``. If the URI writes the host in brackets, ``ipv6`` is true; a host
+    name in brackets is resolved to an IPv6 address."""
 
     host: str
     port: int
@@ -79,9 +79,9 @@ class Address:
 
 @attrs.frozen(kw_only=True)
 class Interface:
-    """A local network interface, given by its name or by an address. An address with
-    ``prefix_length`` selects every interface whose address has the same first ``prefix_length``
-    bits."""
+    """A local network interface, given by its name or by an address. If ``prefix_length`` is set,
+    the value selects every interface whose address has the same first ``prefix_length`` bits as
+    ``host``."""
 
     host: str = ""
     name: str = ""
@@ -288,8 +288,8 @@ class Tags:
 
 @attrs.frozen(kw_only=True)
 class SessionTag:
-    """Value ``session-id=tag:N``: use the session id, MTU and term length of the publication with
-    the tag N."""
+    """The parameter ``session-id=tag:N``: the channel uses the session id, MTU and term length of
+    the publication that has the tag N."""
 
     tag: int
 
@@ -299,8 +299,8 @@ class SessionTag:
 
 @attrs.frozen(kw_only=True)
 class FlowControl:
-    """Flow control of a publication, written as ``fc=name,t:5s,g:tag/min,rrwm:4``.  None: not
-    given."""
+    """Flow control of a publication, written as ``fc=name,t:5s,g:tag/min,rrwm:4``. If the text does
+    not state an option, the option's field is None."""
 
     strategy: str
     receiver_timeout_ns: int | None = None
@@ -424,6 +424,16 @@ FANOUTS: Final = ("min", "independent")
 def read_fanout(key: str, text: str) -> str:
     if text not in FANOUTS:
         raise ChannelError(key, text, "is no fan-out", ", ".join(FANOUTS))
+    return text
+
+
+FANINS: Final = ("equal", "priority")
+"""How a subscription divides its receiver window and its polls among its publishers."""
+
+
+def read_fanin(key: str, text: str) -> str:
+    if text not in FANINS:
+        raise ChannelError(key, text, "is no fan-in", ", ".join(FANINS))
     return text
 
 

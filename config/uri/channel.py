@@ -59,9 +59,10 @@ class ChannelUri:
     """A channel.  If the URI does not state a parameter, its field is None, and the daemon's
     default applies.
 
-    Lengths are in bytes, and fields that end in ``_ns`` are in nanoseconds. A timestamp offset is a
-    byte offset in the payload; ``RESERVED_VALUE_OFFSET`` selects the reserved value instead.
-    ``str(uri)`` returns the URI in its canonical form.
+    Lengths are in bytes, and fields that end in ``_ns`` are in nanoseconds. A timestamp offset is
+    the byte offset in the payload at which the timestamp is stored. With ``RESERVED_VALUE_OFFSET``,
+    the timestamp is stored in the frame header's reserved value instead. ``str(uri)`` returns the
+    URI in its canonical form.
     """
 
     media: Media
@@ -94,6 +95,9 @@ class ChannelUri:
     ps_depth: int | None = None
     ps_low_watermark: float | None = None
     ps_fanout: str | None = None
+    ps_fanin: str | None = None
+    ps_retention: int | None = None
+    ps_retention_time_ns: int | None = None
     ps_priority: int | None = None
     ps_auto_priority: bool | None = None
     ps_never_throttle: bool | None = None
@@ -190,6 +194,9 @@ def _rows() -> tuple[tuple[str, Callable[[str, str], Any], Callable[[Any], str]]
         ("ps-depth", v.size(32, 1 << 30), write_size),
         ("ps-low-watermark", v.read_ratio, v.write_ratio),
         ("ps-fanout", v.read_fanout, str),
+        ("ps-fanin", v.read_fanin, str),
+        ("ps-retention", v.size(0, 3 << 30), write_size),
+        ("ps-retention-time", *duration),
         ("ps-priority", v.integer(-1000, 1000), str),
         ("ps-auto-priority", *boolean),
         ("ps-never-throttle", *boolean),
@@ -234,18 +241,10 @@ def _table() -> dict[str, Parameter]:
 PARAMETERS: Final = _table()
 
 _RESPONSE: Final = "response channels are not supported; use a second stream for replies"
-_LATER: Final = "reserved for a later version of penstock; this version does not support it"
 REFUSED: Final[dict[str, str]] = {
     "response-correlation-id": _RESPONSE,
     "response-endpoint": _RESPONSE,
     "ats": "transport security is a feature of Aeron Premium and not supported",
-    **dict.fromkeys(
-        (
-            "ps-fanin", "ps-fanout", "ps-retention",
-            "ps-retention-time",
-        ),
-        _LATER,
-    ),
 }
 
 

@@ -44,14 +44,15 @@ MEANINGS: Final[dict[str, Meaning]] = {
                "destinations"),
     "ttl": Meaning("P S", "multicast TTL or hop limit", "sockets.multicast_ttl"),
     "tags": Meaning(
-        "P S", "names the channel: a later URI `aeron:udp?tags=N` uses the same socket. The "
-               "second number of `tags` names the publication for `session-id=tag:N`",
+        "P S", "one or two numbers, for example `tags=5,6`. A later URI `aeron:udp?tags=5` uses "
+               "the socket of this channel. A later publication with `session-id=tag:6` takes its "
+               "session id from this publication",
         accepted="two integers of 64 bits, channel[,entity]"),
     "alias": Meaning("P S", "a name that tools show"),
     "session-id": Meaning(
         "P S", "for a publication: the id of its session. With `tag:N`, the publication takes "
-               "session id, MTU and term length from the publication with the entity tag N. "
-               "Subscription: receive only this session",
+               "session id, MTU and term length from the publication that has N as the second "
+               "number of `tags`. For a subscription: receive only this session",
         accepted="an integer of 32 bits; on a publication also tag:N"),
     "stream-id": Meaning("P S", "accepted because Aeron's tools use it; no effect"),
     "term-length": Meaning(
@@ -82,7 +83,8 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "publications.max_resend"),
     "eos": Meaning("P", "`true`: notify receivers when the stream ends"),
     "ssc": Meaning(
-        "P", "`true`: the publication counts as connected while only a spy reads it",
+        "P", "`true`: a spy counts as a receiver: the publication is connected even if only a spy "
+        "reads it",
         "publications.spies_simulate_connection"),
     "sparse": Meaning("P S", "sparse log file", "publications.sparse"),
     "fc": Meaning(
@@ -95,19 +97,33 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "P", "action of the publication when its log is full ([policies](back-pressure.md))",
         "backpressure.default_policy"),
     "ps-depth": Meaning(
-        "P", "bytes that publishers may write ahead of the sender (on IPC: of the slowest "
-             "reader); at most the publication window", "backpressure.default_queue_depth"),
+        "P", "largest number of bytes that publishers have written and the sender has not sent (on "
+             "IPC: the slowest reader has not read); at most the publication "
+             "window", "backpressure.default_queue_depth"),
     "ps-low-watermark": Meaning(
-        "P", "after a publication was full, it accepts messages again when its unsent data has "
-             "fallen to this fraction of `ps-depth`",
+        "P", "if the log of a publication was full, the publication accepts messages again when "
+             "its unsent data has fallen to this fraction of `ps-depth`",
         "backpressure.low_watermark_ratio"),
     "ps-fanout": Meaning(
-        "P", "readers for which the stream waits: with `min` for the slowest reader, with "
-             "`independent` for no reader that is behind ([policies](back-pressure.md#fan-out))",
+        "P", "`min`: the stream waits for its slowest reader; `independent`: the stream waits for "
+             "no reader that is behind ([policies](back-pressure.md#fan-out))",
         accepted="min, independent"),
+    "ps-fanin": Meaning(
+        "S", "`equal`: the publishers of the subscription have equal parts of its receiver window "
+             "and of its polls; `priority`: parts by their `ps-priority` "
+             "([fan-in](back-pressure.md#fan-in))", accepted="equal, priority"),
+    "ps-retention": Meaning(
+        "P", "readers get no data that is more than this number of bytes behind the newest data "
+             "([retention](back-pressure.md#retention)); at least two MTUs, at most the log",
+        accepted="bytes, with the units k, m, g"),
+    "ps-retention-time": Meaning(
+        "P", "readers get no data that arrived in the log of the reader's host longer ago than "
+             "this time ([retention](back-pressure.md#retention)); at least 10 ms",
+        accepted="a duration such as 5s"),
     "ps-priority": Meaning(
-        "P", "[priority](scheduling.md) among the streams of this sender; default: the more "
-             "recently a reader consumed data, the higher the priority"),
+        "P", "[priority](scheduling.md) among the streams of this sender; if it is not stated, the "
+             "sender computes the priority: the more recently a reader consumed data of the "
+             "stream, the higher"),
     "ps-auto-priority": Meaning(
         "P", "with `false`, a stream without `ps-priority` has priority 0, whether its readers "
              "are active or not", "scheduler.auto_priority"),
@@ -115,38 +131,42 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "P", "`true`: the [governor](scheduling.md#pressure) never delays or throttles this "
         "stream"),
     "ps-credit-weight": Meaning(
-        "P", "weight of the publication, 1 to 1000, when a local reader "
-             "[divides](credits.md#several-publishers) its credits among its publishers"),
+        "P", "weight of the publication. If a subscription, on any host, "
+             "[divides](credits.md#several-publishers) its credits with the policy `weighted` or "
+             "`deficit`, the publication's share is in proportion to the weight"),
     "cc": Meaning(
         "S", "[congestion control](congestion-control.md): `static`, `cubic`, `py:module:Class`",
         "subscriptions.congestion_control"),
     "gtag": Meaning(
-        "S", "group tag that the receiver states in its status messages",
+        "S", "group tag: a sender with `fc=tagged` waits for the receivers that state the sender's "
+        "tag in their status messages",
         "subscriptions.group_tag"),
     "reliable": Meaning(
         "S", "with `false`, the receiver does not request missing data; it skips and "
              "[reports](loss-recovery.md) gaps", "subscriptions.reliable"),
     "rcv-wnd": Meaning("S", "receiver window", "subscriptions.receiver_window_bytes"),
     "nak-delay": Meaning(
-        "S", "time from the detection of a gap to its NAK, on unicast",
+        "S", "on unicast: time that the receiver waits after it has detected a gap, before it "
+        "sends the NAK",
         "timeouts.nak_unicast_delay_ns"),
     "group": Meaning(
-        "S", "with `true`, the receiver delays NAKs by a random time, as in a multicast group; "
-             "default: only on multicast"),
+        "S", "with `true`, the receiver delays each NAK by a random time, as among many receivers; "
+             "without this parameter it does so only on multicast and multi-destination channels"),
     "tether": Meaning(
-        "S", "with `false`, the stream does not wait if the subscription is slow",
+        "S", "with `false`, the stream does not wait for a slow subscription, but drops it after a "
+        "time-out",
         "subscriptions.tether"),
     "rejoin": Meaning(
-        "S", "with `false`, the subscription does not join a session again after its image "
-             "became unavailable",
+        "S", "with `false`: when the image of a session has ended, the subscription does not join "
+             "this session again",
         "subscriptions.rejoin"),
     "ps-credits": Meaning(
-        "S", "largest number of messages in flight, that is sent by publishers and not yet "
-             "released by the subscription: 1 to 16 777 216, or `auto`. If a publisher has no "
-             "credit, its offer is refused"),
+        "S", "largest number of messages that can be outstanding, that is sent by a publisher and "
+             "not yet released by the application. At this number, publishers have no credit, and "
+             "offers are refused. With `auto` the daemon chooses the number"),
     "ps-credit-burst": Meaning(
-        "S", "messages that the subscription grants while no message is outstanding; at least "
-             "`ps-credits`"),
+        "S", "number of credits that the subscription grants, instead of `ps-credits`, while the "
+             "application has released all messages; at least `ps-credits`"),
     "ps-max-message": Meaning("S", "longest message that one credit covers; default: one frame"),
     "ps-credits-required": Meaning("S", "`true`: refuse publishers that do not support credits"),
     "ps-sub-policy": Meaning(
@@ -155,22 +175,21 @@ MEANINGS: Final[dict[str, Meaning]] = {
              "subscription ([policies](back-pressure.md#subscriptions))",
         "backpressure.default_policy"),
     "ps-sub-depth": Meaning(
-        "S", "with `independent` or `drop_oldest`: bytes that the subscription may be behind "
-        "before the stream no longer waits for the subscription; at most half of the "
-        "subscription's window",
+        "S", "with `independent` or `drop_oldest`: if the subscription is more than this number of "
+        "bytes behind, the stream no longer waits for it; at most half of the subscription's "
+        "window",
         "backpressure.default_queue_depth"),
     "ps-credit-policy": Meaning(
         "S", "rule that [divides](credits.md#several-publishers) the credits among publishers: "
         "`round_robin`, `fifo`, `weighted`, `deficit`. Without this parameter, each publisher "
         "gets all credits", "credits.policy"),
     "ps-credit-pool": Meaning(
-        "S", "publishers that share the credits. `client`: the publishers of all those "
-        "subscriptions of the client that also state `client`; `ps-credit-policy` divides the "
-        "credits among them (default: `round_robin`). `stream`: the publishers of this "
-        "subscription"),
+        "S", "`stream`: the credits are for this subscription alone. `client`: all subscriptions "
+        "of the client that state `client` share one pool of credits, and `ps-credit-policy` "
+        "(default: `round_robin`) divides the pool among their publishers"),
     "untethered-window-limit-timeout": Meaning(
-        "P S", _UNTETHERED + "time for which the subscriber may be 3/4 of a window behind "
-        "before the stream drops the subscriber", "timeouts.untethered_window_limit_timeout_ns"),
+        "P S", _UNTETHERED + "if the subscriber is 3/4 of a window behind for longer than this "
+        "time, the stream drops the subscriber", "timeouts.untethered_window_limit_timeout_ns"),
     "untethered-linger-timeout": Meaning(
         "P S", _UNTETHERED + "time for which the subscriber may still read the remaining "
         "data after the stream dropped the subscriber", "timeouts.untethered_linger_timeout_ns"),
@@ -190,6 +209,6 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "which the daemon processed it"),
     "channel-snd-ts-offset": Meaning(
         "P", "the sender writes into each message, at this offset of the payload, the time of "
-             "sending. A spy may read a message before its timestamp is written, or with the "
-             "timestamp of a failed attempt to send"),
+             "sending. A spy can read a message earlier: then the timestamp is missing, or is that "
+             "of a failed attempt to send"),
 }

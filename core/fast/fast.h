@@ -4,9 +4,9 @@
  *
  * This extension contains the part of the Python client that runs for each message: base classes of
  * Publication, Subscription, Image and Header. The methods of these classes call the core without a
- * Python frame and without a release of the interpreter's lock. An offer takes about 50 ns; a poll
- * takes about 10 ns for each message. If these methods released the lock, they would be slower: if
- * a second Python thread is busy, each release costs a switch interval (5 ms).
+ * Python frame and without releasing the interpreter's lock. An offer takes about 50 ns; a poll
+ * takes about 10 ns for each message. The methods keep the lock, because a release would be slow:
+ * if a second Python thread is busy, getting the lock again takes up to one switch interval (5 ms).
  *
  * In rare cases (refusals, closed handles, lists of buffers, changes of images) the C code calls
  * methods of the Python classes by name.
@@ -26,7 +26,8 @@
 
 /* ---- what the module has ------------------------------------------------------------------- */
 
-/* Table of the core's functions; never NULL after the module was imported. */
+/* Table of the core's functions. The import of the module sets this pointer; it is not NULL
+ * afterwards. */
 extern const ps_fast_table_t *fast_core;
 
 /* Python types that other files need for type checks. Each variable is set once, by the function
@@ -60,8 +61,9 @@ typedef struct fast_handle {
     void *native;
 } fast_handle_t;
 
-/* Standard functions of a type that has no member except the handle, and getter and setter of the
- * attribute `_handle`. The setter calls the object's `_address_of` to get the native address. */
+/* Functions for Python types whose struct contains only a fast_handle_t: dealloc, traverse, clear,
+ * and the getter and setter of the attribute `_handle`. The setter calls the object's `_address_of`
+ * to get the native address. */
 void fast_handle_dealloc(PyObject *self);
 int fast_handle_traverse(PyObject *self, visitproc visit, void *arg);
 int fast_handle_clear(PyObject *self);
@@ -78,9 +80,9 @@ int fast_arguments(const char *function, const char *const *names, Py_ssize_t po
 
 /* ---- logs and headers ------------------------------------------------------------------------ */
 
-/* A mapped log as a Python buffer. If `at` is NULL, the buffer is the whole log; otherwise it is
- * only the range of `at_length` bytes at `at`. Every view keeps the log mapped. `exports` counts
- * the live views of the log, including slices and arrays that refer to a view. */
+/* A mapped log as a Python buffer. If `at` is NULL, the buffer is the whole log; otherwise the
+ * buffer is the `at_length` bytes from `at` on. The log stays mapped as long as a view exists.
+ * `exports` counts the live views of the log, including slices and arrays that refer to a view. */
 typedef struct fast_log {
     PyObject_HEAD PyObject *owner;
     const uint8_t *base;
@@ -90,7 +92,7 @@ typedef struct fast_log {
     Py_ssize_t exports;
 } fast_log_t;
 
-/* Copies of the fields of one message; the copies stay valid after the end of the stream. */
+/* A copy of one message's fields, which stays valid when the stream has ended. */
 typedef struct fast_header {
     PyObject_HEAD ps_message_t message;
 } fast_header_t;

@@ -11,13 +11,14 @@ typedef struct poller {
     fast_handle_t handle;
     PyObject *header;       /* one fast_header_t, which is reused: the handler gets this object for
                              * every message */
-    PyObject *logs;         /* list with the fast_log_t of each image, in the order of the images */
-    PyObject *notices;      /* deque of notices from the daemon that were not yet applied */
+    PyObject *logs;         /* list with one fast_log_t for each image, in the same order as the
+                             * subscription's images */
+    PyObject *notices;      /* deque of the daemon's notices that the client has not applied yet */
     PyObject *park;         /* the client object on which a waiting thread sleeps; NULL: none */
-    PyObject *batch;        /* batch of messages that the application has not released; None or
-                             * NULL: no such batch */
-    ps_message_t *messages; /* array of `capacity` entries; not reallocated while `polling` is
-                             * set */
+    PyObject *batch;        /* batch of messages that the application has fetched with a poll and
+                             * not yet released; None or NULL: no such batch */
+    ps_message_t *messages; /* array of `capacity` entries; while `polling` is not 0, the array is
+                             * not reallocated */
     int32_t capacity;
     unsigned long
         polling; /* id of the thread in which the application's handler runs; 0: no handler runs */

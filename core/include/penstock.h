@@ -2,10 +2,10 @@
  *
  * penstock.h: the data path of a penstock client.
  *
- * A client process maps a daemon's directory. It publishes with offer and receives with poll; in
- * steady state, these calls make no system call. The client adds publications and subscriptions in
- * Python, by requests on the daemon's control socket. The daemon's answers contain the parameters
- * of the _open functions below.
+ * A client process maps a daemon's directory. The process publishes with offer and receives with
+ * poll; in steady state, these calls make no system call. The client adds publications and
+ * subscriptions in Python, by requests on the daemon's control socket. The daemon's answers contain
+ * the parameters of the _open functions below.
  *
  * Threads: a ps_client_t may be shared by threads. Several threads and processes may offer to a
  * shared publication. Only one thread at a time may use an exclusive publication, a subscription or
@@ -36,10 +36,12 @@ extern "C" {
 /* Reasons to refuse an offer. The codes -1 to -6 are Aeron's; those of penstock are <= -100
  * (docs/spec/rules.md section 5). */
 enum ps_offer_code {
-    PS_NOT_CONNECTED = -1,         /* no receiver is connected; retry when one joins */
-    PS_BACK_PRESSURED = -2,        /* the stream's position has reached the publisher limit;
-                                    * retry */
-    PS_ADMIN_ACTION = -3,          /* a thread rotates the log to the next term; retry at once */
+    PS_NOT_CONNECTED = -1,         /* no receiver is connected to the stream; retry after a receiver
+                                    * has joined */
+    PS_BACK_PRESSURED = -2,        /* the stream's position has reached the publisher limit; retry
+                                    * after the limit has risen */
+    PS_ADMIN_ACTION = -3,          /* the log is being rotated to the next term, or was just
+                                    * rotated; retry at once */
     PS_CLOSED = -4,                /* the publication was closed */
     PS_MAX_POSITION_EXCEEDED = -5, /* the stream has used all its 2^31 terms; add a new
                                     * publication */
@@ -75,7 +77,7 @@ enum ps_error_code {
     PS_E_NO_INTERFACE = -1014,
     PS_E_NO_BUFFER = -1015, /* socket buffer smaller than requested */
     PS_E_PERMISSION = -1016,
-    PS_E_GAP = -1017 /* the poll reached a gap, which ps_img_take_gap returns */
+    PS_E_GAP = -1017 /* the poll reached a gap; fetch it with ps_img_take_gap */
 };
 
 /* Returns the text of the calling thread's last failure, "" if there was none. The text is valid
@@ -127,9 +129,10 @@ int32_t ps_client_await(ps_client_t *client, uint32_t ticket);
 void ps_client_wake(ps_client_t *client);
 /* Use this function in an event loop in place of ps_client_sleep. ps_client_watch requests that the
  * next wake-up writes the client's eventfd once. Returns 1 if the futex word already differs from
- * the ticket; the caller must then check its condition again instead of waiting. Pass the duration
- * of the caller's last wait in waited_ns (< 0: none), so that ps_client_await can learn from it.
- * Returns PS_E_INVALID if the client has no eventfd, PS_E_FORKED. */
+ * the ticket; the caller must then check its condition again instead of waiting. waited_ns is the
+ * duration of the caller's last wait (< 0: there was none); ps_client_await spins only if recent
+ * waits were short. Returns PS_E_INVALID if the client has no eventfd, and PS_E_FORKED in a forked
+ * child. */
 int32_t ps_client_watch(ps_client_t *client, uint32_t ticket, int64_t waited_ns);
 
 /* Counters in cnc.dat. A counter id is in [0, ps_client_counter_count). */
@@ -164,8 +167,8 @@ typedef struct ps_claim {
     size_t length;    /* payload bytes */
     int64_t position; /* stream position after the message */
     void *frame;      /* owned by the library */
-    uint32_t epoch;   /* Owned by the library: states whether a rate limit or credits admitted the
-                       * message of this claim, so that ps_pub_abort can undo the admission. */
+    uint32_t epoch;   /* Owned by the library. If the claim took credits or a part of the stream's
+                       * rate limit, ps_pub_abort uses this value to return them. */
 } ps_claim_t;
 
 typedef struct ps_pub_constants {
@@ -216,20 +219,20 @@ int64_t ps_pub_limit(const ps_pub_t *pub);    /* publisher limit, or PS_CLOSED *
 /* Returns the number of messages that the stream's rate limit has allowed since the stream began;
  * INT64_MAX: the stream has no limit in messages per second. */
 int64_t ps_pub_ordinal_limit(const ps_pub_t *pub);
-/* Returns the time after which a publisher that got PS_THROTTLED may try again; 0: the governor
- * throttles no publisher. Any thread. */
+/* Returns how long a publisher must wait after PS_THROTTLED before its next offer; 0: the governor
+ * throttles no publisher now. Any thread. */
 int64_t ps_pub_retry_after_ns(const ps_pub_t *pub);
-/* If an offer of a message that must not be throttled returned PS_THROTTLED, call this function.
- * Returns the code of the limit, other than the throttle, that refuses the message now. Counts
- * the offer as refused by this limit (ps_pressure_view_t.refused), and not by the throttle. Any
- * thread. */
+/* Call this function if the governor must not throttle a message, but the offer of the message
+ * returned PS_THROTTLED. Checks all limits except the governor's, and returns the code of the limit
+ * that refuses the message now. Counts the offer as refused by this limit
+ * (ps_pressure_view_t.refused), and not by the governor. Any thread. */
 int64_t ps_pub_unthrottle(ps_pub_t *pub);
-/* Returns the number of messages that the credits of the stream allow now; INT64_MAX: no receiver
- * grants credits. PS_E_FORKED. Any thread. */
+/* Returns how many more messages the stream's credits allow now; INT64_MAX: no receiver grants
+ * credits. PS_E_FORKED. Any thread. */
 int64_t ps_pub_credits(const ps_pub_t *pub);
-/* Copies the numbers of two messages of the stream. *granted: the last message for which receivers
- * have granted a credit. *spent: the last message for which publishers have used a credit. PS_OK,
- * PS_E_INVALID (no receiver grants credits), PS_E_FORKED. Any thread. */
+/* Copies two message numbers (ordinals) of the stream. *granted: receivers have granted credits for
+ * the messages up to this number. *spent: publishers have used credits for the messages up to this
+ * number. Returns PS_OK, PS_E_INVALID (no receiver grants credits) or PS_E_FORKED. Any thread. */
 int ps_pub_credit_counts(const ps_pub_t *pub, int64_t *granted, int64_t *spent);
 /* With ps-policy=error: lets publishers continue after the publication has failed. After the reset,
  * the publication has the same session, positions and open claims as before. Returns 1 if the
@@ -238,21 +241,22 @@ int ps_pub_credit_counts(const ps_pub_t *pub, int64_t *granted, int64_t *spent);
 int ps_pub_reset(ps_pub_t *pub);
 /* Returns 1 from the failure of the publication until its reset, else 0. */
 int32_t ps_pub_is_failed(const ps_pub_t *pub);
-/* Continues an exclusive publication whose owner, another process, has died. Writes padding into
- * the space that the owner had reserved and not published. Counts the publication's messages from
- * the position `from` on. The position `from` must lie between two messages, at most two terms
- * below the tail; `ordinal` is the number of messages of the stream below `from`. Returns the
- * number of messages from `from` to the tail. PS_E_INVALID: `from` does not lie between two
- * messages or is too low, or the publication is shared. PS_E_CORRUPT: the log has no frame at a
- * position where a frame must begin. Call this function after ps_pub_open, before the first offer.
- * Cost: visits the frames of at most two terms. */
+/* Takes over an exclusive publication from another process, which has died. Writes padding into the
+ * log space that the dead process had reserved and not published. Then counts the messages from the
+ * position `from` to the tail (the end of the published data). The position `from` must lie between
+ * two messages, at most two terms below the tail; `ordinal` is the number of messages of the stream
+ * below `from`. Returns the number of messages from `from` to the tail. Returns PS_E_INVALID if
+ * `from` does not lie between two messages or is too low, or if the publication is shared.
+ * PS_E_CORRUPT: the log has no frame at a position where a frame must begin. Call this function
+ * after ps_pub_open, before the first offer. Cost: visits the frames of at most two terms. */
 int64_t ps_pub_take_over(ps_pub_t *pub, int64_t from, int64_t ordinal);
 int64_t ps_pub_available_window(const ps_pub_t *pub); /* bytes >= 0, or PS_CLOSED */
 int32_t ps_pub_is_connected(const ps_pub_t *pub);
-/* Copies the publication's accounts from shared memory: the causes and culprits of refused offers.
- * Returns PS_OK. PS_E_AGAIN: the sender changed the accounts during each attempt to copy them, so
- * the function only sets out->stale to 1. PS_E_INVALID: the daemon no longer has the publication.
- * PS_E_FORKED. Any thread. Cost: at most eight attempts, each of which copies 3 KiB. */
+/* Copies the publication's two accounts from shared memory: the blocked time by cause and culprit,
+ * and the number of refused offers by cause. Returns PS_OK. PS_E_AGAIN: the sender changed the
+ * accounts during each attempt to copy them, so the function only sets out->stale to 1.
+ * PS_E_INVALID: the daemon no longer has the publication. PS_E_FORKED. Any thread. Cost: at most
+ * eight attempts, each of which copies 3 KiB. */
 int ps_pub_pressure(const ps_pub_t *pub, ps_pressure_view_t *out);
 /* Requests that the daemon wakes this client when the publisher limit moves. */
 void ps_pub_want_room(ps_pub_t *pub);
@@ -267,18 +271,20 @@ typedef struct ps_img_params {
     int64_t correlation_id; /* id of the image; for IPC and spies the registration id of the
                              * publication */
     int64_t subscription_id;
-    int32_t position_counter_id; /* id of the subscriber's position counter, whose value is the join
-                                  * position */
+    int32_t position_counter_id; /* id of the subscriber's position counter, which the daemon has
+                                  * set to the join position */
     int32_t subscriber_slot;     /* penstock.dat */
     int32_t image_slot;          /* slot in penstock.dat; -1 for IPC and spies */
     int32_t publication_slot;    /* penstock.dat; -1 for network images */
     int32_t credit_mode;         /* ps_credit_mode */
     int32_t isolation;           /* ps_reader_isolation */
     int64_t depth_bytes;         /* of PS_READER_DROP_OLDEST */
-    int64_t join_position;       /* position at which an isolated reader joins, as the daemon
-                                  * announced it */
+    int64_t join_position;       /* join position that the daemon announced to an isolated reader (a
+                                  * reader for which the stream does not wait) */
     int64_t join_ordinal;        /* number of messages of the stream below join_position; -1:
                                   * unknown */
+    int32_t fan_in_weight;       /* Weight by which polls of the subscription divide their messages
+                                * among its images: 1 to PS_FAN_IN_MAX; 0: the images take turns. */
 } ps_img_params_t;
 
 /* How a stream treats a reader that is too slow (docs/back-pressure.md). */
@@ -290,6 +296,8 @@ enum ps_reader_isolation {
                                 * continues with the newest depth_bytes */
 };
 
+enum { PS_FAN_IN_MAX = 8 }; /* largest fan_in_weight */
+
 /* How the credits of an image's messages are returned to the publisher. */
 enum ps_credit_mode {
     PS_CREDIT_PLAIN = 0,     /* the reader grants none */
@@ -299,7 +307,8 @@ enum ps_credit_mode {
 
 /* One received message. `data` is valid until the next poll, release or close of the image. If
  * `assembled` is 1, `data` points to a copy in the image's own buffer. Only the last message of a
- * poll can be a copy in this buffer. For an isolated reader, every message is a copy.
+ * poll can be a copy in this buffer. If the stream does not wait for the reader (isolated reader),
+ * `data` always points to a copy.
  */
 typedef struct ps_message {
     const uint8_t *data;
@@ -336,23 +345,25 @@ const uint8_t *ps_img_map(const ps_img_t *image, int64_t *length_bytes);
 int32_t ps_img_has_data(const ps_img_t *image);
 
 /* Delivers up to `limit` messages of one image; `flags` are ps_poll_flags. Returns the number of
- * messages, or a negative ps_error_code (PS_E_CORRUPT: the log is damaged and the image stays at
- * this position). Returns 0 only if no message was available at any time during the call. If a
+ * messages, or a negative ps_error_code (PS_E_CORRUPT: the log is damaged, so the image stays at
+ * its position). Returns 0 only if no message was available at any time during the call. If a
  * caller took its ticket before a poll, and the poll returned 0, the caller may sleep. Before a
- * poll delivers messages, it releases those of the previous poll. A poll ends after `limit`
- * messages, at the end of a term, or after three terms of padding and fragments. */
+ * poll delivers messages, it releases the messages of the previous poll. A poll ends after `limit`
+ * messages or at the end of the term. If it found no message in this term, it continues with the
+ * next term, for at most three terms. */
 int32_t ps_img_poll(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t flags);
 /* Makes polls report gaps: ranges that are lost permanently (with reliable=false, or because
  * publishers dropped messages). A poll that reaches a gap ends before the gap. The next poll moves
- * past the gap. From this next poll on, polls return PS_E_GAP until the application has fetched the
- * gap with ps_img_take_gap(). */
+ * past the gap and returns PS_E_GAP. All further polls also return PS_E_GAP, until the application
+ * has fetched the gap with ps_img_take_gap(). */
 void ps_img_report_gaps(ps_img_t *image);
-/* Declares this reader as a relay, which publishes the received messages on the publication in the
- * given slot of penstock.dat. The image's status messages afterwards name the application that
- * blocks this publication. Owner thread of the image. */
+/* Declares this reader as a relay: it publishes the received messages on the publication in the
+ * given slot of penstock.dat. If an application blocks that publication, the status messages of the
+ * relay's image name this application as the culprit from then on. Owner thread of the image. */
 void ps_img_relay_to(ps_img_t *image, int32_t publication_slot);
-/* Returns 1 if the positions *from..*to are missing permanently. *messages is the number of lost
- * messages; -1: unknown. Returns 0 if there is no gap. */
+/* Fetches the gap that a poll reached. Returns 1 and the gap: the positions *from to *to are lost
+ * permanently, and *messages is the number of lost messages (-1: unknown). Returns 0 if no poll has
+ * reached a gap. */
 int32_t ps_img_take_gap(ps_img_t *image, int64_t *from, int64_t *to, int64_t *messages);
 /* Returns the number of received messages between two positions, each between two frames. Returns
  * -1 if a gap lies between the positions, or if the log does not contain these frames any more.
@@ -365,18 +376,20 @@ int ps_img_rewind(ps_img_t *image, int64_t position);
  * views of the released messages become invalid. */
 void ps_img_release(ps_img_t *image);
 
-/* With PS_CREDIT_HANDLES: returns credits of delivered messages, in any order. The result is the
- * number of credits that the application still holds, PS_E_INVALID (`credits` is too large; none
- * was returned), or PS_E_FORKED. Dropped messages return their credits automatically. Rewound
- * messages hold no credits. Any thread. */
+/* With PS_CREDIT_HANDLES: returns credits of delivered messages, in any order. Returns the number
+ * of credits that the application still holds, PS_E_INVALID or PS_E_FORKED. PS_E_INVALID: the
+ * application does not hold this many credits, so none was returned. The library itself returns the
+ * credits of messages that publishers dropped. Rewound messages hold no credits. Any thread. */
 int64_t ps_img_return_credits(ps_img_t *image, int64_t credits);
-/* Counts credits whose handles the application lost. The publisher lacks the lost credits until the
- * image closes, or until ps_img_reclaim_credits returns them. ps_img_leak_credits and
- * ps_img_reclaim_credits return the same error codes as ps_img_return_credits. On success,
- * ps_img_reclaim_credits returns the number of credits that are still lost. Any thread. */
+/* If the application drops a credit handle without returning its credits, call ps_img_leak_credits,
+ * which counts these credits as lost. Publishers cannot use the lost credits until the image closes
+ * or ps_img_reclaim_credits returns them. ps_img_leak_credits and ps_img_reclaim_credits return the
+ * same error codes as ps_img_return_credits. On success, ps_img_reclaim_credits returns the number
+ * of credits that are still lost. Any thread. */
 int64_t ps_img_leak_credits(ps_img_t *image, int64_t credits);
 int64_t ps_img_reclaim_credits(ps_img_t *image, int64_t credits);
-/* Copies the credits of the image's reader. PS_OK, PS_E_INVALID, PS_E_FORKED. Any thread. */
+/* Copies the state of the credits that the image's reader grants, and its counts, to *out. PS_OK,
+ * PS_E_INVALID, PS_E_FORKED. Any thread. */
 int ps_img_credits(const ps_img_t *image, ps_credit_view_t *out);
 
 enum ps_poll_flags {
@@ -392,8 +405,8 @@ int32_t ps_sub_image_count(const ps_sub_t *sub);
 /* Returns an image by its index, NULL beyond the last image. Indexes change when images are added
  * or removed. */
 ps_img_t *ps_sub_image(const ps_sub_t *sub, int32_t index);
-/* Polls the subscription's images one after the other, until `limit` messages were found. Each call
- * of ps_sub_poll starts with the image after the one with which the last call started. */
+/* Polls the subscription's images one after the other, until `limit` messages were found. If a call
+ * of ps_sub_poll starts with image i, the next call starts with image i + 1. */
 int32_t ps_sub_poll(ps_sub_t *sub, ps_message_t *out, int32_t limit, int32_t flags);
 /* Rewinds messages[from..count), so that the next poll delivers these messages again. Call this
  * function if the application's handler failed for messages[from]. */

@@ -13,19 +13,26 @@ typedef struct ps_credit_view {
                       * credits */
     int64_t burst;
     int64_t passed;   /* number of messages that the reader's polls have delivered or skipped */
-    int64_t returned; /* Of the messages in `passed`: number whose credits were returned. */
-    int64_t leaked;   /* Of the messages in `passed`: number whose credits were lost, because the
-                       * application lost the handles. */
+    int64_t returned; /* Number of the messages in `passed` whose credits the reader has returned.
+                       */
+    int64_t leaked;   /* Number of the messages in `passed` whose credits are lost, because the
+                       * application lost their handles. */
     int64_t granted;  /* number of messages for which the reader has granted credits */
-    /* While the reader is frozen: number of messages that arrive before it resumes; exact in the
-     * state SETTLED, -1: unknown. In the state GRANTING: number of messages for which publishers
-     * had taken credits when the reader last lowered its limit; -1: the reader never lowered it. */
+    int64_t arrived;  /* number of messages that have arrived at the reader's host */
+    /* While the reader is frozen: number of messages that the reader will have received before it
+     * resumes. The number is exact in the state SETTLED; -1: unknown. In the state GRANTING,
+     * `final` has another meaning: number of messages for which publishers had taken credits when
+     * the reader last lowered its limit; -1: the reader never lowered it. */
     int64_t final;
     int32_t epoch;
-    int32_t state; /* ps_credit_state */
-    int64_t
-        skipped_messages;  /* messages in gaps that the reader skipped, if their number is known */
-    int64_t skipped_bytes; /* bytes of all gaps that the reader skipped */
+    int32_t state;            /* ps_credit_state */
+    int64_t skipped_messages; /* number of messages in the gaps that the reader skipped; a gap whose
+                            * number of messages is unknown does not count */
+    int64_t skipped_bytes;    /* bytes of all gaps that the reader skipped */
+    int64_t expired_messages; /* number of messages that the reader skipped because the publication
+                               * no longer retained them (ps-retention); these do not count in
+                               * skipped_messages */
+    int64_t expired_bytes;
 } ps_credit_view_t;
 
 #endif

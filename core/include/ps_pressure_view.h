@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_pressure_view.h: a copy of the two accounts of a publication (docs/spec/rules.md section 6).
- * The first account has the time for which publishers were blocked, by cause and by culprit. The
- * second account has the number of refused offers. Also a cffi declaration. */
+ * The first account states how long the publication was blocked, by cause and by culprit. The
+ * second account states how many offers were refused, by cause. Also a cffi declaration. */
 #ifndef PS_PRESSURE_VIEW_H
 #define PS_PRESSURE_VIEW_H
 
@@ -11,8 +11,8 @@
 /* A culprit that blocks a publication: a receiver with an address, or a client of this host with a
  * name and a pid. */
 typedef struct ps_pressure_party {
-    int64_t id; /* Id of the receiver or client; 0: the culprit is unknown, or the entry sums up all
-                 * unknown culprits. */
+    int64_t id; /* Id of the receiver or client. 0: the culprit is unknown; in `culprits`, the entry
+                 * has the total time of all unknown culprits. */
     int64_t blocked_ns;
     int64_t error_ns; /* error bound of blocked_ns: the true time lies between blocked_ns - error_ns
                        * and blocked_ns */
@@ -42,15 +42,16 @@ typedef struct ps_pressure_view {
     char reason_name[33];
     char reason_host[33];
     int64_t blocked_ns[32];          /* closed intervals, by ps_cause */
-    ps_pressure_party_t culprits[9]; /* The eight culprits with the longest times, then one more
-                                      * entry: the total time of all unknown culprits. */
+    ps_pressure_party_t culprits[9]; /* The eight culprits with the longest times. A ninth entry at
+                                      * the end has the total time of all unknown culprits. */
     int64_t refused[32];             /* Number of refused offers. The index of `refused` is the
                                       * ps_cause that blocked the stream. */
     int64_t refused_ns;              /* total time for which publishers were refused: each time
                                       * from a publisher's first refused offer to its next
                                       * accepted offer */
-    int64_t refused_episodes;        /* number of intervals whose durations add up to refused_ns */
-    int64_t rate_bytes_per_s;        /* rate that limits the stream; 0: none */
+    int64_t refused_episodes;        /* number of intervals in refused_ns, each from a publisher's
+                                      * first refused offer to its next accepted offer */
+    int64_t rate_bytes_per_s;        /* rate limit of the stream; 0: the stream has none */
     int64_t published_ordinal;
     int64_t sent_ordinal;
     int64_t dropped_messages; /* messages dropped by ps-policy */
@@ -58,10 +59,13 @@ typedef struct ps_pressure_view {
     int64_t depth_bytes;      /* Number of published bytes that the sender has not sent (on IPC:
                                * that the slowest reader has not read). */
     int64_t peak_bytes;       /* largest value of depth_bytes */
-    int64_t pressed_since_ns; /* CLOCK_MONOTONIC time at which depth_bytes reached the configured
-                               * depth; 0: the log has since drained to the low watermark. */
+    int64_t pressed_since_ns; /* CLOCK_MONOTONIC time at which the present episode of pressure
+                               * began, because depth_bytes reached the configured depth; 0: no
+                               * episode. */
     int64_t pressed_ns;       /* total duration of the episodes of pressure that have ended */
-    int64_t pressed_episodes; /* number of episodes of pressure, including the present one */
+    int64_t pressed_episodes; /* number of episodes of pressure, including the present one; an
+                               * episode begins at the configured depth and ends at the low
+                               * watermark */
     int64_t drained_messages; /* Number of messages sent (on IPC: read) during episodes of pressure.
                                * On IPC, such messages are counted only for streams with a policy
                                * (ps-policy). */
@@ -69,40 +73,46 @@ typedef struct ps_pressure_view {
     int64_t throttled;        /* Number of offers that returned PS_THROTTLED. */
     int64_t retry_after_ns;   /* Time for which a publisher must wait after PS_THROTTLED; 0: the
                                * governor does not throttle this stream now. */
-    int64_t deferrals;        /* Number of times that the governor delayed data that could have been
-                             * sent. */
+    int64_t deferrals;        /* Number of times that the governor delayed data that no other limit
+                               * held back. */
     int64_t waits;     /* Number of times that this stream had to wait for other streams before
                              * the sender served it. */
     int64_t waited_ns; /* total time of these waits */
     int64_t refused_since_ns; /* CLOCK_MONOTONIC time of the first refused offer of this handle
                                * since its last accepted offer; 0: its last offer was accepted */
-    int64_t refused_cause;    /* ps_cause of the offers that were refused since refused_since_ns; 0:
-                               * the sender has not stated a cause yet */
+    int64_t refused_cause;    /* ps_cause that refused this handle's offers since refused_since_ns;
+                               * 0: the sender has not stated a cause yet */
     int64_t reason_pid;      /* process id of reason_client, if it is a client of this daemon; 0 not
                                * known */
-    int64_t dropped_storage; /* number of the dropped messages for which memory was missing */
-    int64_t dropped_rate;    /* number of the dropped messages that exceeded the rate limit; the
-                              * others found the log full, or are in dropped_storage */
+    int64_t dropped_storage; /* number of those dropped_messages that publishers dropped because no
+                              * memory was free */
+    int64_t dropped_rate;    /* number of those dropped_messages that publishers dropped because of
+                              * the rate limit */
     char strategy[64];
 } ps_pressure_view_t;
 
 enum { PS_SCHEDULER_LISTS = 7 };
 
 /* The latest sample of the governor. The fields pressure, depth, latency and busy are in parts per
- * million; the pressure is computed from the other three. */
+ * million; the pressure is computed from depth, latency and busy. */
 typedef struct ps_scheduler_view {
     int64_t sampled_ns; /* time of the sample, on CLOCK_MONOTONIC; 0: there was no sample */
     int64_t pressure, depth, latency, busy;
     int64_t coalesce_ns;               /* longest time for which the sender delays a datagram that
-                                        * is not full */
-    int64_t status_interval_ns;        /* least time between two status messages of an image */
-    int64_t retry_after_ns;            /* wait after PS_THROTTLED; 0: no publisher is throttled */
+                                        * is not full, to put more data into it */
+    int64_t status_interval_ns;        /* least time between two status messages that the receiver
+                                        * sends for one image */
+    int64_t retry_after_ns;            /* time for which a publisher must wait after PS_THROTTLED;
+                                        * 0: no publisher is throttled */
     int64_t defers;                    /* 1: the governor delays streams with a priority below 0 */
-    int64_t ready[PS_SCHEDULER_LISTS]; /* Number of waiting streams in each ps_band; the last entry:
-                                        * streams with due retransmits. */
-    int64_t waits;                     /* number of times that a stream waited for its turn */
+    int64_t ready[PS_SCHEDULER_LISTS]; /* Number of streams that wait in each ps_band. The last
+                                        * entry is the number of streams that wait to send due
+                                        * retransmits. */
+    int64_t waits;                     /* number of times that a stream had to wait while the sender
+                                        * served other streams */
     int64_t waited_ns;                 /* total time of these waits */
-    int64_t deferrals;                 /* number of times that the governor delayed data */
+    int64_t deferrals;                 /* number of times that the governor delayed the data of a
+                                        * stream */
 } ps_scheduler_view_t;
 
 #endif

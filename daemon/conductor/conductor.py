@@ -93,9 +93,10 @@ class Conductor:
         token: bytes = b"", started: int = 0,
     ) -> list[Operation]:
         """Process the lease request of a client that has connected. The conductor answers with the
-        action GrantLease or RefuseLease, with the id of the client's connection.
+        action GrantLease or RefuseLease, which states ``connection_id``.
 
-        :param token: secret for a new client; the client sends it to prove its identity.
+        :param token: secret that a new client gets. The client sends it later to prove its
+        identity.
         :param started: start time of the client's process, in the kernel's ticks; 0: unknown.
         """
         self._state.now_ns = now_ns
@@ -116,8 +117,9 @@ class Conductor:
         return self._state.runner.take()
 
     def sweep_later(self, counters: list[int], slots: list[tuple[SlotKind, int, int]]) -> None:
-        """Free a dead daemon's counters and slots that no adopted object uses. This method only
-        sets a timer, which frees them after clients had time to read the daemon's notices."""
+        """Set a timer that frees those counters and slots of a dead daemon that no adopted object
+        uses. The delay gives clients time to read the daemon's notices about objects that have
+        ended."""
         state = self._state
 
         def sweep() -> None:
@@ -158,8 +160,9 @@ class Conductor:
     def on_group_request(
         self, request_id: int, message: Message | Locate, now_ns: int
     ) -> list[Operation]:
-        """Process a request about consumer groups, which needs no lease. The conductor answers with
-        the action Answer, which has the id of the request."""
+        """Process a request about consumer groups. The program that sends the request need not be a
+        client with a lease. The conductor answers with the action Answer, which states
+        ``request_id``."""
         self._state.now_ns = now_ns
         groups.serve(self._state, request_id, message)
         return self._state.runner.take()
@@ -191,12 +194,12 @@ class Conductor:
     # ---- what is shown ----
 
     def snapshot(self) -> Snapshot:
-        """Return a frozen copy of the registered objects."""
+        """Return a copy of the registered objects that never changes."""
         return take(self._state)
 
     def snapshot_in_slices(self, objects: int) -> Generator[None, None, Snapshot]:
-        """Take a snapshot in slices, with a pause after each ``objects`` objects
-        (:func:`penstock.daemon.conductor.snapshot.in_slices`)."""
+        """Return a generator that takes a snapshot. It pauses each time it has copied ``objects``
+        objects (:func:`penstock.daemon.conductor.snapshot.in_slices`)."""
         return in_slices(self._state, objects)
 
     def publication_snapshot(self, publication_id: int) -> PublicationSnapshot | None:

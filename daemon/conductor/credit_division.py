@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Divide a pool of credits among the publishers of a stream.
 
-The division is a pure function: its result depends only on the publishers' requests, the pool, and
-the credits that earlier rounds still owe to publishers. The unit is messages. The policies
-(docs/credits.md):
+The division is a pure function. Its result depends only on its arguments: the policy, the pool, the
+publishers' requests, and the credits that earlier rounds still owe to each publisher. The unit is
+messages. The policies (docs/credits.md):
 
 ``round_robin``
     Max-min fair: a publisher that requests less than the equal share gets its request, and the
@@ -73,7 +73,8 @@ def divide(
 def max_min(
     pool: float, requested: Mapping[int, float], weights: Mapping[int, int]
 ) -> dict[int, float]:
-    """Return the weighted max-min fair shares, which need not be whole numbers."""
+    """Return each publisher's weighted max-min fair share of ``pool``. A share need not be a whole
+    number."""
     shares = dict.fromkeys(requested, 0.0)
     left, weight = float(pool), sum(weights[i] for i in requested)
     for i in sorted(requested, key=lambda i: requested[i] / weights[i]):

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Multi-step work as generators.
 
-A saga is a generator that yields an :class:`Action`. The saga's runner requests the action, and
-resumes the saga with the action's result or with the exception :class:`Refused`. A saga that yields
-``EXCLUSIVE`` waits for the exclusive right to change the conductor's objects. Only one saga at a
-time has the exclusive right, which lasts until this saga ends. Sagas get the exclusive right in the
-order of their requests. A saga that yields ``EXCLUSIVE_LAST`` gets the exclusive right only after
-all sagas that yielded ``EXCLUSIVE``. The value ``EXCLUSIVE_LAST`` is for sagas that were started
+A saga is a generator that yields an :class:`Action`. The saga's runner requests the action from the
+daemon. When the action has ended, the runner resumes the saga with the result. If the action
+failed, the runner raises :class:`Refused` in the saga. A saga that yields ``EXCLUSIVE`` waits for
+the exclusive right to change the conductor's objects. Only one saga at a time has the exclusive
+right, which lasts until this saga ends. Sagas get the exclusive right in the order of their
+requests. A saga that yields ``EXCLUSIVE_LAST`` gets the exclusive right only when no saga that
+yielded ``EXCLUSIVE`` waits for it. The value ``EXCLUSIVE_LAST`` is for sagas that were started
 because of a datagram from another host. A saga resolves host names before it requests the exclusive
-right, so that a resolver that does not answer delays only its own client. A saga that yields
-``UNTIL_RELEASE`` waits until the sender or the receiver has released an object. For example, a saga
-waits for the release of a socket before it opens the socket's address again.
+right. A resolver that does not answer therefore delays only the client whose request needs the
+address. A saga that yields ``UNTIL_RELEASE`` waits until the sender or the receiver has released an
+object. For example, a saga waits for the release of a socket before it opens the socket's address
+again.
 """
 
 from __future__ import annotations
@@ -88,7 +90,7 @@ class SagaRunner:
 
     def take(self) -> list[Operation]:
         """Return the collected operations, and remove them from this object. The caller must
-        perform them in the returned order."""
+        perform the operations in the returned order."""
         out, self._outbox = self._outbox, []
         return out
 
@@ -105,7 +107,8 @@ class SagaRunner:
         self._pump()
 
     def on_release(self) -> None:
-        """Resume all sagas that wait for the release of an object."""
+        """Resume all sagas that yielded ``UNTIL_RELEASE``, because the sender or the receiver has
+        released an object."""
         self._ready.extend((running, None, None) for running in self._parked)
         self._parked.clear()
         self._pump()
@@ -165,8 +168,8 @@ class SagaRunner:
 
 
 class Undo:
-    """Collects the actions that undo the completed steps of a saga if a later step fails. They run
-    in reverse order."""
+    """If a step of a saga fails, the completed steps must be undone. This class collects the
+    actions that undo the completed steps. The actions run in reverse order."""
 
     def __init__(self, runner: SagaRunner) -> None:
         self._runner = runner

@@ -41,7 +41,7 @@ _Copy = TypeVar("_Copy")
 
 @attrs.frozen(kw_only=True)
 class ClientSnapshot:
-    """A client. If a client has a ``group_id``, it represents a consumer group and has no
+    """A client. If ``group_id`` is not 0, the client stands for a consumer group and has no
     process."""
 
     id: int
@@ -49,6 +49,7 @@ class ClientSnapshot:
     pid: int
     uid: int
     alive: bool
+    attached: bool
     group_id: int
     publications: int
     subscriptions: int
@@ -58,8 +59,9 @@ class ClientSnapshot:
     def of(cls, client: Client) -> ClientSnapshot:
         return cls(
             id=client.id, name=client.name, pid=client.pid, uid=client.uid, alive=client.alive,
-            group_id=client.group_id, publications=len(client.publications),
-            subscriptions=len(client.subscriptions), counters=len(client.counters),
+            attached=client.attached, group_id=client.group_id,
+            publications=len(client.publications), subscriptions=len(client.subscriptions),
+            counters=len(client.counters),
         )
 
 
@@ -174,12 +176,12 @@ class SubscriptionSnapshot:
     credits: int                        # of each publisher, or of the pool; 0: it grants none
     credit_policy: str                  # of a pool, ""
     withheld: bool
-    slots: tuple[int, ...]              # of its readers that grant credits or are isolated
+    slots: tuple[int, ...]              # of its readers that grant credits or may skip
 
     @classmethod
     def of(cls, subscription: Subscription) -> SubscriptionSnapshot:
         plan = subscription.plan
-        links = [link for link in subscription.links.values() if plan.credits or link.isolated]
+        links = [link for link in subscription.links.values() if plan.credits or link.may_skip]
         return cls(
             id=subscription.id, client_id=subscription.client.id, channel=plan.channel,
             stream_id=subscription.stream_id, images=len(subscription.links),
@@ -284,10 +286,11 @@ class Snapshot:
 
 
 def in_slices(state: State, objects: int) -> Generator[None, None, Snapshot]:
-    """Take a snapshot in slices, with a pause after each ``objects`` objects.  Conductor thread.
+    """Take a snapshot, as a generator that pauses each time it has copied ``objects`` objects.
+    Conductor thread.
 
-    The conductor may process requests during a pause. An object that is added or removed during a
-    pause may be missing in the snapshot.
+    The conductor may process requests during a pause. If an object is added or removed during a
+    pause, the snapshot may lack this object.
     """
     clients = yield from _sliced(state.clients, ClientSnapshot.of, objects)
     publications = yield from _sliced(state.publications, PublicationSnapshot.of, objects)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of the daemon's shell for consumer groups: sockets, logs and fetches."""
+"""The service for consumer groups in the daemon: sockets, logs and fetches."""

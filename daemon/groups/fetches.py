@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serve fetches: send whole frames of a log that a group keeps to readers that cannot map the log.
+"""Serve fetches. A fetch sends a range of a consumer group's log, in whole frames, to a reader that
+cannot map the log.
 
-When a reader fetches a range of a log, the daemon sends the range in pieces. The reader allows a
-number of pieces (its credit), and the daemon sends at most this number. The number of bytes in
-flight has a limit for each fetch, and a limit for all fetches together. If a reader sends nothing
-for some time, the service sends a message to test whether the reader still lives. If the reader is
-dead, the data in flight to this reader soon stops counting against the limits. Before a fetch
+When a reader fetches a range of a log, the daemon sends the range in pieces. The reader states how
+many pieces the daemon may send (the fetch's credit). Two limits apply to the bytes in flight: one
+for each fetch, and one for all fetches together. If a reader sends nothing for some time, the
+service sends a message to test whether the reader still lives. If the reader is dead, the service
+soon ends the fetch, so that its bytes in flight no longer count against the limits. Before a fetch
 begins, the conductor states the path of the log and its readable range. After the service has
 copied a piece of a log, it checks that a group still needs the copied data. If no group needs the
 copied data any more, the service discards the copy, because the log may have been zeroed during the
@@ -134,8 +135,8 @@ class FetchServer:
             self._request(_Waiting(peer, correlation, request))
 
     def look(self, peer: Peer, correlation: int, request: CutLog | FindMarks) -> None:
-        """Serve the requests CutLog and FindMarks. CutLog finds the positions at which a range can
-        be split between messages; FindMarks finds the messages with a given reserved value."""
+        """Serve the requests CutLog and FindMarks. CutLog finds message boundaries at which a range
+        of a log can be split. FindMarks finds the messages with a given reserved value."""
         mine = sum(1 for one in self._waiting.values() if one.peer == peer)
         if len(self._waiting) >= _FETCHES or mine >= _FETCHES_EACH:
             self._fail(peer, correlation, "limit", f"{mine} requests of this connection and "
@@ -261,8 +262,8 @@ class FetchServer:
             self._drop(fetch)
 
     def step(self) -> bool:
-        """Send one piece of each fetch that has credit. Return True if the service can send another
-        piece immediately."""
+        """Send one piece for each fetch whose reader permits more pieces. Return True if the
+        service can send another piece immediately."""
         now_ns = self._clock()
         if now_ns >= self._next_check_ns:
             self._next_check_ns = now_ns + 10**9

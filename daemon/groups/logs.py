@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the acknowledged position and the end of each log that consumer groups read.
+"""For each log that consumer groups read, find the position that the group has acknowledged, and
+the end of the log.
 
 For a network image, a counter contains the end of the log. For a local publication, no counter
 contains the end of the log, so this module finds the end by reading frame after frame. Each search
@@ -46,9 +47,8 @@ class GroupLogs:
         )
 
     def times(self, action: ViewTimes) -> tuple[tuple[int, int], ...]:
-        """Return the times at which the log reached the positions of a range. If the log has
-        recorded no time for the end of the range, the function returns the present time for the
-        end."""
+        """Return the times at which the log reached the positions of a range. If the log has no
+        recorded time for the last position of the range, this position gets the present time."""
         found: list[tuple[int, int]] = []
         if action.slot >= 0 and action.start < action.end:
             found = self._shared.read_times(
@@ -59,8 +59,8 @@ class GroupLogs:
         return tuple(found)
 
     def oldest(self, action: a.OldestPosition) -> int:
-        """Return the position of a frame at which a new reader can begin. The returned frame is
-        safe from zeroing: the sender zeroes no data there before the new reader has been added."""
+        """Return the lowest known position of a frame at which a new reader can begin. Until the
+        daemon has added the new reader, the sender zeroes only frames below this position."""
         bound = action.consumer_position - action.term_length
         if bound <= action.start_position:
             return action.start_position

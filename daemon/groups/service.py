@@ -3,10 +3,10 @@
 CURVE keys.
 
 One thread owns the sockets. The service's thread passes requests about groups to the conductor, and
-gets the conductor's replies through a queue. The service's thread itself answers requests for data,
-so that a reader of old data does not delay the other clients of the daemon. The service of consumer
-groups never returns file descriptors or a lease, so other hosts may send requests too. The service
-of consumer groups refuses all requests that are not about groups.
+gets the conductor's replies through a queue. The service's thread itself answers requests for a
+log's data. Large reads of old data therefore do not delay the daemon's other clients. Other hosts
+may send requests too, because no reply of this service contains file descriptors or a client's
+lease. The service of consumer groups refuses all requests that are not about groups.
 """
 
 from __future__ import annotations

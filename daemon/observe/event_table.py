@@ -13,31 +13,32 @@ from typing import Final
 EVENTS: Final[dict[str, str]] = {
     "client_added": "a client connected",
     "client_gone": "a client ended",
-    "client_returned": "a client has connected again. Either its daemon died and the client "
-                       "connected to the new daemon, or a new relay process continues the "
-                       "client of an event `client_lingers`",
-    "client_lingers": "the process of a [relay](relay.md) ended; the daemon keeps its objects "
-                      "for `linger_ns`",
+    "client_returned": "a client has connected again, after its daemon died and a new daemon "
+                       "started. For a relay: a new process continues the client that the event "
+                       "`client_lingers` reported",
+    "client_lingers": "the process of a [relay](relay.md) ended; the daemon keeps the objects of "
+                      "the relay for `linger_ns`",
     "publication_added": "a client added a publication",
     "publication_state": "a publication changed its state",
     "publication_connected": "the first receiver of a publication connected, or the last "
                              "receiver left",
-    "publication_blocked": "a publisher left a claim open",
-    "publication_unblocked": "the sender replaced an open claim by padding",
-    "pressure_triggered": "the publishers of a stream reached its "
-                          "[depth](back-pressure.md#watermarks). The daemon publishes at most "
-                          "one event `pressure_triggered` a second for a stream; `episodes` "
-                          "counts how often publishers reached the depth since the last event",
-    "pressure_relieved": "the log of a stream under pressure has drained to the low watermark. "
-                         "`drained_messages` is the number of messages that left the log under "
-                         "pressure (`None` if nothing counted them)",
+    "publication_blocked": "a publisher claimed space in the log, but has not committed the claim",
+    "publication_unblocked": "a publisher did not commit its claim in time, so the sender replaced "
+    "this claim by padding",
+    "pressure_triggered": "the unsent data of a stream reached `ps-depth` "
+                          "([depth](back-pressure.md#watermarks)). The daemon publishes at most "
+                          "one event `pressure_triggered` a second for a stream; `episodes` counts "
+                          "how often the data reached the depth since the last event",
+    "pressure_relieved": "after the event `pressure_triggered`, the unsent data of the stream fell "
+                         "to the low watermark. `drained_messages` is the number of messages that "
+                         "left the log between the two (`None` if it is unknown)",
     "backpressure_warning": "a setting or a load prevents back-pressure from working well. `kind` "
                             "is `depth`, `low_watermark`, `receiver_timeout` or `sustained`, "
                             "and `message` states the remedy. The daemon publishes each `kind` "
                             "of warning once for a publication",
     "publication_error": "a receiver rejected the stream; `code` and `message` state the reason",
-    "join_expired": "a receiver requested to join a `min` or `tagged` group, but did not join "
-                    "while the sender waited for it",
+    "join_expired": "a receiver requested to join a `min` or `tagged` group. The sender waited for "
+                    "this receiver for a limited time, and the receiver did not join in this time",
     "join_refused": "a receiver requested to join a `min` or `tagged` group, and the sender "
     "does not wait for it; `refusals` counts the requests since the last event "
     "`join_refused`",
@@ -53,26 +54,29 @@ EVENTS: Final[dict[str, str]] = {
     "image_available": "a stream arrived at a subscription",
     "image_unavailable": "a stream ended for a subscription; `reason` states why",
     "image_state": "an image changed its state",
-    "second_source": "the receiver follows one source address for each session. A second "
-                     "address sends datagrams of the same session while the first address is "
-                     "alive ([trust](trust.md))",
+    "second_source": "two addresses send datagrams of the same session. The receiver accepts only "
+                     "those of the first address while that address is alive, and `address` is the "
+                     "second ([trust](trust.md))",
     "loss": "a receiver found a gap in a stream and requested the missing bytes",
-    "reader_outrun": "under `fc=nak`, a reader was slower than the lowest rate of the sender and "
-    "missed data",
-    "terms_given_back": "the daemon released memory of an idle stream's log to the file system "
-                        "and to the storage budget",
+    "reader_outrun": "under `fc=nak`, a reader was slower than the lowest rate to which a sender "
+    "slows down, and missed data",
+    "terms_given_back": "a stream was idle, so the daemon released the memory of unused terms of "
+                        "the stream's log; the storage budget grew by `bytes`",
     "destination": "a receiver joined, or left, a dynamic multi-destination channel",
     "destinations_full": "a dynamic multi-destination channel has its maximum of 2048 "
                          "receivers, and refused another receiver (at most one event a second; "
                          "also in the error log)",
     "resolved": "the host name of a channel now resolves to another address",
-    "receive_buffer_short": "a receiver window does not fit into its socket's [receive "
-    "buffer](operating.md#receive-buffers)",
+    "receive_buffer_short": "the receive buffer of a socket is smaller than the receiver window "
+    "needs ([receive buffers](operating.md#receive-buffers))",
     "endpoint_error": "a socket of a channel reported an error (also in the error log)",
-    "refused": "the daemon refused an object that no client requested, such as an image (also in "
-    "the error log)",
+    "refused": "the daemon refused to create an object that no client had requested, such as an "
+    "image (also in the error log)",
     "group_opened": "a client opened a [consumer group](consumer-groups.md)",
     "group_closed": "a client closed a consumer group",
+    "credits_lost": "an application dropped the handles of credits without releasing them. "
+                    "`credits` were lost since the last such event of the reader, `leaked` in all; "
+                    "the event names the client and the stream",
     "credits_withheld": "the credits of a subscription are withheld, or granted again",
     "group_expired": "a consumer group expired",
     "group_retains": "a consumer group keeps the log of an ended stream",
@@ -85,5 +89,6 @@ TRACE_ONLY: Final[dict[str, str]] = {
     "started": "the trace begins with this event; its fields describe the daemon and its host",
     "stopping": "the daemon stops; `kept` lists the objects that it leaves for the next daemon",
     "sample": "positions and counters ([traces](operating.md#traces))",
-    "trace_dropped": "at this place the trace lost events, because the disk was slow or full",
+    "trace_dropped": "at this place of the trace, events are missing because the disk was slow or "
+    "full",
 }

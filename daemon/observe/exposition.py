@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write metrics with a row for each stream in Prometheus' text format.
+"""Write those metrics that have one row for each stream, in Prometheus' text format.
 
 The library ``prometheus_client`` needs 5 us for each row: 75 ms for 1,000 streams with 15 metrics
 each (docs/decisions/0215). The module ``exposition`` is faster than ``prometheus_client``, because
@@ -20,8 +20,8 @@ def labels(pairs: Mapping[str, object]) -> str:
 
 
 class Family:
-    """One metric with its rows. This class has the same attribute names as a metric of the library
-    ``prometheus_client``."""
+    """One metric with its rows. The class's attributes have the same names as those of a metric in
+    the library ``prometheus_client``."""
 
     def __init__(self, name: str, kind: str, words: str, names: tuple[str, ...]) -> None:
         """
@@ -43,9 +43,8 @@ class Family:
 
 
 def makers(*names: str) -> tuple[Callable[..., Family], Callable[..., Family]]:
-    """Return two functions, one that creates a counter and one that creates a gauge, with the given
-    labels. The arguments of each function are the metric's name, its description, and the names of
-    further labels.
+    """Return two functions: the first creates a counter, the second a gauge, both with the labels
+    ``names``. Call each with the metric's name, its description, and the names of further labels.
     """
 
     def counter(name: str, words: str, *further: str) -> Family:

@@ -56,17 +56,20 @@ _SYSTEM: Final = (
     (10, "penstock_heartbeats_received", "Heartbeats received."),
     (11, "penstock_retransmits_sent", "Retransmits sent."),
     (36, "penstock_retransmitted_bytes", "Bytes retransmitted."),
-    (12, "penstock_under_runs", "Received datagrams that are duplicates, or too late for the "
-                                "window."),
+    (12, "penstock_under_runs", "Received datagrams that begin before the position in the "
+                                "receiver's last status message: duplicates, or late."),
     (13, "penstock_over_runs", "Datagrams above the window."),
     (14, "penstock_invalid_packets", "Malformed datagrams."),
     (15, "penstock_errors", "Errors recorded in the error log; a repeated error counts each "
                             "time."),
-    (16, "penstock_short_sends", "Send calls in which the socket did not accept all datagrams."),
+    (16, "penstock_short_sends", "System calls for sending in which the socket did not accept all "
+    "datagrams."),
     (18, "penstock_back_pressure_events",
-        "Number of times that a sender reached its flow-control limit."),
+        "Number of times that the sender stopped because a stream had reached its flow-control "
+        "limit."),
     (19, "penstock_unblocked_publications",
-        "Claims of dead or stopped clients that the daemon replaced by padding."),
+        "Claims that a dead or stopped client never committed and that the daemon replaced by "
+        "padding."),
     (23, "penstock_loss_gap_fills", "Gaps filled on unreliable streams."),
     (38, "penstock_error_frames_received", "Rejections received."),
     (39, "penstock_error_frames_sent", "Rejections sent."),
@@ -90,8 +93,8 @@ def _families(status: DaemonStatus) -> tuple[Family, ...]:
 
 
 def families(status: DaemonStatus) -> list[Metric | Family]:
-    """Return all metrics for tools that list the metrics' names. All system counters have the value
-    0 in this list."""
+    """Return all metrics, for tools that list only their names: the values of system counters are
+    0."""
     return [*_DaemonMetrics(status, lambda counter_id: 0).collect(), *_families(status)]
 
 
@@ -108,7 +111,8 @@ class _DaemonMetrics(Collector):
         status = self._status
         yield GaugeMetricFamily("penstock_clients", "Clients.", value=len(status.clients))
         yield GaugeMetricFamily(
-            "penstock_storage_budget_bytes", "Limit for the total size of all log buffers.",
+            "penstock_storage_budget_bytes", "Largest total size that all log buffers together may "
+            "have.",
             value=status.storage_budget_bytes,
         )
         yield GaugeMetricFamily(
@@ -149,7 +153,7 @@ def _scheduler(row: SchedulerStatus) -> Iterator[Metric]:
     yield signals
     ready = GaugeMetricFamily(
         "penstock_scheduler_ready_streams",
-        "Streams that have data and wait for their turn to send, by priority band.",
+        "Number of streams that have data and wait for their turn to send, by priority band.",
         labels=["band"],
     )
     for band, count in row.ready.items():
@@ -191,8 +195,8 @@ def _queue_families(
     )
     duration = counter(
         "penstock_backpressure_duration_seconds",
-        "Total time from the moment at which publishers reached the depth until the log had "
-        "drained to the low watermark.",
+        "Total time under pressure: from the moment at which unsent data reached ps-depth until it "
+        "had fallen to the low watermark.",
     )
     peak = gauge("penstock_queue_peak_bytes", "Largest value of penstock_queue_depth_bytes so far.")
     granted = counter(
@@ -231,7 +235,8 @@ def _publications(rows: list[PublicationStatus]) -> tuple[Family, ...]:
     )
     blocked_by = counter(
         "penstock_publication_blocked_by_seconds",
-        "Time for which publishers were blocked at their limit, for each culprit.", "culprit",
+        "Time for which publishers were blocked at their limit, for each receiver or client that "
+        "caused it.", "culprit",
     )
     rate = gauge(
         "penstock_publication_rate_limit_bytes",
@@ -242,7 +247,8 @@ def _publications(rows: list[PublicationStatus]) -> tuple[Family, ...]:
     )
     failures = counter(
         "penstock_publication_strategy_failures",
-        "Number of times that a built-in rule replaced the answer of a flow control in Python.",
+        "Number of times that a flow control in Python failed or was late, and the sender used a "
+        "built-in rule instead.",
     )
     queue = _queue_families(counter, gauge)
     dropped, dropped_bytes, depth, peak, events, duration, granted, spent = queue
@@ -323,8 +329,8 @@ def _images(rows: list[ImageStatus]) -> tuple[Family, ...]:
     window = gauge("penstock_image_window_bytes", "Receiver window.")
     buffer = gauge(
         "penstock_image_receive_buffer_bytes",
-        "Size of the socket's receive buffer; if it is smaller than the receiver window, the "
-        "kernel may drop data.",
+        "Size of the receive buffer of the image's socket. If it is smaller than the receiver "
+        "window, the kernel may drop datagrams.",
     )
     failures = counter(
         "penstock_image_congestion_failures",
@@ -348,17 +354,19 @@ def _images(rows: list[ImageStatus]) -> tuple[Family, ...]:
 def _skips(
     rows: list[SubscriptionStatus], clients: list[ClientStatus]
 ) -> tuple[Family, ...]:
-    """Return what isolated readers skipped. A reader is a subscription to one session; its series
+    """Return what readers skipped. A reader is a subscription to one session; its series
     ends with it, so no counter falls."""
-    counter, _ = makers("subscription", "channel", "stream", "reader", "client", "name")
+    counter, _ = makers(
+        "subscription", "channel", "stream", "reader", "client", "name", "reason")
     messages = counter(
         "penstock_subscription_skipped_messages",
-        "Messages that an isolated reader (ps-sub-policy) skipped because it was too far behind. "
+        "Messages that a reader skipped because it was too far behind (reason behind, "
+        "ps-sub-policy) or because they were too old (reason retention, ps-retention). "
         "Messages of Aeron's senders are not counted.",
     )
     skipped = counter(
         "penstock_subscription_skipped_bytes",
-        "Bytes that an isolated reader skipped because it was too far behind, headers included.",
+        "Bytes that a reader skipped, headers included, by reason: behind or retention.",
     )
     names = {client.client_id: client.name for client in clients}
     for row in rows:
@@ -366,7 +374,7 @@ def _skips(
             of = labels({
                 "subscription": row.subscription_id, "channel": row.channel,
                 "stream": row.stream_id, "reader": skip.reader, "client": row.client_id,
-                "name": names.get(row.client_id, ""),
+                "name": names.get(row.client_id, ""), "reason": skip.reason,
             })
             messages.add(of, skip.messages)
             skipped.add(of, skip.bytes)
@@ -383,7 +391,7 @@ def _subscriptions(rows: list[SubscriptionStatus]) -> tuple[Family, ...]:
     )
     outstanding = gauge(
         "penstock_subscription_credits_outstanding",
-        "Credits that the subscription has granted and that have not returned."
+        "Messages that publishers may send or have sent and that the application has not released."
     )
     leaked = gauge(
         "penstock_subscription_credits_leaked",
@@ -411,12 +419,13 @@ def _groups(rows: list[GroupStatus]) -> tuple[Family, ...]:
         "Bytes that were received and that no reader of the group has acknowledged.")
     left = gauge(
         "penstock_group_window_left_bytes",
-        "Bytes that senders may still send before they wait for the group: the smallest value "
-        "of the group's streams.",
+        "Bytes that a sender may still send before it must wait for the group. Each stream of the "
+        "group has its own value; this is the smallest.",
     )
     expires = gauge(
         "penstock_group_expires_seconds",
-        "Time until the daemon ends the group, if no request arrives for it.",
+        "Time until the daemon ends the group if until then no reader sends a request for the "
+        "group.",
     )
     for row in rows:
         of = labels({

@@ -3,8 +3,8 @@
 answer HTTP requests when the first connection arrives.
 
 The daemon loads the web server and its libraries when the first connection arrives. While the web
-server loads, the first connection waits in the backlog of the socket. Without the web server, the
-daemon starts faster, and needs less memory if no program reads the metrics.
+server loads, the first connection waits in the backlog of the socket. The daemon therefore starts
+faster. If no program reads the metrics, the daemon also needs less memory.
 """
 
 from __future__ import annotations

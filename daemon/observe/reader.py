@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read the state of all objects in a worker thread.
 
-The conductor's thread copies the list of objects in slices. For each object in the copy, a worker
-thread reads the state from shared memory, and creates the result: an encoded reply, a page or a
-sample. Because a worker thread reads the state, even a status report of 1,000 streams does not
-delay the requests of clients.
+The conductor's thread copies the list of objects, with pauses in which it serves clients. A worker
+thread then reads the state of each listed object from shared memory. The worker thread also creates
+the result: an encoded reply, a page or a sample. Because a worker thread reads the state, even a
+status report of 1,000 streams does not delay the requests of clients.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ class StatusReader:
         self._limiter = trio.CapacityLimiter(1)
 
     async def read(self, use: Callable[[DaemonStatus], _Made], *, peers: bool = True) -> _Made:
-        """Read the status and return the result of ``use(status)``, both in a worker thread.
+        """Read the daemon's status in a worker thread, call ``use(status)`` in the same thread, and
+        return its result.
 
         :param peers: whether to read the receivers of each publication too.
         """

@@ -36,6 +36,7 @@ class ClientStatus:
     name: str
     pid: int
     uid: int
+    state: str
     publications: int
     subscriptions: int
     counters: int
@@ -43,7 +44,7 @@ class ClientStatus:
 
 @attrs.frozen(kw_only=True)
 class ReceiverStatus:
-    """State of a publication's receiver, as its last status message described it."""
+    """State of one receiver of a publication, as the receiver's last status message states it."""
 
     receiver_id: int
     address: str
@@ -112,8 +113,9 @@ class PublicationStatus:
 
 @attrs.frozen(kw_only=True)
 class SchedulerStatus:
-    """The last measurement of the governor. While the governor is off or the sender is idle, all
-    values of the measurement are 0."""
+    """The last measurement of the governor (which delays or throttles streams when the sender is
+    overloaded). While the governor is off or the sender is idle, all values of the measurement are
+    0."""
 
     sampled: bool                       # whether the governor has ever taken a sample
     pressure: float                     # 0 to 1
@@ -158,11 +160,12 @@ class ImageStatus:
 
 @attrs.frozen(kw_only=True)
 class SkipStatus:
-    """Data of one session that an isolated reader skipped."""
+    """The amount of one session's data that one reader skipped for the same ``reason``."""
 
     reader: int                         # its slot in shared memory
     messages: int                       # in gaps whose number is known
     bytes: int
+    reason: str                         # "behind" or "retention"
 
 
 @attrs.frozen(kw_only=True)
@@ -222,8 +225,8 @@ def to_dict(status: DaemonStatus) -> dict[str, Any]:
 def client_status(client: ClientSnapshot) -> ClientStatus:
     return ClientStatus(
         client_id=client.id, name=client.name, pid=client.pid, uid=client.uid,
-        publications=client.publications, subscriptions=client.subscriptions,
-        counters=client.counters,
+        state="active" if client.attached else "awaited", publications=client.publications,
+        subscriptions=client.subscriptions, counters=client.counters,
     )
 
 
@@ -368,8 +371,8 @@ def _failures(owner: PublicationSnapshot | ImageSnapshot, running: Running | Non
 def image_status(
     image: ImageSnapshot, driver: Driver, running: Running | None = None
 ) -> ImageStatus | None:
-    """Return the status of an image. Return None if the image has ended. Also return None if the
-    receiver has released the image, and only the image's log file remains for slow subscribers. Any
+    """Return the status of an image, or None if it has ended or the receiver has released it. After
+    the release, only the image's log file may remain, because slow subscribers still read it. Any
     thread may read a status with this function."""
     if image.released:
         return None
@@ -403,8 +406,8 @@ def image_status(
 
 
 def subscription_status(subscription: SubscriptionSnapshot, shared: Shared) -> SubscriptionStatus:
-    """Return the status of a subscription; its credits are the sum over all images and publications
-    that it reads.  Any thread."""
+    """Return the status of a subscription. The subscription's credits are the sum of its credits on
+    all images and publications that it reads. Any thread."""
     readers = {
         slot: read_credit(shared, slot) for slot in subscription.slots
         if shared.slot_id(SlotKind.SUBSCRIBER, slot) == subscription.id
@@ -425,8 +428,12 @@ def subscription_status(subscription: SubscriptionSnapshot, shared: Shared) -> S
         credits_outstanding=max(granted - returned, 0),
         credits_leaked=sum(v.leaked for v in views),
         skipped=[
-            SkipStatus(reader=slot, messages=v.skipped_messages, bytes=v.skipped_bytes)
-            for slot, v in readers.items() if v.skipped_bytes
+            SkipStatus(reader=slot, messages=messages, bytes=skipped, reason=reason)
+            for slot, v in readers.items()
+            for reason, messages, skipped in (
+                ("behind", v.skipped_messages, v.skipped_bytes),
+                ("retention", v.expired_messages, v.expired_bytes),
+            ) if skipped
         ],
     )
 
@@ -460,8 +467,8 @@ def take(
     now_ns: int, malformed: int, strategies: StrategyHost, groups: Sequence[GroupStatus],
     peers: bool = True,
 ) -> DaemonStatus:
-    """Return the daemon's status: the objects of a snapshot, with their present positions. Any
-    thread may read a status with this function.
+    """Return the daemon's status: the objects that ``snapshot`` lists, with the positions that they
+    have at the time of the call. Any thread may read a status with this function.
 
     :param peers: whether to read the receivers of each publication too.
     """

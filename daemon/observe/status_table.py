@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """List the keys of the daemon's status, with their meaning, for the reference page.
 
-``client.status()`` and ``penstock stat --once --json`` return these keys. A test checks that this
-table describes every field of the classes in :mod:`penstock.daemon.observe.status`.
+``client.status()`` and ``penstock stat --once --json`` return the keys of this table. A test checks
+that this table describes every field of the classes in :mod:`penstock.daemon.observe.status`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ KEYS: Final[dict[tuple[str, type], dict[str, str]]] = {
         "version": "version of penstock",
         "pid": "process id of the daemon",
         "directory": "directory of the daemon",
-        "daemon_id": "random number of the directory; a new daemon that adopts the directory keeps "
-        "it",
+        "daemon_id": "random number that identifies the daemon's directory; a new daemon that "
+        "adopts the directory keeps this number",
         "epoch": "time of the daemon's start, in milliseconds since 1970",
         "threading": "threads of the agents: `dedicated`, `shared_network` or `shared`",
         "uptime_s": "time since the daemon's start, in seconds",
@@ -50,6 +50,8 @@ KEYS: Final[dict[tuple[str, type], dict[str, str]]] = {
         "name": "name from `connect(name=...)`, or an empty text",
         "pid": "process id of the client",
         "uid": "user id of the client's process",
+        "state": "`active`; `awaited`: the client's process has ended, or has not returned after a "
+        "restart of the daemon. The daemon keeps the client's objects for the linger time",
         "publications": "number of publications that the client has added",
         "subscriptions": "number of subscriptions that the client has added",
         "counters": "number of counters that the client has added",
@@ -62,7 +64,7 @@ KEYS: Final[dict[tuple[str, type], dict[str, str]]] = {
         "exclusive": "whether only one client can publish on the publication",
         "clients": "number of clients that have added the publication",
         "local_subscribers": "number of subscriptions of this host that read the log directly",
-        "connected": "whether an offer would find a receiver",
+        "connected": "whether the publication is connected; if not, offers are refused",
         "receivers": "number of receivers that the sender has heard within the receiver time-out",
         "position": "position of the publisher: the end of the last claimed message",
         "consumer_position": "IPC: position of the slowest reader; UDP: position up to which the "
@@ -75,20 +77,21 @@ KEYS: Final[dict[tuple[str, type], dict[str, str]]] = {
         "pressure_signals": "PRESSURE frames received from receivers",
         "strategy_failures": "failures of a flow control in Python: an exception, a wrong answer, "
         "or a late answer",
-        "cause": "the [cause](back-pressure.md) that holds the publisher now; `none` if nothing "
-        "holds it",
+        "cause": "the [cause](back-pressure.md) that blocks the publisher now; `none` if nothing "
+        "blocks it",
         "culprit": "the receiver or client that causes the blocking, as text; empty if unknown",
         "culprit_client": "client id of the culprit, on this host or on the receiver's host; 0 if "
         "unknown",
         "culprit_name": "name of the culprit's client; empty if unknown",
-        "backlog_bytes": "bytes that the culprit's client has not read; 0 if unknown",
-        "held_ns": "time for which the present cause and culprit have held the publisher without a "
-        "break",
-        "blocked_ns": "time for which each cause has held the publisher since its start",
-        "blocked_by_ns": "time for which each culprit has held the publisher since its start",
+        "backlog_bytes": "received bytes that the client in `culprit_client` has not read; 0 if "
+        "unknown",
+        "held_ns": "time since the `cause` and `culprit` of this row began to block the publisher",
+        "blocked_ns": "total time for which each cause has blocked the publisher",
+        "blocked_by_ns": "total time for which each culprit has blocked the publisher",
         "refused": "number of refused offers by cause",
-        "refused_ns": "total time from the first refused offer to the next accepted offer",
-        "refused_episodes": "number of periods that `refused_ns` adds up",
+        "refused_ns": "total time in which offers were refused: each period begins with a refused "
+        "offer and ends with the next accepted offer",
+        "refused_episodes": "number of the periods in which offers were refused",
         "queue_depth_bytes": "UDP: accepted bytes that the sender has not sent; IPC: bytes that "
         "the slowest reader has not read",
         "queue_peak_bytes": "highest queue depth since the publication was added",
@@ -96,15 +99,19 @@ KEYS: Final[dict[tuple[str, type], dict[str, str]]] = {
         "pressure_events": "how often the publishers have reached the depth of the queue",
         "pressure_ns": "total time of the periods under pressure: from the moment at which the "
         "publishers reach the depth of the queue until the queue is below the low watermark",
-        "drained_messages": "messages that left the queue during the periods of `pressure_ns`",
+        "drained_messages": "number of messages that left the queue during the periods that "
+        "`pressure_ns` measures",
         "policy": "policy for a full queue, or an empty text",
         "dropped_messages": "messages that the publication's policy has dropped",
         "dropped_bytes": "payload bytes of the messages that the publication's policy has dropped",
         "dropped_by": "dropped messages by reason: `log_full`, `storage` or `rate`",
-        "credits_granted": "messages that the receivers have granted; -1 without credits",
-        "credits_spent": "granted messages that the publishers have used; -1 without credits",
+        "credits_granted": "number of credits that the receivers have granted; -1 if the stream "
+        "uses no credits",
+        "credits_spent": "number of granted credits that the publishers have used; -1 if the "
+        "stream uses no credits",
         "peers": "list of live receivers, see the table below; `GET /flows` leaves it empty",
-        "warnings": "settings with which back-pressure cannot work well, each with its remedy",
+        "warnings": "list of settings of this publication that prevent back-pressure from working "
+        "well, each with a remedy",
         "throttled": "offers that returned `THROTTLED`",
         "deferrals": "number of times that the governor has delayed data of the stream",
         "waits": "number of times that the stream had data and waited for its turn to send",
@@ -115,8 +122,9 @@ KEYS: Final[dict[tuple[str, type], dict[str, str]]] = {
         "address": "address from which the receiver's status messages come",
         "position": "position in the receiver's last status message",
         "window": "receiver window in the receiver's last status message, in bytes",
-        "penstock": "whether the receiver is penstock, and not Aeron",
-        "reason": "the cause that the receiver states for its limit; empty if it states none",
+        "penstock": "whether the receiver is a penstock daemon, not an Aeron driver",
+        "reason": "cause, stated by the receiver, for which the receiver limits the stream; empty "
+        "if it states none",
         "reason_client": "client id of the slowest reader on the receiver's host; 0 if unknown",
         "reason_name": "name of the client in `reason_client`; empty if the receiver does not "
         "state it",
@@ -129,20 +137,23 @@ KEYS: Final[dict[tuple[str, type], dict[str, str]]] = {
         "source": "address of the sender",
         "strategy": "flow control that the sender states; empty if unknown",
         "state": "`active`; `draining`: the stream has ended, and subscriptions still read it; "
-        "`linger`: only slow subscriptions read the log file; `done`",
+        "`linger`: the stream and its image have ended, but slow subscriptions still read the log; "
+        "`done`",
         "subscribers": "number of local subscriptions that read the image",
         "position": "position up to which the receiver has all data",
-        "high_water": "highest position that the receiver has received",
+        "high_water": "highest position that the receiver has received; data below it may be "
+        "missing",
         "slowest_subscriber": "position of the slowest local subscription",
         "gaps": "ranges that are missing now",
-        "lost_bytes": "missing bytes that local subscriptions will never get; a Gap has reported "
-        "them",
+        "lost_bytes": "missing bytes that local subscriptions will never get; the client reported "
+        "them to the application as a Gap",
         "foreign_datagrams": "datagrams of this session from addresses other than the source; "
         "the receiver has dropped them",
         "window_bytes": "receiver window",
         "rcvbuf_bytes": "size of the socket's receive buffer, as the socket option `SO_RCVBUF` "
         "counts",
-        "rcvbuf_wanted_bytes": "receive buffer that the window needs",
+        "rcvbuf_wanted_bytes": "size of the receive buffer that the receiver window needs, in "
+        "bytes",
         "congestion": "congestion control of the image with its options",
         "congestion_failures": "failures of a congestion control in Python: an exception, a wrong "
         "answer, or a late answer",
@@ -156,17 +167,20 @@ KEYS: Final[dict[tuple[str, type], dict[str, str]]] = {
         "credit_policy": "policy that divides the credits among publishers; empty if each "
         "publisher gets all credits",
         "withheld": "whether the subscription withholds its credits",
-        "credits_granted": "messages granted to all publishers since they joined",
-        "credits_returned": "granted messages that the application has released",
+        "credits_granted": "number of credits granted to all publishers since they joined",
+        "credits_returned": "number of granted credits that have returned because the application "
+        "released the messages",
         "credits_outstanding": "messages granted and not released",
         "credits_leaked": "credits whose handles were garbage-collected without a release",
         "skipped": "list of sessions whose data the subscription skipped because it was too far "
-        "behind, see the table below",
+        "behind or the data too old, see the table below",
     },
     ("`skipped` of a subscription", status.SkipStatus): {
         "reader": "slot of the reader in shared memory",
         "messages": "number of skipped messages; gaps in which this number is unknown do not count",
         "bytes": "number of skipped bytes, headers included",
+        "reason": "`behind`: an isolated reader was too far behind; `retention`: the publication "
+        "no longer retained the data",
     },
     ("`endpoints`", status.EndpointStatus): _COMMON | {
         "endpoint_id": "id of the socket",
@@ -178,8 +192,9 @@ KEYS: Final[dict[tuple[str, type], dict[str, str]]] = {
     ("`groups`", GroupStatus): _COMMON | {
         "group_id": "id of the group at this daemon",
         "name": "name of the group",
-        "expires_s": "time after which the daemon ends the group if no member reads it, in seconds",
-        "lag_bytes": "bytes of all logs together that no member has committed",
+        "expires_s": "time until the daemon ends the group if no member sends a request, in "
+        "seconds",
+        "lag_bytes": "number of bytes that no member has committed, in all logs together",
         "window_left_bytes": "bytes that the sender of the fullest log may send before it waits; "
         "-1 if the group holds no live log",
         "logs": "list of logs, see the table below",
@@ -191,7 +206,8 @@ KEYS: Final[dict[tuple[str, type], dict[str, str]]] = {
         "committed": "position up to which members have committed",
         "end_position": "position up to which the log has data",
         "lag_bytes": "difference of `end_position` and `committed`",
-        "window_bytes": "window of the group in this log",
+        "window_bytes": "bytes that members may leave uncommitted in this log before the sender "
+        "waits",
         "window_left_bytes": "bytes that the sender may still send before it waits; 0 if the "
         "stream has ended",
         "ended": "whether the stream has ended",
@@ -200,11 +216,12 @@ KEYS: Final[dict[tuple[str, type], dict[str, str]]] = {
         "sampled": "whether the governor has taken a sample since the start",
         "pressure": "pressure of the sender, from 0 to 1",
         "signals": "the signals `depth`, `latency` and `busy` of the pressure, from 0 to 1",
-        "coalesce_ns": "longest time for which a datagram that is not full may wait",
+        "coalesce_ns": "longest time for which the sender delays a datagram that is not full, to "
+        "add further messages",
         "status_interval_ns": "shortest time between two status messages of an image",
         "retry_after_ns": "time after which throttled publishers should try again; 0 if no "
         "publisher is throttled",
-        "defers": "whether the governor withholds data of streams with a priority below 0",
+        "defers": "whether the governor now delays the data of all streams with a priority below 0",
         "ready": "number of waiting streams in each band",
         "waits": "number of times that a stream with data waited for its turn to send",
         "waited_ns": "total time of the waits that `waits` counts",
@@ -215,6 +232,7 @@ KEYS: Final[dict[tuple[str, type], dict[str, str]]] = {
 
 
 def rows(kind: type) -> list[tuple[str, str]]:
-    """Return key and meaning of each field of a class, in the order of the class."""
+    """Return the key and the meaning of each field of a status class, in the order in which the
+    class defines them."""
     meanings = next(texts for (_, each), texts in KEYS.items() if each is kind)
     return [(field.name, meanings[field.name]) for field in attrs.fields(kind)]

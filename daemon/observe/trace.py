@@ -3,13 +3,13 @@
 for each event.
 
 A line has the form ``{"t": ns, "host": name, "event": name, "fields": {...}}``. Each line is an
-event of the event feed, or a ``sample`` of all streams. The trace contains a sample at constant
-intervals (:mod:`penstock.daemon.observe.samples`).
+event of the event feed, or a ``sample`` of all streams. The daemon adds a sample (the present state
+of all streams) at constant intervals (:mod:`penstock.daemon.observe.samples`).
 
 The simulator writes traces in the same format. The daemon's other threads put entries into a
 bounded queue. The trace's thread formats and writes the entries, so a slow or full disk delays no
-other thread. If the queue is full, the trace drops and counts entries, and an event
-``trace_dropped`` in the file states how many entries were dropped.
+other thread. If the queue is full, new entries are dropped. A later line of the file, with the
+event ``trace_dropped``, states how many were dropped.
 """
 
 from __future__ import annotations
@@ -48,9 +48,10 @@ def line(at_ns: int, host: str | None, name: str, fields: Mapping[str, Any]) -> 
 
 
 class TraceFile:
-    """Opened by :meth:`open`. The field ``t`` is the wall-clock time at which the trace was opened,
-    plus the time that a monotonic clock has measured since then. The field ``t`` never decreases.
-    The times in traces of several hosts agree as precisely as the clocks of the hosts agree."""
+    """Opened by :meth:`open`. The field ``t`` of a line is the time of its event: the wall-clock
+    time at which the trace was opened, plus the monotonic time since then. The field ``t`` never
+    decreases. The times in traces of several hosts agree as precisely as the clocks of the hosts
+    agree."""
 
     def __init__(self, path: Path, fd: int, *, host: str, file_bytes: int, queue: int) -> None:
         self._path = path
@@ -96,8 +97,8 @@ class TraceFile:
     # ---- who tells -------------------------------------------------------------------------------
 
     def put(self, name: str, fields: Mapping[str, Any], *, weight: int = 1) -> None:
-        """Put an event with the present time into the queue. After the call, the caller must not
-        change ``fields``. Never waits for the disk."""
+        """Put an event with the present time into the queue. Another thread writes the event later,
+        so the caller must not change ``fields`` after the call. Never waits for the disk."""
         at_ns = time.monotonic_ns() + self._epoch_ns
         with self._events:
             if self._closing:
@@ -118,7 +119,8 @@ class TraceFile:
             self._missing = 0
 
     def close(self) -> None:
-        """Write the entries that are still in the queue, for at most 2 s, and close the trace."""
+        """Close the trace. Wait at most 2 s until the entries that are still in the queue have been
+        written."""
         with self._events:
             self._closing = True
             self._report_missing(time.monotonic_ns() + self._epoch_ns)

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read a dead daemon's directory, and decide whether a new daemon can adopt it.
+"""Read the directory of a daemon that has ended, and decide whether a new daemon can adopt it
+(continue its streams).
 
 A new daemon can adopt a directory under three conditions. The first condition is a complete journal
 in the format of this version. The second condition is that ``cnc.dat`` and ``penstock.dat`` are
-valid. The third condition is that the streams are still needed: by a client with a live process, by
-a consumer group, or by a receiver that has not confirmed a publication's end. If one of the
-conditions for adoption is not met, the daemon deletes the directory's content, and returning
-clients add their objects again.
+valid. The third condition is that the streams are still needed. A client with a live process, or a
+consumer group, needs its streams. A receiver needs a publication whose end it has not confirmed. If
+a condition is not met, the new daemon deletes the directory's content. Clients of the old daemon
+that connect again then add their publications and subscriptions again.
 """
 
 from __future__ import annotations
@@ -88,9 +89,9 @@ def adopt(directory: Path) -> Adopted | None:
 
 
 def sweep(directory: Path, cnc: admin.Cnc, shared: admin.Shared, conductor: Conductor) -> None:
-    """Delete the logs that no adopted object uses. Counters and slots that no adopted object uses
-    are freed later, because clients may write to them until the clients have read the daemon's
-    notices."""
+    """Delete the logs that no adopted object uses. After a delay, free the counters and slots that
+    no adopted object uses. The delay is necessary because clients may write to them until they have
+    read the notices about the end of their objects."""
     used = conductor.in_use()
     for folder in ("publications", "images"):
         for entry in os.scandir(directory / folder):

@@ -2,10 +2,10 @@
 """End a daemon (docs/restart.md): leave the daemon's streams to the next daemon (hand-over), or
 drain the streams.
 
-In a hand-over, the daemon closes the clients' connections, and the data plane's threads finish
-their work. A hand-over keeps the directory and the journal, so that the next daemon can adopt the
+In a hand-over, the daemon closes its connections to the clients and ends the threads of the data
+plane. A hand-over keeps the directory and the journal, so that the next daemon can adopt the
 streams. If the daemon has no client and no consumer group at its end, it removes the directory. In
-a drain the daemon first sends the remaining data and the end of every stream.
+a drain the daemon first sends all unsent data and then ends every stream.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ class Ending:
     _requesters: list[socket.socket] = attrs.field(factory=list)
 
     async def watch_signals(self, signals: Signals, config: StopConfig) -> None:
-        """Handle signals. The first SIGTERM or SIGINT starts the shutdown of the daemon. A second
-        SIGTERM or SIGINT stops a drain early and leaves unsent data to the next daemon."""
+        """Handle signals. The first SIGTERM or SIGINT starts the shutdown of the daemon. If the
+        daemon is draining, a second SIGTERM or SIGINT stops the drain early; the next daemon then
+        gets the unsent data."""
         drain = Drain(timeout_ns=config.drain_timeout_ns) if config.drain else None
         async for number in signals:
             if self._requested.is_set():
@@ -74,8 +75,8 @@ class Ending:
     def on_drain(self, connection: socket.socket, request: Drain) -> None:
         """Request a drain on behalf of a process, which gets its answer when the drain has ended.
         After releasing the directory, the daemon closes the connection to this process. If the
-        daemon is already stopping without a drain, it closes the requesting process's connection
-        immediately."""
+        daemon is already handing over its streams, it closes this connection immediately and does
+        not drain."""
         connection.setblocking(False)
         if self._requested.is_set() and self._drain is None:
             connection.close()
@@ -90,9 +91,9 @@ class Ending:
         self._requested.set()
 
     async def run(self, leases: LeaseSocket) -> str:
-        """Wait for the first request to stop the daemon, and execute the request. Return a
-        description of the clients, groups and data that the next daemon needs. If the description
-        is empty, the caller can remove the directory."""
+        """Wait for the first request to stop the daemon, and execute the request. Return a text
+        that lists the clients, groups and unsent data for which a next daemon is needed. If the
+        text is empty, the caller can remove the directory."""
         await self._requested.wait()
         leases.stop_listening()
         if self._drain is None:

@@ -3,16 +3,16 @@
 daemon.
 
 The journal begins with a line that states its format. After the first line, the journal contains
-records in the order of the changes. If several records have the same key, only the last one is
-valid; a record without fields removes its key. A record is
+records in the order of the changes. If several records have the same kind and key, only the last
+one is valid. A record without fields states that the object has been removed. A record is
 
     length u32 | crc of length u32 | crc of body u32 | body (msgpack: [kind, key, fields])
 
-all little-endian. Each record is one write. A killed daemon leaves whole records and at most one
-incomplete record at the end of the file. Readers of the journal ignore an incomplete record,
-because the daemon died before it notified a client of the recorded object. If a journal has any
-other error, it is damaged, and the next daemon refuses to adopt it. The journal is in shared memory
-like the rest of the directory, so the daemon never syncs it to a disk.
+all little-endian. Each record is one write. If a daemon is killed while it writes, at most the last
+record of the file is incomplete. Readers ignore this incomplete record: the daemon died before it
+notified a client of the object, so no client knows the object. If a journal has an error other than
+an incomplete last record, the journal is damaged, and the next daemon refuses to adopt it. The
+journal is in shared memory like the rest of the directory, so the daemon never syncs it to a disk.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from penstock.core.errors import PenstockError
 from penstock.daemon.conductor.state import model
 
 NAME: Final = "registry.journal"
-FORMAT: Final = 12                      # raise it when the content of records changes
+FORMAT: Final = 13                      # raise it when the content of records changes
 _HEAD: Final = b"PENSTOCK-REGISTRY %d\n" % FORMAT
 _ANY_HEAD: Final = re.compile(rb"PENSTOCK-REGISTRY (\d{1,9})\n")
 _HEAD_BYTES: Final = 64
@@ -101,8 +101,8 @@ def _restored(code: int, data: bytes) -> Any:
 
 
 def encode(kind: str, key: tuple[int, ...], fields: Fields | None) -> bytes:
-    """Return one encoded record. If ``fields`` is None, a reader of the record removes the record's
-    key from the recorded objects."""
+    """Return one encoded record. If ``fields`` is None, the record states that the object with this
+    kind and key has been removed."""
     body = _pack([kind, list(key), None if fields is None else dict(fields)])
     length = _LENGTH.pack(len(body))
     return _FRAME.pack(len(body), zlib.crc32(length), zlib.crc32(body)) + body
@@ -112,8 +112,8 @@ def encode(kind: str, key: tuple[int, ...], fields: Fields | None) -> bytes:
 
 
 def decode(data: bytes) -> dict[Key, dict[str, Any]]:
-    """Return the last record of each key that was not removed, in the order in which the keys were
-    first recorded.
+    """Return the last record of each object that has not been removed. The objects are in the order
+    of their first records.
 
     :raises JournalDamaged: the file has another format, or its content was changed.
     """
@@ -183,8 +183,8 @@ class Journal:
     def __init__(
         self, directory: Path, *, file_mode: int, on_failure: Callable[[str], None]
     ) -> None:
-        """Begin an empty journal in memory. Until :meth:`install` replaces it, the journal file of
-        the old daemon stays."""
+        """Begin an empty journal in memory. The old daemon's journal file stays unchanged until
+        :meth:`install` replaces it."""
         self._path = directory / NAME
         self._mode = file_mode & 0o700 | 0o600      # it contains tokens
         self._on_failure = on_failure
@@ -215,9 +215,9 @@ class Journal:
         self._compact_at = 2 * len(blob) + _COMPACT_BYTES
 
     def record(self, kind: str, key: tuple[int, ...], fields: Fields | None) -> None:
-        """Record a change. If the file system has no room for the record, remove the journal, so
-        that the next daemon does not use an outdated journal. Without a journal, no daemon can
-        adopt the streams."""
+        """Record a change. If the record cannot be written (for example because the file system is
+        full), remove the journal, which would be outdated. Without a journal, no daemon can adopt
+        the streams."""
         if fields is None:
             self._state.pop((kind, key), None)
         else:
@@ -239,8 +239,8 @@ class Journal:
             )
 
     def settle(self) -> bool:
-        """Return whether the journal has a record of every object. If there was no room for an
-        earlier record, first try to write the whole journal."""
+        """Return whether the journal has a record of every object. If an earlier record could not
+        be written, first try to write the whole journal again."""
         if self._broken:
             try:
                 self.install()
@@ -250,7 +250,7 @@ class Journal:
         return True
 
     def load(self, records: Iterable[tuple[Key, Fields]]) -> None:
-        """Use the records of the old daemon as the records of this journal."""
+        """Copy the records of the old daemon into this journal."""
         self._state.update((key, dict(fields)) for key, fields in records)
 
     def close(self) -> None:

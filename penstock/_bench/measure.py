@@ -3,7 +3,7 @@
 
 A message rate is measured at the subscriber: the number of messages received between two moments,
 divided by the time between these moments. The processor time for a message is the time that all
-processes used between the two moments, divided by the number of messages received.
+measured processes used between the same two moments, divided by this number of messages.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class _Bill:
         self._samples.append((time.monotonic_ns(), [one.cpu_ns() for one in self._processes]))
 
     def shares(self) -> list[float]:
-        """Return the processor time that each process used between the first two samples, as a
-        number of cores."""
+        """For each process, return the mean number of processor cores that it kept busy between the
+        first and the second sample."""
         (begin_ns, before), (end_ns, after) = self._samples[:2]
         span = end_ns - begin_ns
         return [(late - early) / span for early, late in zip(before, after, strict=True)]
@@ -169,9 +169,9 @@ def many_streams(
     ready_s: float,
     directories: Sequence[Path],
 ) -> dict[str, Any]:
-    """Measure many streams at once, by the same method as :func:`throughput`. In addition, the
-    result has a hash for each busy stream, the time until all streams were connected, and the
-    memory of each daemon."""
+    """Measure many streams at once, by the same method as :func:`throughput`. The result also
+    states whether the hashes of all busy streams are right, the time until all streams were
+    connected, and each daemon's memory."""
     begin_ns = time.monotonic_ns()
     subscriber.expect("ready", ready_s)
     publisher.expect("ready", ready_s)

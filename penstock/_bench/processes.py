@@ -70,8 +70,8 @@ class Process:
         self._lines.put(None)
 
     def expect(self, event: str, timeout_s: float) -> dict[str, Any]:
-        """Return the next JSON object of the output that reports the event ``event``; skip other
-        lines.
+        """Wait for a line with the event ``event`` in the output of the process, and return its
+        JSON object. Earlier lines with other events are skipped.
         """
         deadline = time.monotonic() + timeout_s
         while True:

@@ -94,8 +94,8 @@ def hosts(
     settings: Settings, where: Network, *, count: int = 2, tables: Tables | None = None
 ) -> Iterator[Hosts]:
     """Start the daemons. At the end of the ``with`` block, stop the daemons and remove their
-    directories. The configuration keys in ``tables`` replace the keys of the same name that follow
-    from the settings.
+    directories. The function computes the daemons' configuration from ``settings``. A key in
+    ``tables`` replaces the computed key of the same name.
     """
     base = Path(tempfile.mkdtemp(prefix="penstock-bench-", dir=_MEMORY))
     try:

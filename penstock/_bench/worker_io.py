@@ -5,12 +5,13 @@ client.
 Each measured client (of penstock or of another product) exchanges lines of text with the harness. A
 publisher says ``ready``, waits for ``go``, sends messages until it reads ``stop``, and says
 ``done`` with its count of messages. A subscriber says ``ready``, and starts to measure time at the
-first message. After the warm-up, and again after the measured time, the subscriber says ``mark``
-with its count of messages. Last, the harness sends the publisher's count of messages to the
-subscriber. The subscriber receives until it has this number of messages, and says ``done`` with its
-hash. A pinger says ``ready``, waits for ``go``, says ``mark`` after its warm-up, and at the end
-``done`` with percentiles of the round trips. A ponger says ``ready`` and sends each message back.
-Every client ends when its standard input ends.
+first message. The measured time follows the warm-up. When the measured time begins, and when it
+ends, the subscriber says ``mark`` with the number of messages that it has received so far. When the
+publisher is done, the harness sends the publisher's count to the subscriber. When the subscriber
+has received this number of messages, or has waited for them too long, it says ``done`` with the
+hash of its messages. A pinger says ``ready``, waits for ``go``, says ``mark`` after its warm-up,
+and at the end ``done`` with percentiles of the round trips. A ponger says ``ready`` and sends each
+message back. Every client ends when its standard input ends.
 """
 
 from __future__ import annotations
@@ -90,7 +91,8 @@ class Measure:
 
     @property
     def slice_ns(self) -> int:
-        """Return the monotonic time, in ns, at which a receive loop in C must return to Python."""
+        """Return the monotonic time, in ns, at which a receive loop in C must return, so that
+        Python can call :meth:`tick`."""
         soon = time.monotonic_ns() + SLICE_NS
         return soon if self._next_ns is None else min(soon, self._next_ns)
 
@@ -106,8 +108,8 @@ class Collector:
     """Counts and hashes the messages of a receiver in Python. The message handler only appends each
     message to a buffer; the messages are counted and hashed later.
 
-    ``append`` is the method ``extend`` of a bytearray, so that a message handler does as little
-    work as possible.
+    A message handler calls ``append`` for each message. To save time, ``append`` is not a Python
+    function: it is the method ``extend`` of the buffer (a bytearray).
     """
 
     def __init__(self, size: int) -> None:
@@ -167,7 +169,8 @@ def percentiles(times_ns: Sequence[int]) -> dict[str, float]:
 def ping_loop(
     orders: Orders, trip: Callable[[int], list[int]], *, warmup_s: float, seconds: float
 ) -> None:
-    """Run a pinger: the callable ``trip(n)`` makes n round trips and returns their durations."""
+    """Run the pinger of a benchmark. The callable ``trip(n)`` must make n round trips and return
+    their durations in ns."""
     orders.wait_go()
     _until(trip, warmup_s)
     begin_ns = time.monotonic_ns()

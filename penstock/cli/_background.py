@@ -2,8 +2,8 @@
 """Find the process, the log file, and the start record of a daemon in the background.
 
 ``penstock up`` writes a record of the daemon that it starts. ``penstock down`` ends a daemon only
-if this record names it. The start record and the log file of a daemon are in
-``$XDG_STATE_HOME/penstock``, so that both outlive the daemon's directory.
+if this record states the process of the daemon. The start record and the log file of a daemon are
+in ``$XDG_STATE_HOME/penstock``, so that both outlive the daemon's directory.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ class Files(NamedTuple):
 
 
 def answering(directory: Path) -> int | None:
-    """Return the id of the daemon process that serves the directory, or None if no daemon serves
-    it. If the daemon is in another PID namespace, this process cannot see the daemon's process id,
-    and the result is 0.
+    """Return the process id of the daemon that serves the directory, or None if no daemon serves
+    it. If the process id is not visible here, because the daemon is in another PID namespace,
+    return 0.
 
     :raises ChannelRefused: this user may not access the daemon; code ``permission``.
     """
@@ -116,8 +116,8 @@ def answering(directory: Path) -> int | None:
 
 
 def owner(directory: Path) -> int | None:
-    """Return the process id that the directory's lock file contains. Return None if no process with
-    this id is alive. The live process may be a daemon that is still starting.
+    """Return the process id in the directory's lock file, or None if no such process is alive. The
+    daemon with this process id may still be starting, so it need not answer yet.
     """
     try:
         lines = (directory / "daemon.lock").read_text(encoding="ascii", errors="replace")

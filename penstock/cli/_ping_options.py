@@ -23,7 +23,7 @@ _OPTIONS: Final = (
 
 
 def both_ways(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that state the channel and stream of each direction."""
+    """Add to a command the options for the channels and streams of pings and pongs."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command

@@ -66,8 +66,8 @@ class Progress:
         self._began = self._last = time.monotonic()
 
     def touch(self) -> None:
-        """Extend the measured transfer up to the present time. If ``touch`` is not called, the
-        measured transfer ends with the last message."""
+        """Set the end of the measured transfer to the present time. Without a call of ``touch``
+        after the last message, the measured transfer ends at the last message."""
         self._last = time.monotonic()
 
     def add(self, messages: int, size: int) -> None:
@@ -90,8 +90,8 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """Duration of the measured transfer in seconds: from its start to the last message or the
-        last call of :meth:`touch`."""
+        """Duration of the measured transfer in seconds. The transfer ends at the last message or at
+        the last call of :meth:`touch`, whichever is later."""
         return 0.0 if self._began is None else self._last - self._began
 
     def summary(self) -> dict[str, Any]:

@@ -18,8 +18,8 @@ _RECORD_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 class Digest:
-    """Computes the SHA-256 hash of a sequence of messages; the length of each message is hashed
-    before its bytes."""
+    """Computes the SHA-256 hash of a sequence of messages. For each message, it hashes first the
+    length and then the bytes, so that message boundaries count too."""
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
@@ -33,8 +33,8 @@ class Digest:
 
 
 def read_lines(source: BinaryIO) -> Iterator[list[bytes]]:
-    """Yield the lines of a file without their line ends; each yielded list has the lines that have
-    arrived together. The last line need not have a line end."""
+    """Read lines from a file or pipe, and yield lists of lines without line ends. A line is in the
+    list of the read that returned the end of this line. The last line need not have a line end."""
     rest = b""
     while chunk := _read_some(source):
         lines = (rest + chunk).split(b"\n")
@@ -46,8 +46,8 @@ def read_lines(source: BinaryIO) -> Iterator[list[bytes]]:
 
 
 def read_records(source: BinaryIO) -> Iterator[list[bytes]]:
-    """Yield the length-prefixed records of a file; each yielded list has the records that have
-    arrived together.
+    """Read length-prefixed records from a file or pipe, and yield lists of records. A record is in
+    the list of the read that returned the last byte of this record.
 
     :raises PenstockError: a record is cut off, or longer than the longest message.
     """

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Build the view of ``penstock stat``, with a line for each stream. The view shows rates instead of
-positions, and the culprit that blocks a publisher."""
+"""Build the view of ``penstock stat``, with a line for each stream. For positions, the view shows
+the rates at which they grow. If a publisher is blocked, the view also shows the culprit that blocks
+it."""
 
 from __future__ import annotations
 
@@ -93,13 +94,14 @@ def _available(row: Row, _before: Row | None, _seconds: float) -> str:
 
 
 def _credits(row: Row, _before: Row | None, _seconds: float) -> str:
-    """Return the credits of a subscription that are outstanding, and what is unusual."""
+    """Return the messages of a subscription that are granted and not released, and what is
+    unusual."""
     if not row.get("credits"):
         return ""
-    pool = f" pool, {row['credit_policy']}" if row["credit_policy"] else ""
+    pool = f", a pool ({row['credit_policy']})" if row["credit_policy"] else ""
     leaked = f", {row['credits_leaked']:,} leaked" if row["credits_leaked"] else ""
     withheld = ", withheld" if row["withheld"] else ""
-    return f"{row['credits_outstanding']:,} of {row['credits']:,}{pool}{leaked}{withheld}"
+    return f"{row['credits_outstanding']:,} used of {row['credits']:,}{pool}{leaked}{withheld}"
 
 
 def _largest(shares: Mapping[str, float]) -> list[tuple[str, float]]:
@@ -141,6 +143,7 @@ SECTIONS: dict[str, tuple[str, str, tuple[Shown, ...]]] = {
         _number("client", _field("client_id")),
         _text("name", _field("name"), shrink=16),
         _number("pid", _field("pid")),
+        _text("state", _field("state"), drop=5),
         _number("publications", _field("publications"), drop=2),
         _number("subscriptions", _field("subscriptions"), drop=3),
         _number("counters", _field("counters"), drop=4),

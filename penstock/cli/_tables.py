@@ -35,8 +35,8 @@ class Column:
 
 
 def console(pipe_columns: int = 250) -> Console:
-    """Return the console for tables. On a terminal, the console has the width of the terminal; if
-    the output goes into a pipe, the width is ``pipe_columns``.
+    """Return the console for tables. On a terminal, tables are as wide as the terminal. If standard
+    output is not a terminal, for example a pipe, tables are ``pipe_columns`` characters wide.
     """
     from rich.console import Console
 
@@ -61,9 +61,10 @@ def fit(
     """Choose the columns of a table of ``width`` characters; return the indices and the widths of
     the chosen columns.
 
-    Each shrinkable column has a smallest width, to which the function may reduce the column. The
-    function omits columns in the order of ``drop`` until the remaining columns fit at their
-    smallest widths. The shrinkable columns share the width that the other columns do not need.
+    A column with ``shrink`` may be narrower than its cells, down to a smallest width. If the
+    columns do not fit even at their smallest widths, the function omits columns until the others
+    fit: first the column with the largest ``drop``. The columns with ``shrink`` then share the
+    remaining width.
     """
     natural = [
         max([len(column.name), *(len(row[i]) for row in rows)]) for i, column in enumerate(columns)
@@ -91,8 +92,8 @@ def fit(
 def table(
     title: str, columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int
 ) -> Table:
-    """Return a table of at most ``width`` characters. The table is wider only if the columns that
-    must not be omitted need more.
+    """Return a table of at most ``width`` characters. Columns whose ``drop`` is 0 are never
+    omitted; if these columns need more than ``width`` characters, the table is wider.
 
     The table escapes unprintable characters in names, because other processes choose the names.
     """

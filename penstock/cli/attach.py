@@ -4,7 +4,8 @@
 
 The C library starts ``penstock attach`` with a socket at descriptor 3, over which the library and
 the command exchange lines of text. ``penstock attach`` ends when the C program closes the socket or
-dies. The end of the command also ends the lease of the C program.
+dies. When the command ends, its connection to the daemon ends, and the daemon removes the client of
+the C program.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ class _Helper:
     # ---- from the daemon -------------------------------------------------------------------------
 
     def on_notice(self) -> None:
-        """Forward the daemon's notices about images, and wake the C program."""
+        """Send the daemon's notices about new and ended images to the C program, and wake the
+        program if it waits."""
         with self._lock:
             for registration_id in self._subscriptions:
                 notices = self._port.notices(registration_id)
@@ -83,7 +85,8 @@ class _Helper:
             self._send(f"u {notice.subscription_id} {notice.correlation_id}")
 
     def on_away(self) -> None:
-        """Do nothing: ``penstock attach`` does not wait for a new daemon."""
+        """Do nothing: when its daemon has died, ``penstock attach`` does not wait for a new
+        daemon."""
 
     def on_back(self, lease: Lease, lost: frozenset[int], same: bool) -> None:
         """See :meth:`on_away`."""

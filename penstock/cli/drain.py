@@ -40,8 +40,8 @@ def command(
     removed.
 
     With STREAM the daemon continues. The command stops the publishers of STREAM, and waits until
-    none of its messages is in flight. The stream must have credits. --channel and --json apply only
-    with STREAM.
+    the readers have released all messages of STREAM. The stream must have credits. --channel and
+    --json apply only with STREAM.
     """
     if stream_id is not None:
         drain(stream_id, channel, timeout_s, as_json, directory)

@@ -61,8 +61,9 @@ def show(as_json: bool, directory: str | None) -> None:
 def members(name: str | None, as_json: bool, directory: str | None) -> None:
     """List the members of all groups, or of the group NAME, with the batches that they hold.
 
-    A batch is held from its receipt until its member commits it. A member that was stopped keeps
-    its batch, and other members receive the messages behind it. Members run on the daemon's host.
+    A member holds a batch from the moment when it receives the batch until it commits it. If a
+    member is stopped (SIGSTOP), it keeps its batch, and other members receive the later messages.
+    Members run on the daemon's host.
     """
     with GroupControl(directory=directory, timeout_s=5.0) as control:
         groups = sorted(
@@ -102,7 +103,8 @@ def end(
     name: str, channel: str | None, stream_id: int | None, force: bool, directory: str | None
 ) -> None:
     """End the group NAME: the daemon drops the group's unacknowledged data, and senders no longer
-    wait for the group. A Spark query that reads the group loses the unacknowledged data.
+    wait for the group. If a Spark query still reads the group, the query loses the data that it has
+    not acknowledged.
     """
     with GroupControl(directory=directory, timeout_s=5.0) as control:
         found = [

@@ -30,9 +30,9 @@ def command(as_json: bool, directory: str | None) -> None:
     """Show where data was lost, and whether it was retransmitted.
 
     The first table of the output shows the streams that the daemon now receives. The second table
-    shows the daemon's loss report, which survives a restart in the same directory. The two tables
-    count each lost range once, when the receiver detects the gap. On a reliable stream, lost data
-    has been retransmitted unless its gap is still open.
+    shows the daemon's loss report, which survives a restart in the same directory. Both tables
+    count a lost range once, when the receiver detects the gap, even if a retransmit fills the gap
+    later. On a reliable stream, only the data of open gaps is still missing.
     """
     path = daemon_directory(directory)
     found = {"live": live(path), "history": history(path)}

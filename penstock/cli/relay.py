@@ -70,10 +70,10 @@ def command(
 ) -> None:
     """Publish the messages of the channel SOURCE on the channel TARGET, with this host's daemon.
 
-    The relay releases a message of SOURCE only when TARGET's log contains it. Because of this, a
-    slow reader of TARGET slows the publisher of SOURCE down. On SIGTERM the command ends without
-    losing messages: the next relay process with the same name continues at the same message. Ctrl-C
-    ends the relay.
+    The relay releases a message of SOURCE only when it has published the message on TARGET. If
+    TARGET is blocked by a slow reader, the relay therefore also slows down the publisher of SOURCE.
+    On SIGTERM the command ends without losing messages: the next relay process with the same name
+    continues at the same message. Ctrl-C ends the relay.
     """
     if config_file is not None:
         if source is not None or not name:

@@ -152,12 +152,12 @@ def judge_grid(
     law: str, seed: str | None, cells: int, seeds: int, workers: int, only: tuple[int, ...],
     plot: Path | None, as_json: bool,
 ) -> None:
-    """Run scenarios for a random sample of conditions with fc=LAW. The conditions are read
-    intervals, rates, term lengths, round-trip times and group sizes.
+    """Run scenarios for a random sample of conditions with fc=LAW.
 
-    One set of conditions is called a cell. The command lists each failing cell and the cause of its
-    failure. The exit status is 1 if fewer than 95 % of the cells pass, or if a reader gets less
-    than 70 % of its attainable rate."""
+    Each run has one set of conditions, a cell: read interval, rate, term length, round-trip time
+    and size of the group. The command lists each failing cell and the cause of its failure. The
+    exit status is 1 if fewer than 95 % of the cells pass, or if a reader gets less than 70 % of its
+    attainable rate."""
     from penstock.sim.generate import grid
 
     name = seed or _commit()
@@ -228,9 +228,9 @@ def fuzz(
 ) -> None:
     """Run generated scenarios.
 
-    The command reduces the first failing scenario to a smaller scenario that still fails, and
-    writes this scenario to a file. If a scenario fails, the exit status is 1, and the output
-    contains the command that reproduces the failure."""
+    If scenarios fail, the command reduces the first of them to a smaller scenario that still fails,
+    and writes the smaller scenario to a file. If a scenario fails, the exit status is 1, and the
+    output contains the command that reproduces the failure."""
     from penstock.sim.runner import summarise, sweep
 
     results: list[Result] = []

@@ -30,8 +30,8 @@ def command(
 ) -> None:
     """Show a daemon's streams and counters; on a terminal, update the view repeatedly.
 
-    ``penstock stat`` needs no lease: it maps the daemon's shared memory read-only and requests the
-    daemon's status.
+    The command does not connect as a client: it maps the daemon's shared memory read-only, and
+    requests the daemon's status.
     """
     path = daemon_directory(directory)
     if as_json:
@@ -58,8 +58,8 @@ def command(
 
 
 def snapshot(directory: Path) -> dict[str, Any]:
-    """Return the state of the daemon at one moment as plain data: ``status`` comes from the daemon,
-    and ``counters`` and ``errors`` come from ``cnc.dat``."""
+    """Return the present state of the daemon as plain data: ``status`` comes from the daemon, and
+    ``counters`` and ``errors`` come from ``cnc.dat``."""
     status = request_status(directory, _TIMEOUT_S)
     with open_counters(directory) as cnc:
         counters = [

@@ -69,15 +69,15 @@ def events(path: Path) -> Iterator[Event]:
 
 @attrs.define
 class Stalls:
-    """Finds out from the events of a trace which publishers are blocked at which time."""
+    """Finds out from the events of a trace which publishers were blocked, and when."""
 
     _running: dict[tuple[Any, Any], Event] = attrs.field(factory=dict)
     _ended: int = 0
     _held_ns: int = 0
 
     def line(self, event: Event) -> str | None:
-        """If the event begins or ends pressure, return its line of output; return None for every
-        other event.
+        """If the event states that a publisher became blocked or can continue, return a line about
+        it. For every other event, return None.
         """
         fields, key = event["fields"], (event["host"], event["fields"].get("publication_id"))
         if event["event"] == _TRIGGERED:

@@ -1,23 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 """The client's classes for simulated applications. While an application waits, the simulation
-continues. A call that returns no result (an empty poll, a refused offer) takes some virtual time,
-so a polling loop cannot stop the virtual time."""
+continues. An empty poll or a refused offer takes some virtual time; otherwise, virtual time would
+not advance while an application polls in a loop without waiting."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final
 
+from penstock.client._batches import Block
+from penstock.client._claim import Claim
 from penstock.client._classes import ClientClasses
 from penstock.client._image import Image
 from penstock.client._parking import Parking
 from penstock.client._publication import Publication
+from penstock.client._publication_facts import BatchResult
 from penstock.client._subscription import Subscription
 from penstock.core import client as core
 from penstock.sim.applications.app import NEVER_NS, SimulationError, current
 
 #: Virtual time of a call that was refused or found nothing.
 SPIN_NS: Final = 10_000
+
+
+def _sent(count: int) -> None:
+    """Count messages that the application has sent; a condition of the test may now be true."""
+    app = current()
+    if app is not None and count > 0:
+        app.sent += count
+        app.notice()
 
 
 def _spin() -> None:
@@ -27,14 +38,15 @@ def _spin() -> None:
 
 
 class SimParking(Parking):
-    """The object through which a simulated application waits."""
+    """Replaces :class:`Parking` in the client of a simulated application: the application waits in
+    virtual time."""
 
     def until(
         self, happened: Callable[[], bool], timeout_s: float | None,
         rest_ns: Callable[[], int] = lambda: 0,
     ) -> bool:
-        """See :meth:`Parking.until`; virtual time. ``rest_ns`` returns a duration on the real
-        clock, so this method ignores ``rest_ns``.
+        """See :meth:`Parking.until`; the time-out is in virtual time. The method ignores
+        ``rest_ns``, because this function measures on the real clock.
         """
         app = current()
         if app is None:
@@ -54,6 +66,18 @@ class SimParking(Parking):
             if app.now_ns >= due_ns:
                 return False
             app.hand_over([(handle, ticket)], due_ns)
+
+
+class SimClaim(Claim):
+    """A claim of a simulated application."""
+
+    __slots__ = ()
+
+    def commit(self) -> int:
+        """See :meth:`Claim.commit`."""
+        position = super().commit()
+        _sent(1)
+        return position
 
 
 class SimPublication(Publication):
@@ -81,7 +105,27 @@ class SimPublication(Publication):
         )
         if position <= 0:
             _spin()
+        else:
+            _sent(1)
         return position
+
+    def try_claim(self, length: int) -> SimClaim:
+        """See :meth:`Publication.try_claim`."""
+        claim = SimClaim(super().try_claim(length)._native, length)
+        if not claim:
+            _spin()
+        return claim
+
+    def _offer_block(self, block: Block, first: int) -> BatchResult:
+        result = super()._offer_block(block, first)
+        if result.position <= 0:
+            _spin()
+        return result
+
+    def _offer_native(self, *args: Any) -> core.BatchOutcome:
+        outcome = super()._offer_native(*args)
+        _sent(outcome.accepted)
+        return outcome
 
     @property
     def is_connected(self) -> bool:
@@ -93,12 +137,16 @@ class SimPublication(Publication):
 
 
 def _counting(poll: Callable[[Any, Any, int, int], int]) -> Callable[[Any, Any, int, int], int]:
-    """A poll that charges the application for each message, or for finding none."""
+    """A poll that charges the application for each message, or for finding none. Conditions of the
+    test see the messages of the previous poll, which the application has processed."""
 
     def counted(handle: Any, messages: Any, limit: int, flags: int) -> int:
-        count = poll(handle, messages, limit, flags)
         app = current()
         if app is not None:
+            app.notice()
+        count = poll(handle, messages, limit, flags)
+        if app is not None:
+            app.received += max(count, 0)
             app.spend(count * app.message_ns if count > 0 else SPIN_NS)
         return count
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replace functions of the interpreter while a simulation exists. In the threads of simulated
-applications, clocks show virtual time, and penstock connects to the simulated daemon. The simulator
-reports calls that it does not support.
+"""Replace functions of Python, trio and penstock, such as ``time.time``, while a simulation exists.
+In the threads of simulated applications, clocks show virtual time, and penstock connects to the
+simulated daemon. Calls that the simulator does not support are reported.
 
-Other threads notice nothing. If a module has imported one of these functions (``from time import
-sleep``), the guard also replaces the name in this module. When the simulation ends, the guard
-restores all names.
+Other threads notice nothing. A module may hold its own reference to such a function (``from time
+import sleep``); the guard replaces this reference too. When the simulation ends, the guard restores
+all names.
 """
 
 from __future__ import annotations
@@ -159,8 +159,8 @@ def _selector(real: type[selectors.BaseSelector]) -> Callable[[], selectors.Base
 
 
 class Guard:
-    """Installs the replacements of functions of the interpreter, and later restores the original
-    functions.
+    """Replaces functions of Python, trio and penstock for the time of a simulation, and restores
+    them afterwards.
     """
 
     def __init__(self) -> None:

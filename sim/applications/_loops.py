@@ -2,12 +2,14 @@
 """Event loops of simulated applications, which wait in virtual time.
 
 An asyncio loop waits in its selector; a trio run asks its clock how long the run may wait. This
-module replaces asyncio's selector and trio's clock. Instead of waiting, the replacements let the
-simulation continue; afterwards the loop checks its file descriptors without waiting.
+module replaces asyncio's selector and trio's clock. When a loop would wait, the replacements let
+the simulation run until the loop's next timer or wake-up is due. Then the loop checks its file
+descriptors without waiting.
 """
 
 from __future__ import annotations
 
+import contextlib
 import selectors
 from typing import Any, Final
 
@@ -56,6 +58,7 @@ class LoopClock(trio.abc.Clock):
     def __init__(self, app: App) -> None:
         self._app = app
         self._turns = 0
+        self._last_turns = 0
         self._ending = False
 
     def start_clock(self) -> None:
@@ -69,8 +72,8 @@ class LoopClock(trio.abc.Clock):
         return self._app.now_ns / 1e9
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """Let the application wait in virtual time. Afterwards trio checks its file descriptors
-        without waiting.
+        """Let the application wait in virtual time until the deadline or a wake-up. Return 0, so
+        that trio then checks its file descriptors without waiting in real time.
         """
         left = deadline - self._app.now_ns / 1e9
         if left <= 0 or self._app.is_signalled():
@@ -78,10 +81,13 @@ class LoopClock(trio.abc.Clock):
         try:
             self._app.hand_over_to_loop(left)
         except Killed:
-            if self._ending:
+            self._last_turns += 1
+            if self._last_turns >= _LAST_TURNS:
                 raise
-            self._ending = True     # a system task that fails cancels all tasks in order
-            trio.lowlevel.spawn_system_task(_end)
+            if not self._ending:
+                self._ending = True     # a system task that fails cancels all tasks in order
+                with contextlib.suppress(RuntimeError):     # the main task has already ended
+                    trio.lowlevel.spawn_system_task(_end)
         return 0.0
 
 

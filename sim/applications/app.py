@@ -43,8 +43,8 @@ class SimulationError(AssertionError):
 
 
 class Killed(BaseException):
-    """Ends the thread of a killed application. The class is not derived from Exception, so that
-    applications do not catch it."""
+    """Raised in the thread of a killed application, to end this thread. It is derived from
+    BaseException, so that ``except Exception`` in an application does not catch it."""
 
 
 def current() -> App | None:
@@ -66,7 +66,8 @@ def _own(filename: str) -> bool:
 
 
 def place_of(frame: FrameType | None) -> str:
-    """Return ``file:line`` of the innermost frame that belongs to the application."""
+    """Return ``file:line`` of the line of the application's own code, not of a library, at which
+    its thread is."""
     while frame is not None:
         if _own(frame.f_code.co_filename):
             return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
@@ -90,6 +91,10 @@ class App:
         self.is_finished = False
         self.is_killed = False
         self.is_paused = False
+        self.sent = 0
+        """Messages that the application's publications have accepted so far."""
+        self.received = 0
+        """Messages that the application's subscriptions have returned so far."""
         self._simulation = simulation
         self._call = call
         self._result: Any = None
@@ -141,8 +146,8 @@ class App:
 
     @property
     def waits(self) -> list[tuple[core.ClientHandle, int]]:
-        """Clients that can wake the waiting application, each with the ticket that the client had
-        when the wait began.
+        """Clients that can wake the waiting application, each with its ticket: the value of the
+        client's futex word when the wait began. A wake-up of the client changes this word.
         """
         return [] if self.is_finished or self.is_paused else self._waits
 
@@ -195,9 +200,9 @@ class App:
             self._back.release()
 
     def kill(self) -> None:
-        """End the application like SIGKILL. The daemon notices the end of the application at once.
-        In the killed function, no further statement runs, except those in ``finally`` blocks and at
-        the exit of ``with`` blocks."""
+        """End the application like SIGKILL. The daemon notices at once that the application has
+        ended. The killed function ends: only its ``finally`` blocks and the exits of its ``with``
+        blocks still run."""
         if self.is_finished:
             return
         self.is_killed = True
@@ -210,8 +215,8 @@ class App:
     def hand_over(
         self, waits: list[tuple[core.ClientHandle, int]], due_ns: int = NEVER_NS
     ) -> None:
-        """Wait until the futex word of one of these clients differs from the client's ticket, or
-        until the virtual time ``due_ns``. Application's thread.
+        """Wait until a client in ``waits`` is woken (its futex word then differs from its ticket),
+        or until the virtual time ``due_ns``. The application's thread calls this method.
 
         :raises Killed: the application was killed during the wait.
         """
@@ -243,6 +248,12 @@ class App:
         if ns > 0 and not self.is_killed:
             self.hand_over([], self.now_ns + ns)
 
+    def notice(self) -> None:
+        """If a condition of :meth:`Simulation.when` is true now, interrupt the application, so that
+        the simulation can call the action."""
+        if not self.is_killed and self._simulation.is_met():
+            self.hand_over([], self.now_ns)
+
     def hand_over_to_loop(self, timeout_s: float | None) -> None:
         """Wait until one of this application's clients is woken, or until the time-out. The
         application's event loop calls this method."""
@@ -257,7 +268,8 @@ class App:
         self.hand_over(waits, due_ns)
 
     def is_signalled(self) -> bool:
-        """Whether the eventfd of at least one open client of this application is readable now."""
+        """Whether a client of this application was woken: the eventfd of an open client is
+        readable."""
         fds = [client._watched()[1] for client in self.clients if not client.is_closed]
         poller = select.poll()
         for fd in fds:

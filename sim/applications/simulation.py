@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A simulated network with daemons on its hosts, for the functions of an application.
+"""A simulated network with daemons on its hosts. Python functions run as applications on the hosts.
 
 The daemons and the client are the product's compiled core; time, network and scheduling are
-simulated.  A run depends only on the seed, on the script and on the functions.
+simulated.  A run depends only on the seed, on the calls of the test and on the functions of the
+application.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from penstock.core.errors import DaemonNotRunning
 from penstock.sim.applications._clients import CLASSES, SimParking
 from penstock.sim.applications._guard import Guard
 from penstock.sim.applications._loops import run_async
-from penstock.sim.applications.app import App, SimulationError
+from penstock.sim.applications.app import App, SimulationError, place_of
 from penstock.sim.core import SIM, Link, NetworkStatistics, SimNetwork, SimWorld, Stop
 from penstock.sim.scenario import HostScript, host_ip
 from penstock.sim.world.host import Host
@@ -53,6 +54,15 @@ def _link(
         duplicate_ppm=round(duplicate * 1e6), reorder_ppm=round(reorder * 1e6),
         reorder_ns=int(max(delay_ms, 1.0) * _MS_NS) if reorder else 0,
     )
+
+
+@attrs.frozen
+class _Condition:
+    """An action of a test that waits until ``holds()`` is true."""
+
+    holds: Callable[[], bool]
+    action: Callable[[], object]
+    place: str
 
 
 class Simulation:
@@ -103,6 +113,7 @@ class Simulation:
         self._apps: list[App] = []
         self._agenda: list[tuple[int, int, Callable[[], object]]] = []
         self._plans = 0
+        self._conditions: list[_Condition] = []
         self._watched: list[tuple[Host, Any, int]] = []
         self._guard = Guard()
         self._guard.install(seed)
@@ -203,13 +214,26 @@ class Simulation:
         due_ns = max(int(time_s * _S_NS), self.now_ns)
         heapq.heappush(self._agenda, (due_ns, self._plans, lambda: action(*args)))
 
+    def when(
+        self, condition: Callable[[], bool], action: Callable[..., object], *args: Any
+    ) -> None:
+        """Call ``action(*args)`` once, as soon as ``condition()`` is true.
+
+        The simulation checks the condition whenever an application has sent or processed a message,
+        and whenever virtual time passes. For example, ``sim.when(lambda: desk.received >= 500,
+        sim.kill_daemon, "desk")`` kills a daemon in the middle of a stream.
+        """
+        place = place_of(inspect.currentframe())
+        self._conditions.append(_Condition(condition, lambda: action(*args), place))
+
     def link(
         self, sender: str = "", receiver: str = "", *, loss: float = 0.0, delay_ms: float = 0.1,
         jitter_ms: float = 0.0, bandwidth_mbit: float = 0.0, duplicate: float = 0.0,
         reorder: float = 0.0,
     ) -> None:
-        """Change the properties of the link from one host to another, for all datagrams from now
-        on. If a name is omitted, the change applies to all hosts."""
+        """Change the properties of the link from the host ``sender`` to the host ``receiver``, for
+        all datagrams sent from now on. If ``sender`` or ``receiver`` is omitted, the change applies
+        to the links of all hosts in this role."""
         rule = (
             sender, receiver,
             _link(loss, delay_ms, jitter_ms, bandwidth_mbit, duplicate, reorder),
@@ -236,12 +260,14 @@ class Simulation:
         """Continue a paused application."""
         app.is_paused = False
 
-    def stop_daemon(self, host: str) -> None:
-        """Kill the daemon of a host; the host's applications and the daemon's files stay."""
+    def kill_daemon(self, host: str) -> None:
+        """End the daemon of a host as by SIGKILL. The applications of the host continue, and the
+        daemon's files remain."""
         self._host(host).die()
 
     def start_daemon(self, host: str) -> None:
-        """Start a new daemon on the host; the new daemon adopts the files of the killed daemon."""
+        """After :meth:`kill_daemon`, start a new daemon on the host, which continues the streams
+        from the files of the killed daemon."""
         found = self._host(host)
         found.adopt()
         for owner, port, fd in self._watched:
@@ -257,7 +283,7 @@ class Simulation:
         found.close()
 
     def restart(self, host: str) -> None:
-        """Restart a crashed host with a new daemon and no files."""
+        """Restart a crashed host: remove the files of its old daemon, and start a new daemon."""
         found = self._host(host)
         found.wipe()
         found.start()
@@ -279,21 +305,30 @@ class Simulation:
         Raise the first exception of a function, and report calls that the simulator does not
         support.
 
-        :param timeout_s: virtual seconds; if applications still run afterwards, an error is raised.
+        :param timeout_s: virtual seconds; if an application still runs after this time, raise an
+            error.
         :raises SimulationError: one has not ended in time, or called something that the simulator
-            cannot run.
+            cannot run; or a condition of :meth:`when` was never true.
         """
         end_ns = self.now_ns + int(timeout_s * _S_NS)
         while any(not app.is_finished and not app.background for app in self._apps) or (
             self._agenda and self._agenda[0][0] < end_ns
-        ):
+        ) or (self._conditions and not all(app.is_finished for app in self._apps)):
             if self.now_ns >= end_ns:
-                waiting = "; ".join(
+                waiting = [
                     f"{app.name} waits at {app._place}" for app in self._apps
                     if not app.is_finished and not app.background
+                ]
+                raise SimulationError(
+                    f"not ended after {timeout_s:g} virtual s: "
+                    + "; ".join(waiting + self._never_met())
                 )
-                raise SimulationError(f"not ended after {timeout_s:g} virtual s: {waiting}")
             self._advance(end_ns)
+        self._meet()
+        if self._conditions:
+            raise SimulationError(
+                "all applications have ended: " + "; ".join(self._never_met())
+            )
 
     def run_for(self, seconds: float) -> None:
         """Let this number of virtual seconds pass, even if all applications end earlier. Raises as
@@ -307,6 +342,7 @@ class Simulation:
     def _advance(self, end_ns: int) -> None:
         while self._agenda and self._agenda[0][0] <= self.now_ns:
             heapq.heappop(self._agenda)[2]()
+        self._meet()
         self._turns()
         until_ns = min(
             [end_ns, *(app.due_ns for app in self._apps)]
@@ -342,10 +378,27 @@ class Simulation:
                     raise app.error
                 if self._faults:
                     raise self._faults[0]
+                self._meet()
         raise SimulationError(
             f"applications have work again and again at {self.now_s} s: "
             + ", ".join(repr(app) for app in ready)
         )
+
+    def _never_met(self) -> list[str]:
+        return [
+            f"the condition of sim.when() at {condition.place} was never true"
+            for condition in self._conditions
+        ]
+
+    def is_met(self) -> bool:
+        """Whether the condition of at least one action of :meth:`when` is true now."""
+        return any(condition.holds() for condition in self._conditions)
+
+    def _meet(self) -> None:
+        for condition in self._conditions[:]:
+            if condition.holds():
+                self._conditions.remove(condition)
+                condition.action()
 
     def _set_now(self, now_ns: int) -> None:
         self.now_ns = now_ns
@@ -361,13 +414,13 @@ class Simulation:
     # ---- for applications ------------------------------------------------------------------------
 
     def note(self, fault: SimulationError) -> None:
-        """Store the error about an unsupported call. The simulation raises it at the end of the
-        application's turn, even if the application catches the exception.
+        """Store the error about an unsupported call. When the application next waits or ends, the
+        simulation raises this error in the test, even if the application has caught it.
         """
         self._faults.append(fault)
 
     def set_clock(self, publication: core.PublicationHandle) -> None:
-        """Make a publication measure in virtual time for how long its offers were refused."""
+        """Let a publication measure in virtual time for how long it has refused offers."""
         self._native.set_clock(publication)
 
     def connect(self, app: App, name: str, watch: bool, began_s: float, timeout_s: float) -> (

@@ -14,9 +14,10 @@ CERTAIN_PPM: Final = 1_000_000
 
 
 class Draw:
-    """A random generator that records the features it has chosen.
+    """Decides at random which features a generated scenario gets, and records their names in
+    ``classes``.
 
-    :param weight: Probabilities of the random features, 0 to 1.
+    :param weight: probability with which :meth:`chance` chooses a feature, 0 to 1.
     """
 
     def __init__(self, rng: random.Random, weight: float, classes: set[str]) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Further faults for a generated scenario, and a stream that no fault may affect (the witness).
 
-A separate random generator draws these faults, so they do not change the rest of the scenario of a
-seed.
+A separate random generator draws these faults. The rest of a seed's scenario is therefore the same
+as without these faults.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class _Faults(Draw):
         )
 
     def strangers(self) -> None:
-        """Let the network forge frames: copies of the senders' frames, with changed content, that
-        come from another address.
+        """Let the network send forged frames. A forged frame is a copy of a sender's frame with
+        changed content, and comes from another address.
         """
         if not self.chance("strangers"):
             return
@@ -136,8 +136,8 @@ class _Faults(Draw):
         self.scenario = attrs.evolve(self.scenario, publishers=tuple(found))
 
     def companions(self) -> None:
-        """If a stream has an untethered reader, add a second reader to the stream: a reader can
-        only be behind another reader.
+        """Add a second reader to some streams with an untethered reader. If no other reader is
+        ahead of it, an untethered reader never counts as behind.
         """
         more = []
         for subscriber in self.scenario.subscribers:
@@ -161,8 +161,8 @@ class _Faults(Draw):
         return script.crash_ns is None and not script.full and script.short_send_ppm == 0
 
     def witness(self) -> None:
-        """Add a stream with its own link between hosts whose other streams have faults. The faults
-        must not affect this stream."""
+        """Add the *witness*: a stream whose datagrams every link delivers without faults. Other
+        streams of the same hosts have faults, which must not affect the witness."""
         readers = [host for host in range(1, self.scenario.hosts) if self._is_steady(host)]
         if not readers or not self._is_steady(0):
             return

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Further features of the channels, applications and hosts in a generated scenario.
 
-A separate random generator draws these features, so they do not change the rest of the scenario of
-a seed.
+A separate random generator draws these features. The rest of a seed's scenario is therefore the
+same as without these features.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ class _Features(Draw):
     # ---- spies -----------------------------------------------------------------------------------
 
     def spies(self) -> None:
-        """Add spies on the publisher's host. If no receiver is connected, such a spy may let the
-        stream advance.
+        """Add spies on the publisher's host. In some of these scenarios (``ssc=true``), the stream
+        also advances while only spies are connected.
         """
         rng = self.rng
         for stream in self._streams(lambda p: p.channel.startswith("aeron:udp")):
@@ -266,7 +266,8 @@ class _Policies(_Features):
         self.rng = random.Random(f"policies {seed}")
 
     def add(self) -> Scenario:
-        """Return the scenario with policies, depths and watermarks for some streams."""
+        """Return the scenario; the publications of some streams get a ``ps-policy``, and perhaps a
+        ``ps-depth`` and a ``ps-low-watermark``."""
         for stream in self._streams(lambda p: "ps-policy" not in p.channel):
             readers = [s for s in self.scenario.subscribers if s.stream_id == stream]
             repaired = all("reliable=false" not in s.channel for s in readers)

@@ -2,8 +2,9 @@
 """Make scenarios from a seed: topologies, loads and faults. Every fault ends, so all data must
 arrive before the run ends.
 
-Each scenario draws its own probabilities of the features, so that rare combinations of features
-occur (swarm testing). The field ``classes`` of a scenario contains the names of its features.
+The probability of each feature is not the same in all scenarios: the seed chooses it, so that rare
+combinations of features occur (swarm testing). The field ``classes`` of a scenario contains the
+names of its features.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Final
 import attrs
 
 from penstock.sim.core import Link
-from penstock.sim.generate import faults, features, isolated, rules
+from penstock.sim.generate import faults, features, isolated, load, retention, rules
 from penstock.sim.generate.draw import CERTAIN_PPM, FAULTS_END_NS, Draw
 from penstock.sim.scenario import (
     CYCLE_NS,
@@ -306,13 +307,13 @@ def _with(channel: str, option: str) -> str:
 
 
 def generate(seed: int, *, plain: bool = False) -> Scenario:
-    """Return the scenario of a seed. If ``plain`` is true, omit the further faults, the further
-    features and the witness."""
+    """Return the scenario of a seed. If ``plain`` is true, omit all faults, features and streams
+    that the other modules of this folder would add."""
     scenario = _Maker(seed).make(seed)
     if plain:
         return scenario
     scenario = rules.add(features.add(faults.add(scenario, seed), seed), seed)
-    return isolated.add(scenario, seed)
+    return load.add(retention.add(isolated.add(scenario, seed), seed), seed)
 
 
 # ---- making a failing scenario smaller -----------------------------------------------------------

@@ -66,8 +66,8 @@ class Cell:
 
     @property
     def offer(self) -> int:
-        """Return the highest rate that a publisher can offer with the cell's round-trip time
-        (o*)."""
+        """Return the highest possible rate of the publisher (o*): the offered rate, or one window
+        in each round trip if this is less."""
         return min(self.offered, self._per_rtt())
 
     @property
@@ -97,8 +97,8 @@ class Cell:
 
     @property
     def peak_ppm(self) -> int:
-        """Return the amount of unread data that a slow reader has just before it reads a batch, in
-        parts per million of half a term.
+        """Return how much unread data a slow reader has just before it reads a batch. The unit is a
+        millionth of half a term.
         """
         return self.offer * self.cadence_ns // SECOND_NS * 1_000_000 // self.window
 
@@ -106,7 +106,8 @@ class Cell:
         return self.window * SECOND_NS // self.rtt_ns if self.rtt_ns else 1 << 62
 
     def kind(self) -> str:
-        """Return the name of the criterion that decides whether the cell passes."""
+        """Return the cell's kind, which determines the results that a run of the cell must have:
+        ``healthy``, ``copes``, ``slow`` or ``lost``."""
         if self.nominal >= self.offer and self.offered * 5 <= self._per_rtt() * 4:
             if self.peak_ppm < 500_000:
                 return "healthy"
@@ -153,8 +154,8 @@ def _cell(number: int, point: tuple[float, ...], *, copes: bool) -> Cell | None:
 
 def sample(seed: int, cells: int) -> list[Cell]:
     """Return the cells of a seed: the first ``cells`` combinations that are possible. In every
-    tenth cell (combination of conditions) the readers keep up: they read whole batches at the
-    offered rate."""
+    tenth cell, the slow readers are only called slow: they read in batches, but could read faster
+    than the publisher offers."""
     found: list[Cell] = []
     for point in points(6, seed):
         if len(found) == cells:
@@ -197,8 +198,8 @@ def scenario(cell: Cell) -> Scenario:
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """Result of one run of a cell. If the cell has several slow readers, the result describes the
-    one with the lowest rate.
+    """Result of one run of a cell. If the cell has several slow readers, ``read`` is the rate of
+    the slowest of them.
     """
 
     cell: Cell
@@ -262,9 +263,9 @@ class _Readers:
         self.late = [0] * cell.group        # sent after the warm-up
 
     def check(self, *, warm: bool) -> list[int]:
-        """Return the number of messages that each reader has received so far. If ``warm`` is true
-        (the warm-up is over), also count the messages that each reader has missed since the last
-        call.
+        """Return the number of messages that each reader has received so far. If the warm-up is
+        over (``warm``), also count the messages that each reader has missed since the last call.
+        This count omits messages that were sent before the end of the warm-up.
         """
         publisher = self._world.publishers[0]
         ledger = publisher.ledgers[0]

@@ -3,10 +3,11 @@
 not wait for them when they are behind.
 
 Isolated readers stop reading for a while; another reader of the same stream must get every message.
-There are two exceptions: on MDC this reader may join late, and under NAK-strength control it may
+Exception: if the stream uses MDC or NAK-strength control, this other reader may also join late and
 miss messages. With some seeds, a daemon dies and a new daemon adopts its streams. With other seeds,
 a receiver that behaves like Aeron's receiver joins the group. A separate random generator draws
-this stream, so the rest of the scenario of a seed changes only if a daemon dies.
+this stream, so adding it does not change the seed's other streams. If the seed lets a daemon die,
+however, this death affects the other streams too.
 """
 
 from __future__ import annotations
@@ -67,6 +68,20 @@ class _Isolated(Draw):
         machines = tuple(sorted([*others, dying], key=lambda machine: machine.host))
         self.scenario = attrs.evolve(self.scenario, machines=machines)
 
+    def _refuse_nothing(self, host: int) -> None:
+        """Let the sockets of the host accept every datagram: a sender of MDC repeats to all
+        destinations a datagram that one did not accept, and no oracle expects that."""
+        machine = self._machine(host)
+        if machine.short_send_ppm == 0:
+            return
+        others = [other for other in self.scenario.machines if other.host != host]
+        if not any(other.short_send_ppm for other in others):
+            self.classes.discard("short sends")
+        machines = [*others, attrs.evolve(machine, short_send_ppm=0)]
+        self.scenario = attrs.evolve(
+            self.scenario, machines=tuple(sorted(machines, key=lambda each: each.host))
+        )
+
     def _plain(self, host: int) -> None:
         """Let a receiver without penstock's extensions join the group for a while."""
         self.classes.add("isolated: plain receiver")
@@ -89,6 +104,7 @@ class _Isolated(Draw):
         control = f"control={host_ip(0)}:{_PORT}|control-mode=dynamic"
         out = inward = "aeron:ipc" if medium == "ipc" else endpoint
         if medium == "mdc":
+            self._refuse_nothing(0)
             out, inward = f"aeron:udp?{control}|fc=min", f"{endpoint}|{control}"
             if rng.random() < 0.5:
                 self._plain(host)

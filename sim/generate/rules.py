@@ -3,8 +3,8 @@
 that other streams use rarely. ``penstock sim fuzz --histogram`` counts the runs that used each
 rule.
 
-A separate random generator draws this stream, so the stream does not change the rest of the
-scenario of a seed.
+A separate random generator draws this stream. The rest of a seed's scenario is therefore the same
+as without this stream.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 
 The method is that of Sobol (1967). The direction numbers are those of Joe and Kuo (2008): the first
 eight dimensions of ``new-joe-kuo-6``. A sample of conditions must cover each pair of axes evenly,
-whatever number of points the sample has. Pseudo-random points would not cover each pair of axes
-evenly. The direction numbers of eight dimensions are only 21 numbers, so this module needs no
+even if the sample has few points. Pseudo-random points would leave large areas of such a pair
+uncovered. The direction numbers of eight dimensions are only 21 numbers, so this module needs no
 library. The seed changes the points: each coordinate is combined with random bits by an exclusive
-or. The points that the seed has changed cover the cube as evenly as the original points.
+or. The changed points cover the cube as evenly as the points of the unchanged sequence.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ _PPM: Final = 1_000_000
 
 
 def delivered(world: World) -> tuple[int, ...]:
-    """Return the number of message bytes of each stream that each reader has received so far."""
+    """Return, for each reader and each publisher of its stream, the number of message bytes that
+    the reader has received so far."""
     from penstock.sim.oracles.oracle import pairs
 
     return tuple(
@@ -33,8 +34,8 @@ def jain_ppm(values: Sequence[int]) -> int:
 
 
 class Meter:
-    """Measures rates between two moments of a run, if the scenario's budget states these
-    moments."""
+    """Measures the readers' rates between two moments of a run. The scenario's budget states these
+    moments as ``rate_from_ns`` and ``rate_until_ns``; without both fields, there are no rates."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -48,7 +49,8 @@ class Meter:
         self._readings.append((self._world.now_ns, delivered(self._world)))
 
     def rates(self) -> tuple[int, ...]:
-        """Return the rate of each reader in bytes a second; empty before the second moment."""
+        """Return the rate of each reader between the two moments, in bytes a second. Return no
+        rates if the second moment has not come yet."""
         if len(self._readings) < 2:
             return ()
         (from_ns, before), (until_ns, after) = self._readings

@@ -34,8 +34,8 @@ _NAKS_PER_IMAGE: Final = 600
 
 
 def pairs(world: World) -> Iterator[tuple[Publisher, Subscriber]]:
-    """Return pairs of a publisher and a subscriber that must reach the end of the publisher's
-    stream."""
+    """Return all pairs of a publisher and an open subscriber of its stream. The subscriber must
+    reach the end of this stream."""
     for subscriber in world.subscribers:
         for publisher in world.publishers:
             if subscriber.is_open and same_stream(publisher.script, subscriber.script):

@@ -52,10 +52,10 @@ _INCHES: Final = (13.0, 8.2)
 
 
 def heat_maps(outcomes: Sequence[Outcome], path: Path) -> None:
-    """Write one picture; the suffix chooses the format. A picture divides the two axes into bins.
-    The colour of a bin shows the lowest share of the attainable rate that a reader in one of its
-    cells reached. In each bin, the picture states the number of cells in the bin, and in bold the
-    number of those that failed.
+    """Write one picture to ``path``, whose suffix determines the format. Each heat map divides its
+    two axes into bins. The colour of a bin shows the lowest share of the attainable rate that a
+    slow reader reached in a cell of this bin. The text in a bin states the number of its cells, and
+    in bold the number of cells that failed.
 
     :raises PenstockError: matplotlib is missing, or the file cannot be written.
     """

@@ -48,7 +48,8 @@ def save(draw: Any, figure: Any, path: Path) -> None:
 
 
 def plot(world: World, path: Path) -> None:
-    """Write one picture; the suffix chooses the format.  PenstockError without matplotlib."""
+    """Write one picture to ``path``, whose suffix determines the format.  PenstockError without
+    matplotlib."""
     draw = pyplot()
     samples = world.samples
     times = [sample.now_ns / 1e9 for sample in samples]
@@ -67,7 +68,8 @@ def plot(world: World, path: Path) -> None:
 
 
 def per_second(times: Sequence[float], values: Sequence[float]) -> list[float]:
-    """Return the rate at which a value grew in the last 100 ms, in units a second."""
+    """For each time in ``times``, return the growth of the value in the 100 ms before this time, as
+    a rate per second."""
     found = []
     first = 0
     for index, now in enumerate(times):

@@ -36,7 +36,7 @@ class Series:
 
 @attrs.define
 class Picture:
-    """The curves that the samples of some traces contain."""
+    """The curves of a picture, made from the samples in one or several traces."""
 
     publications: dict[str, Series] = attrs.Factory(dict)
     images: dict[str, Series] = attrs.Factory(dict)
@@ -98,7 +98,7 @@ def _take(picture: Picture, at_s: float, host: str, fields: Mapping[str, Any]) -
 
 
 def plot(paths: Sequence[Path], output: Path) -> None:
-    """Write one picture; the suffix chooses the format.
+    """Write one picture to ``path``, whose suffix determines the format.
 
     :raises PenstockError: a trace cannot be read, or matplotlib is missing.
     """

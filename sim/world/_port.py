@@ -39,7 +39,8 @@ class SimPort:
         return self._lease
 
     def take_watch(self, fd: int) -> None:
-        """Give the client an eventfd, which the client then owns. Before the client is made."""
+        """Add an eventfd to the lease: the resources that the client gets when it is created. The
+        client then owns the eventfd. Call this method before the client is created."""
         self._lease = attrs.evolve(self._lease, watch_fd=fd)
 
     @property
@@ -113,7 +114,7 @@ class SimPort:
                 listener.on_away()
 
     def take_return(self, lease: Lease) -> None:
-        """Record that a daemon has adopted the client."""
+        """Record that a new daemon has adopted the client of a dead daemon."""
         if self._state is not PortState.AWAY:
             return
         self._state = PortState.OPEN

@@ -20,11 +20,18 @@ from penstock.sim.world.host import Host
 
 
 def parse_credits(channel: str) -> tuple[int, int]:
-    """Return two parameters of a subscription's channel: its credits and its burst of credits. A
-    parameter that is not given is 0.
+    """Return the credits and the burst of credits that a subscription's channel states. A value
+    that the channel does not state is 0.
     """
     parsed = uri.parse(channel)
     return parsed.ps_credits or 0, parsed.ps_credit_burst or 0
+
+
+def parse_retention(channel: str) -> tuple[int, int]:
+    """Return the limits on the data that a publication retains for its readers: a number of bytes,
+    and an age in nanoseconds. 0: no limit."""
+    parsed = uri.parse(channel)
+    return parsed.ps_retention or 0, parsed.ps_retention_time_ns or 0
 
 
 class Publisher:
@@ -56,7 +63,8 @@ class Publisher:
 
     @property
     def sent(self) -> int:
-        """Number of messages accepted in all sessions."""
+        """Number of messages that the application's publications have accepted, in all its
+        sessions."""
         return sum(self._native.publisher(app).messages for app in self._apps)
 
     @property
@@ -102,6 +110,7 @@ class Publisher:
         )
         if ledger not in self.ledgers:
             self.ledgers.append(ledger)
+        self._native.set_retention(ledger, *parse_retention(self.script.channel))
         self._apps.append(
             self._native.add_publisher(
                 self._publication._open(),
@@ -119,8 +128,8 @@ class Publisher:
             self._native.pause_publisher(self._apps[-1], paused)
 
     def resume(self) -> None:
-        """After a new daemon has started, repeat the offers that the publication refused
-        meanwhile.
+        """After a new daemon has started, repeat the offers that the publication refused while no
+        daemon ran.
         """
         if self._apps and self._publication is not None:
             self._native.pause_publisher(self._apps[-1], False)
@@ -165,7 +174,8 @@ class Subscriber:
 
     @property
     def app(self) -> int | None:
-        """The application that runs at present; if none runs, the last one."""
+        """Index of the running application; if no application runs, index of the last one; None: no
+        application has run yet."""
         return self._apps[-1] if self._apps else None
 
     def reader(self, ledger: int) -> ReaderStatistics:
@@ -181,11 +191,12 @@ class Subscriber:
     def takes_gaps(self) -> bool:
         """Whether the stream may lose messages, so that gaps may be reported to the application.
 
-        A subscription ignores ``ps-policy``. If a script states ``ps-policy`` in the channel of a
-        subscription, it only informs the simulator that gaps may be reported.
+        A subscription ignores ``ps-policy`` and ``ps-retention``. A script states one of them in a
+        subscription's channel only for the simulator, which then allows gaps to be reported to the
+        application.
         """
-        channel = self.script.channel
-        return "reliable=false" in channel or "ps-policy=drop" in channel or self.is_isolated
+        options = ("reliable=false", "ps-policy=drop", "ps-retention")
+        return self.is_isolated or any(option in self.script.channel for option in options)
 
     @property
     def is_isolated(self) -> bool:
@@ -237,7 +248,7 @@ class Subscriber:
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
-        """The gaps that were reported last to the present application."""
+        """The most recent gaps that were reported to the present application."""
         return () if self._subscription is None else self._subscription.gaps
 
     def refresh(self) -> None:
@@ -250,8 +261,9 @@ class Subscriber:
             self._native.pause_subscriber(self._apps[-1], paused)
 
     def withhold(self, frozen: bool) -> None:
-        """Freeze the credits of all images, or grant them again. This method calls the driver
-        directly, because the simulator does not test how the control plane handles this request."""
+        """If ``frozen`` is true, withhold the credits that the application grants through its
+        images; otherwise, grant them again. This method calls the driver directly, because the
+        simulator does not test how the control plane handles this request."""
         if self._subscription is None or self._dead or not self._host.running:
             return
         for image in self._subscription.images:
@@ -270,8 +282,8 @@ class Subscriber:
         self.refresh()
 
     def crash(self) -> None:
-        """End the application as if it was killed. Its connection to the daemon closes at once, or
-        later if the host's script delays this.
+        """End the application as if it was killed. The application's connection to the daemon
+        closes at once, or later if the host's script delays the closing.
         """
         if self._host.script.hangup_ns == 0:
             self.close()

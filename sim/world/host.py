@@ -59,7 +59,8 @@ _MAX_ROUNDS: Final = 100_000
 
 
 class LivelockError(AssertionError):
-    """A host had work again and again at the same moment of virtual time."""
+    """Raised if a host finds work again and again at one moment, so that the virtual time makes no
+    progress."""
 
 
 class Host:
@@ -199,8 +200,9 @@ class Host:
         return self.driver.publication_status(owner.id)
 
     def indexed(self, owner: ImageSnapshot | PublicationSnapshot) -> list[int]:
-        """Return a list with one position: from this position on, a new daemon would count the
-        messages of the image.
+        """A new daemon would count the image's messages from the newest entry of the image's index
+        on. Return the position of this entry as a list of one element; the list is empty if no
+        entry is near enough.
         """
         if not isinstance(owner, ImageSnapshot):
             return []
@@ -209,7 +211,8 @@ class Host:
         return [at for at in newest if end - at < owner.log.term_length // 2]
 
     def sample(self) -> None:
-        """Return a sample of the daemon's state, like the samples in the trace of a real daemon."""
+        """Append a sample of the daemon's state to ``samples``, in the form of the samples in the
+        trace of a real daemon."""
         if self.running:
             fields = sample(
                 self.conductor.snapshot(), self.driver, self._shared, self._cnc,
@@ -321,7 +324,7 @@ class Host:
     @property
     def over_runs(self) -> int:
         """Number of datagrams that were dropped because they were too far ahead of their image's
-        position. The number is the sum for all daemons that have run on the host.
+        position. The number includes the datagrams that earlier daemons of this host dropped.
         """
         now = self.counters(SystemCounter.OVER_RUNS)[SystemCounter.OVER_RUNS] if self.running else 0
         return self._over_runs_before + now
@@ -340,9 +343,9 @@ class Host:
         return [running for running in found if running is not None]
 
     def untold(self) -> list[str]:
-        """Publications whose state (connected or not) differs from the state that the last event
-        about the publication stated. If a new daemon adopts a connected publication, it sends no
-        event about this publication.
+        """The last event about a publication must state its present connection state. Return a text
+        for each publication for which it does not. If a new daemon may adopt publications, return
+        no texts, because it sends no event about a connected publication that it adopts.
         """
         self.settle()
         notified: dict[int, bool] = {}

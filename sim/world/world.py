@@ -70,8 +70,8 @@ class Report:
 
 
 class World:
-    """The virtual world, for use in a ``with`` statement; at its end, the files of the hosts are
-    removed."""
+    """The virtual world, for use in a ``with`` statement. When the ``with`` block ends, the world
+    removes the files of its hosts."""
 
     def __init__(self, scenario: Scenario, seed: int, *, record: bool = False) -> None:
         self.scenario = scenario
@@ -263,7 +263,8 @@ class World:
     # ---- time ------------------------------------------------------------------------------------
 
     def run_until(self, time_ns: int) -> None:
-        """Run all events and all actions of the scenario whose time is before the given time."""
+        """Run all events and all actions of the scenario up to the time ``time_ns``, including
+        those at this time."""
         controls = 0
         while True:
             next_ns = min(time_ns, self._agenda[0][0] if self._agenda else NEVER_NS)

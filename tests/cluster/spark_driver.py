@@ -115,11 +115,14 @@ class Jobs:
         self, *, query: str, source: dict[str, str], sink: dict[str, str], checkpoint: str
     ) -> dict[str, Any]:
         """From a stream into a stream; the time of each message goes with it."""
-        df = self._read(source, local=False).mapInArrow(with_time, "value binary")
-        self.queries[query] = (
-            df.writeStream.format("penstock").options(**sink)
-            .option("checkpointLocation", checkpoint).queryName(query).start()
-        )
+        def start() -> StreamingQuery:
+            df = self._read(source, local=False).mapInArrow(with_time, "value binary")
+            return (
+                df.writeStream.format("penstock").options(**sink)
+                .option("checkpointLocation", checkpoint).queryName(query).start()
+            )
+
+        self.queries[query] = begun(start)
         return {"id": str(self.queries[query].id)}
 
     def keep(
@@ -144,11 +147,13 @@ class Jobs:
             os.replace(fresh, path)
             say("kept", batch=batch, rows=len(rows))
 
-        df = self._read(source, local=False)
-        self.queries[query] = (
-            df.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint)
-            .queryName(query).start()
-        )
+        def start() -> StreamingQuery:
+            return (
+                self._read(source, local=False).writeStream.foreachBatch(take)
+                .option("checkpointLocation", checkpoint).queryName(query).start()
+            )
+
+        self.queries[query] = begun(start)
         return {"id": str(self.queries[query].id)}
 
     def floor(self, *, batches: int, checkpoint: str) -> dict[str, Any]:
@@ -234,14 +239,17 @@ def with_time(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def kept(table: Any) -> Any:
     """Number, time of offering (ns), time in the first stream (us), and session, position and time
-    (us) in the second one; a row for each."""
+    (us) in the second one, and the time of sending (ns; 0: no daemon wrote it); a row for each."""
     heads = [
         (*HEAD.unpack_from(value), *struct.unpack(TIME, value[-8:]))
         for value in table["value"].to_pylist()
     ]
-    rows = np.zeros((len(heads), 6), np.int64)
+    rows = np.zeros((len(heads), 7), np.int64)
     if heads:
         rows[:, :3] = heads
+        rows[:, 6] = [
+            struct.unpack_from(TIME, value, HEAD.size)[0] for value in table["value"].to_pylist()
+        ]
         rows[:, 3] = table["session_id"].to_numpy()
         rows[:, 4] = table["position"].to_numpy()
         rows[:, 5] = table["timestamp"].cast(pa.int64()).to_numpy()

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of the compose file run on two hosts; no container runtime takes part."""
+"""The commands of the compose file run on two hosts; no container runtime takes part.
+
+``docs/releasing.md`` states how the image was tried by hand."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -49,6 +52,13 @@ def test_both_services_print_the_same_hash(lan: Network) -> None:
     hashes = [{word for word in words if len(word) == 64} for words in printed]
     assert len(hashes[0]) == 1
     assert hashes[0] == hashes[1]
+
+
+def test_the_context_of_the_recipe_has_the_wheels_and_nothing_else() -> None:
+    recipe = (DEPLOY / "Containerfile").read_text("utf-8")
+    (copied,) = re.findall(r"^COPY (\S+) ", recipe, re.M)
+    lines = (DEPLOY.parent / ".dockerignore").read_text("utf-8").splitlines()
+    assert [line for line in lines if not line.startswith("#")] == ["*", f"!{copied}"]
 
 
 def test_the_recipe_installs_this_version() -> None:

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A chain of two queries while processes of every kind die: exact, in order, with true times.
 
-A publisher numbers its messages and keeps a log of when it offered each. The first query reads its
-stream and publishes each message with its time; the second one reads that with readCommitted=true
-and keeps a file for each batch. The streams' logs are on two hosts, and so are the executors.
+A publisher numbers its messages and keeps a log of when it offered each, and its daemon writes
+into each message when it was sent. The first query reads its stream and publishes each message with
+its time; the second one reads that with readCommitted=true and keeps a file for each batch. The
+streams' logs are on two hosts, and so are the executors.
 
-``make soak`` runs an hour of it: PENSTOCK_SPARK_SOAK=RECORDS,KILLS,SECONDS.
+``make soak`` runs an hour of it: PENSTOCK_SPARK_SOAK=RECORDS,KILLS,SECONDS. A fourth number is the
+place in KINDS at which the deaths begin.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.patience import STRETCH_S
+from support.patience import STRETCH_S, Patience
 from support.processes import Peer, PeerError
 
 from cluster.spark_cluster import Driver, Drivers, SparkCluster
@@ -30,7 +32,9 @@ from cluster.spark_publisher import HEAD
 from cluster.test_spark_kill import source_runners
 from penstock.client import GroupControl, GroupError
 
-RECORDS, KILLS, SECONDS = map(int, os.environ.get("PENSTOCK_SPARK_SOAK", "40000,4,40").split(","))
+RECORDS, KILLS, SECONDS, FIRST = map(
+    int, (os.environ.get("PENSTOCK_SPARK_SOAK", "40000,4,40") + ",0").split(",")[:4]
+)
 
 pytestmark = [
     pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(1200 + 8 * SECONDS),
@@ -40,9 +44,17 @@ STREAM = 900
 # Longer than a receiver waits for a silent sender: the sessions of the host end, and return.
 ABSENCE_S = 12.0
 PATIENCE_S = 240.0
+# On a busy machine a query is away for long: Spark kills a Python worker that starts too slowly.
+WINDOW_S = 3600.0
 # A daemon records the time at which its cycle began. On a machine with other work, the daemon can
 # lose the processor for some slices in the middle of a cycle.
 CLOCKS_NS = 50_000_000
+# The bound that docs/spark.md states: 1 ms, or this share of the age at the time of planning.
+BOUND_NS, BOUND_SHARE = 1_000_000, 0.011
+# After a death of the first stream's daemon, its messages arrive when the sender has retransmitted
+# them; before a death is noticed, they may wait in the socket of the dead daemon.
+BEFORE_S, BEHIND_S = 2.0, 10.0
+LATE_SHARE = 0.01
 
 
 class Chain:
@@ -56,6 +68,7 @@ class Chain:
         self.second = f"aeron:udp?endpoint={spark.lan.address(2)}:24042|term-length=16m"
         self.rows: dict[int, int] = {}
         self.restarts: Counter[str] = Counter()
+        self.absences: list[tuple[float, float]] = []       # of the first stream's daemon
 
     @property
     def driver(self) -> Driver:
@@ -63,7 +76,8 @@ class Chain:
 
     def start(self, name: str) -> None:
         spark = self.spark
-        common = {"streamId": str(STREAM), "startingOffsets": "earliest", "retry": "90s"}
+        common = {"streamId": str(STREAM), "startingOffsets": "earliest", "retry": "90s",
+                  "groupExpiry": "1h"}
         if name == "relay":
             self.driver.request(
                 "relay", query=name, timeout_s=PATIENCE_S,
@@ -119,18 +133,18 @@ class Chain:
             self.rows[line["batch"]] = line["rows"]
 
     def until(self, count: int) -> None:
-        quiet = time.monotonic()
+        patience = Patience(PATIENCE_S)
         while self.stored() < count:
             if self.hear(2.0):
-                quiet = time.monotonic()
+                patience = Patience(PATIENCE_S)
             self.mend()
-            assert time.monotonic() - quiet < PATIENCE_S, self.standstill(count)
+            assert not patience.is_over, self.standstill(count)
 
     def standstill(self, count: int) -> str:
         """State where the rows are that do not come: the missing numbers, both queries, and the
         logs that the daemons of both streams retain."""
         lines = [f"{self.stored()} of {count} rows"]
-        if self.rows:
+        if any(self.rows.values()):         # a batch may have markers only
             numbers = self.content()[:, 0]
             missing = np.setdiff1d(np.arange(numbers.max() + 1), numbers)
             lines.append(
@@ -191,10 +205,26 @@ class Chain:
         path = self.folder / "out" / "again"
         return [line.split()[1] for line in path.read_text().splitlines()] if path.exists() else []
 
+    def files(self) -> list[Path]:
+        return sorted((self.folder / "out").glob("[0-9]*.npy"), key=lambda p: int(p.stem))
+
     def content(self) -> Any:
         """All rows, batch after batch."""
-        paths = sorted((self.folder / "out").glob("[0-9]*.npy"), key=lambda p: int(p.stem))
-        return np.concatenate([np.load(path) for path in paths])
+        return np.concatenate([np.load(path) for path in self.files()])
+
+    def kept_ns(self) -> Any:
+        """For each row, when its batch was stored: it was planned before."""
+        return np.concatenate([
+            np.full(len(np.load(path, mmap_mode="r")), path.stat().st_mtime_ns)
+            for path in self.files()
+        ])
+
+    def disturbed(self, sent_ns: Any) -> Any:
+        """Whether a message was sent near a death of the first stream's daemon."""
+        found = np.zeros(len(sent_ns), bool)
+        for gone, back in self.absences:
+            found |= (sent_ns > (gone - BEFORE_S) * 1e9) & (sent_ns < (back + BEHIND_S) * 1e9)
+        return found
 
     # ---- deaths ----------------------------------------------------------------------------------
 
@@ -210,7 +240,10 @@ class Chain:
             if what.startswith("absence"):
                 time.sleep(ABSENCE_S)       # the length of the fault
             self.spark.restart_daemon(host)
-            print(f"the daemon of host {host} was away for {time.monotonic() - began:.1f} s")
+            took = time.monotonic() - began
+            if host == 1:
+                self.absences.append((time.time() - took, time.time()))
+            print(f"the daemon of host {host} was away for {took:.1f} s")
             return True
         pids = self._pids(what)
         if pids:
@@ -245,9 +278,9 @@ def test_a_chain_is_exact_in_order_and_true_in_time_whatever_dies(
     began = time.monotonic()
     chain.begin()
     with spark.publisher(
-        0, f"--channel={chain.first}", f"--stream={STREAM}", f"--count={RECORDS}", "--size=64",
-        f"--rate={RECORDS / SECONDS}", f"--timeout={PATIENCE_S}", f"--log={log}", "--until-told",
-        "--linger",
+        0, f"--channel={chain.first}|channel-snd-ts-offset={HEAD.size}", f"--stream={STREAM}",
+        f"--count={RECORDS}", "--size=64", f"--rate={RECORDS / SECONDS}", f"--timeout={WINDOW_S}",
+        f"--log={log}", "--until-told", "--linger",
     ) as publisher:
         chain.until(RECORDS // (20 * max(KILLS, 1)))
         for number in range(KILLS):
@@ -255,7 +288,7 @@ def test_a_chain_is_exact_in_order_and_true_in_time_whatever_dies(
             before = chain.stored()
             if before >= RECORDS:
                 break                   # nothing is left to disturb
-            what = KINDS[number % len(KINDS)]
+            what = KINDS[(FIRST + number) % len(KINDS)]
             struck = time.monotonic()
             chain.note(f"{struck - began:.0f} s, before death {number + 1} of {what}")
             if chain.strike(what, rng):
@@ -277,8 +310,7 @@ def finish(publisher: Peer) -> None:
 
 
 def report(chain: Chain, log: Path, killed: Counter[str], seconds: float) -> None:
-    """Exact, in order, the same when a batch came again, and never early.  A message that waited
-    for a dead daemon arrives late: only the shares of all messages are told."""
+    """Exact, in order, the same when a batch came again, and with true times."""
     rows = chain.content()
     numbers = rows[:, 0]
     assert len(rows) == RECORDS
@@ -289,13 +321,33 @@ def report(chain: Chain, log: Path, killed: Counter[str], seconds: float) -> Non
     assert "another" not in again, f"{again.count('another')} of {len(again)} batches differed"
     times = np.frombuffer(log.read_bytes(), np.int64).reshape(-1, HEAD.size // 8)[numbers]
     assert (times[:, 0] == rows[:, 1]).all()
-    early = rows[:, 2] * 1000 + CLOCKS_NS <= times[:, 0]
-    assert not early.any(), f"{early.sum()} times lie before the message was offered"
-    late_ms = (rows[:, 2] * 1000 - times[:, 1]) / 1e6
-    share = [float(np.percentile(late_ms, p)) for p in (50, 99, 99.9, 100)]
     print(
-        f"{RECORDS} records, {sum(killed.values())} kills ({dict(killed)}) in {seconds:.0f} s; "
+        f"{RECORDS} records, {sum(killed.values())} of {KILLS} kills ({dict(killed)}) in "
+        f"{seconds:.0f} s; "
         f"{len(chain.rows)} batches, {len(again)} came again and were the same; restarts "
-        f"{dict(chain.restarts)}; time behind acceptance: median {share[0]:.1f} ms, 99 % "
-        f"{share[1]:.1f} ms, 99.9 % {share[2]:.1f} ms, most {share[3]:.1f} ms"
+        f"{dict(chain.restarts)}"
     )
+    check_times(rows, times[:, 0], chain.kept_ns(), chain.disturbed(rows[:, 6]))
+
+
+def check_times(rows: Any, offered_ns: Any, kept_ns: Any, disturbed: Any) -> None:
+    """No time lies before the message was sent. A message that its receiver's daemon was there to
+    receive has a time within the bound of the docs behind the sending; a machine with other work
+    delays some, so a share of them is allowed to be later."""
+    sent_ns = rows[:, 6]
+    assert (sent_ns + 10**9 > offered_ns).all(), "each message has the time of its sending"
+    late = rows[:, 2] * 1000 - sent_ns
+    early = late <= -CLOCKS_NS
+    assert not early.any(), f"{early.sum()} times lie before the message was sent"
+    excess = late - np.maximum(BOUND_NS, BOUND_SHARE * (kept_ns - sent_ns))
+    calm = excess[~disturbed]
+    share = [float(np.percentile(late[~disturbed], p)) / 1e6 for p in (50, 99, 99.9, 100)]
+    over = float((calm > 0).mean())
+    print(
+        f"time behind the sending, of {len(calm)} messages away from deaths of their daemon: "
+        f"median {share[0]:.2f} ms, 99 % {share[1]:.1f} ms, 99.9 % {share[2]:.1f} ms, most "
+        f"{share[3]:.1f} ms; beyond the bound {100 * over:.3f} %, by more than "
+        f"{CLOCKS_NS // 10**6} ms {100 * float((calm > CLOCKS_NS).mean()):.3f} %; of all: most "
+        f"{late.max() / 1e6:.0f} ms"
+    )
+    assert (calm > CLOCKS_NS).mean() < LATE_SHARE

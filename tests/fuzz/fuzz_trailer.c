@@ -51,5 +51,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
     FUZZ_CHECK(again.flow_control == read.flow_control && again.group_tag == read.group_tag);
     FUZZ_CHECK(read.relay_path.count >= 0 && read.relay_path.count <= PS_RELAYS_MAX);
     FUZZ_CHECK(memcmp(&again.relay_path, &read.relay_path, sizeof read.relay_path) == 0);
+    FUZZ_CHECK(read.credit_weight <= PS_CREDIT_WEIGHT_MAX &&
+               again.credit_weight == read.credit_weight);
+    FUZZ_CHECK(read.priority >= PS_PRIORITY_MIN && read.priority <= PS_PRIORITY_MAX &&
+               again.priority == read.priority);
     return 0;
 }

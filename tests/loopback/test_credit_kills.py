@@ -42,6 +42,8 @@ client = penstock.connect(sys.argv[1], name="mortal")
 subscription = client.add_subscription(
     sys.argv[2], int(sys.argv[3]), credits=penstock.Credits(3, handles=True)
 )
+while not subscription.is_connected:        # a message that is sent before is not for this reader
+    pass
 print('{"event": "ready"}', flush=True)
 held = []
 while True:

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Credits between real daemons: what a publisher may send, handles, and withhold."""
+"""Credits between real daemons: what a publisher may send, pools, and withhold."""
 
 from __future__ import annotations
 
 import gc
 import json
-import logging
 import os
 import subprocess
 import sys
@@ -22,12 +21,12 @@ from support.patience import Patience
 
 import penstock
 from loopback.conftest import NewHost
+from loopback.credit_pairs import MEDIA, STREAM, Pair, offered, opened
 from loopback.streams import TIMEOUT_S, connected, eventually
 from penstock import Credits, Offer, Publication, Subscription
 from penstock.client._inspect import request_status
 from penstock.daemon.observe.flows import flows
 
-STREAM = 1001
 Port = Callable[[], int]
 
 
@@ -45,51 +44,12 @@ def cli() -> Cli:
     return run
 
 
-class Pair:
-    """A publication, and the means to subscribe to it with credits."""
-
-    def __init__(self, near: PenstockHost, far: PenstockHost, channel: str) -> None:
-        self.sender = penstock.connect(near.directory, name="sender")
-        self.receiver = penstock.connect(far.directory, name="receiver")
-        self.channel = channel
-
-    def open(self, credits: penstock.client._credit_options.CreditsGiven, *,
-             exclusive: bool = False) -> tuple[Publication, Subscription]:
-        subscription = self.receiver.add_subscription(self.channel, STREAM, credits=credits)
-        add = (self.sender.add_exclusive_publication if exclusive
-               else self.sender.add_publication)
-        publication = add(self.channel, STREAM)
-        connected(publication, subscription)
-        eventually(lambda: publication.credits.granted > 0, "no grant arrived")
-        return publication, subscription
-
-
-@pytest.fixture(params=["ipc", "unicast", "multicast"])
+@pytest.fixture(params=MEDIA)
 def pair(
     request: pytest.FixtureRequest, host: PenstockHost, peer: PenstockHost, port: Port
 ) -> Iterator[Pair]:
-    medium: str = request.param
-    channel = {
-        "ipc": "aeron:ipc?term-length=64k",
-        "unicast": f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k",
-        "multicast": f"aeron:udp?endpoint=239.20.0.9:{port()}|interface=127.0.0.1|term-length=64k",
-    }[medium]
-    made = Pair(host, host if medium == "ipc" else peer, channel)
-    yield made
-    made.sender.close()
-    made.receiver.close()
-
-
-def offered(publication: Publication, most: int) -> int:
-    """Offer until a refusal; return the number of accepted messages."""
-    for number in range(most):
-        position = publication.offer(b"%d" % number)
-        while position == Offer.ADMIN_ACTION:
-            position = publication.offer(b"%d" % number)
-        if position < 0:
-            assert position == Offer.NO_CREDIT, Offer(position)
-            return number
-    return most
+    with opened(request.param, host, peer, port) as made:
+        yield made
 
 
 @pytest.mark.parametrize("exclusive", [False, True], ids=["shared", "exclusive"])
@@ -115,138 +75,6 @@ def test_one_credit_is_serial(pair: Pair) -> None:
         publication.send(b"%d" % number, 10)
         assert publication.offer(b"no") == Offer.NO_CREDIT
         assert subscription.recv(10) == b"%d" % number
-
-
-def test_handles_return_in_any_order(pair: Pair) -> None:
-    publication, subscription = pair.open(Credits(4, handles=True))
-    assert offered(publication, 100) == 4
-    held = [subscription.recv(10) for _ in range(4)]
-    assert publication.offer(b"x") == Offer.NO_CREDIT
-    assert subscription.credits.held == 4
-    for message in (held[2], held[0]):
-        message.credit.release()
-        with pytest.raises(penstock.CreditReleased, match="released before"):
-            message.credit.release()
-    eventually(lambda: publication.credits.granted == 6, "no credit")
-    assert offered(publication, 100) == 2
-    with held[3].credit, held[1].credit:
-        assert held[3].credit.count == 1
-    eventually(lambda: publication.credits.granted == 8, "no credit")
-
-
-def test_a_batch_returns_a_part_of_its_credits(pair: Pair) -> None:
-    publication, subscription = pair.open(Credits(4, handles=True))
-    assert offered(publication, 100) == 4
-    eventually(lambda: subscription.credits.granted == 4, "no credit")
-    batches = []
-    while sum(map(len, batches)) < 4:
-        batches.append(subscription.recv_batch(4, 10))
-    credit = batches[-1].credit
-    for wrong in (5, 0, -1, 2**70):
-        with pytest.raises(penstock.InvalidArgument, match=r"takes 1 to"):
-            credit.release(wrong)
-    credit.release(1)
-    eventually(lambda: publication.credits.granted == 5, "no credit")
-    for batch in batches:
-        if batch.credit.count:
-            batch.credit.release()
-    eventually(lambda: publication.credits.granted == 8, "no credit")
-
-
-def test_a_forked_child_returns_no_credit(pair: Pair) -> None:
-    publication, subscription = pair.open(Credits(1, handles=True))
-    publication.send(b"one", timeout_s=TIMEOUT_S)
-    message = subscription.recv(TIMEOUT_S)
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            message.credit.release()  # the child has no images: this handle is its copy
-            status = 0
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert publication.offer(b"two") == Offer.NO_CREDIT
-    message.credit.release()
-    eventually(lambda: publication.offer(b"two") > 0, "the parent returns its credit")
-    subscription.recv(TIMEOUT_S).credit.release()
-
-
-def test_poll_releases_handled_messages_and_keeps_aborted_ones(pair: Pair) -> None:
-    publication, subscription = pair.open(Credits(4, handles=True))
-    assert offered(publication, 100) == 4
-    actions = iter([penstock.Action.CONTINUE, penstock.Action.ABORT])
-    handled = 0
-
-    def once() -> bool:
-        nonlocal handled
-        handled += subscription.controlled_poll(lambda _m, _h: next(actions))
-        return handled == 1
-
-    eventually(once, "no message")
-    assert subscription.credits.returned == 1
-    rest: list[bytes] = []
-
-    def all_came() -> bool:
-        subscription.poll(lambda m, _h: rest.append(bytes(m)))
-        return len(rest) == 3
-
-    eventually(all_came, "not all messages came again")
-    assert rest == [b"1", b"2", b"3"]
-    assert subscription.credits.returned == 4
-
-
-def test_an_exception_in_a_loop_voids_the_handle(pair: Pair) -> None:
-    """The message is delivered again, with a handle of its own, and nothing is reported."""
-    publication, subscription = pair.open(Credits(1, handles=True))
-    publication.send(b"again", 10)
-
-    def fail() -> None:
-        for message in subscription.messages(10):
-            assert message == b"again"
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail()
-    gc.collect()
-    for message in subscription.messages(10):
-        assert message == b"again"
-        message.credit.release()
-        break
-    publication.send(b"next", 10)
-    assert subscription.credits.leaked == 0
-
-
-@pytest.mark.parametrize("leak", ["keep", "reclaim"])
-def test_a_dropped_handle_is_reported_with_client_and_stream(
-    pair: Pair, leak: penstock.client._credits.CreditLeak, caplog: pytest.LogCaptureFixture
-) -> None:
-    publication, subscription = pair.open(Credits(2, handles=True, leak=leak))
-    assert offered(publication, 100) == 2
-    kept = subscription.recv(10)
-    lost = subscription.recv(10)
-    del lost
-    gc.collect()
-    with caplog.at_level(logging.ERROR, "penstock.client"), \
-            pytest.warns(ResourceWarning, match=f"stream {STREAM}.*'receiver'.*leaked"):
-        subscription.poll(lambda _m, _h: None)
-    assert f"stream {STREAM}" in caplog.text
-    assert "'receiver'" in caplog.text
-    if leak == "reclaim":
-        eventually(lambda: publication.offer(b"x") > 0, "no credit")
-    else:
-        assert subscription.credits.leaked == 1
-        kept.credit.release()
-        eventually(lambda: publication.offer(b"x") > 0, "no credit")
-    assert publication.offer(b"y") == Offer.NO_CREDIT
-
-
-def test_a_handle_without_handles_is_refused(pair: Pair) -> None:
-    publication, subscription = pair.open(5)
-    publication.send(b"a", 10)
-    message = subscription.recv(10)
-    with pytest.raises(penstock.InvalidArgument, match="handles=True"):
-        _ = message.credit
 
 
 # ---- without credit --------------------------------------------------------------------------
@@ -498,6 +326,15 @@ def test_drain_closes_after_the_last_message(pair: Pair) -> None:
     subscription.drain(30, lambda m, _h: got.append(bytes(m)))
     assert len(got) == sent
     assert subscription.is_closed
+
+
+def test_a_group_refuses_credits_of_client_and_channel(host: PenstockHost) -> None:
+    with penstock.connect(host.directory, credits=5) as client, \
+            pytest.raises(penstock.InvalidArgument, match=r"group orders.*grants no credits"):
+        client.consumer_group("orders", "aeron:ipc", STREAM)
+    with penstock.connect(host.directory) as client, \
+            pytest.raises(penstock.PenstockError, match="ps-credits=5 contradicts group orders"):
+        client.consumer_group("orders", "aeron:ipc?ps-credits=5", STREAM)
 
 
 def test_withhold_without_credits_is_refused(pair: Pair) -> None:

@@ -5,6 +5,7 @@ ends count alike."""
 from __future__ import annotations
 
 import contextlib
+import functools
 import struct
 from collections.abc import Callable, Iterator
 
@@ -15,10 +16,13 @@ from support.hosts import PenstockHost
 import penstock
 from loopback.streams import connected, eventually
 from penstock import Gap, Offer
+from penstock.cli.stat import snapshot
 
 STREAM = 1001
 SIZE = 512
 OFFERS = 4000
+#: Type of the counter that the sender stores when it looks at a publication.
+PUBLISHER_POSITION = 12
 
 
 class Counter:
@@ -48,6 +52,31 @@ class Counter:
         return self.total >= offered
 
 
+class FastReader:
+    """A subscriber that has read each message up to a number."""
+
+    def __init__(self) -> None:
+        self.read = 0
+
+    def has_read(self, subscription: penstock.Subscription, offered: int) -> bool:
+        """Poll once, and return whether the reader has the newest message."""
+        subscription.poll(self._on_message, 64)
+        return self.read == offered
+
+    def _on_message(self, message: memoryview, _header: object) -> None:
+        (number,) = struct.unpack_from("<q", message)
+        self.read = number + 1
+
+
+def has_looked(host: PenstockHost, stream: Stream) -> bool:
+    """Return whether the sender has seen all that was published."""
+    return any(
+        counter["type_id"] == PUBLISHER_POSITION
+        and counter["value"] >= stream.publication.position
+        for counter in snapshot(host.directory)["counters"]
+    )
+
+
 @attrs.frozen
 class Stream:
     """A publication under a policy and its one reader, at two daemons unless the medium is IPC."""
@@ -75,12 +104,14 @@ def new_stream(host: PenstockHost, peer: PenstockHost, port: Callable[[], int]) 
     """Open a stream with the given medium and policy."""
 
     @contextlib.contextmanager
-    def opened(medium: str, policy: str, *, exclusive: bool = False) -> Iterator[Stream]:
+    def opened(
+        medium: str, policy: str, *, exclusive: bool = False, term: str = "64k"
+    ) -> Iterator[Stream]:
         channel = {
-            "ipc": "aeron:ipc?term-length=64k",
-            "unicast": f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k",
+            "ipc": f"aeron:ipc?term-length={term}",
+            "unicast": f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length={term}",
             "multicast": f"aeron:udp?endpoint=239.20.0.9:{port()}|interface=127.0.0.1"
-                         "|term-length=64k|fc=min",
+                         f"|term-length={term}|fc=min",
         }[medium] + f"|{policy}"
         counter = Counter()
         with (
@@ -140,6 +171,41 @@ def test_readers_skip_the_oldest(new_stream: NewStream, medium: str) -> None:
         )
         assert counter.total == offered
         assert counter.delivered * SIZE < 3 * 64 * 1024
+
+
+@pytest.mark.parametrize("medium", ["ipc", "unicast", "multicast"])
+def test_a_slow_reader_reads_the_newest_although_the_log_has_all(
+    host: PenstockHost, new_stream: NewStream, medium: str
+) -> None:
+    """After each skip the next message is at most the depth behind, in messages."""
+    depth, batch, log = 8192, 10, 16 << 20
+    behind_most = depth // (SIZE + 32) + 2 * batch
+    with new_stream(
+        medium, f"ps-policy=drop-oldest|ps-depth={depth}", term="16m"
+    ) as stream, stream.reader.add_subscription(
+        f"{stream.channel}|ps-sub-policy=independent", STREAM
+    ) as fast:
+        eventually(lambda: bool(fast.images), "the fast reader has the stream")
+        slow, newest = stream.counter, FastReader()
+        offered = skips = 0
+        while skips < 3:
+            assert offered * (SIZE + 32) < log // 2, "nothing was overwritten, and nothing skipped"
+            for _ in range(batch):
+                stream.offer(offered)
+                offered += 1
+            eventually(
+                functools.partial(newest.has_read, fast, offered), "the fast reader has all"
+            )
+            eventually(functools.partial(has_looked, host, stream), "the sender looks")
+            dropped = slow.dropped
+            stream.subscription.poll(slow.on_message, 1)
+            if slow.dropped > dropped:
+                skips += 1
+                assert offered - slow.total <= behind_most
+        eventually(
+            lambda: slow.has_all(stream.subscription, offered),
+            f"{slow.total} of {offered} messages are accounted for",
+        )
 
 
 def test_an_error_is_reset(client: penstock.Client) -> None:

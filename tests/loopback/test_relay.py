@@ -144,6 +144,24 @@ def test_the_target_has_one_session_for_all_processes_and_ends_with_the_source(
     assert len(got) == 7
 
 
+def test_stat_shows_that_a_relay_process_has_ended(own: PenstockHost, port: Port) -> None:
+    """Until the next process returns, or the linger time has passed."""
+    target, listen = target_of(port)
+
+    def shown() -> list[str]:
+        with own.command("stat", "--once", "--dir", str(own.directory)) as stat:
+            return [row for row in stat.output().splitlines() if " relay r " in row]
+
+    with relayed(own, target) as process, ends(own, listen) as (_client, publication, sub):
+        publication.send(b"one", 60)
+        eventually(lambda: sub.poll(collector([]), 10) > 0, "arrived")
+        assert [" active " in row for row in shown()] == [True]
+        process.end(signal.SIGKILL)
+        eventually(lambda: [" awaited " in row for row in shown()] == [True], "the death is shown")
+        process.start()
+        eventually(lambda: [" active " in row for row in shown()] == [True], "it is back")
+
+
 def test_after_the_linger_time_there_is_a_gap_and_no_duplicate(
     own: PenstockHost, port: Port
 ) -> None:

@@ -273,6 +273,7 @@ def test_a_reader_without_credit_gets_no_more_than_it_requested(
     with served.control() as control_, dealer(served) as socket, \
             client.add_publication("aeron:ipc?term-length=16m", STREAM + 2) as publication:
         group = Group(control_, "aeron:ipc", STREAM + 2)
+        eventually(lambda: publication.is_connected, "the group is not a reader")
         for _ in range(6 * 1024):
             assert publication.offer(MESSAGE) > 0
         eventually(lambda: group.log().end_position == publication.position, "no data")

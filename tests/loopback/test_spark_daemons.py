@@ -14,13 +14,16 @@ from pathlib import Path
 
 import attrs
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import StructType
 from support.hosts import PenstockHost, penstock_host
 
 from loopback.streams import eventually
 from loopback.test_remote_control import keygen
 from penstock.client import GroupControl
+from penstock.core.errors import InvalidArgument
 from penstock.spark_bridge._options import read_options
-from penstock.spark_bridge._source import Planning
+from penstock.spark_bridge._source import BatchReader, Planning, StreamReader
 
 EXPIRY_S = 2
 
@@ -84,3 +87,29 @@ def test_a_daemon_that_does_not_answer_lets_no_group_of_another_one_expire(
     finally:
         os.kill(stopped.host.pid, signal.SIGCONT)
         planning.stop()
+
+
+@pytest.mark.parametrize("away", ["directory", "address"])
+def test_no_daemon_is_named_at_once_although_the_user_gives_the_schema(
+    tmp_path: Path, away: str
+) -> None:
+    """Spark asks the source for its schema only if the user gives none. The option retry, after
+    which the query would end in any case, is for daemons that were there."""
+    options = {"channel": "aeron:ipc", "streamId": "1", "subscription": "none", "retry": "6s"}
+    if away == "directory":
+        options |= {"daemonDir": str(tmp_path / "none")}
+        said = f"option daemonDir: no daemon in {tmp_path}"
+    else:
+        key = keygen(tmp_path, "query").split()[0]
+        options |= {"control": "tcp://127.0.0.1:1", "serverKey": key,
+                    "keyFile": str(tmp_path / "query.key_secret")}
+        said = "option control=tcp://127.0.0.1:1: no daemon answers: .*refused"
+    reader = StreamReader(read_options(options), StructType())
+    batch = BatchReader(read_options(options, streaming=False), StructType())
+    try:
+        for call in (reader.initialOffset, lambda: reader.latestOffset({}, ReadAllAvailable()),
+                     batch.partitions):
+            with pytest.raises(InvalidArgument, match=said):
+                call()
+    finally:
+        reader.stop()

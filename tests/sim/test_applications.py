@@ -166,11 +166,102 @@ def test_streams_outlive_a_daemon(simulations: Maker, backend: str) -> None:
     loop = "asyncio" if backend == "sync" else backend
     received = simulation.start(function, host="b", backend=loop)
     simulation.start(publish, 5000, host="a")
-    simulation.at(0.1, simulation.stop_daemon, "b")
+    simulation.at(0.1, simulation.kill_daemon, "b")
     simulation.at(0.8, simulation.start_daemon, "b")
     simulation.run()
     assert len(received.result()) == 5000
     assert simulation.now_s > 0.8
+
+
+def claims(count: int = COUNT) -> None:
+    with penstock.connect() as client, client.add_publication(CHANNEL, 1001) as publication:
+        publication.wait_connected(10)
+        for number in range(count):
+            text = b"message %d" % number
+            while not (claim := publication.try_claim(len(text))):
+                publication.wait_connected(10)
+            with claim:
+                claim.buffer[:] = text
+
+
+def batches(count: int = COUNT) -> None:
+    with penstock.connect() as client, client.add_publication(CHANNEL, 1001) as publication:
+        for first in range(0, count, 10):
+            publication.send_batch(
+                [b"message %d" % number for number in range(first, first + 10)], timeout_s=10
+            )
+
+
+@pytest.mark.parametrize("publisher", [publish, publish_in_loop, claims, batches])
+def test_a_daemon_is_killed_at_a_message(
+    simulations: Maker, publisher: Callable[[], object]
+) -> None:
+    """Sends and receives take no virtual time, so a test cannot name the moment by a time."""
+    simulation = two_hosts(simulations, loss=0.05)
+    received = simulation.start(receive, host="b")
+    publishing = simulation.start(publisher, host="a")
+    seen: list[tuple[int, int]] = []
+
+    def kill() -> None:
+        seen.append((publishing.sent, received.received))
+        simulation.kill_daemon("a")
+        simulation.at(simulation.now_s + 0.05, simulation.start_daemon, "a")
+
+    simulation.when(lambda: publishing.sent >= 150, kill)
+    simulation.run()
+    assert [sent for sent, _ in seen] == [150]
+    assert received.result() == WANTED
+    assert (publishing.sent, received.received) == (COUNT, COUNT)
+
+
+@pytest.mark.parametrize("backend", ["sync", "asyncio", "trio"])
+def test_a_reader_is_killed_after_a_message(simulations: Maker, backend: str) -> None:
+    processed: list[bytes] = []
+
+    def read() -> None:
+        with penstock.connect() as client, client.add_subscription(CHANNEL, 1001) as subscription:
+            processed.extend(bytes(message) for message in subscription)
+
+    async def read_in_loop() -> None:
+        async with penstock.open_client() as client:
+            async for message in await client.add_subscription(CHANNEL, 1001):
+                processed.append(bytes(message))
+
+    simulation = two_hosts(simulations)
+    reader = simulation.start(
+        read if backend == "sync" else read_in_loop, host="b",
+        backend="trio" if backend == "trio" else "asyncio", background=True,
+    )
+    simulation.start(publish, host="a")
+    simulation.when(lambda: reader.received >= 100, simulation.kill, reader)
+    simulation.run()
+    simulation.run_for(1)
+    assert reader.is_killed
+    assert processed == WANTED[:100]
+
+
+def test_conditions_see_the_network_and_each_other(simulations: Maker) -> None:
+    simulation = two_hosts(simulations, loss=0.1)
+    received = simulation.start(receive, host="b")
+    simulation.start(publish, host="a")
+    order: list[str] = []
+    simulation.when(
+        lambda: simulation.network().lost >= 2, lambda: (
+            order.append("lost"),
+            simulation.when(lambda: received.is_finished, order.append, "finished"),
+        )
+    )
+    simulation.run()
+    assert order == ["lost", "finished"]
+
+
+def test_a_condition_that_was_never_true_is_an_error(simulations: Maker) -> None:
+    simulation = two_hosts(simulations)
+    simulation.start(receive, host="b")
+    publishing = simulation.start(publish, host="a")
+    simulation.when(lambda: publishing.sent > COUNT, simulation.kill_daemon, "b")
+    with pytest.raises(SimulationError, match=r"at test_applications\.py:\d+ was never true"):
+        simulation.run()
 
 
 def test_a_crashed_host_comes_back_empty(simulations: Maker) -> None:
@@ -316,4 +407,4 @@ def test_the_example_of_the_page_runs(tmp_path: Path) -> None:
         cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 passed" in done.stdout
+    assert "4 passed" in done.stdout

@@ -163,3 +163,47 @@ def test_a_stream_ends_while_its_reader_is_behind(medium: str) -> None:
         assert got.messages + got.missed == 2000
         assert got.missed > 1000
         assert got.uncounted == 0
+
+
+TERM_16M = "term-length=16m"
+DEPTH = 8192
+#: The slow reader takes BATCH messages each 5 ms; the publisher sends one each ms.
+BATCH, EACH_NS, FRAME = 2, 5 * MS_NS, 1056
+
+
+@pytest.mark.parametrize("stated", ["publication", "subscription"])
+@pytest.mark.parametrize("medium", MEDIA)
+def test_the_age_of_what_a_slow_reader_reads_is_bounded_by_its_depth(
+    medium: str, stated: str
+) -> None:
+    """The log has all messages, and the reader is always slower than the publisher. It skips as
+    soon as it is lagged, and does not read what is old."""
+    host, read, published = MEDIA[medium]
+    policy = "ps-policy=drop_oldest|ps-depth=8k"
+    own = "ps-sub-policy=drop_oldest|ps-sub-depth=8k"
+    scenario = Scenario(
+        name=f"a slow reader on {medium}", hosts=2, link=Link(delay_ns=MS_NS),
+        publishers=(PublisherScript(
+            host=0, count=3000, size_low=1000, size_high=1000, start_ns=SECOND_NS,
+            interval_ns=MS_NS,
+            channel=channel_of(published, TERM_16M + (
+                f"|{policy}" if stated == "publication" else ""
+            )),
+        ),),
+        subscribers=(SubscriberScript(
+            host=host, channel=channel_of(read, policy if stated == "publication" else own),
+            may_miss=True, poll_limit=BATCH, interval_ns=EACH_NS,
+        ),),
+    )
+    with World(scenario, 3) as world:
+        assert world.run().violations == ()
+        (ledger,) = world.publishers[0].ledgers
+        (got,) = world.subscribers[0].readers(ledger)
+        assert got.messages + got.missed == 3000
+        assert got.uncounted == 0
+        assert got.missed > 1000
+        # Depth and one batch, the poll for the gap, and the network. After the last message the
+        # reader needs its own time for the newest depth.
+        depth_ns = (DEPTH // FRAME + BATCH) * MS_NS
+        reading_ns = -(-(DEPTH // FRAME) // BATCH) * EACH_NS
+        assert got.latency_ns <= depth_ns + EACH_NS + reading_ns + 2 * MS_NS

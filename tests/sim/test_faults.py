@@ -55,6 +55,18 @@ def full_sockets(host: int) -> Scenario:
     )
 
 
+def rated_with_credits() -> Scenario:
+    """A sender that cannot send: publishers wait a tenth of a second ahead, with credits left."""
+    base = full_sockets(0)
+    (publisher,), (reader,) = base.publishers, base.subscribers
+    return attrs.evolve(
+        base,
+        publishers=(attrs.evolve(publisher, channel=f"{publisher.channel}|ps-rate=1000msg"),),
+        subscribers=(attrs.evolve(reader, channel=f"{reader.channel}|ps-credits=500"),),
+        machines=tuple(attrs.evolve(machine, window_bytes=None) for machine in base.machines),
+    )
+
+
 def strangers(*, share_ppm: int = 300_000, loss_ppm: int = 20_000) -> Scenario:
     """Somebody repeats what the sender says, falsified, under another address."""
     base = two_hosts(count=3000)
@@ -211,6 +223,16 @@ WRONG = (
             file="ps_publication_send.c",
             now="pub->window_shut = pub->window_shut && !pub->short_send;",
             old="",
+        ),
+        "the cause is the one that holds",
+    ),
+    (
+        "credits are blamed for a rate",
+        rated_with_credits(),
+        Patch(
+            file="ps_publication_cause.c",
+            now="    } else if (pub->credits.binds) {\n",
+            old="    } else if (pub->credits.on) {\n",
         ),
         "the cause is the one that holds",
     ),

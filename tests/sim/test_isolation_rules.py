@@ -45,8 +45,8 @@ WRONG = (
     )),
     ("counts the messages of a gap wrong", "network", 1, Patch(
         file="ps_client_image_isolated.c",
-        now="at.ordinal += at.ordinal != PS_ORDINAL_UNKNOWN ? ps_frame_messages(frame) : 0;",
-        old="at.ordinal += at.ordinal >= 0 ? 1 + ps_frame_messages(frame) : 0;",
+        now="at->ordinal += at->ordinal != PS_ORDINAL_UNKNOWN ? ps_frame_messages(frame) : 0;",
+        old="at->ordinal += at->ordinal >= 0 ? 1 + ps_frame_messages(frame) : 0;",
     )),
 )
 

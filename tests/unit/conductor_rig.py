@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import attrs
 
 from penstock.config.protocol import control
+from penstock.core.credits import CreditState, CreditView
 from penstock.core.driver_events import EVENTS
 from penstock.core.driver_types import (
     Address,
@@ -25,6 +26,7 @@ from penstock.core.driver_types import (
 from penstock.daemon.addressing import LocalInterface
 from penstock.daemon.conductor import Conductor, ConductorSettings, Operation
 from penstock.daemon.conductor import actions as a
+from penstock.daemon.conductor.actions.credits import ReadCredits, ReadRoundTrip
 
 SECOND_NS = 10**9
 MIB = 1 << 20
@@ -56,6 +58,7 @@ class Rig:
         self.held: deque[Operation] = deque()
         self._numbers = itertools.count(100)
         self._correlations = itertools.count(1)
+        self.leaked: dict[int, int] = {}        # lost credits by slot of the reader
         self.counters: dict[int, a.AllocateCounter] = {}
         self.slots: dict[tuple[Any, int], int] = {}
         self.files: set[str] = set()
@@ -251,4 +254,11 @@ class Rig:
                 return 2048
             case a.OldestPosition():
                 return 512
+            case ReadRoundTrip():
+                return 0
+            case ReadCredits(slot=slot):
+                return CreditView(
+                    credits=1, burst=1, passed=0, returned=0, leaked=self.leaked.get(slot, 0),
+                    granted=1, final=-1, epoch=1, state=CreditState.GRANTING,
+                )
         return None

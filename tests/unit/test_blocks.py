@@ -31,6 +31,7 @@ _DRAWING: Final = "a drawing"
 RUN_BY: Final = {
     "spark.md:python:1": "tests/loopback/test_spark_docs.py::test_the_tutorial_runs",
     "spark.md:python:2": "tests/loopback/test_spark_docs.py::test_the_tutorial_runs",
+    "spark.md:python:3": "tests/loopback/test_extras.py::test_an_extra_is_enough",
     "spark-sink.md:python:1": "tests/loopback/test_spark_sink.py::"
     "test_the_example_of_the_page_runs",
     "c-client.md:c:1": "tests/loopback/test_c_client.py::test_the_example_of_the_page_runs",

@@ -4,7 +4,11 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -181,6 +185,34 @@ def pages_of(entry: dict[str, str | list[str]]) -> list[str]:
     return [p for found in entry.values() for p in ([found] if isinstance(found, str) else found)]
 
 
+def test_the_search_needs_no_internet(tmp_path: Path) -> None:
+    """The theme would load the script with which it searches in files from another site."""
+    docs = tmp_path / "docs"
+    for name in ("index.md", "spec/index.md", "decisions/0001-a.md"):
+        (docs / name).parent.mkdir(parents=True, exist_ok=True)
+        (docs / name).write_text("# A page about credits\n\nText.\n", encoding="utf-8")
+    shutil.copytree(DOCS / "javascripts", docs / "javascripts")
+    hooks = DOCS.parent / "tools" / "mkdocs_hooks.py"
+    (tmp_path / "mkdocs.yml").write_text(
+        "site_name: a\nuse_directory_urls: false\ntheme: {name: material, font: false}\n"
+        f"hooks: [{hooks}]\nplugins: [search, offline]\nnav: [index.md, spec/index.md]\n",
+        encoding="utf-8",
+    )
+    subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"], cwd=tmp_path, check=True
+    )
+    site = tmp_path / "site"
+    for page in sorted(site.rglob("*.html")):
+        sources = re.findall(r'<script src="([^"]+)"', page.read_text(encoding="utf-8"))
+        assert any(source.endswith("javascripts/frame-worker.js") for source in sources)
+        for source in sources:
+            there = site / source[1:] if source.startswith("/") else page.parent / source
+            assert there.exists(), (page, source)
+    index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
+    boosts = {row["location"]: row.get("boost", 1) for row in index["docs"]}
+    assert boosts["decisions/0001-a.html"] < boosts["spec/index.html"] == 1
+
+
 def test_every_test_that_a_page_names_exists() -> None:
     """A table says which tests fail without a rule: `file`: `name`, `name`."""
     page = "tests-by-rule.md"
@@ -204,9 +236,9 @@ def test_the_largest_trailers_fit_with_all_that_is_planned() -> None:
     table = (DOCS / "wire-extensions.md").read_text("utf-8").split("### Room")[1].split("\n## ")[0]
     cells = [line.split("|")[2:5] for line in table.splitlines() if line.startswith("| ")][1:]
     bound, planned = 256, 0
-    for column, today in ((0, 210), (1, 152)):
+    for column, today in ((0, 210), (1, 188)):
         sizes = [(int(row[column]), row[2].strip()) for row in cells if row[column].strip()]
         assert sum(size for size, state in sizes if state == "in use") == today
         planned += sum(state == "planned" for _, state in sizes)
         assert sum(size for size, _ in sizes) <= bound
-    assert planned >= 2
+    assert planned >= 1

@@ -25,7 +25,7 @@ TAG = "cp311-abi3-manylinux_2_17_aarch64"
 INFO = "penstock-1.0.dist-info"
 METADATA = (
     "Metadata-Version: 2.4\nName: penstock\nVersion: 1.0\nLicense-Expression: Apache-2.0\n"
-    "Requires-Python: >=3.11\n"
+    "Requires-Python: >=3.11\n\nThe wheel for AArch64: emulated, not run on hardware.\n"
 )
 
 
@@ -103,6 +103,15 @@ def test_metadata_of_another_project_are_a_fault(tmp_path: Path) -> None:
     assert len(artefacts.source_faults(
         a_source_archive(tmp_path, **{"PKG-INFO": METADATA.replace(">=3.11", ">=3.9")})
     )) == 1
+
+
+def test_the_wheel_of_an_emulated_machine_says_so(tmp_path: Path) -> None:
+    silent = {f"{INFO}/METADATA": METADATA.partition("\n\n")[0]}
+    (fault,) = artefacts.wheel_faults(a_wheel(tmp_path, **silent))
+    assert "emulated, not run on hardware" in fault
+    assert artefacts.EMULATED in (ROOT / "README.md").read_text(encoding="utf-8")
+    here = a_wheel(tmp_path, tag=TAG.replace("aarch64", "x86_64"), **silent)
+    assert artefacts.wheel_faults(here) == []
 
 
 def test_tests_in_a_source_archive_are_a_fault(tmp_path: Path) -> None:

@@ -82,10 +82,10 @@ def table(result: dict[str, Any]) -> str:
         lines.append("| " + " | ".join(cells) + " |")
     lines += [
         "",
-        "Each row is for the seconds whose mean pressure is in the range of the row. The pressure "
-        "of one sample",
-        "can be higher than the mean of its second, so offers are also throttled in rows with a "
-        "lower pressure.",
+        "Each row summarises those seconds of the run in which the mean pressure was in the range "
+        "of the row.",
+        "The pressure can exceed 0.98 for a part of a second, so rows with a lower mean also have "
+        "throttled offers.",
         f"In the measured run the publishers accepted {result['accepted']:,} messages, and the "
         f"readers got {result['delivered']:,},",
         "each stream in order. The load average of the machine was "

@@ -13,6 +13,8 @@ from email.parser import HeaderParser
 from pathlib import Path
 from typing import Final
 
+#: The wheel for AArch64 states it in its description, which comes from README.md.
+EMULATED: Final = "emulated, not run on hardware"
 MAX_WHEEL_BYTES: Final = 3 * 1024 * 1024
 #: Files of penstock that a wheel must have.
 NEEDED: Final = (
@@ -56,6 +58,8 @@ def wheel_faults(path: Path) -> list[str]:
     if f"{folder}/licenses/LICENSE" not in texts:
         found.append(f"{path.name}: the licence is missing")
     found += _metadata_faults(path.name, texts[infos[0]].decode())
+    if "aarch64" in path.name and EMULATED not in texts[infos[0]].decode():
+        found.append(f"{path.name}: the description does not say: {EMULATED}")
     tag = "-".join(path.stem.split("-")[2:])
     stated = texts.get(f"{folder}/WHEEL", b"").decode()
     if f"Tag: {tag}\n" not in stated:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build every artefact of a release, check them, and run what they install.
 
-    check.py PLACE [--pythons "python3.11 python3.12"] [--without-emulation] [--without-native]
+    check.py PLACE [--pythons "python3.11 python3.12"] [--without-debian] [--without-emulation]
+        [--without-native]
+    check.py PLACE --build-only [MACHINE ...]
 
 ``make release-check`` calls it with the Python of PLACE/tools, which has requirements.lock.
 """
@@ -9,6 +11,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
 import subprocess
@@ -18,12 +21,17 @@ import zipfile
 from pathlib import Path
 
 import artefacts
-import emulated
+import debian
 import products
 import trial
+from artefacts import EMULATED
 from packaging.requirements import Requirement
 
-EMULATED = "emulated, not run on hardware"
+#: Packages that the tests of the client need beside the wheel's own.
+CLIENT_TESTS_NEED = (
+    "execnet", "hypothesis", "iniconfig", "numpy", "packaging", "pluggy", "pytest",
+    "pytest-timeout", "pytest-trio", "pytest-xdist",
+)
 
 
 def main() -> None:
@@ -33,16 +41,22 @@ def main() -> None:
     dist = place / "dist"
     shutil.rmtree(dist, ignore_errors=True)
     source = products.source_archive(place, dist)
-    wheels = {name: products.wheel(name, source, place, dist) for name in products.MACHINES}
+    machines = options.build_only or products.MACHINES
+    wheels = {name: products.wheel(name, source, place, dist) for name in machines}
     faults = artefacts.source_faults(source)
     for path in wheels.values():
-        faults += artefacts.wheel_faults(path) + _library_faults(path)
+        faults += artefacts.wheel_faults(path) + library_faults(path)
     if faults:
         raise SystemExit("\n".join(faults))
     _module("twine", "check", "--strict", *map(str, (source, *wheels.values())))
+    if options.build_only is not None:
+        return
     pins = _pins(wheels["x86_64"], place / "requirements.txt")
-    for python in options.pythons:
+    for python in options.pythons or _pythons_here():
         _try_here(python, wheels["x86_64"], pins, place)
+    if options.debian:
+        _try_pythons_of_debian(wheels["x86_64"], pins, place)
+    print("not tried: CPython 3.11 and later as other systems build it, free-threaded builds, PyPy")
     if options.emulation:
         _try_emulated(wheels["aarch64"], pins, place, options.native)
     _print_contents([source, *wheels.values()])
@@ -51,13 +65,17 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Build and check the artefacts of a release.")
     parser.add_argument("place", type=Path)
-    parser.add_argument("--pythons", default=sys.executable, type=str.split)
+    parser.add_argument("--build-only", nargs="*", choices=products.MACHINES, metavar="MACHINE",
+                        help="build the wheels of these machines, default all, and check their "
+                             "contents and their tag; run nothing that they install")
+    parser.add_argument("--pythons", default=[], type=str.split)
+    parser.add_argument("--without-debian", dest="debian", action="store_false")
     parser.add_argument("--without-emulation", dest="emulation", action="store_false")
     parser.add_argument("--without-native", dest="native", action="store_false")
     return parser.parse_args()
 
 
-def _library_faults(path: Path) -> list[str]:
+def library_faults(path: Path) -> list[str]:
     """Compare the wheel's libraries with its tag, and look for symbols that no library has."""
     machine = path.stem.rpartition(f"{products.PLATFORM}_")[2]
     shown = " ".join(_module("auditwheel", "show", str(path)).split())
@@ -74,10 +92,15 @@ def _library_faults(path: Path) -> list[str]:
     return found
 
 
+def _locked() -> dict[str, str]:
+    """Return the blocks of the lock, with hashes, by the name of the package."""
+    lock = (products.ROOT / "requirements.lock").read_text(encoding="utf-8")
+    return {block.partition("==")[0]: block for block in re.split(r"\n(?=\S)", lock)}
+
+
 def _pins(path: Path, pins: Path) -> Path:
     """Write the pinned versions, with hashes, of all that the wheel requires."""
-    lock = (products.ROOT / "requirements.lock").read_text(encoding="utf-8")
-    blocks = {block.partition("==")[0]: block for block in re.split(r"\n(?=\S)", lock)}
+    blocks = _locked()
     with zipfile.ZipFile(path) as wheel:
         info = next(name for name in wheel.namelist() if name.endswith("/METADATA"))
         required = [
@@ -118,21 +141,74 @@ def _try_here(python: str, path: Path, pins: Path, place: Path) -> None:
           f"{where.rpartition(' ')[2]}")
 
 
-def _try_emulated(path: Path, pins: Path, place: Path, native: bool) -> None:
-    """Run the arm64 wheel, and the native tests, under qemu."""
-    root = emulated.arm64_root(place / "arm64")
-    qemu = str(emulated.emulator(place / "qemu"))
-    site = place / "site-arm64"
+def _pythons_here() -> list[str]:
+    """Return the CPythons of this machine that are new enough, one of each version."""
+    found: dict[str, str] = {}
+    folders = [Path(name) for name in os.environ.get("PATH", "").split(os.pathsep)]
+    for folder in [*folders, *Path.home().glob(".pyenv/versions/*/bin")]:
+        for path in sorted(folder.glob("python3.[0-9][0-9]")):
+            done = subprocess.run(
+                [path, "-c", "import platform, sys, ensurepip, venv; "
+                 "print(platform.python_implementation(), platform.python_version()); "
+                 "sys.exit(sys.version_info < (3, 11))"],
+                check=False, capture_output=True, text=True,
+            )
+            if done.returncode == 0 and done.stdout.startswith("CPython "):
+                found.setdefault(done.stdout, str(path))
+    return list(found.values())
+
+
+def _install(site: Path, machine: str, version: str, path: Path, pins: list[Path]) -> str:
+    """Install the wheel and the pinned packages for another Python; return the error of pip."""
     shutil.rmtree(site, ignore_errors=True)
-    install = [
-        "pip", "install", "--quiet", "--disable-pip-version-check", "--target", str(site),
-        "--platform", "manylinux_2_17_aarch64", "--platform", "manylinux_2_28_aarch64",
-        "--platform", "manylinux2014_aarch64", "--python-version", "3.11", "--implementation",
-        "cp", "--only-binary", ":all:", "--no-deps",
+    command = [
+        sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+        "--target", str(site), "--python-version", version, "--implementation", "cp",
+        "--only-binary", ":all:", "--no-deps",
     ]
-    _module(*install, "--require-hashes", "-r", str(pins))
-    _module(*install, str(path))
-    python = [qemu, "-L", str(root), str(root / emulated.PYTHON)]
+    for tag in ("manylinux_2_17", "manylinux_2_28", "manylinux2014"):
+        command += ["--platform", f"{tag}_{machine}"]
+    wanted = [word for pin in pins for word in ("-r", str(pin))]
+    for more in (["--require-hashes", *wanted], [str(path)]):
+        done = subprocess.run([*command, *more], check=False, capture_output=True, text=True)
+        if done.returncode != 0:
+            return done.stderr.strip().splitlines()[-1]
+    return ""
+
+
+def _try_pythons_of_debian(path: Path, pins: Path, place: Path) -> None:
+    """Run the wheel with each CPython of each suite, which brings its own C library."""
+    for suite in debian.SUITES:
+        for python in debian.offered(place, "amd64", suite):
+            version = python.removeprefix("python")
+            site = place / f"site-{python}"
+            error = _install(site, "x86_64", version, path, [pins])
+            if error:
+                print(f"not tried: CPython {version} of Debian {suite}: {error}")
+                continue
+            root = debian.root_with(place, "amd64", suite, python)
+            command = debian.own_python(root, python)
+            env = trial.clean_environment(PYTHONPATH=str(site))
+            where = trial.imported_file(command, env)
+            if str(site) not in where:
+                raise SystemExit(f"{python}: imported {where}")
+            trial.hello(command, env)
+            print(f"{path.name}: import and hello world with CPython "
+                  f"{where.rpartition(' ')[2]} of Debian {suite}")
+
+
+def _try_emulated(path: Path, pins: Path, place: Path, native: bool) -> None:
+    """Run the arm64 wheel, the client's tests and the native tests under qemu."""
+    root = debian.root_with(place, "arm64", "bookworm", "python3.11")
+    qemu = str(debian.emulator(place / "qemu"))
+    site = place / "site-arm64"
+    testing = place / "requirements-testing.txt"
+    blocks = _locked()
+    testing.write_text("\n".join(blocks[name] for name in CLIENT_TESTS_NEED) + "\n", "utf-8")
+    error = _install(site, "aarch64", "3.11", path, [pins, testing])
+    if error:
+        raise SystemExit(error)
+    python = [qemu, "-L", str(root), str(root / "usr/bin/python3.11")]
     env = trial.clean_environment(PYTHONPATH=str(site))
     where = trial.imported_file(python, env)
     if str(site) not in where or " aarch64 " not in where:
@@ -140,6 +216,7 @@ def _try_emulated(path: Path, pins: Path, place: Path, native: bool) -> None:
     trial.hello(python, env)
     print(f"{path.name}: import and hello world with CPython {where.rpartition(' ')[2]} "
           f"({EMULATED})")
+    print(f"{path.name}: {trial.client_tests(python, env, place)} ({EMULATED})")
     if native:
         print(products.native_tests("aarch64", place, f"{qemu} -L {root}", 2), end="")
         print(f"native tests for aarch64 ({EMULATED})")

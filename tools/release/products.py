@@ -25,6 +25,7 @@ NOT_EMULATED: Final = {
     "test_pub_sealed": "stops a child after each instruction, which qemu's ptrace does not offer",
     "test_pressure_view": "compares times, which those of translated code do not resemble",
     "test_shared": "punches holes with MADV_REMOVE, which qemu does not pass on",
+    "test_pages": "frees pages with MADV_REMOVE, which qemu does not pass on",
     "test_net_udp": "reads IP_MULTICAST_IF back, which qemu does not pass on",
 }
 PLATFORM: Final = "manylinux_" + GLIBC.replace(".", "_")

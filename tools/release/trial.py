@@ -10,6 +10,15 @@ import tempfile
 from pathlib import Path
 
 MESSAGES = "one\ntwo\nthree\n"
+ROOT = Path(__file__).resolve().parents[2]
+#: Tests of the client that need neither a daemon nor pyarrow.
+CLIENT_TESTS = (
+    "test_client_async.py", "test_client_fast.py", "test_client_ipc.py", "test_client_iteration.py",
+    "test_client_life.py", "test_client_port.py", "test_client_pure.py", "test_request_rule.py",
+    "test_thread_storage.py",
+)
+#: Tests of these files that no emulator of one program can run.
+NOT_EMULATED: tuple[str, ...] = ()
 #: Longer than an emulated start on a busy machine takes.
 LIMIT_S = 300
 
@@ -71,15 +80,39 @@ def commands(python: list[str], env: dict[str, str]) -> None:
         raise SystemExit("penstock completion bash printed no script")
 
 
+def client_tests(python: list[str], env: dict[str, str], place: Path) -> str:
+    """Run the tests of the client from the source tree with the installed wheel; return the last
+    line of pytest. A program of another machine cannot start itself, so tests start a script that
+    calls the emulator."""
+    folder = place / "client-tests"
+    folder.mkdir(exist_ok=True)
+    script = folder / "python"
+    script.write_text(f'#!/bin/sh\nexec {" ".join(python)} "$@"\n', "utf-8")
+    script.chmod(0o755)
+    (folder / "emulated_python.py").write_text(
+        f"import sys\n\nsys.executable = {str(script)!r}\n", "utf-8"
+    )
+    here = env | {"PYTHONPATH": f"{env['PYTHONPATH']}:{folder}", "PYTHONDONTWRITEBYTECODE": "1"}
+    shown = _run(
+        [*python, "-m", "pytest", "--quiet", "-p", "emulated_python", "-p", "no:cacheprovider",
+         "--rootdir", str(ROOT / "tests"), "-c", str(ROOT / "pyproject.toml"),
+         *(str(ROOT / "tests/unit/client" / name) for name in CLIENT_TESTS),
+         *(f"--deselect={name}" for name in NOT_EMULATED)],
+        here, limit_s=3600,
+    )
+    return f"tests of the client: {shown.splitlines()[-1]}"
+
+
 def _run(
-    command: list[str], env: dict[str, str], stdin: str = "", cwd: str | None = None
+    command: list[str], env: dict[str, str], stdin: str = "", cwd: str | None = None,
+    limit_s: float = LIMIT_S,
 ) -> str:
     """Run a command outside the source tree and return what it printed."""
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
-            command, env=env, cwd=cwd or folder, input=stdin, text=True, timeout=LIMIT_S,
+            command, env=env, cwd=cwd or folder, input=stdin, text=True, timeout=limit_s,
             stdout=subprocess.PIPE, check=False,
         )
     if done.returncode != 0:
-        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}")
+        raise SystemExit(f"{done.stdout}\n{' '.join(command)} ended with {done.returncode}")
     return done.stdout.strip()

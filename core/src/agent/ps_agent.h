@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_agent.h: the queues and descriptors of one agent: the ring of its commands, the ring of its
- * events, and the descriptors that wake its thread. */
+ * ps_agent.h: the connection between the conductor and one agent: a ring of commands, a ring of
+ * events, and the descriptors that wake the agent's thread. */
 #ifndef PS_AGENT_H
 #define PS_AGENT_H
 
@@ -32,7 +32,8 @@ typedef struct ps_agent {
     int32_t id;      /* ps_agent_id */
     int epoll_fd;    /* epoll instance in which the agent's thread sleeps; -1 in INVOKER mode */
     int wake_fd;     /* eventfd that wakes the agent's thread; -1 in INVOKER mode */
-    bool has_thread; /* True while a thread runs this agent; the conductor writes the field. */
+    bool has_thread; /* True while a thread of the driver runs this agent; only the conductor writes
+                      * this field. */
 } ps_agent_t;
 
 /* Creates the agent's rings and finds its counters in cnc.dat. `parked` is the word that the agent
@@ -41,16 +42,16 @@ int ps_agent_init(ps_agent_t *agent, int32_t id, const ps_context_t *context,
                   _Atomic uint32_t *parked);
 void ps_agent_fini(ps_agent_t *agent);
 /* Sends a command. Conductor thread. If the command ring is full, the call yields the processor a
- * bounded number of times, then returns PS_E_AGAIN. In INVOKER mode the agent executes the command
- * in its next step. */
+ * bounded number of times, then returns PS_E_AGAIN. In INVOKER mode, the agent executes the command
+ * in the next call of ps_driver_step. */
 int ps_agent_command(ps_agent_t *agent, const ps_command_t *command);
 /* Wakes the agent's thread, if the agent has a thread. Any thread. */
 void ps_agent_wake(const ps_agent_t *agent);
 /* Sends an event. Agent thread. Returns false if the event ring is full; the caller must then store
  * the event and emit it in a later duty cycle. */
 bool ps_agent_emit(ps_agent_t *agent, const ps_event_t *event);
-/* Add and remove a descriptor that ends the sleep of the agent's thread. Agent thread. fd -1 is
- * ignored. */
+/* Add and remove a socket's descriptor: data that arrives there ends the sleep of the agent's
+ * thread. If fd is -1, the functions do nothing. Agent thread. */
 void ps_agent_watch(ps_agent_t *agent, int fd);
 void ps_agent_unwatch(ps_agent_t *agent, int fd);
 

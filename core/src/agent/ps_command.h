@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_command.h: commands that the conductor sends to an agent, as records of the agent's ring. */
+ * ps_command.h: the commands that the conductor sends to an agent. Each command is one record in
+ * the agent's command ring. */
 #ifndef PS_COMMAND_H
 #define PS_COMMAND_H
 
@@ -9,8 +10,8 @@
 #include "ps_driver_params.h"
 #include "ps_types.h"
 
-/* Types of commands to the sender. The comment at a type names the member of the second union of
- * ps_command_t that has the command's arguments. */
+/* Types of commands to the sender. A command has its arguments in one member of ps_command_t's
+ * second union; the comment of the command's type names this member. */
 enum ps_sender_command {
     PS_SC_ADD_ENDPOINT = 1,
     PS_SC_REMOVE_ENDPOINT,
@@ -26,16 +27,17 @@ enum ps_sender_command {
     PS_SC_REMOVE_CLIENT,     /* client_slot */
     PS_SC_DRAIN,
     PS_SC_REVOKE,
-    PS_SC_UNBLOCK,       /* Argument: client_slot. The sender removes the claims of the client in
-                          * this slot; -1: any claim that blocks the publication. */
+    PS_SC_UNBLOCK,       /* Argument: client_slot. The sender replaces the uncommitted claims of the
+                          * client in this slot with padding; -1: any claim that blocks the
+                          * publication. */
     PS_SC_RESERVED,      /* reserved_position */
     PS_SC_SET_LIMIT,     /* limit */
     PS_SC_RELEASE_TERMS, /* least_terms */
     PS_SC_SET_CREDITS    /* credits */
 };
 
-/* Types of commands to the receiver. The comment at a type names the member of the second union of
- * ps_command_t that has the command's arguments. */
+/* Types of commands to the receiver. A command has its arguments in one member of ps_command_t's
+ * second union; the comment of the command's type names this member. */
 enum ps_receiver_command {
     PS_RCMD_ADD_ENDPOINT = 1,
     PS_RCMD_REMOVE_ENDPOINT,
@@ -55,14 +57,15 @@ enum ps_receiver_command {
     PS_RCMD_RESERVED,      /* reserved_position */
     PS_RCMD_RELEASE_TERMS, /* least_terms */
     PS_RCMD_SET_WINDOW,    /* window_bytes */
+    PS_RCMD_SET_SHARE,     /* window_bytes */
     PS_RCMD_SET_CREDITS    /* credits */
 };
 
 typedef struct ps_command {
     int32_t type; /* For the sender a value of ps_sender_command, for the receiver a value of
                    * ps_receiver_command. */
-    union {       /* The object that the command concerns. A command with _ADD_ in its name hands
-                   * the object over to the agent. */
+    union {       /* The object that the command concerns. The commands ADD_ENDPOINT,
+                   * ADD_PUBLICATION and ADD_IMAGE hand this object over to the agent. */
         struct ps_send_endpoint *send_endpoint;
         struct ps_publication *publication;
         struct ps_recv_endpoint *recv_endpoint;
@@ -99,7 +102,7 @@ typedef struct ps_command {
             int32_t stream_id;
             int32_t session_id;
             bool keep; /* 1: the receiver ignores this session as long as a subscription reads the
-                        * stream. */
+                        * stream. 0: it reports the session's next SETUP. */
         } forget;
         struct {
             int32_t stream_id;

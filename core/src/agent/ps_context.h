@@ -13,14 +13,15 @@
 
 typedef struct ps_context {
     ps_driver_params_t params;
-    _Atomic int64_t epoch_offset_ns; /* Offset from the monotonic clock to the time since 1970; the
-                                      * agents' threads update it once a second. */
+    _Atomic int64_t epoch_offset_ns; /* Number of ns to add to CLOCK_MONOTONIC to get the time since
+                                      * 1970; the agents' threads update this number once a second.
+                                      */
     int64_t (*thread_ns)(void);      /* Returns the processor time of the calling thread; NULL: the
                                       * driver does not measure it. */
 } ps_context_t;
 
-/* Returns the offset from monotonic time to ns since 1970. Constant in the simulator. Any
- * thread. */
+/* Returns the number of ns to add to the monotonic time to get the time since 1970. Constant in the
+ * simulator. Any thread. */
 static inline int64_t ps_context_epoch_offset_ns(const ps_context_t *context)
 {
     return atomic_load_explicit(&((ps_context_t *)(uintptr_t)context)->epoch_offset_ns,

@@ -31,8 +31,9 @@ typedef struct ps_driver_params {
                                     * NULL: none. Copied. */
     int64_t setup_interval_ns;     /* 100 ms */
     int64_t heartbeat_interval_ns; /* 100 ms */
-    /* Interval of heartbeats after idle_after_ns without data; default 1 s. With the value 100 ms,
-     * idle streams send heartbeats as often as busy streams. */
+    /* Interval between heartbeats on a stream that has had no new data for idle_after_ns; default 1
+     * s. If it equals heartbeat_interval_ns, idle streams send heartbeats as often as busy streams.
+     */
     int64_t idle_heartbeat_interval_ns;
     int64_t idle_after_ns;                /* 1 s */
     int64_t status_message_timeout_ns;    /* 200 ms */
@@ -48,8 +49,8 @@ typedef struct ps_driver_params {
     int32_t nak_multicast_group_size;     /* 10 */
     int32_t max_gaps;                     /* Largest number of gaps that an image tracks, 1 to
                                            * 16384; default 1024. */
-    /* A value of ps_loss_recovery. With PS_LOSS_SINGLE_GAP, a receiver requests one gap at a
-     * time, as Aeron does; this setting is for comparisons. */
+    /* A value of ps_loss_recovery. With PS_LOSS_SINGLE_GAP, a receiver requests the data of only
+     * one gap at a time, as Aeron does; use this value only to compare the two methods. */
     int32_t loss_recovery;
     int32_t retransmit_percent;     /* Number of bytes that the sender may retransmit for each 100
                                      * bytes of new data; default 100. */
@@ -64,16 +65,16 @@ typedef struct ps_driver_params {
 } ps_driver_params_t;
 
 typedef struct ps_subscriber_params {
-    int32_t position_counter_id; /* Id of the subscriber's position counter, whose value is already
-                                  * the join position. */
+    int32_t position_counter_id; /* Id of the subscriber's position counter; the counter was set to
+                                  * join_position before. */
     int32_t slot;                /* subscriber slot in penstock.dat */
     int32_t client_slot;         /* to wake */
     int64_t join_position;       /* Position at which the subscriber joined. The client may already
                                   * have moved its position counter beyond this position. */
     int64_t credits;             /* Number of messages that may be outstanding (sent, and not yet
                                   * returned); 0: the reader grants no credits. */
-    int64_t credit_burst;        /* Number of messages that the reader grants while no message is
-                                  * outstanding; 0: the same number as `credits`. */
+    int64_t credit_burst;        /* Number of messages for which the reader grants credits while no
+                                  * message is outstanding; 0: the same number as `credits`. */
     uint8_t tether;
     uint8_t rejoin;
     uint8_t frozen; /* 1: after it has joined, the reader grants no credits until it resumes. */

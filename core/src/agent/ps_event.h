@@ -9,26 +9,27 @@
 
 #include "ps_types.h"
 
-/* Types of events. A name in parentheses is the member of the union in ps_event_t that has the
- * values of the event. */
+/* Types of events. The name in parentheses is the member of ps_event_t's union in which the event
+ * has its values. */
 enum ps_event_type {
     PS_EV_NONE = 0,
-    PS_EV_SETUP = 1,          /* A SETUP of an unknown session arrived on a subscribed stream; the
-                               * conductor then creates an image (`setup`). */
+    PS_EV_SETUP = 1,          /* On a subscribed stream, a SETUP frame of an unknown session
+                               * arrived, so the conductor creates an image (`setup`). */
     PS_EV_IMAGE_INACTIVE = 2, /* ended */
     /* All subscribers have read to the end of the image, and five status message time-outs have
      * passed since then (`ended`). */
     PS_EV_IMAGE_DRAINED = 3,
     PS_EV_PUB_CONNECTED = 4,   /* connection */
-    PS_EV_PUB_DRAINED = 5,     /* A closing publication has sent all its data, and its spies have
-                                * read the data (`drained`). */
+    PS_EV_PUB_DRAINED = 5,     /* A publication that is being closed has sent all its data, and its
+                                * spies have read all of it (`drained`). */
     PS_EV_PUB_EOS_ACK = 6,     /* The receiver of a unicast publication has stated that it received
                                 * the whole stream. */
-    PS_EV_PUB_BLOCKED = 7,     /* A publisher has claimed space and not committed it, so the
-                                * publication is blocked (`blocked`). */
+    PS_EV_PUB_BLOCKED = 7,     /* A publisher has claimed space and not committed it, so the sender
+                                * cannot send the data behind the claim (`blocked`). */
     PS_EV_PUB_UNBLOCKED = 8,   /* The sender has replaced an uncommitted claim with padding
                                 * (`unblocked`). */
-    PS_EV_TERM_NEEDED = 9,     /* A publication or an image needs more reserved storage (`term`). */
+    PS_EV_TERM_NEEDED = 9,     /* A publication or an image needs log storage that the conductor has
+                                * not reserved yet (`term`). */
     PS_EV_RELEASED = 10,       /* The agent no longer uses the object, so the conductor may destroy
                                 * the object (`released`). */
     PS_EV_ENDPOINT_ERROR = 11, /* An endpoint failed, or the log of a publication is damaged
@@ -53,8 +54,8 @@ enum ps_event_type {
                                    * an image's stream. */
     PS_EV_JOIN = 21,              /* join; of a publication */
     /* The unsent data of a publication has reached its configured depth (`pressure`). The sender
-     * emits at most one PS_EV_PRESSURE_TRIGGERED a second, and one PS_EV_PRESSURE_RELIEVED after
-     * each of them. */
+     * emits at most one PS_EV_PRESSURE_TRIGGERED a second. Each is followed by one
+     * PS_EV_PRESSURE_RELIEVED. */
     PS_EV_PRESSURE_TRIGGERED = 22,
     PS_EV_PRESSURE_RELIEVED = 23 /* The unsent data of a publication has fallen to the low watermark
                                   * (`pressure`). */
@@ -73,8 +74,8 @@ enum ps_image_end {
     PS_END_REVOKED = 3,
     PS_END_NO_SUBSCRIBER = 4,
     PS_END_REJECTED = 5,
-    PS_END_EVICTED = 6, /* No frame of the image's stream ever arrived, and the receiver needed the
-                         * image's entry in the table of half-open sessions for another session. */
+    PS_END_EVICTED = 6, /* The receiver ended a half-open session (only its SETUP had arrived),
+                         * because it needed the session's table entry for another session. */
     PS_END_OUTRUN = 7   /* The sender can no longer retransmit the image's missing data, because it
                          * is too old. */
 };
@@ -93,6 +94,10 @@ typedef struct ps_event {
                                        * PS_FC_TAGGED */
             int64_t peer_depth_bytes; /* depth of peer_policy in bytes; 0: this host chooses the
                                        * depth */
+            int64_t retention_bytes;  /* Readers do not get data that is more than this number of
+                                       * bytes behind the newest data; 0: no limit */
+            int64_t retention_ns;     /* Readers do not get data that is older than this; 0: no
+                                       * limit */
             int32_t peer_policy;      /* ps_policy that the sender requests of its receivers */
             int32_t destination;      /* index of the receive destination through which the SETUP
                                        * arrived */
@@ -106,6 +111,10 @@ typedef struct ps_event {
             int32_t peer_flow_control;  /* Flow control of the sender, a value of ps_flow_control;
                                          * -1: the SETUP does not state it. */
             uint32_t peer_capabilities; /* 0: a plain Aeron peer */
+            int32_t peer_credit_weight; /* Weight of the publication in the division of a pool of
+                                         * credits; 0: the SETUP does not state it. */
+            int32_t peer_priority; /* Priority of the publication; 0: also if the SETUP does not
+                                         * state it. */
             ps_relay_path_t relay_path; /* Relays that the stream has passed on its path to this
                                          * host. */
         } setup;
@@ -165,8 +174,8 @@ typedef struct ps_event {
         struct {
             int64_t bytes; /* newly lost */
             int64_t position;
-            int32_t gaps; /* Number of new gaps that count as lost; 0: only gaps that were already
-                           * reported grew. */
+            int32_t gaps; /* Number of gaps that are reported as lost for the first time; 0: gaps
+                           * that were reported before have become longer. */
         } loss;
         struct {
             int32_t position_counter_id;
@@ -199,9 +208,10 @@ typedef struct ps_event {
             int64_t depth_bytes; /* now */
             int64_t duration_ns; /* since the depth was reached */
             int64_t drained;     /* Number of messages sent (on IPC: read) since the unsent data
-                                  * reached the depth; -1: unknown. */
-            int32_t episodes;    /* Number of times that the unsent data reached the depth since the
-                                  * last event of this type, including this time. */
+                                  * reached the configured depth; -1: unknown. */
+            int32_t episodes;    /* Number of times, including this one, that the unsent data has
+                                  * reached the configured depth since the last event of this type.
+                                  */
             int32_t cause;       /* ps_cause that bound last */
             int32_t client_slot; /* If a client of this host blocks the publication: the client's
                                   * slot in penstock.dat. Otherwise -1. */

@@ -15,8 +15,8 @@ static inline bool ps_addr_same_ip(const ps_addr_t *a, const ps_addr_t *b)
     return a->family == b->family && memcmp(a->ip, b->ip, a->family == 6 ? 16 : 4) == 0;
 }
 
-/* Returns true if IP address and port are equal; ignores scope_id. Called once for each run of
- * datagrams (consecutive datagrams with one source). */
+/* Returns true if IP address and port are equal; ignores scope_id. An agent calls this function
+ * once for each run of consecutive datagrams from the same source. */
 static inline bool ps_addr_equal(const ps_addr_t *a, const ps_addr_t *b)
 {
     return a->port == b->port && ps_addr_same_ip(a, b);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_allowance.h: limits a count that other threads increase; the limit rises at a given rate.
- * Unlike a token bucket (ps_pacer.h) an allowance never forgets a debt: if the count exceeds the
- * limit, the caller waits until the limit has grown by the whole excess. The caller chooses the
- * unit of the count (bytes or messages). Pure: no clock, no allocation. Owner: the sender.
+ * ps_allowance.h: an allowance is a limit for a count that other threads increase; the limit rises
+ * at a given rate. Unlike a token bucket (ps_pacer.h) an allowance never forgets a debt: if the
+ * count exceeds the limit, the caller waits until the limit has grown by the whole excess. The
+ * caller chooses the unit of the count (bytes or messages). Pure: no clock, no allocation. Owner:
+ * the sender.
  *
  *     taken within any time t <= burst + rate * t + what the last taker went beyond the limit
  *
@@ -17,7 +18,8 @@
 
 typedef struct ps_allowance {
     int64_t rate;     /* units per second; 0: unlimited */
-    int64_t burst;    /* Largest distance of the limit above the count, in units; at least 1. */
+    int64_t burst;    /* The limit never rises more than this number of units above the count. At
+                       * least 1. */
     int64_t limit;    /* at at_ns, whole units */
     int64_t fraction; /* nano-units in addition to limit */
     int64_t at_ns;
@@ -30,7 +32,7 @@ typedef struct ps_allowance {
 void ps_allowance_init(ps_allowance_t *allowance, int64_t rate, int64_t burst);
 /* Returns the number of units that may still be taken at now_ns if the count is `taken`: INT64_MAX
  * if unlimited, <= 0: none. At the first call, a full burst is available. `taken` may decrease. If
- * now_ns decreases between two calls, no time counts as passed. */
+ * now_ns is lower than at the call before, the limit does not rise. */
 int64_t ps_allowance_room(ps_allowance_t *allowance, int64_t taken, int64_t now_ns);
 /* Returns the time at which the caller may take `units` (at most the burst), computed from the
  * state at the last call of ps_allowance_room. */

@@ -12,8 +12,8 @@
  * membarrier(2); without membarrier(2), this process must execute the fences itself. Any thread may
  * call ps_barrier_join; the call may take some milliseconds. */
 bool ps_barrier_join(void);
-/* Executes one barrier. Returns true if the kernel executed this barrier; calls of ps_barrier_run
- * are then possible. Any thread. */
+/* Executes one barrier as a test. Returns true if the kernel executed the barrier, so that the
+ * process may call ps_barrier_run. Any thread. */
 bool ps_barrier_available(void);
 /* Executes a full barrier on every running thread of every registered process. The call interrupts
  * each CPU that runs such a thread. The call takes some microseconds, or milliseconds if memory is

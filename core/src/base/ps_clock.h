@@ -5,16 +5,19 @@
 
 #include <stdint.h>
 
+/* Number of ns to add to the simulator's monotonic clock to get the simulated time of day. */
+#define PS_INVOKER_EPOCH_OFFSET_NS (INT64_C(1700000000) * INT64_C(1000000000))
+
 /* Returns CLOCK_MONOTONIC in ns. Code of an agent must not call this function: an agent gets the
  * time as an argument. */
 int64_t ps_monotonic_ns(void);
 /* Returns the processor time of the calling thread in ns. A system call. */
 int64_t ps_thread_ns(void);
 int64_t ps_epoch_ns(void);
-/* Returns the distance in ns from CLOCK_MONOTONIC to the time of day. The returned distance is
- * never too small. If the thread loses the processor between its two clock reads, the result is too
- * large by the time of the interruption. The function therefore reads both clocks several times and
- * returns the smallest distance. */
+/* Returns the number of ns to add to CLOCK_MONOTONIC to get the time of day. If the thread is
+ * interrupted between its reads of the two clocks, the difference of the clocks appears too large,
+ * never too small. The function therefore reads both clocks several times and returns the smallest
+ * difference. */
 int64_t ps_epoch_offset_ns(void);
 
 #endif

@@ -4,10 +4,10 @@
 #ifndef PS_CPU_H
 #define PS_CPU_H
 
-/* Fetches a cache line for writing: other processors release the line during this call, and not
- * when the caller stores into the line. On x86-64, the compiler's own hint fetches the line only
- * for reading, unless the target is a newer processor. After such a fetch, the store fetches the
- * line a second time. Processors without the prefetch instruction ignore the hint. */
+/* Fetches a cache line for writing: other processors release the line now, so that a later store of
+ * the caller need not wait for them. On x86-64, __builtin_prefetch fetches the line only for
+ * reading, unless the code is compiled for a newer processor. The store would then have to fetch
+ * the line a second time. A processor that does not have the instruction prefetchw ignores it. */
 static inline void ps_cpu_prefetch_write(const void *at)
 {
 #if defined(__x86_64__)

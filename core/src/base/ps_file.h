@@ -32,10 +32,10 @@ typedef struct ps_file_range {
     int64_t from;
     int64_t to;
 } ps_file_range_t;
-/* Creates the file, allocates the blocks of all ranges except `holes` (ascending, not adjacent),
- * and maps the file; removes the file on failure. A hole takes no memory until ps_file_reserve
- * allocates its blocks. Do not access a hole before ps_file_reserve has allocated its blocks: on a
- * full file system, the access raises SIGBUS. */
+/* Creates and maps a file, and allocates its disk blocks, except those of the ranges in `holes`
+ * (ascending, not adjacent). If a step fails, removes the file. A hole takes no memory until
+ * ps_file_reserve allocates its blocks. Do not access a hole before ps_file_reserve has allocated
+ * its blocks: on a full file system, the access raises SIGBUS. */
 int ps_file_make(const char *path, int64_t length, int32_t mode, const ps_file_range_t *holes,
                  int32_t hole_count, uint8_t **map);
 void ps_file_unmap(uint8_t *map, uint64_t length);

@@ -3,10 +3,10 @@
  * ps_idle.h: the behaviour of an agent's thread after a duty cycle without work.
  *
  * SPIN and YIELD never sleep. BACKOFF sleeps up to 1 ms and cannot be woken. PARK spins, then
- * yields, then sleeps until it is woken or a timer is due. With PARK the thread learns how long to
- * stay awake. If the next work usually arrives within microseconds, a thread with PARK stays awake;
- * otherwise the thread sleeps at once. PARK therefore suits both an idle host and an exchange of
- * requests and replies. */
+ * yields, then sleeps until it is woken or a timer is due. With PARK, the thread measures how soon
+ * work arrives after a duty cycle without work. If work usually arrives within microseconds, the
+ * thread stays awake; otherwise it sleeps at once. PARK therefore suits both an idle host and an
+ * exchange of requests and replies. */
 #ifndef PS_IDLE_H
 #define PS_IDLE_H
 
@@ -43,11 +43,12 @@ typedef struct ps_idle_state {
 
 /* If cpus <= PS_IDLE_FEW_CPUS, the thread never spins; it only yields. */
 void ps_idle_init(ps_idle_state_t *idle, int32_t strategy, int32_t cpus);
-/* Call this function after a duty cycle that found work. Set `light` if there was little work, and
- * more work is unlikely to follow at once. With PARK and at most PS_IDLE_FEW_CPUS processors, the
- * thread yields if it was idle before and the work was light. If the thread yields, the client that
- * waits for the result of the work can use the processor. Returns true if the thread yielded. If
- * the thread yielded, the caller must read the clock again. */
+/* Call this function after a duty cycle that found work. Set `light` if the duty cycle found little
+ * work, and more work will probably not follow at once. With PARK and at most PS_IDLE_FEW_CPUS
+ * processors, the thread yields if it was idle before and the work was light. While the thread
+ * yields, a client that waits for the result of the work can use the processor. Returns true if the
+ * thread yielded. If the thread yielded, the caller must read the clock again.
+ */
 bool ps_idle_on_work(ps_idle_state_t *idle, int64_t now_ns, bool light);
 /* Call this function after a duty cycle without work. The function may pause the CPU or yield the
  * CPU to another thread. Returns the next step, PS_IDLE_... */

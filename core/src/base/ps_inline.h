@@ -8,8 +8,8 @@
 /* Marks a function that runs for each message and has one or two callers; the compiler must inline
  * it. */
 #define PS_ALWAYS_INLINE inline __attribute__((always_inline))
-/* Marks a function that runs once a term or for rare messages, and must not be inlined. If the
- * compiler inlined a rarely executed function, the function would occupy registers for each
+/* Marks a function that must not be inlined, because it runs only for few messages, or once a term.
+ * If the compiler inlined a rarely executed function, the function would occupy registers for each
  * message. */
 #define PS_NOINLINE __attribute__((noinline))
 

@@ -16,9 +16,9 @@ typedef struct ps_map {
     uint32_t mask;   /* capacity - 1; capacity >= 2 * limit */
     int32_t count;
     int32_t limit;
-    uint64_t salt; /* Random value. The map computes the hash of a key from the key and this value.
-                    * Remote peers choose the keys; without the random value, the peers could cause
-                    * collisions. */
+    uint64_t salt; /* Random value, from which the map computes the hash of each key. Remote peers
+                    * choose the keys. Without the random value, the peers could choose keys with
+                    * equal hashes and so slow the map down. */
 } ps_map_t;
 
 static inline uint64_t ps_map_key(int32_t stream_id, int32_t session_id)

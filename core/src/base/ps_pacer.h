@@ -4,8 +4,8 @@
  * chooses the unit in which the bucket counts (bytes, messages or datagrams). Pure: no clock, no
  * allocation; the caller passes the time. Owner: the thread that sends.
  *
- * The level of the bucket is in nano-units: one nanosecond at `rate` units a second adds `rate`
- * nano-units. In this unit the level of the bucket is exact, and no rounding error accumulates.
+ * The level (content) of the bucket is an integer number of nano-units (1e-9 units). Each
+ * nanosecond adds `rate` nano-units, so the level is exact and no rounding error accumulates.
  *
  *     pacer, ps_pacer_set(&p, 1000000, 2816, now)      1 MB/s, at most two datagrams at once
  *     if (ps_pacer_room(&p, now) > 0) { send; ps_pacer_spend(&p, bytes); }
@@ -41,8 +41,8 @@ static inline bool ps_pacer_limits(const ps_pacer_t *pacer)
 /* Returns the number of whole units that the caller may send at now_ns; <= 0: none, INT64_MAX:
  * unlimited. If now_ns is lower than in the call before, the bucket gets no units. */
 int64_t ps_pacer_room(ps_pacer_t *pacer, int64_t now_ns);
-/* Takes `units` (>= 0) from the bucket. The caller may take more than the level, because a datagram
- * is sent whole; the bucket then has a debt of at most one burst. */
+/* Takes `units` (>= 0) from the bucket. The caller may take more units than the bucket contains,
+ * because it cannot send a part of a datagram. The bucket then has a debt of at most one burst. */
 void ps_pacer_spend(ps_pacer_t *pacer, int64_t units);
 /* Adds `units` (>= 0) to the bucket, in addition to the units that it gets as time passes. Units
  * beyond the burst are lost. */

@@ -3,9 +3,10 @@
  * ps_ring.h: bounded queue of fixed-size records between exactly one producer and one consumer.
  *
  * The producer keeps a copy of the consumer's index, and the consumer a copy of the producer's. The
- * producer reads the consumer's index only when the copy shows a full ring. The consumer reads the
- * producer's index only when the copy shows an empty ring. These copies keep the number of cache
- * lines low that a busy queue moves between the two CPUs (Lamport 1983; FastForward 2008). */
+ * producer reads the consumer's index only if, according to the copy, the ring is full. The
+ * consumer reads the producer's index only if, according to the copy, the ring is empty. With these
+ * copies, a busy queue moves fewer cache lines between the two CPUs (Lamport 1983; FastForward
+ * 2008). */
 #ifndef PS_RING_H
 #define PS_RING_H
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_timers.h: the timers of many objects, one for each object, in a binary heap by due time. An
- * agent with thousands of objects visits only those whose timer is due. The heap's size is fixed at
- * init. One owner thread. With n timers, adding, moving or removing a timer takes O(log n) steps.
- * Reading the earliest due time takes one step. */
+ * ps_timers.h: a binary heap of timers, ordered by due time. Each timer belongs to one object. With
+ * this heap, an agent that has thousands of objects visits only the objects whose timer is due. The
+ * heap's size is fixed at init. One owner thread. With n timers, adding, moving or removing a timer
+ * takes O(log n) steps. Reading the earliest due time takes one step. */
 #ifndef PS_TIMERS_H
 #define PS_TIMERS_H
 
 #include <stdint.h>
 
-/* The timer of one object; part of the object. */
+/* The timer of one object, as a member of the object's struct. */
 typedef struct ps_timer {
     int32_t at; /* index of this timer's entry in the heap; -1: the timer is in no heap */
 } ps_timer_t;
@@ -32,7 +32,7 @@ void ps_timers_fini(ps_timers_t *timers);
 void ps_timers_add(ps_timers_t *timers, ps_timer_t *timer, int64_t due_ns);
 /* Removes a timer that is in this heap. */
 void ps_timers_remove(ps_timers_t *timers, ps_timer_t *timer);
-/* Moves a timer of this heap to another time, earlier or later. */
+/* Sets a new due time, earlier or later, for a timer that is in this heap. */
 void ps_timers_set(ps_timers_t *timers, ps_timer_t *timer, int64_t due_ns);
 
 /* Returns the due time of a timer that is in this heap. */

@@ -6,8 +6,8 @@
 
 #include <stdint.h>
 
-/* An IP address and port. The family 0 means: not set. The field `ip` is in network byte order; an
- * IPv4 address occupies its first 4 bytes. */
+/* An IP address and port. If the field `family` is 0, the address is not set. The field `ip` is in
+ * network byte order; an IPv4 address occupies its first 4 bytes. */
 typedef struct ps_addr {
     uint16_t family;   /* 0, 4 or 6 */
     uint16_t port;     /* host order */
@@ -15,9 +15,17 @@ typedef struct ps_addr {
     uint8_t ip[16];
 } ps_addr_t;
 
+/* Largest weight that a publication can have when several publications share a pool of credits. */
+enum { PS_CREDIT_WEIGHT_MAX = 1000 };
+
+/* Range of the priority that a channel may state. PS_PRIORITY_MAX is also the largest bonus for
+ * waiting time (aging). */
+enum { PS_PRIORITY_MAX = 1000, PS_PRIORITY_MIN = -1000 };
+
 /* The ids of the relays that a stream has passed, beginning with the relay next to the publisher.
  * The ids are random. */
 enum { PS_RELAYS_MAX = 8 };
+
 typedef struct ps_relay_path {
     uint64_t ids[PS_RELAYS_MAX]; /* 0 after the last */
     int32_t count;
@@ -34,13 +42,13 @@ typedef struct ps_socket_params {
     ps_addr_t group;          /* Multicast group that the socket joins; family 0: none. */
     ps_addr_t interface_addr; /* Address of the interface for IPv4 multicast; family 0: the system's
                                * default. */
-    uint32_t interface_index; /* Index of the interface for joins and outgoing multicast; 0: the
-                               * system's default. */
+    uint32_t interface_index; /* Index of the interface on which the socket joins a multicast group
+                               * and sends multicast; 0: the system's default. */
     int32_t multicast_ttl;    /* 0: OS default */
     int32_t sndbuf_bytes;     /* 0: OS default */
     int32_t rcvbuf_bytes;     /* 0: OS default */
-    uint16_t port_low;        /* Lowest port for a bind to port 0, up to port_high; if port_low is
-                               * 0, the kernel chooses the port. */
+    uint16_t port_low;        /* If `bind` has port 0, the transport takes a port from port_low to
+                               * port_high; if port_low is 0, the kernel chooses the port. */
     uint16_t port_high;
     uint8_t reuse;      /* 1: set SO_REUSEADDR, so that several sockets of this host can bind a
                          * multicast group's port. */

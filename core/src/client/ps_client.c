@@ -83,6 +83,12 @@ void ps_client_close(ps_client_t *client)
     }
 }
 
+void ps_client_set_clock(ps_client_t *client, const int64_t *now_ns)
+{
+    client->clock_ns = now_ns;
+    client->clock_offset_ns = PS_INVOKER_EPOCH_OFFSET_NS;
+}
+
 void ps_client_set_daemon_away(ps_client_t *client, int32_t away)
 {
     atomic_store_explicit(&client->daemon_away, away != 0, memory_order_release);
@@ -213,8 +219,7 @@ void ps_client_kick(int32_t fd)
 static void join_ready_set(const ps_client_t *client, int32_t publication_slot)
 {
     const ps_shared_t *shared = client->shared;
-    atomic_fetch_or_explicit(&shared->dirty[publication_slot / 64],
-                             UINT64_C(1) << (publication_slot % 64), memory_order_seq_cst);
+    ps_shared_set_dirty(shared, publication_slot);
     if (atomic_load_explicit(&shared->driver->sender_parked, memory_order_seq_cst) != 0) {
         ps_client_kick(client->sender_wake_fd);
     }

@@ -31,6 +31,10 @@ static int ps_img_check(const ps_client_t *client, const ps_img_params_t *params
                        (long long)params->correlation_id, params->position_counter_id,
                        params->subscriber_slot, params->image_slot, params->publication_slot);
     }
+    if (params->fan_in_weight < 0 || params->fan_in_weight > PS_FAN_IN_MAX) {
+        return ps_fail(PS_E_INVALID, "image %lld: fan-in weight %d is not in 0..%d",
+                       (long long)params->correlation_id, params->fan_in_weight, PS_FAN_IN_MAX);
+    }
     return PS_OK;
 }
 
@@ -68,6 +72,7 @@ int ps_img_open(ps_client_t *client, const ps_img_params_t *params, ps_img_t **o
         return ps_fail(PS_E_NO_MEMORY, "no memory for an image");
     }
     image->client = client;
+    image->fan_in_weight = params->fan_in_weight;
     code = ps_log_map(params->log_path, 1, &image->log);
     if (code != PS_OK) {
         free(image);
@@ -96,6 +101,8 @@ int ps_img_open(ps_client_t *client, const ps_img_params_t *params, ps_img_t **o
         ps_img_close(image);
         return code;
     }
+    ps_img_open_retention(image, params);
+    image->guarded = image->isolated != NULL || image->retention.limits;
     image->delivered = join;
     image->released = join;
     if (image->subscriber != NULL) {
@@ -400,34 +407,6 @@ int32_t ps_img_take_gap(ps_img_t *image, int64_t *from, int64_t *to, int64_t *me
     return 1;
 }
 
-int64_t ps_img_count(const ps_img_t *image, int64_t from, int64_t to)
-{
-    const ps_log_t *log = &image->log;
-    const int64_t start = from;
-    int64_t messages = 0;
-    if (from < image->join_position || to < from || to - from > INT64_C(3) * log->term_length ||
-        from % PS_FRAME_ALIGNMENT != 0) {
-        return -1;
-    }
-    while (from < to) {
-        const ps_frame_t *frame = ps_frame_at(log, from);
-        const int64_t length = ps_frame_length_acquire(frame);
-        const int64_t offset = from & log->term_mask;
-        if (length < PS_HEADER_BYTES || ps_align32_64(length) > log->term_length - offset ||
-            frame->term_offset != offset) {
-            return -1;
-        }
-        if (frame->type == PS_TYPE_DATA) {
-            messages += (frame->flags & PS_FLAG_END) != 0;
-        } else if (ps_is_gap_mark(ps_frame_reserved_value(frame))) {
-            return -1;
-        }
-        from += ps_align32_64(length);
-    }
-    return from == to && !(image->isolated != NULL && ps_img_is_outrun(image, start)) ? messages
-                                                                                      : -1;
-}
-
 /* Collects the messages up to the end of one term. */
 static int32_t ps_img_scan_term(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t flags)
 {
@@ -496,8 +475,25 @@ static int32_t ps_img_scan_isolated(ps_img_t *image, ps_message_t *out, int32_t 
     if (ps_img_is_outrun(image, before.delivered)) {
         return ps_img_skip(image, before.whole);
     }
+    const int32_t skipped = ps_img_skip_lagged(image, &before);
+    if (skipped <= 0) {
+        return skipped;
+    }
     const int32_t count = ps_img_scan(image, out, limit, flags);
     return ps_img_isolated_end(image, &before, out, count);
+}
+
+/* A scan of a stream that may drop data towards this reader. */
+static int32_t ps_img_scan_guarded(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t flags)
+{
+    if (image->retention.limits) {
+        const int32_t code = ps_img_expire(image);
+        if (code != 0) {
+            return code;
+        }
+    }
+    return image->isolated != NULL ? ps_img_scan_isolated(image, out, limit, flags)
+                                   : ps_img_scan(image, out, limit, flags);
 }
 
 /* A reader directly behind a busy publisher takes each cache line while the publisher writes the
@@ -550,8 +546,8 @@ int32_t ps_img_poll(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t f
     }
     const int64_t before = image->delivered;
     ps_img_stay_back(image);
-    const int32_t count = PS_UNLIKELY(image->isolated != NULL)
-                              ? ps_img_scan_isolated(image, out, limit, flags)
+    const int32_t count = PS_UNLIKELY(image->guarded)
+                              ? ps_img_scan_guarded(image, out, limit, flags)
                               : ps_img_scan(image, out, limit, flags);
     ps_img_note_poll(image, count, limit);
     if (PS_UNLIKELY(image->credit_mode != 0)) {

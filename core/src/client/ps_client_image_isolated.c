@@ -3,6 +3,8 @@
  * memory may be written over while they read. A poll therefore copies, and then looks at the mark
  * that the daemon stored before it released memory. The client drops a poll that lies below the
  * mark, and continues at the next boundary between messages that it finds with the index ring.
+ * Under drop_oldest a poll that begins more than the depth behind data for which the reader is late
+ * (ps_isolation.h) skips to the newest depth_bytes, whether memory was written over or not.
  * Images for which the stream waits never get here. */
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +33,7 @@ struct ps_isolated {
     int64_t depth_bytes;         /* of PS_READER_DROP_OLDEST */
     int64_t ordinal;             /* of the delivered position, as in the ring; PS_ORDINAL_UNKNOWN */
     bool skips;                  /* continues with the newest depth_bytes */
+    bool reads_next;             /* it has skipped, and reads a message before it skips again */
     alignas(COPY_ALIGNMENT) uint8_t copies[COPY_BYTES];
 };
 
@@ -57,6 +60,7 @@ int ps_img_open_isolated(ps_img_t *image, const ps_img_params_t *params)
         isolated->ring = &shared->publication_histories[params->publication_slot].ring;
     }
     isolated->skips = params->isolation == PS_READER_DROP_OLDEST;
+    isolated->reads_next = false;
     isolated->depth_bytes = params->depth_bytes;
     isolated->ordinal = PS_ORDINAL_UNKNOWN;
     if (image->join_position == params->join_position && params->join_ordinal >= 0) {
@@ -64,23 +68,6 @@ int ps_img_open_isolated(ps_img_t *image, const ps_img_params_t *params)
     }
     image->isolated = isolated;
     return PS_OK;
-}
-
-int64_t ps_img_messages(const ps_img_t *image, int64_t from, int64_t to)
-{
-    const ps_log_t *log = &image->log;
-    int64_t messages = 0;
-    while (from < to) {
-        const ps_frame_t *frame = ps_frame_at(log, from);
-        const int64_t length = ps_frame_length_acquire(frame);
-        if (length < PS_HEADER_BYTES ||
-            ps_align32_64(length) > log->term_length - (from & log->term_mask)) {
-            break; /* the poll checked it; it was overwritten since */
-        }
-        messages += ps_frame_messages(frame);
-        from += ps_align32_64(length);
-    }
-    return messages;
 }
 
 static int64_t mark_of(const ps_img_t *image)
@@ -162,30 +149,65 @@ static void learn_ordinal(ps_img_t *image)
     }
 }
 
-/* ---- outrun ---------------------------------------------------------------------------------- */
+/* ---- skipping -------------------------------------------------------------------------------- */
+
+/* Returns the frame at a position, and moves the position and the count behind the frame. NULL: no
+ * frame is there yet. */
+static const ps_frame_t *next_frame(const ps_img_t *image, ps_found_t *at)
+{
+    const ps_log_t *log = &image->log;
+    if (at->position < 0 || at->position % PS_FRAME_ALIGNMENT != 0) {
+        return NULL;
+    }
+    const ps_frame_t *frame = ps_frame_at(log, at->position);
+    const int64_t length = ps_frame_length_acquire(frame);
+    if (length < PS_HEADER_BYTES ||
+        ps_align32_64(length) > log->term_length - (at->position & log->term_mask)) {
+        return NULL;
+    }
+    at->position += ps_align32_64(length);
+    at->ordinal += at->ordinal != PS_ORDINAL_UNKNOWN ? ps_frame_messages(frame) : 0;
+    return frame;
+}
+
+static bool begins_message(const ps_frame_t *frame)
+{
+    return frame->type != PS_TYPE_DATA || (frame->flags & PS_FLAG_BEGIN) != 0;
+}
 
 /* Moves an entry to the first message that begins at or above `target`. A message that the entry
  * lies in, and those that are passed, are lost. The position is -1 if no such message is there yet.
  * Bound: the log. */
 static ps_found_t first_message(const ps_img_t *image, ps_found_t at, int64_t target)
 {
-    const ps_log_t *log = &image->log;
-    const int64_t most = at.position + INT64_C(3) * log->term_length;
-    while (at.position >= 0 && at.position < most && at.position % PS_FRAME_ALIGNMENT == 0) {
-        const ps_frame_t *frame = ps_frame_at(log, at.position);
-        const int64_t length = ps_frame_length_acquire(frame);
-        if (length < PS_HEADER_BYTES ||
-            ps_align32_64(length) > log->term_length - (at.position & log->term_mask)) {
+    const int64_t most = at.position + INT64_C(3) * image->log.term_length;
+    while (at.position < most) {
+        const ps_found_t here = at;
+        const ps_frame_t *frame = next_frame(image, &at);
+        if (frame == NULL) {
             break;
         }
-        if (at.position >= target &&
-            (frame->type != PS_TYPE_DATA || (frame->flags & PS_FLAG_BEGIN) != 0)) {
-            return at;
+        if (here.position >= target && begins_message(frame)) {
+            return here;
         }
-        at.position += ps_align32_64(length);
-        at.ordinal += at.ordinal != PS_ORDINAL_UNKNOWN ? ps_frame_messages(frame) : 0;
     }
     return (ps_found_t){ -1, -1, at.read_from };
+}
+
+/* Moves an entry to the last message that begins below `target`. The position is -1 if none begins
+ * there. Bound: the frames below the target. */
+static ps_found_t last_message(const ps_img_t *image, ps_found_t at, int64_t target)
+{
+    ps_found_t last = { -1, -1, at.read_from };
+    while (at.position < target) {
+        const ps_found_t here = at;
+        const ps_frame_t *frame = next_frame(image, &at);
+        if (frame == NULL) {
+            break;
+        }
+        last = begins_message(frame) ? here : last;
+    }
+    return last;
 }
 
 /* Returns the first known position between two frames at or above `position`: an entry of the ring,
@@ -243,6 +265,24 @@ static ps_found_t verified_place(const ps_img_t *image)
     return to;
 }
 
+/* Returns the position at which a reader continues that was not outrun, or -1: the first message of
+ * the newest depth_bytes, or the last one before, if the newest message is longer than that. */
+static ps_found_t place_of_newest(const ps_img_t *image, int64_t newest)
+{
+    const int64_t at = image->delivered;
+    const ps_found_t here = { at, image->isolated->ordinal, at };
+    const int64_t target = newest - image->isolated->depth_bytes;
+    const int64_t near = target - image->log.term_length / INDEX_PARTS;
+    const int64_t longest = near - 2 * image->max_message_bytes; /* headers included */
+    ps_found_t from = near > here.position ? boundary_from(image, near, newest) : here;
+    const ps_found_t found = first_message(image, from, target);
+    if (found.position >= 0) {
+        return found;
+    }
+    from = longest > here.position ? boundary_from(image, longest, newest) : here;
+    return from.position >= 0 ? last_message(image, from, target) : from;
+}
+
 static void count_skip(const ps_img_t *image)
 {
     ps_subscriber_slot_t *slot = image->subscriber;
@@ -252,9 +292,36 @@ static void count_skip(const ps_img_t *image)
                               memory_order_relaxed);
 }
 
+/* Two counts with one base have a difference. Else the client counts, if the log has the range. */
+static int64_t messages_of_gap(const ps_img_t *image, int64_t from, ps_found_t to)
+{
+    const int64_t ordinal = image->isolated->ordinal;
+    if (have_one_base(ordinal, to.ordinal) && to.ordinal >= ordinal) {
+        return to.ordinal - ordinal;
+    }
+    return ps_img_count(image, from, to.position);
+}
+
+static int32_t skip_to(ps_img_t *image, int64_t from, ps_found_t to)
+{
+    image->gap_messages = messages_of_gap(image, from, to);
+    image->gap_from = from;
+    image->gap_to = to.position;
+    count_skip(image);
+    image->isolated->ordinal = to.ordinal;
+    image->isolated->reads_next = true;
+    image->delivered = to.position;
+    image->assembling = 0;
+    image->assembled.position = 0;
+    if (!image->report_gaps) {
+        image->gap_from = image->gap_to;
+        return 0;
+    }
+    return PS_E_GAP;
+}
+
 int32_t ps_img_skip(ps_img_t *image, int64_t from)
 {
-    ps_isolated_t *isolated = image->isolated;
     const ps_found_t to = verified_place(image);
     if (to.position <= from || to.position % PS_FRAME_ALIGNMENT != 0 ||
         to.position >> image->log.shift > INT32_MAX) {
@@ -265,22 +332,30 @@ int32_t ps_img_skip(ps_img_t *image, int64_t from)
                                  (long long)to.position, (long long)from);
         return image->stopped;
     }
-    image->gap_from = from;
-    image->gap_to = to.position;
-    image->gap_messages = -1;
-    if (have_one_base(isolated->ordinal, to.ordinal) && to.ordinal >= isolated->ordinal) {
-        image->gap_messages = to.ordinal - isolated->ordinal;
+    return skip_to(image, from, to);
+}
+
+int32_t ps_img_skip_lagged(ps_img_t *image, const ps_img_before_t *before)
+{
+    const ps_isolated_t *isolated = image->isolated;
+    if (!isolated->skips || isolated->reads_next) {
+        return 1;
     }
-    count_skip(image);
-    isolated->ordinal = to.ordinal;
-    image->delivered = to.position;
-    image->assembling = 0;
-    image->assembled.position = 0;
-    if (!image->report_gaps) {
-        image->gap_from = image->gap_to;
-        return 0;
+    const ps_subscriber_slot_t *slot = image->subscriber;
+    const int64_t late = atomic_load_explicit(&slot->late, memory_order_relaxed);
+    if (late <= before->delivered || late - before->delivered <= isolated->depth_bytes) {
+        return 1;
     }
-    return PS_E_GAP;
+    const int64_t newest = atomic_load_explicit(&slot->skip_to, memory_order_relaxed);
+    const int64_t most = INT64_C(3) * image->log.term_length; /* or no daemon writes this */
+    if (newest < late || newest - before->delivered > most) {
+        return 1;
+    }
+    const ps_found_t to = place_of_newest(image, newest);
+    if (to.position <= before->delivered || ps_img_is_outrun(image, before->delivered)) {
+        return 1; /* the end of the poll sees it */
+    }
+    return skip_to(image, before->whole, to);
 }
 
 /* ---- polling --------------------------------------------------------------------------------- */
@@ -337,6 +412,7 @@ int32_t ps_img_isolated_end(ps_img_t *image, const ps_img_before_t *before, ps_m
     if (isolated->ordinal != PS_ORDINAL_UNKNOWN) {
         isolated->ordinal += messages;
     }
+    isolated->reads_next = isolated->reads_next && kept <= 0;
     return kept;
 }
 
@@ -347,5 +423,13 @@ void ps_img_isolated_rewound(ps_img_t *image, int64_t to)
     if (isolated->ordinal != PS_ORDINAL_UNKNOWN) {
         isolated->ordinal =
             ps_img_is_outrun(image, to) ? PS_ORDINAL_UNKNOWN : isolated->ordinal - messages;
+    }
+}
+
+void ps_img_isolated_passed(ps_img_t *image, int64_t messages)
+{
+    ps_isolated_t *isolated = image->isolated;
+    if (isolated->ordinal != PS_ORDINAL_UNKNOWN) {
+        isolated->ordinal = messages < 0 ? PS_ORDINAL_UNKNOWN : isolated->ordinal + messages;
     }
 }

@@ -19,9 +19,10 @@
 #define PS_LIKELY(x)   __builtin_expect(!!(x), 1)
 #define PS_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-/* Number of forks between the first process and this process: after each fork, the child adds 1. A
- * client handle stores the number of forks at the time of its opening. If the numbers differ, a
- * function detects that the handle is older than the last fork. */
+/* Number of forks between the first process that loaded this library and the present process: the
+ * child of each fork adds 1. A client handle stores the number of forks at the time of its opening.
+ * A function that gets a handle compares the two numbers. If the numbers differ, the process was
+ * forked after the handle was opened, and the function returns PS_E_FORKED. */
 extern _Atomic uint32_t ps_fork_generation;
 
 struct ps_client {
@@ -35,6 +36,10 @@ struct ps_client {
     int32_t counters;
     bool barriers; /* True if the sender's process-wide barriers (ps_barrier.h) reach this process,
                     * so that a publisher on a hot stream needs no fence. */
+    const int64_t *clock_ns; /* Clock of the simulator; NULL: the client reads the system's
+                              * clock. */
+    int64_t clock_offset_ns; /* Number of ns to add to the simulator's clock to get the time since
+                              * 1970. */
     _Atomic int32_t daemon_away;
     _Atomic int64_t learned_ns; /* average time of recent sleeps */
     _Atomic uint64_t awaited;   /* 1 + the ticket of the last call of ps_client_await that ended
@@ -51,33 +56,51 @@ static inline bool ps_client_forked(const ps_client_t *client)
 int ps_client_fail_forked(void);
 /* Writes 1 to an eventfd; does nothing if the eventfd is full or missing. */
 void ps_client_kick(int32_t fd);
-/* Puts a publication into the sender's ready set and wakes the sender if it sleeps. The client sets
- * the word `dirty` of the publication, then its bit in the dirty bitmap. The sender clears the bit,
- * then `dirty`, and then checks the log. */
+/* Puts a publication into the sender's ready set and wakes the sender if it sleeps. The client
+ * first sets the publication's word `dirty`, then the publication's bit in the dirty bitmap. The
+ * sender clears first the bit, then `dirty`, and then checks the log. */
 void ps_client_mark_dirty(const ps_client_t *client, int32_t publication_slot);
-/* Requests the sender to check the positions of a publication although no message was published. A
- * request to check positions does not make the sender wake a reader. */
+/* Requests the sender to check the positions of a publication although no message was published.
+ * Unlike newly published data, such a request does not make the sender wake the stream's
+ * readers. */
 void ps_client_request_to_check(const ps_client_t *client, int32_t publication_slot);
 
 typedef struct ps_isolated ps_isolated_t;
+
+/* Retention limits of a stream (ps-retention): readers do not get data that exceeds a limit. */
+typedef struct ps_retention {
+    bool limits;    /* False: the stream has no retention limit. */
+    int64_t bytes;  /* Readers do not get data that is more than this number of bytes behind the
+                     * newest data; 0: no limit. */
+    int64_t age_ns; /* Largest age; 0: no limit. */
+    int64_t aged;   /* When the client last compared ages, the data below this position exceeded
+                     * age_ns. */
+    int64_t due_ns; /* Time of the next look. */
+    const struct ps_time_table *times; /* of the stream */
+} ps_retention_t;
 
 struct ps_img {
     ps_client_t *client;
     ps_log_t log;
     _Atomic int64_t *position_cell;   /* sub-pos: released */
     ps_subscriber_slot_t *subscriber; /* NULL: none */
-    _Atomic int64_t *wake_position;   /* Address of wake_position in the slot of the image or of the
-                                       * publication (ps_shared.h); NULL: none. */
+    _Atomic int64_t *wake_position;   /* Address of wake_position in the image's or publication's
+                                       * slot: a release up to this position or beyond must wake the
+                                       * agent (ps_shared.h). NULL: none. */
     int32_t publication_slot;         /* -1: network image */
     int64_t correlation_id;
     int64_t join_position;
     int64_t delivered;
     int64_t released;
     /* The client uses short_polls and `behind` only if a publisher on this host writes the log. */
-    int32_t short_polls; /* Number of consecutive polls that found few messages. */
-    int32_t behind;      /* 1: the last poll stopped at its fragment limit. */
-    int32_t index;       /* in the subscription's list */
-    int32_t stopped;     /* 0, or PS_E_CORRUPT after a poll found a damaged frame. */
+    int32_t short_polls;   /* Number of consecutive polls that found few messages. */
+    int32_t behind;        /* 1: the last poll stopped at its fragment limit. */
+    int32_t index;         /* in the subscription's list */
+    int32_t fan_in_weight; /* Weight in polls of the subscription, 1 to PS_FAN_IN_MAX; 0: the
+                             * subscription polls its images in turn. */
+    int64_t fan_in_owed;   /* In a subscription with weights: number of messages to which the weight
+                          * still entitles this image, multiplied by the sum of all weights. */
+    int32_t stopped;       /* 0, or PS_E_CORRUPT after a poll found a damaged frame. */
     /* Assembly. */
     uint8_t *buffer;
     int64_t capacity;
@@ -87,7 +110,7 @@ struct ps_img {
     int32_t redeliver; /* 1: the next poll delivers the message in `assembled` again. */
     int32_t report_gaps;
     int64_t gap_from, gap_to; /* Start and end of the gap that the application has not yet fetched.
-                               * If gap_from equals gap_to, there is no such gap. */
+                               * If gap_from equals gap_to, the application has fetched all gaps. */
     int64_t gap_messages;     /* -1 not known */
     /* Credits of the reader (ps_client_image_credit.c); each count is a number of messages since
      * the reader joined. */
@@ -96,19 +119,28 @@ struct ps_img {
     _Atomic int64_t held; /* Number of those messages in `passed` for which the application still
                            * holds the credit in a handle (PS_CREDIT_HANDLES). */
     _Atomic int64_t leaked;
+    bool guarded; /* True if `isolated` or `retention` can move the reader past data that it has not
+                   * read. */
+    ps_retention_t retention;
     ps_isolated_t *isolated; /* NULL: the stream waits for this reader */
     ps_message_t assembled;  /* position 0: none */
 };
 
 /* Adds a fragment to the message that is being assembled (`assembled`). Returns 1 when the message
  * is complete. Returns 0 when fragments are missing or the fragment is skipped. Returns
- * PS_E_CORRUPT (message longer than max_message_bytes) or PS_E_NO_MEMORY if the image must stop. */
+ * PS_E_CORRUPT (message longer than max_message_bytes) or PS_E_NO_MEMORY; the image must then stop.
+ */
 int ps_img_assemble(ps_img_t *image, const ps_message_t *fragment);
+
+/* Lets a client read a clock of the simulator in place of the system's: *now_ns +
+ * PS_INVOKER_EPOCH_OFFSET_NS is the time since 1970. */
+void ps_client_set_clock(ps_client_t *client, const int64_t *now_ns);
+void ps_sub_set_clock(ps_sub_t *sub, const int64_t *now_ns);
 
 /* ---- ps_client_image_isolated.c: images whose memory may be written over --------------------- */
 
-/* If the parameters ask for an isolated reader, makes the image isolated: the stream will not wait
- * for this reader. */
+/* If the parameters request an isolated reader (a reader for which the stream does not wait),
+ * prepares the image for this reader. */
 int ps_img_open_isolated(ps_img_t *image, const ps_img_params_t *params);
 /* Returns true if the writer may have overwritten the memory at `position`, before or after the
  * client read it. */
@@ -126,12 +158,27 @@ typedef struct ps_img_before {
 ps_img_before_t ps_img_isolated_begin(ps_img_t *image);
 int32_t ps_img_isolated_end(ps_img_t *image, const ps_img_before_t *before, ps_message_t *out,
                             int32_t count);
-/* Moves an isolated reader beyond the memory that was overwritten. `from` is the end of the last
- * complete message before the overwritten memory. Returns PS_E_GAP; 0 if the application did not
- * request reports of gaps; or PS_E_CORRUPT. */
+/* If the writer has overwritten data that an isolated reader has not read, moves the reader beyond
+ * the overwritten data. `from` is the end of the last complete message before the overwritten
+ * memory. Returns PS_E_GAP; 0 if the application did not request reports of gaps; or PS_E_CORRUPT.
+ */
 int32_t ps_img_skip(ps_img_t *image, int64_t from);
+/* A reader under drop_oldest may be at most depth_bytes behind the newest data. If the reader is
+ * farther behind, moves it forward to this distance. After a skip the reader gets at least one
+ * message before it skips again. Returns 1 if the reader does not skip, otherwise the same as
+ * ps_img_skip. */
+int32_t ps_img_skip_lagged(ps_img_t *image, const ps_img_before_t *before);
 /* Records that the messages between `to` and the delivered position will be delivered again. */
 void ps_img_isolated_rewound(ps_img_t *image, int64_t to);
+/* Records that the reader passes this number of messages; -1: the number is unknown. */
+void ps_img_isolated_passed(ps_img_t *image, int64_t messages);
+
+/* ---- ps_client_image_retention.c: images whose publisher limits what readers get ------------- */
+
+void ps_img_open_retention(ps_img_t *image, const ps_img_params_t *params);
+/* Moves a reader beyond the data that the publication no longer retains. Returns PS_E_GAP; 0 if the
+ * reader did not move, or if the application requested no reports of gaps. Bound: 2^16 frames. */
+int32_t ps_img_expire(ps_img_t *image);
 
 /* ---- ps_client_image_credit.c: images whose reader grants credits ---------------------------- */
 
@@ -147,11 +194,11 @@ void ps_img_credit_rewound(ps_img_t *image, int64_t to);
  * If `messages` is 1, records that the message will be delivered again; if -1, that the message was
  * delivered again. */
 void ps_img_credit_redelivered(ps_img_t *image, int64_t messages);
-/* Returns to the agent of the image the credits of all messages that the reader has polled. Call
- * this function before the client stores its released position. */
+/* Returns to the image's agent the credits of all polled messages. Call this function before the
+ * client stores its released position. */
 void ps_img_credit_released(ps_img_t *image);
-/* Returns true if the client has returned as many credits as the agent waits for, so that the
- * client must wake the agent. */
+/* Returns true if the client must wake the agent, because it has returned as many credits as the
+ * agent waits for. */
 bool ps_img_credit_awaited(const ps_img_t *image);
 /* Wakes the agent of the image. */
 void ps_img_wake_agent(const ps_img_t *image);

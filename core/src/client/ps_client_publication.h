@@ -6,12 +6,14 @@
 #include <string.h>
 
 #include "ps_client_internal.h"
+#include "ps_thread_identity.h"
 
 struct ps_pub {
     ps_client_t *client;
     ps_log_t log;
-    /* Address of the publisher limit. The publisher limit is the value of the counter pub-lmt; if
-     * the stream has credits, it is credited_limit in the publication's slot. */
+    /* Address of the publisher limit. Without credits, the publisher limit is the value of the
+     * counter pub-lmt; if receivers of the stream grant credits, it is credited_limit in the
+     * publication's slot. */
     _Atomic(_Atomic int64_t *) limit;
     _Atomic int64_t *plain_limit; /* pub-lmt */
     ps_publication_slot_t *slot;
@@ -26,10 +28,12 @@ struct ps_pub {
      * reads the slot's flags again after a refused offer, and in each offer on a metered stream. */
     _Atomic int32_t metered;
     int32_t policy;               /* ps_policy (ps_client_publication_policy.c) */
-    _Atomic int32_t single_max;   /* Longest message that takes the short path of plain streams:
-                                   * max_payload; -1 if the stream is metered or has a policy. */
-    _Atomic int32_t credited_end; /* Messages shorter than this value take the short path of streams
-                                   * with credits; 0: no message takes this path. */
+    _Atomic int32_t single_max;   /* If a message has at most this length, its offer runs the short
+                                   * code for plain streams (not metered, no policy). The value is
+                                   * max_payload, or -1 if the stream is metered or has a policy. */
+    _Atomic int32_t credited_end; /* If a message is shorter than this value, its offer runs the
+                                   * short code for streams with credits; 0: no offer runs this
+                                   * code. */
     _Atomic int32_t closed;
     /* For the account of refusals: time of the first refused offer since the last accepted offer;
      * 0: no offer was refused since then. */
@@ -44,9 +48,14 @@ struct ps_pub {
     int32_t term_count;
     int32_t term_id;
     int32_t term_offset;
-    int32_t zeroed_to; /* In a sealed log: the memory from term_offset up to zeroed_to is zero. */
+    int32_t zeroed_to; /* In a sealed log (PS_LOG_SEALED): the memory from term_offset up to
+                        * zeroed_to is zero. */
     int64_t ordinal;
-    uint64_t lease; /* Copy of the slot's lease word, which only this publisher writes. */
+    uint64_t lease; /* Copy of the word `lease` in the publication's slot: the credits that this
+                     * exclusive publisher has taken in advance. Only this publisher writes it. */
+    /* Identifies the thread that used credits last. The upper 48 bits are its ps_thread_identity;
+     * the lower 16 bits are the index of its entry in the client slot's array `spends`. */
+    _Atomic uint64_t spender;
 };
 
 /* Space that a publisher has reserved in the log for one or more frames. */
@@ -65,8 +74,8 @@ typedef struct ps_cursor {
 
 enum { PS_COPY_BLOCK = 32, PS_COPY_BLOCKS_MAX = 256 };
 
-/* Copies a payload. If the payload consists of a few whole blocks of PS_COPY_BLOCK bytes, the
- * compiler copies it without a function call. */
+/* Copies a payload. If the payload consists of a few whole blocks of PS_COPY_BLOCK bytes, copies it
+ * without calling the library's memcpy. */
 static inline void ps_pub_copy(uint8_t *to, const uint8_t *from, size_t length)
 {
     if (length % PS_COPY_BLOCK == 0 && length <= PS_COPY_BLOCKS_MAX) {
@@ -109,8 +118,8 @@ int32_t ps_pub_refused_cause(const ps_pub_t *pub);
 /* Ends an episode of refusals. Call this function at the first accepted message after a refusal. */
 void ps_pub_accepted(ps_pub_t *pub);
 
-/* Returns true if the policy ps-policy=error lets offers fail until the application resets the
- * publication. */
+/* Returns true if the publication has failed under ps-policy=error. Every offer then fails until
+ * the application resets the publication. */
 bool ps_pub_has_failed(const ps_pub_t *pub);
 /* Counts the refusal; returns PS_FAILED. */
 int64_t ps_pub_refuse_failed(ps_pub_t *pub);
@@ -134,10 +143,11 @@ static inline int64_t ps_pub_gate(ps_pub_t *pub)
     return 0;
 }
 
-/* Notifies the sender after a commit, unless the stream is hot. The load of `dirty` must not move
- * before the store of the commit. For hot streams the sender's process-wide barrier keeps the load
- * after the store (docs/decisions/0020), so a compiler barrier is enough in this function. For
- * streams that are not hot, this function executes a fence. */
+/* Notifies the sender after a commit, unless the stream is hot: the sender checks a hot stream in
+ * every duty cycle without a notification. The load of `dirty` must not move before the store of
+ * the commit. For hot streams the sender's process-wide barrier keeps the load after the store
+ * (docs/decisions/0020), so a compiler barrier is enough in this function. For streams that are not
+ * hot, this function executes a fence. */
 static inline void ps_pub_dirty(const ps_pub_t *pub)
 {
     atomic_signal_fence(memory_order_seq_cst);
@@ -166,8 +176,8 @@ static inline void ps_pub_count(ps_pub_t *pub, int64_t messages)
     }
 }
 
-/* Counts committed messages of a metered stream. On a stream with credits, the word `spend` already
- * counts the committed messages. */
+/* Adds committed messages of a metered stream to the stream's number of published messages. On a
+ * stream with credits, the word `spend` already counts the committed messages. */
 static inline void ps_pub_count_metered(ps_pub_t *pub, int64_t messages)
 {
     if ((ps_pub_metered(pub) & PS_METERED_CREDITS) == 0) {
@@ -189,7 +199,7 @@ int64_t ps_pub_check_offer(ps_pub_t *pub, int64_t *position, int32_t *room, int6
  * ps_offer_code; PS_ADMIN_ACTION: the log was rotated to the next term. */
 int64_t ps_pub_reserve(ps_pub_t *pub, int32_t required, ps_space_t *space);
 /* Publishes one message; the caller must then notify the sender with ps_pub_dirty. Returns the
- * position after the message, or a code. */
+ * position after the message, or a negative ps_offer_code or ps_error_code. */
 int64_t ps_pub_publish(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
                        int64_t reserved_value);
 /* Both functions publish one message. ps_pub_publish_open ignores the stream's policy (ps-policy);
@@ -201,8 +211,8 @@ int64_t ps_pub_publish_policed(ps_pub_t *pub, const ps_iov_t *pieces, int64_t le
 /* Returns 0 if the policy of the stream admits publishers now; otherwise the ps_offer_code that the
  * offer must return. */
 int64_t ps_pub_policy_gate(ps_pub_t *pub);
-/* Requests the sender to serve the stream, unless the stream is above its low watermark and
- * therefore paused. */
+/* Requests the sender to serve the stream. Has no effect while the stream is in the state
+ * PS_WATERMARK_PAUSED, in which its consumers wake the sender. */
 void ps_pub_request_unless_paused(const ps_pub_t *pub);
 /* Applies the stream's policy to refused messages; `messages` is their number. Returns the
  * ps_offer_code that the offer must return. */
@@ -214,30 +224,42 @@ int64_t ps_pub_publish_admitted(ps_pub_t *pub, const ps_iov_t *pieces, int64_t l
                                 int64_t reserved_value);
 int64_t ps_pub_publish_metered(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
                                int64_t reserved_value);
+/* Finds the calling thread's entry in the array `spends` of the client's slot. Stores the entry's
+ * index in the publication, where the thread finds it for its next message. */
+uint32_t ps_pub_find_spend_place(ps_pub_t *pub, uint64_t identity);
 /* Returns the calling thread's entry of `spends` in the client's slot, where the thread states the
  * credits that it is about to take. */
-_Atomic uint64_t *ps_pub_spend_place(const ps_pub_t *pub);
-/* Returns the value of an entry of `spends` (ps_client_slot_t) for `credits` credits of this
- * stream. */
+static inline _Atomic uint64_t *ps_pub_spend_place(ps_pub_t *pub)
+{
+    const uint64_t identity = ps_thread_identity();
+    const uint64_t spender = atomic_load_explicit(&pub->spender, memory_order_relaxed);
+    const uint32_t place = PS_LIKELY(spender >> 16 == identity && identity != 0)
+                               ? (uint32_t)(spender & 0xFFFF)
+                               : ps_pub_find_spend_place(pub, identity);
+    return &pub->client->shared->clients[pub->client->slot].spends[place];
+}
+/* Returns the word that a thread writes into its entry of `spends` (ps_client_slot_t) before it
+ * takes `credits` credits of this stream. */
 static inline uint64_t ps_pub_spend_mark(const ps_pub_t *pub, int64_t credits)
 {
     return (uint64_t)credits << 32 | (uint32_t)(pub->slot_index + 1);
 }
-/* For metered streams: takes up to `wanted` (> 0) ordinals. Returns the number of ordinals taken,
- * or a ps_offer_code. The caller must call ps_pub_taken after it has claimed frames for the
- * messages, or after it has returned the ordinals. */
+/* For metered streams: takes up to `wanted` (> 0) message numbers (ordinals), one for each message
+ * to be published. Returns the number of ordinals taken, or a ps_offer_code. The caller must call
+ * ps_pub_taken after it has claimed frames for the messages, or after it has returned the ordinals.
+ */
 int64_t ps_pub_take(ps_pub_t *pub, int64_t wanted, uint32_t *epoch);
 void ps_pub_taken(ps_pub_t *pub, uint32_t epoch);
-/* Returns `count` ordinals whose messages were not published. */
+/* Releases `count` ordinals that this publisher took and whose messages were not published. */
 void ps_pub_untake(ps_pub_t *pub, int64_t count, uint32_t epoch);
 /* Sets the error text and returns PS_E_TOO_LONG. */
 int64_t ps_pub_fail_length(const ps_pub_t *pub, int64_t length, int32_t limit);
 /* Counts a claim that the daemon replaced with padding, and returns PS_E_UNBLOCKED. */
 int64_t ps_pub_fail_unblocked(const ps_pub_t *pub, int64_t position);
 
-/* In a sealed log: zeroes the word at `offset` in this publisher's term, or the first word of the
- * next term if offset is the term's end. Call this function before the frame that ends at `offset`
- * becomes visible. */
+/* In a sealed log, the word directly behind the data must be zero. Zeroes this word at `offset` in
+ * this publisher's term; if `offset` is the term's end, zeroes the first word of the next term.
+ * Call this function before the frame that ends at `offset` becomes visible. */
 static inline void ps_pub_seal(const ps_pub_t *pub, int32_t offset)
 {
     if (pub->log.type == PS_LOG_SEALED) {

@@ -14,13 +14,15 @@
 static _Atomic uint32_t next_place;
 static _Thread_local uint32_t own_place; /* + 1; 0: none yet */
 
-_Atomic uint64_t *ps_pub_spend_place(const ps_pub_t *pub)
+uint32_t ps_pub_find_spend_place(ps_pub_t *pub, uint64_t identity)
 {
     if (PS_UNLIKELY(own_place == 0)) {
         own_place =
             1 + atomic_fetch_add_explicit(&next_place, 1, memory_order_relaxed) % PS_CLIENT_SPENDS;
     }
-    return &pub->client->shared->clients[pub->client->slot].spends[own_place - 1];
+    const uint32_t place = own_place - 1;
+    atomic_store_explicit(&pub->spender, identity << 16 | place, memory_order_relaxed);
+    return place;
 }
 
 /* Takes credits from the lease. 0: there are none, or the lease has ended. The caller has marked

@@ -12,7 +12,8 @@
 
 #include "penstock.h"
 
-/* New functions are added at the end of the table; the version changes if a signature changes. */
+/* If you add a function, add it at the end of the table. If you change a function's signature,
+ * change the version. */
 typedef struct ps_fast_table {
     uint32_t version;
     uint32_t size; /* sizeof(ps_fast_table_t) */

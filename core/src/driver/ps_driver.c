@@ -24,7 +24,6 @@
 #define NS_S  INT64_C(1000000000)
 
 /* Epoch offset in INVOKER mode: a simulated run must not depend on the date. */
-#define INVOKER_EPOCH_OFFSET_NS (INT64_C(1700000000) * NS_S)
 
 void ps_driver_params_default(ps_driver_params_t *params)
 {
@@ -211,7 +210,7 @@ int ps_driver_create(const ps_driver_params_t *params, ps_driver_t **out)
         driver->loops[i].wake_fd = -1;
     }
     atomic_store_explicit(&driver->context.epoch_offset_ns,
-                          params->threading == PS_INVOKER ? INVOKER_EPOCH_OFFSET_NS
+                          params->threading == PS_INVOKER ? PS_INVOKER_EPOCH_OFFSET_NS
                                                           : ps_epoch_offset_ns(),
                           memory_order_relaxed);
     result = build(driver);

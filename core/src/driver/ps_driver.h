@@ -3,12 +3,12 @@
  * ps_driver.h: the functions by which the conductor controls the data plane and gets events from
  * it.
  *
- * Two agents, the sender and the receiver, own publications and images. The conductor creates an
- * object and hands it over to its agent with a command. The agent reports events to the conductor,
- * which reads them with ps_driver_poll_event. The agent owns an object from the call of the _add_
- * function until the agent emits PS_EV_RELEASED for the object. After PS_EV_RELEASED, the conductor
- * may call the object's _destroy_ function. Only the conductor thread may call these functions,
- * unless a comment states otherwise.
+ * There are two agents: the sender owns the publications, and the receiver owns the images. The
+ * conductor creates an object and hands it over to its agent with a command. The agent reports
+ * events to the conductor, which reads them with ps_driver_poll_event. The agent owns an object
+ * from the call of the object's _add_ or _open_ function until the agent emits PS_EV_RELEASED for
+ * the object. After PS_EV_RELEASED, the conductor may call the object's _destroy_ function. Only
+ * the conductor thread may call these functions, unless a comment states otherwise.
  *
  * The simulator runs the same objects without threads (threading PS_INVOKER, ps_driver_step, a
  * simulated ps_net). This header is also the cffi declaration (plain types and enums only).
@@ -33,8 +33,8 @@ typedef struct ps_driver ps_driver_t;
  * zero. */
 void ps_driver_params_default(ps_driver_params_t *params);
 int ps_driver_create(const ps_driver_params_t *params, ps_driver_t **out);
-/* Starts the threads of the agents: one with threading SHARED, two with DEDICATED. With INVOKER,
- * the driver has no threads, so the function does nothing. */
+/* Starts the threads of the agents: one common thread with PS_SHARED, one thread for each agent
+ * with PS_DEDICATED. With PS_INVOKER, the driver has no threads, so the function does nothing. */
 int ps_driver_start(ps_driver_t *driver);
 /* Stops the threads and waits until they have ended; objects stay valid. Idempotent. */
 void ps_driver_stop(ps_driver_t *driver);
@@ -43,11 +43,11 @@ void ps_driver_destroy(ps_driver_t *driver);
 /* In INVOKER mode: runs one duty cycle of both agents at time now_ns. Returns the amount of work
  * that the agents did; 0: none. */
 int32_t ps_driver_step(ps_driver_t *driver, int64_t now_ns);
-/* In INVOKER mode: returns the time of the earliest timer of both agents, INT64_MAX if there is
- * none. */
+/* In INVOKER mode: returns the time at which the next timer of either agent is due, INT64_MAX if
+ * there is none. */
 int64_t ps_driver_next_deadline_ns(ps_driver_t *driver, int64_t now_ns);
-/* Returns an eventfd that becomes readable when the agents have emitted events; read it to clear
- * it. -1 in INVOKER mode. */
+/* Returns an eventfd that becomes readable when the agents have emitted events. A read of the
+ * eventfd clears it. -1 in INVOKER mode. */
 int32_t ps_driver_event_fd(const ps_driver_t *driver);
 /* Return the eventfds with which clients wake a sleeping agent; -1 in INVOKER mode. */
 int32_t ps_driver_wake_fd(const ps_driver_t *driver, int32_t agent);
@@ -56,8 +56,8 @@ void ps_driver_wake(ps_driver_t *driver);
 /* Returns the number of duty cycles that an agent has run, so that a watchdog can detect a stopped
  * agent. Any thread. */
 uint64_t ps_driver_duty_cycles(const ps_driver_t *driver, int32_t agent);
-/* Numbers of datagrams that the receiver dropped as malformed. The index of `out` is a
- * ps_wire_fault; entries that belong to no fault are 0. Any thread. */
+/* For each ps_wire_fault f, out[f] gets the number of malformed datagrams that the receiver dropped
+ * because of this fault. The other entries become 0. Any thread. */
 void ps_driver_faults(const ps_driver_t *driver, uint64_t out[16]);
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -82,8 +82,8 @@ int ps_send_endpoint_remove_destination(ps_driver_t *driver, ps_send_endpoint_t 
  * -1 means the peer of a unicast endpoint. */
 int ps_send_endpoint_set_address(ps_driver_t *driver, ps_send_endpoint_t *endpoint,
                                  int64_t destination_id, const ps_addr_t *address);
-/* Requests the sender to release the endpoint; PS_EV_RELEASED follows. The caller must have removed
- * all publications of the endpoint before. */
+/* Requests the sender to release the endpoint; the sender then emits PS_EV_RELEASED. The caller
+ * must have removed all publications of the endpoint before this call. */
 int ps_send_endpoint_remove(ps_driver_t *driver, ps_send_endpoint_t *endpoint);
 void ps_send_endpoint_destroy(ps_driver_t *driver, ps_send_endpoint_t *endpoint);
 
@@ -109,8 +109,8 @@ int ps_publication_add_client(ps_driver_t *driver, ps_publication_t *publication
                               int32_t client_slot);
 int ps_publication_remove_client(ps_driver_t *driver, ps_publication_t *publication,
                                  int32_t client_slot);
-/* Drains a publication without clients: stops producers, sends the remaining data, then emits
- * PS_EV_PUB_DRAINED. */
+/* Drains a publication that no client uses any more: accepts no further messages, sends the
+ * remaining data, then emits PS_EV_PUB_DRAINED. */
 int ps_publication_drain(ps_driver_t *driver, ps_publication_t *publication);
 int ps_publication_revoke(ps_driver_t *driver, ps_publication_t *publication);
 /* Replaces the uncommitted claims of the dead client in client_slot with padding. If client_slot is
@@ -120,10 +120,10 @@ int ps_publication_unblock(ps_driver_t *driver, ps_publication_t *publication, i
  * terms). */
 int ps_publication_reserved(ps_driver_t *driver, ps_publication_t *publication, int64_t position);
 /* Requests the sender to release the terms that are not in use. The sender answers with the event
- * PS_EV_TERMS_RELEASED; until then the memory stays reserved. If the sender has requested storage
- * and then emits PS_EV_TERMS_RELEASED, this event may cancel the request for storage. If the event
- * cancels the request, the sender repeats the request. least_terms is the number of terms to keep,
- * beginning with the term in use: 1 or 2. */
+ * PS_EV_TERMS_RELEASED; until then the memory stays reserved. When the sender releases the terms,
+ * it forgets a request for storage (PS_EV_TERM_NEEDED) that it emitted before; it emits the request
+ * again later. least_terms is the number of terms to keep, beginning with the term in use: 1 or
+ * 2. */
 int ps_publication_release_terms(ps_driver_t *driver, ps_publication_t *publication,
                                  int32_t least_terms);
 void ps_publication_get_status(const ps_publication_t *publication, ps_publication_status_t *out);
@@ -132,14 +132,15 @@ void ps_publication_get_status(const ps_publication_t *publication, ps_publicati
  * thread may call this function, but only one thread at a time. */
 int32_t ps_publication_receivers(const ps_publication_t *publication, ps_receiver_view_t *out,
                                  int32_t capacity);
-/* Copies the id and the address of the receiver that caused the last join hold (ps_join.h). Returns
- * 1, or 0 if there was no join hold. */
+/* Copies the id and the address of the receiver that caused the latest join hold: the sender held
+ * the stream back so that this receiver could join (ps_join.h). Returns 1, or 0 if there was no
+ * join hold. */
 int32_t ps_publication_joiner(const ps_publication_t *publication, ps_receiver_view_t *out);
 /* For PS_FC_CUSTOM: sets the sender limit that a Python strategy computed. The limit is valid until
  * until_ns on the driver's clock. */
 int ps_publication_set_limit(ps_driver_t *driver, ps_publication_t *publication, int64_t limit,
                              int64_t until_ns);
-/* Removes the publication from the sender; PS_EV_RELEASED follows. */
+/* Requests the sender to release the publication; the sender then emits PS_EV_RELEASED. */
 int ps_publication_remove(ps_driver_t *driver, ps_publication_t *publication);
 void ps_publication_destroy(ps_driver_t *driver, ps_publication_t *publication);
 
@@ -161,8 +162,9 @@ int ps_recv_endpoint_remove_destination(ps_driver_t *driver, ps_recv_endpoint_t 
 /* Closes and frees a destination that the receiver released. PS_E_INVALID: the receiver has not
  * released the destination. */
 int ps_recv_endpoint_destroy_destination(ps_recv_endpoint_t *endpoint, int64_t destination_id);
-/* Enlarges the socket's receive buffer to `bytes` (1..PS_RECV_BUFFER_MAX) as far as the kernel
- * allows; *got: the new size of the buffer, in the unit of SO_RCVBUF. PS_E_INVALID, PS_E_SYSTEM. */
+/* Enlarges the receive buffer of the destination's socket to `bytes` (1..PS_RECV_BUFFER_MAX), or as
+ * far as the kernel allows. *got gets the new size, as a value for setsockopt(SO_RCVBUF).
+ * PS_E_INVALID, PS_E_SYSTEM. */
 int ps_recv_endpoint_fit_buffer(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                 int64_t destination_id, int32_t bytes, int32_t *got);
 /* Replaces the control address of a destination, after its host name was resolved again. */
@@ -174,9 +176,9 @@ int ps_recv_endpoint_add_interest(ps_driver_t *driver, ps_recv_endpoint_t *endpo
                                   int32_t stream_id, int32_t session_id, int32_t any_session);
 int ps_recv_endpoint_remove_interest(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                      int32_t stream_id, int32_t session_id, int32_t any_session);
-/* Answers the event PS_EV_SETUP if the conductor creates no image. keep = 1: the receiver ignores
- * the session as long as a subscription reads the stream. keep = 0: the receiver reports the
- * session's next SETUP. */
+/* Call this function after the event PS_EV_SETUP if the conductor creates no image for the session.
+ * keep = 1: the receiver ignores the session as long as a subscription reads the stream. keep = 0:
+ * the receiver reports the session's next SETUP. */
 int ps_recv_endpoint_forget_session(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                     int32_t stream_id, int32_t session_id, int32_t keep);
 /* Refuses a SETUP from which no image can be created. The receiver sends an ERR frame with the
@@ -215,6 +217,10 @@ void ps_image_get_status(const ps_image_t *image, ps_image_status_t *out);
  * is clipped to the range from two datagrams to the receiver window. The window is valid until the
  * next call of this function, at most for PS_CC_SILENT_NS. */
 int ps_image_set_congestion_window(ps_driver_t *driver, ps_image_t *image, int64_t window);
+/* Sets an upper bound for the receiver window of an image whose subscription divides its window
+ * among its images (ps-fanin). The bound is a multiple of 32 bytes, at least two MTUs; 0: no bound.
+ * NAK-strength flow control does not obey windows, so the bound has no effect there. */
+int ps_image_set_share(ps_driver_t *driver, ps_image_t *image, int64_t window);
 /* For PS_CC_CUSTOM: copies to `out` the values from which the Python class computes the congestion
  * window. All values are 0 until the receiver has processed the image for the first time. */
 void ps_image_get_congestion(const ps_image_t *image, ps_congestion_view_t *out);

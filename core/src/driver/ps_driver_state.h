@@ -58,11 +58,12 @@ struct ps_driver {
 /* Opens a loop's descriptors.  PS_E_SYSTEM. */
 int ps_loop_open(ps_loop_t *loop);
 void ps_loop_close(ps_loop_t *loop);
-/* Starts the thread with its CPU and its name set, and all signals blocked. PS_E_SYSTEM. */
+/* Starts the thread: pins it to a CPU if the parameters state one, sets its name, and blocks all
+ * signals in it. PS_E_SYSTEM. */
 int ps_loop_start(ps_loop_t *loop);
 void ps_loop_join(ps_loop_t *loop);
-/* Executes a bounded number of commands, then one duty cycle of the agent. Returns the amount of
- * work that the agent did. */
+/* Executes waiting commands up to a fixed number, then runs one duty cycle of the agent. Returns
+ * the amount of work that the agent did. */
 int32_t ps_agent_cycle(ps_driver_t *driver, ps_agent_t *agent, int64_t now_ns);
 
 #endif

@@ -202,8 +202,7 @@ static void request_sender(ps_shared_t *shared, int32_t publication_slot)
     uint32_t expected = PS_DIRTY_NOT;
     if (atomic_compare_exchange_strong_explicit(&slot->dirty, &expected, PS_DIRTY_CHECK,
                                                 memory_order_seq_cst, memory_order_seq_cst)) {
-        atomic_fetch_or_explicit(&shared->dirty[publication_slot / 64],
-                                 UINT64_C(1) << (publication_slot % 64), memory_order_seq_cst);
+        ps_shared_set_dirty(shared, publication_slot);
     }
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_group_log.h: read access to a log for consumer groups: finds the end of the log's contiguous
- * frames and positions between frames, and reads the bytes. The log is mapped read-only, and every
- * frame header is checked before use. Also the cffi declaration.
+ * ps_group_log.h: read access to a log for consumer groups. The functions find the end of the log's
+ * contiguous frames, split ranges between frames, and read the bytes. The log is mapped read-only,
+ * and every frame header is checked before use. Also the cffi declaration.
  *
  * Only one thread at a time may use a handle. Positions are stream positions. */
 #ifndef PS_GROUP_LOG_H
@@ -29,35 +29,37 @@ void ps_group_log_close(ps_group_log_t *reader);
 void ps_group_log_facts(const ps_group_log_t *reader, ps_log_facts_t *out);
 /* Returns the producer position of a publication's log; INT64_MAX for the log of an image. */
 int64_t ps_group_log_producer(const ps_group_log_t *reader);
-/* Returns the end of the contiguous committed frames that begin at `from`, which must be a position
- * between two frames. The function checks at most max_bytes, and stops at a word that is no valid
- * frame for its position. */
+/* Returns the end of the committed frames that follow `from` without a gap. `from` must be a
+ * position between two frames. The function checks at most max_bytes, and stops at the first
+ * position at which no valid frame begins. */
 int64_t ps_group_log_end(const ps_group_log_t *reader, int64_t from, int64_t max_bytes);
-/* Splits off the first part of the range [from, to), and returns the position at which this part
- * ends. The part ends between two frames, in the term of `from`, and is at most max_bytes long. The
- * part contains at least one frame, even if that frame is longer than max_bytes. PS_E_CORRUPT: no
+/* Finds the first part of the range [from, to), and returns the position at which this part ends.
+ * The part ends between two frames, in the term of `from`, and is at most max_bytes long. The part
+ * contains at least one frame, even if that frame is longer than max_bytes. PS_E_CORRUPT: no
  * complete and valid frame begins at `from` and ends at or before `to`. */
 int64_t ps_group_log_cut(const ps_group_log_t *reader, int64_t from, int64_t to, int64_t max_bytes);
 /* Returns a pointer to the bytes at `position`, which are readable at least to the end of the
  * term. */
 const uint8_t *ps_group_log_at(const ps_group_log_t *reader, int64_t position);
 
-/* An entry of an index ring. ps_slot_read_index copies the entries, the oldest first, and returns
- * their number. */
+/* An entry of a log's index ring: a position and its time. ps_slot_read_index copies the ring's
+ * entries, the oldest first, and returns their number. */
 typedef struct ps_index_view {
     int64_t position, time_ns;
 } ps_index_view_t;
 int32_t ps_slot_read_index(const ps_shared_t *shared, int32_t kind, int32_t slot,
                            ps_index_view_t *out, int32_t capacity);
 
-/* Reads the time table of the stream in a slot, for positions [start, end), like ps_times_read. */
+/* Copies the times at which the stream of a slot reached the positions [start, end); see
+ * ps_times_read. */
 int32_t ps_slot_read_times(const ps_shared_t *shared, int32_t kind, int32_t slot, int64_t start,
                            int64_t end, ps_index_view_t *out, int32_t capacity);
 
-/* Parameters for moving the position of a subscriber that has no process. The move has the same
- * effect as a release of data by a client. If `position` is below the present position of the
- * subscriber, the call has no effect. Only the conductor thread may call ps_driver_release.
- * publication_slot is -1 if the subscriber reads a network image. */
+/* Parameters of ps_driver_release, which moves the position of a consumer group (a subscriber
+ * without a client process) forward. This has the same effect as if a client released the data. If
+ * `position` is below the present position of the subscriber, the call has no effect. Only the
+ * conductor thread may call ps_driver_release. publication_slot is -1 if the subscriber reads a
+ * network image. */
 typedef struct ps_release_params {
     int64_t position;
     int32_t position_counter_id;
@@ -65,7 +67,7 @@ typedef struct ps_release_params {
     int32_t publication_slot;
 } ps_release_params_t;
 int ps_driver_release(ps_driver_t *driver, const ps_release_params_t *params);
-/* Writes the content of a group slot, for programs that map penstock.dat. */
+/* Writes the slot of a consumer group in penstock.dat, where other programs can read it. */
 int ps_slot_describe_group(ps_shared_t *shared, int32_t index, int64_t committed,
                            int64_t retained_from, int64_t expiry_ms);
 

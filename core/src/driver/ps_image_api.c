@@ -171,6 +171,9 @@ static void prepare_slot(ps_image_t *image)
     image->slot->join_ordinal = image->ordinal;
     image->slot->session_id = params->session_id;
     image->slot->stream_id = params->stream_id;
+    atomic_store_explicit(&image->slot->retention_bytes, params->retention_bytes,
+                          memory_order_relaxed);
+    atomic_store_explicit(&image->slot->retention_ns, params->retention_ns, memory_order_relaxed);
     if (params->adopted) {
         adopt_ordinal(image);
     }
@@ -386,6 +389,19 @@ void ps_image_get_status(const ps_image_t *image, ps_image_status_t *out)
 int ps_image_set_congestion_window(ps_driver_t *driver, ps_image_t *image, int64_t window)
 {
     ps_command_t command = { .type = PS_RCMD_SET_WINDOW, .image = image, .window_bytes = window };
+
+    return ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
+}
+
+int ps_image_set_share(ps_driver_t *driver, ps_image_t *image, int64_t window)
+{
+    const int64_t least = INT64_C(2) * image->log.mtu;
+
+    if (window != 0 && (window < least || window % PS_FRAME_ALIGNMENT != 0)) {
+        return ps_fail(PS_E_INVALID, "a share of %lld bytes: it is 0, or at least two MTUs (%lld)",
+                       (long long)window, (long long)least);
+    }
+    ps_command_t command = { .type = PS_RCMD_SET_SHARE, .image = image, .window_bytes = window };
 
     return ps_agent_command(&driver->agents[PS_AGENT_RECEIVER], &command);
 }

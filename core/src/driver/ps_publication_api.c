@@ -248,6 +248,10 @@ static int check(const ps_driver_t *driver, const ps_publication_params_t *param
         return ps_fail(PS_E_INVALID, "a path of %d relays: at most %d are allowed",
                        (int)params->relay_path.count, PS_RELAYS_MAX);
     }
+    if (params->credit_weight < 0 || params->credit_weight > PS_CREDIT_WEIGHT_MAX) {
+        return ps_fail(PS_E_INVALID, "a credit weight of %d: 0 to %d are allowed",
+                       (int)params->credit_weight, PS_CREDIT_WEIGHT_MAX);
+    }
     return PS_OK;
 }
 
@@ -279,6 +283,9 @@ int ps_publication_add(ps_driver_t *driver, const ps_publication_params_t *param
     pub->slot = &driver->context.params.shared->publications[params->slot];
     pub->slot->session_id = pub->log.session_id;
     pub->slot->stream_id = pub->log.stream_id;
+    atomic_store_explicit(&pub->slot->retention_bytes, params->retention_bytes,
+                          memory_order_relaxed);
+    atomic_store_explicit(&pub->slot->retention_ns, params->retention_ns, memory_order_relaxed);
     snprintf(pub->slot->strategy, sizeof(pub->slot->strategy), "%s",
              params->strategy != NULL ? params->strategy : "");
     pub->ring = &driver->context.params.shared->publication_histories[params->slot].ring;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_account.h: the account of a publication: which cause blocks it, since when, and which receiver
- * or client is the culprit (docs/spec/rules.md section 6). Each change of the cause or of the
- * culprit ends an interval. The account adds the duration of the interval to the total time of its
- * cause and to the total time of its culprit. The times of all causes therefore add up to the total
- * blocked time, and so do the times of all culprits. */
+ * or client is the culprit (docs/spec/rules.md section 6). While cause and culprit stay the same,
+ * one interval runs; a change of either ends it. The account adds the duration of the interval to
+ * the total time of its cause and to the total time of its culprit. The times of all causes
+ * therefore add up to the total blocked time, and so do the times of all culprits. */
 #ifndef PS_ACCOUNT_H
 #define PS_ACCOUNT_H
 
@@ -39,8 +39,8 @@ _Static_assert(sizeof(ps_holder_t) <= PS_HOLDER_WORDS * sizeof(uint64_t),
  * the culprit is unknown. Sender thread. Cost: visits at most PS_CULPRITS entries. */
 void ps_account_bind(ps_publication_slot_t *slot, int32_t cause, int64_t culprit,
                      const ps_holder_t *holder, int64_t now_ns);
-/* Returns true if the account already shows this cause and culprit, so that ps_account_bind would
- * do nothing. Sender thread. */
+/* Returns true if the account already states this cause and this culprit; a call of ps_account_bind
+ * with them would do nothing. Sender thread. */
 bool ps_account_binds(const ps_publication_slot_t *slot, int32_t cause, int64_t culprit);
 /* Updates the details of the present culprit (ps_holder_t). Sender thread. */
 void ps_account_describe(ps_publication_slot_t *slot, const ps_holder_t *holder);
@@ -48,10 +48,11 @@ void ps_account_describe(ps_publication_slot_t *slot, const ps_holder_t *holder)
  * of pressure. The states LOW and NORMAL end the episode of pressure: the function adds `drained`,
  * the number of messages consumed during the episode, to the slot. Sender thread. */
 void ps_account_press(ps_publication_slot_t *slot, int32_t state, int64_t drained, int64_t now_ns);
-/* Called when a new daemon adopts the slot. Completes an update that the old daemon left
- * unfinished. Adds the time since `alive_until_ns`, the last heartbeat of the old daemon, to the
- * time of PS_CAUSE_DAEMON_AWAY. If `alive_until_ns` is 0, the old daemon shut down cleanly, and
- * recorded the cause PS_CAUSE_DAEMON_AWAY itself. Call this function while no agent runs. */
+/* Called when a new daemon adopts the slot. If the old daemon died during an update of the account,
+ * completes this update. Adds the time since `alive_until_ns`, the last heartbeat of the old
+ * daemon, to the time of PS_CAUSE_DAEMON_AWAY. If `alive_until_ns` is 0, the old daemon shut down
+ * cleanly, and recorded the cause PS_CAUSE_DAEMON_AWAY itself. Call this function while no agent
+ * runs. */
 void ps_account_adopt(ps_publication_slot_t *slot, int64_t alive_until_ns);
 
 #endif

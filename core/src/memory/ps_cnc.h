@@ -25,10 +25,11 @@ typedef struct ps_cnc_params {
 } ps_cnc_params_t;
 
 /* Creates cnc.dat (which must not exist) with the system counters, and creates loss-report.dat.
- * Stores the version field last, with release order. PS_E_SYSTEM, PS_E_NO_SPACE. */
+ * Stores the version field last, with release order: a program that finds the version in the file
+ * also finds all other fields. PS_E_SYSTEM, PS_E_NO_SPACE. */
 int ps_cnc_create(const ps_cnc_params_t *params, ps_cnc_t **out);
-/* Maps an existing cnc.dat. PS_E_VERSION: cnc.dat is not ready, or its layout does not have version
- * 0.2.x. */
+/* Maps an existing cnc.dat. PS_E_VERSION: the daemon has not completed cnc.dat yet, or the version
+ * of the file's layout is not 0.2.x. */
 int ps_cnc_open(const char *directory, int32_t read_only, ps_cnc_t **out);
 /* Adopts the opened cnc.dat of a dead daemon; the counters keep their ids and values. Call this
  * function while no agent runs. */
@@ -36,44 +37,46 @@ void ps_cnc_adopt(ps_cnc_t *cnc, int64_t pid, int64_t start_ms);
 void ps_cnc_close(ps_cnc_t *cnc);
 void ps_cnc_heartbeat(ps_cnc_t *cnc, int64_t epoch_ms); /* -1: clean shutdown */
 int64_t ps_cnc_get_heartbeat(const ps_cnc_t *cnc);
-/* Returns the last heartbeat of the old daemon whose directory ps_cnc_adopt adopted; 0: no
- * directory was adopted; -1: the old daemon shut down cleanly. */
+/* After ps_cnc_adopt: returns the last heartbeat of the dead daemon; -1: that daemon shut down
+ * cleanly. Without ps_cnc_adopt: returns 0. */
 int64_t ps_cnc_alive_until(const ps_cnc_t *cnc);
 int64_t ps_cnc_pid(const ps_cnc_t *cnc);
 int64_t ps_cnc_start_ms(const ps_cnc_t *cnc);
 int64_t ps_cnc_next_id(ps_cnc_t *cnc); /* correlation ids, > 0 */
-/* Answers the waiting commands in the ring of cnc.dat, at most 64, with ERROR 8 (not supported).
- * Returns the number of answered commands. */
+/* Answers at most 64 of the commands that Aeron clients wrote into the ring of cnc.dat. Each answer
+ * is ERROR 8 (not supported). Returns the number of answered commands. */
 int32_t ps_cnc_answer_commands(ps_cnc_t *cnc, const char *reason);
-/* Adds an error to the distinct error log; if the text is already there, increases its count. Set
- * `stranger` if a datagram caused the error. An error with `stranger` set gets a new entry only in
- * the first half of the error log. PS_E_INVALID, PS_E_NO_SPACE. */
+/* Adds an error to the distinct error log; if the log already has this text, increases the text's
+ * count. Set `stranger` if a datagram caused the error. Such errors may fill only the first half of
+ * the error log with new entries. PS_E_INVALID, PS_E_NO_SPACE. */
 int ps_cnc_log_error(ps_cnc_t *cnc, int64_t epoch_ms, int32_t stranger, const char *text);
 /* Reads record `index` of the error log. Returns 1, or 0 if there is no such record. A text longer
  * than `capacity` is cut. */
 int32_t ps_cnc_read_error(const ps_cnc_t *cnc, int32_t index, int64_t *count, int64_t *first_ms,
                           int64_t *last_ms, char *text, int32_t capacity);
-/* Adds a loss to the loss report (docs/spec/shared-memory.md section 2): to the entry with the same
- * session, stream, channel and source. The loss report has a bounded size, even if forged datagrams
- * invent streams. A host has at most PS_LOSS_SESSIONS entries for a channel and stream. New entries
- * of young streams (`settled` is 0) use only the first eighth of the file; new entries of settled
- * streams use the first three quarters. A loss for which no new entry is allowed is added to a
- * shared entry with session 0. There are shared entries for a source host, for "other sources" of a
- * channel, and for "other channels". PS_E_INVALID. PS_E_NO_SPACE: the loss report has no room for a
- * new entry, nor for a new shared entry. */
+/* Adds a loss to the loss report (docs/spec/shared-memory.md section 2). The losses of the same
+ * session, stream, channel and source have one entry. Forged datagrams can invent any number of
+ * streams, so the number of entries is limited. For each channel and stream, a sending host has at
+ * most PS_LOSS_SESSIONS entries. Young streams (`settled` is 0) may add entries only in the first
+ * eighth of the file, settled streams only in the first three quarters. A loss for which no new
+ * entry is allowed is added to a shared entry with session 0. A shared entry sums up the losses of
+ * one source host. If a source host gets no shared entry, its losses are added to the channel's
+ * entry "other sources". If a channel gets no such entry, its losses are added to the entry "other
+ * channels". PS_E_INVALID. PS_E_NO_SPACE: the loss report has no room for a new entry, nor for a
+ * new shared entry. */
 enum ps_loss_bounds { PS_LOSS_SESSIONS = 16 };
 
 typedef struct ps_loss {
     int64_t epoch_ms;
     int64_t bytes;
     int32_t gaps; /* Number of new gaps (>= 0); each gap is one observation, as in Aeron. The value
-                   * 0 means that there is no new gap: gaps that were reported before have grown. A
-                   * new entry counts at least one observation, because an entry without
+                   * 0 means that no gap is new: gaps that were reported before have become longer.
+                   * A new entry counts at least one observation, because an entry without
                    * observations marks the end of the report. */
     int32_t session_id;
     int32_t stream_id;
-    int32_t settled; /* 1: the stream is old enough that it cannot belong to a flood of forged
-                      * sessions. */
+    int32_t settled; /* 1: the stream has existed for so long that it cannot belong to a flood of
+                      * forged sessions. */
     const char *channel;
     const char *source; /* "host:port" */
 } ps_loss_t;

@@ -78,9 +78,10 @@ struct ps_cnc {
     uint8_t *loss_report; /* NULL: none (tools) */
     uint64_t loss_report_length;
     int32_t read_only;
-    int64_t alive_until_ms; /* last heartbeat of the daemon whose directory was adopted */
-    /* List of freed counter ids, the oldest first, and the first id that was never used. The first
-     * allocation of a counter creates this list. */
+    int64_t alive_until_ms; /* last heartbeat of the dead daemon whose directory this daemon adopted
+                             */
+    /* `freed` lists the freed counter ids, the oldest first; `high_water` is the lowest id that was
+     * never used. The first allocation of a counter creates the list. */
     int32_t *freed;
     int32_t freed_head;
     int32_t freed_count;

@@ -8,8 +8,8 @@
 
 #include "ps_cnc.h"
 
-/* Returns the cell of a counter's value. Each cell has only one writer, which stores with release
- * order or adds with relaxed order. */
+/* Returns the cell of a counter's value. A writer stores to the cell with release order, or adds to
+ * it with relaxed order. */
 _Atomic int64_t *ps_counter_cell(const ps_cnc_t *cnc, int32_t counter_id);
 
 #endif

@@ -84,7 +84,8 @@ bool ps_credit_set(ps_credit_reader_t *reader, int64_t credits, int64_t burst, b
 {
     const int64_t most = credits > PS_CREDITS_MAX ? PS_CREDITS_MAX : credits < 0 ? 0 : credits;
     const int64_t before = reader->credits;
-    const bool lowers = (most < before && most > 0) || frozen != reader->frozen;
+    /* A freeze that is stated again begins an epoch too: its client waits for one to settle. */
+    const bool lowers = (most < before && most > 0) || frozen || reader->frozen;
     reader->credits = most;
     reader->burst = burst > PS_CREDITS_MAX ? PS_CREDITS_MAX : burst < most ? most : burst;
     reader->frozen = frozen && most > 0;
@@ -131,6 +132,7 @@ bool ps_credit_step(ps_credit_reader_t *reader, const ps_log_t *log, const ps_co
     }
     const int64_t exist = exist_ordinal - reader->base;
     int64_t returned = load(&reader->slot->credit_returned);
+    reader->exist = exist;
     returned = returned < exist ? returned : exist;
     reader->returned = returned > reader->returned ? returned : reader->returned;
     const bool nothing = reader->returned >= exist;
@@ -148,6 +150,7 @@ void ps_credit_show(const ps_credit_reader_t *reader, uint32_t epoch, int32_t st
     atomic_store_explicit(&slot->credit_burst, reader->burst, memory_order_relaxed);
     atomic_store_explicit(&slot->credit_base, reader->base, memory_order_relaxed);
     atomic_store_explicit(&slot->credit_granted, reader->limit - base, memory_order_relaxed);
+    atomic_store_explicit(&slot->credit_arrived, reader->exist, memory_order_relaxed);
     atomic_store_explicit(&slot->credit_final,
                           final >= base ? final - base
                           : final >= 0  ? 0
@@ -223,9 +226,12 @@ int ps_slot_read_credit(const ps_shared_t *shared, int32_t subscriber_slot, ps_c
         .returned = load(&slot->credit_returned),
         .leaked = load(&slot->credit_leaked),
         .granted = load(&slot->credit_granted),
+        .arrived = load(&slot->credit_arrived),
         .final = load(&slot->credit_final),
         .skipped_messages = load(&slot->skipped_messages),
-        .skipped_bytes = load(&slot->skipped_bytes)
+        .skipped_bytes = load(&slot->skipped_bytes),
+        .expired_messages = load(&slot->expired_messages),
+        .expired_bytes = load(&slot->expired_bytes)
     };
     return PS_OK;
 }

@@ -8,8 +8,8 @@
  *   base     ordinal at which the reader joined
  *   returned credits that its client returned since then
  *
- * While no message is outstanding, the reader grants `burst` messages in place of `credits`. Within
- * an epoch of credits, a reader's limit never decreases. */
+ * While no message is outstanding, the reader grants credits for `burst` messages instead of
+ * `credits` messages. A reader's `limit` may decrease only when a new epoch of credits begins. */
 #ifndef PS_CREDIT_H
 #define PS_CREDIT_H
 
@@ -28,26 +28,29 @@ typedef struct ps_credit_reader {
     int64_t credits;            /* 0: grants none */
     int64_t burst;
     int64_t base; /* -1: not known yet */
-    int64_t at;   /* While `base` is unknown: position up to which the agent has counted the
-                   * messages since the reader joined. */
+    int64_t at;   /* While `base` (the ordinal of the reader's join) is unknown: position up to
+                   * which the agent has counted the messages since the join. */
     int64_t counted;
     int64_t returned;
+    int64_t exist; /* number of messages since the reader's join that were known to exist when the
+                    * agent last computed `limit` */
     int64_t limit;
     bool frozen;
 } ps_credit_reader_t;
 
-/* A position of a log, and the number of messages of the stream below this position. */
+/* A position of a log, and the number of messages of the stream that lie below this position. */
 typedef struct ps_counted {
     int64_t position;
     int64_t ordinal; /* messages below; -1: unknown */
 } ps_counted_t;
 
-/* Begins the credits of a reader that joins at `position`. If a new daemon has adopted the reader,
- * the reader's slot already contains its base: the ordinal at which the reader joined. */
+/* Initialises the credits of a reader that joins at `position`. If a new daemon has adopted the
+ * reader, the reader's slot already contains its base: the ordinal at which the reader joined. */
 void ps_credit_join(ps_credit_reader_t *reader, ps_subscriber_slot_t *slot, int64_t position,
                     bool adopted);
 /* Sets the credits that the reader grants. Returns true if the reader's limit may decrease; the
- * caller must then begin a new epoch. */
+ * caller must then begin a new epoch. Also returns true if the reader was already frozen and this
+ * call freezes it again. */
 bool ps_credit_set(ps_credit_reader_t *reader, int64_t credits, int64_t burst, bool frozen);
 /* Reads the number of returned credits, and computes the reader's limit. exist_ordinal is a lower
  * bound of the number of messages in the stream. Returns false while the ordinal at which the
@@ -55,31 +58,33 @@ bool ps_credit_set(ps_credit_reader_t *reader, int64_t credits, int64_t burst, b
 bool ps_credit_step(ps_credit_reader_t *reader, const ps_log_t *log, const ps_counted_t *counted,
                     int64_t exist_ordinal);
 /* Reads the position that the reader's client released last, and the number of messages below this
- * position. Returns false if the client changes the position or the number during the call. Call
- * this function only for a client that counts released messages (credit_in_order). */
+ * position. If the client changes one of these two values during the call, the values may not
+ * match, and the function returns false. Call this function only for a client that counts released
+ * messages (credit_in_order). */
 bool ps_credit_read_counted(const ps_credit_reader_t *reader, const _Atomic int64_t *position,
                             ps_counted_t *out);
 /* Begins a new epoch of credits, in which the reader's limit may be lower than before. */
 void ps_credit_restart(ps_credit_reader_t *reader);
 /* Stores the state of a reader's credits in its slot, where the reader's client finds the state.
- * `final` is the number of the message after which no further message arrives; -1: unknown. */
+ * `final` is the number of the last message that arrives before the reader resumes; -1: unknown. */
 void ps_credit_show(const ps_credit_reader_t *reader, uint32_t epoch, int32_t state, int64_t final);
 /* Sets the number of returned credits at which the client wakes the agent. */
 void ps_credit_wake_at(const ps_credit_reader_t *reader, int64_t returned);
 /* Returns true if the client has returned as many credits as ps_credit_wake_at specified. */
 bool ps_credit_is_due(const ps_credit_reader_t *reader);
-/* Counts the messages from *position up to `to`, in at most `frames` frames, and advances
- * *position. If `dropped` is not NULL, *dropped gets the number of dropped messages that padding
- * frames in this range replace. Returns -1 if a frame is not valid. */
+/* Counts the messages from *position up to `to`, but visits at most `frames` frames. Then sets
+ * *position to the end of the counted range. If `dropped` is not NULL, *dropped gets the number of
+ * dropped messages that padding frames in this range replace. Returns -1 if a frame is not
+ * valid. */
 int64_t ps_credit_count(const ps_log_t *log, int64_t *position, int64_t to, int32_t frames,
                         int64_t *dropped);
 
-/* Returns the number of credits that an exclusive publisher has taken ahead and not used (its
- * lease, ps_spend.h). */
+/* Returns the number of credits that an exclusive publisher has taken in advance and not used yet
+ * (its lease, ps_spend.h). */
 int64_t ps_spend_leased(const ps_publication_slot_t *slot);
-/* Reads the message number up to which a stream's receivers have granted credits, and the message
- * number up to which its publishers have taken credits. Returns false if no receiver grants
- * credits. */
+/* Reads two message numbers (ordinals) of a stream. *granted: receivers have granted credits for
+ * the messages up to this number. *spent: publishers have taken credits for the messages up to this
+ * number. Returns false if no receiver grants credits. */
 bool ps_spend_counts(const ps_publication_slot_t *slot, int64_t *granted, int64_t *spent);
 
 enum { PS_CREDIT_SCAN = 32768 };

@@ -7,9 +7,10 @@
  * the range during the walk. The walk skips padding, joins fragments, and copies each payload byte
  * once into the caller's arrays. The walk changes no subscriber position, so it can be repeated.
  *
- * A range begins and ends between messages (ps_gather_scan finds such positions). If the first
- * fragment of a message is missing or padding replaces its last fragments, the walk counts and
- * skips the message's remaining fragments. A subscription skips the same fragments as the walk.
+ * A range begins and ends between messages (ps_gather_scan finds such positions). A message is
+ * incomplete if its first fragment is missing, or if padding replaces its last fragments. The walk
+ * counts and skips the other fragments of such a message. A subscription skips the same fragments
+ * as the walk.
  *
  * Threads: a ps_gather_log_t is read-only and may be shared; everything else belongs to the
  * caller. */
@@ -23,8 +24,8 @@ enum ps_gather_stop {
     PS_GATHER_END = 0,       /* at end */
     PS_GATHER_FULL = 1,      /* The output arrays have no room for the next message; the caller may
                               * continue at `position` with new arrays. */
-    PS_GATHER_TOO_LONG = 2,  /* The first message is longer than the whole value array; `needed` has
-                              * its length. */
+    PS_GATHER_TOO_LONG = 2,  /* The first message is longer than the whole array `values`; `needed`
+                              * is the number of its bytes that the walk has read. */
     PS_GATHER_INCOMPLETE = 3 /* The last message continues beyond the end of the range; `position`
                               * is the start of this message. */
 };
@@ -54,12 +55,12 @@ typedef struct ps_gather_rows {
     int32_t rows;
     int64_t used;         /* bytes in values */
     int64_t position;     /* the next call continues here */
-    int64_t needed;       /* After PS_GATHER_TOO_LONG: number of bytes in the part of the message
-                           * that the walk has read. */
-    int64_t gaps;         /* Number of padding frames, in the positions that the walk has read, that
-                           * replace dropped messages. */
-    int64_t gap_messages; /* Number of messages that the padding frames in `gaps` replace; a frame
-                           * that states no number counts as 0. */
+    int64_t needed;       /* After PS_GATHER_TOO_LONG: number of bytes that the walk has read of the
+                           * message that did not fit. */
+    int64_t gaps;         /* Number of padding frames that the walk has read and that replace
+                           * dropped messages. */
+    int64_t gap_messages; /* Number of dropped messages that the padding frames counted in `gaps`
+                           * replace; a frame that states no number counts as 0. */
     int64_t orphans;      /* Number of frames that the walk skipped because the rest of their
                            * message is missing. */
 } ps_gather_rows_t;
@@ -69,15 +70,16 @@ typedef struct ps_gather_rows {
  * position). One call takes at most length / 32 steps and copies at most value_limit bytes. */
 int ps_gather_copy(const ps_gather_frames_t *frames, ps_gather_rows_t *rows);
 
-/* Limits and result of ps_gather_scan, a walk that copies no payload. The walk passes at least one
- * message, even if this message exceeds the limits. */
+/* Limits and result of ps_gather_scan, a walk that copies no payload. If the caller sets `messages`
+ * to 0, the walk includes the first message even if this message exceeds the limits. */
 typedef struct ps_gather_scan {
-    int64_t byte_limit;    /* largest number of log bytes that one call may pass */
+    int64_t byte_limit;    /* largest number of log bytes over which one call may move */
     int64_t message_limit; /* limit of `messages`; 0: none */
-    int64_t messages;      /* The caller sets this field to the number of complete messages before
-                            * `start`; the walk adds the messages that it passes. */
-    int64_t position;      /* Result: the highest position between two messages that is within the
-                            * limits. */
+    int64_t messages;      /* Set by the caller: number of complete messages before `start`. The
+                            * walk adds the number of complete messages between `start` and
+                            * `position`. */
+    int64_t position;      /* Result: the highest position between two messages that the walk can
+                            * reach within the limits. */
     int32_t stop;          /* a ps_gather_stop */
 } ps_gather_scan_t;
 
@@ -93,8 +95,8 @@ typedef struct ps_gather_find {
                              * messages that begin after these bytes. */
     int64_t begin;          /* found: position of the message */
     int64_t position;       /* If the message was found: the position after the message. If the
-                             * message was not found: the last position between two messages that
-                             * the search passed. */
+                             * message was not found: the highest position between two messages that
+                             * the search reached. */
     int32_t found;          /* 1, 0 */
     int32_t stop;           /* A value of ps_gather_stop: PS_GATHER_FULL if the message was found or
                              * the search reached the limit. */

@@ -12,6 +12,8 @@ void ps_isolation_init(ps_isolation_t *isolation, ps_subscriber_slot_t *slot, in
     depth = depth < most ? depth : most;
     isolation->depth_bytes = depth > PS_FRAME_ALIGNMENT ? depth : PS_FRAME_ALIGNMENT;
     isolation->slot = slot;
+    isolation->seen = 0;
+    isolation->seen_ns = 0;
     isolation->lagged = false;
     atomic_store_explicit(&slot->lagged, 0, memory_order_relaxed);
 }
@@ -30,14 +32,29 @@ bool ps_isolation_step(ps_isolation_t *isolation, int64_t position, int64_t lead
     return true;
 }
 
-void ps_isolation_mark(const ps_isolation_t *isolation, int64_t mark, int64_t boundary)
+/* Each look that is PS_ISOLATION_LATE_NS after the noted one states what was noted, and is noted
+ * itself. */
+static void state_late(ps_isolation_t *isolation, int64_t newest, int64_t now_ns)
+{
+    if (now_ns - isolation->seen_ns < PS_ISOLATION_LATE_NS) {
+        return;
+    }
+    if (isolation->seen > atomic_load_explicit(&isolation->slot->late, memory_order_relaxed)) {
+        atomic_store_explicit(&isolation->slot->late, isolation->seen, memory_order_relaxed);
+    }
+    isolation->seen = newest;
+    isolation->seen_ns = now_ns;
+}
+
+void ps_isolation_mark(ps_isolation_t *isolation, int64_t mark, int64_t newest, int64_t now_ns)
 {
     ps_subscriber_slot_t *slot = isolation->slot;
 
-    /* The boundary first: a client that sees the mark also sees a boundary that is not below. */
-    if (boundary > atomic_load_explicit(&slot->skip_to, memory_order_relaxed)) {
-        atomic_store_explicit(&slot->skip_to, boundary, memory_order_relaxed);
+    /* skip_to first: a client that sees the mark also sees a position that is not below. */
+    if (newest > atomic_load_explicit(&slot->skip_to, memory_order_relaxed)) {
+        atomic_store_explicit(&slot->skip_to, newest, memory_order_relaxed);
     }
+    state_late(isolation, newest, now_ns);
     if (mark > atomic_load_explicit(&slot->overwritten, memory_order_relaxed)) {
         atomic_store_explicit(&slot->overwritten, mark, memory_order_release);
     }

@@ -10,11 +10,11 @@
  *
  * A reader becomes lagged when it is too far behind the leading reader of the stream. The position
  * of a lagged reader limits neither the window nor the publisher limit, and the stream stays
- * connected. The writer may overwrite data that a lagged reader has not read, up to the mark: a
- * position in the reader's slot of penstock.dat. The agent stores the mark before it releases the
- * memory below the mark. The client of the reader copies data from the log, then reads the mark. If
- * the copied data lies below the mark, the client drops the copy. Publications (for spies and IPC
- * readers) and images use the same rules. */
+ * connected. The writer may overwrite data that a lagged reader has not read. It overwrites only
+ * data below the mark, a position that the agent stores in the reader's slot of penstock.dat. The
+ * agent stores the mark before it releases the memory below the mark. The reader's client copies
+ * data from the log, then reads the mark. If the copied data begins below the mark, the client
+ * discards the copy. Publications (for spies and IPC readers) and images use the same rules. */
 #ifndef PS_ISOLATION_H
 #define PS_ISOLATION_H
 
@@ -23,9 +23,18 @@
 
 #include "ps_shared.h"
 
+/* A reader is late if it has not read data that the agent saw PS_ISOLATION_LATE_NS ago. The agent
+ * notes the end of the data only once in PS_ISOLATION_LATE_NS, so it can detect a late reader up to
+ * this time later. A burst of data, for example after a retransmit has closed a gap, does not make
+ * a reader late at once. */
+enum { PS_ISOLATION_LATE_NS = 5 * 1000 * 1000 };
+
 typedef struct ps_isolation {
     ps_subscriber_slot_t *slot; /* NULL: the stream waits for the reader */
     int64_t depth_bytes;
+    int64_t seen;    /* newest position at seen_ns */
+    int64_t seen_ns; /* Time at which the agent stored `seen`; it stores `seen` again when
+                      * PS_ISOLATION_LATE_NS have passed. */
     bool lagged;
 } ps_isolation_t;
 
@@ -38,9 +47,10 @@ void ps_isolation_init(ps_isolation_t *isolation, ps_subscriber_slot_t *slot, in
  * the reader is lagged. Returns true if the reader has become lagged or has ceased to be lagged. */
 bool ps_isolation_step(ps_isolation_t *isolation, int64_t position, int64_t leader);
 /* Stores in the reader's slot that memory below the position `mark` may be overwritten from now on.
- * `boundary` is a position between two messages, at or above the mark, at which the reader can
- * continue. */
-void ps_isolation_mark(const ps_isolation_t *isolation, int64_t mark, int64_t boundary);
+ * `newest` is the end of the available data, at or above `mark`; the reader can continue there.
+ * Also stores the limit for late readers: the end of the data that the agent saw
+ * PS_ISOLATION_LATE_NS ago. A reader below this position is late. */
+void ps_isolation_mark(ps_isolation_t *isolation, int64_t mark, int64_t newest, int64_t now_ns);
 /* Makes the stored marks visible to the clients. Call this function before any store that
  * overwrites memory below a new mark. */
 void ps_isolation_publish(void);

@@ -14,11 +14,11 @@
  * Claim protocol of penstock publishers (docs/spec/log-buffer.md section 4). The first 8 bytes of a
  * frame are one word. A shared publisher claims a frame of n bytes by a 64-bit compare-and-swap of
  * this word: from 0 to {frame_length = -n, upper half = its client slot}. The publisher commits the
- * frame with a compare-and-swap of the first word to {+n, version, flags, type}. From the client
- * slot in a claim, the daemon can find the client that claimed a blocked frame. If the daemon has
- * replaced a claim with padding, the late commit fails, so the message is never delivered. An
- * exclusive publisher is the only writer of its log, so it uses release stores. An exclusive
- * publisher zeroes the word behind a frame before the frame becomes visible. */
+ * frame with a compare-and-swap of the first word to {+n, version, flags, type}. A claim contains
+ * the client slot, so the daemon can find the client that claimed a blocked frame. If the daemon
+ * has replaced a claim with padding, the publisher's later commit fails, and the message is never
+ * delivered. An exclusive publisher is the only writer of its log, so it uses release stores. An
+ * exclusive publisher zeroes the word behind a frame before the frame becomes visible. */
 #ifndef PS_LOG_H
 #define PS_LOG_H
 
@@ -111,7 +111,7 @@ static inline ps_frame_t *ps_frame_at(const ps_log_t *log, int64_t position)
 /* Returns the producer position, computed from the tail counters; the offset in the term is at most
  * the term length. Any thread. */
 int64_t ps_log_producer_position(const ps_log_t *log);
-/* Returns the bytes that a message of `length` bytes takes in the log, with headers and
+/* Returns the number of log bytes that a message of `length` bytes takes, with headers and
  * alignment. */
 int64_t ps_log_message_space(int64_t length, int32_t max_payload);
 /* Zeroes the positions [from, to), which must lie in one term. The function zeroes the first 8
@@ -123,21 +123,22 @@ void ps_log_clean(const ps_log_t *log, int64_t from, int64_t to);
  * claim). Returns 1 if the frame was written, 0 if the word had another value. */
 int ps_log_pad(const ps_log_t *log, int64_t position, int32_t length, uint64_t expected);
 
-/* Writes a padding frame like ps_log_pad, with a reserved value. No publisher may have claimed
- * space in the range of the padding frame. */
+/* Writes a padding frame like ps_log_pad, with a reserved value. Call this function only if no
+ * publisher has claimed space in the range of the padding frame. */
 int ps_log_pad_marked(const ps_log_t *log, int64_t position, int32_t length, int64_t mark);
 /* Unblocks the log at `position` (docs/spec/log-buffer.md, section 6). If the frame length at
  * `position` is negative (a claim), replaces the claim with padding. If the frame length at
  * `position` is zero, replaces the range up to the next frame with padding. If no frame follows
- * below the tail, the replaced range ends at the end of the term. If the previous term is still
- * active, rotates the log. Returns the number of bytes replaced with padding; 0: the log was not
- * blocked. *claimer gets the slot of the client that made the claim; -1: unknown. If only_claimer
- * >= 0, the function replaces only claims of the client with this slot. Sender thread. */
+ * below the tail, the replaced range ends at the end of the term. If `position` is the start of the
+ * term after the active term, rotates the log. Returns the number of bytes replaced with padding;
+ * 0: the log was not blocked. *claimer gets the slot of the client that made the claim; -1:
+ * unknown. If only_claimer >= 0, the function replaces only claims of the client with this slot.
+ * Sender thread. */
 int32_t ps_log_unblock(const ps_log_t *log, int64_t position, int32_t only_claimer,
                        int32_t *claimer);
 /* Rotates the log from the term term_count to the term after it. Returns 1 if this call rotated the
- * log. Publishers' threads may call this function; the sender calls it when the sender unblocks the
- * log. */
+ * log. Publishers' threads may call this function. The sender also calls it, when it unblocks the
+ * log at the start of a term. */
 int ps_log_rotate(const ps_log_t *log, int32_t term_count, int32_t term_id);
 
 #endif

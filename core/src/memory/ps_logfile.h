@@ -35,11 +35,11 @@ typedef struct ps_log_params {
     uint8_t type; /* Type of the log: 0 concurrent publication, 1 exclusive publication, 2 image, 3
                    * sealed publication. */
     int32_t file_mode;
-    uint8_t reserve_terms;            /* Number of terms whose disk blocks to allocate at creation,
-                                       * 0 to 3, beginning with the term of the start position. */
-    int64_t reserve_from, reserve_to; /* Range of further positions whose disk blocks to allocate at
-                                       * creation. If reserve_from equals reserve_to, the range is
-                                       * empty. */
+    uint8_t reserve_terms;            /* ps_log_create allocates disk blocks for this number of
+                                       * terms, counted from the term of the start position: 0 to
+                                       * 3. */
+    int64_t reserve_from, reserve_to; /* ps_log_create also allocates disk blocks for the positions
+                                       * [reserve_from, reserve_to). */
 } ps_log_params_t;
 
 int64_t ps_log_file_length(int32_t term_length, int32_t page_size);

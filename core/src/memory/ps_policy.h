@@ -5,10 +5,11 @@
  *   63     62       61 .. 48   47 .. 0
  *   shut | failed | 0        | messages dropped in all, modulo 2^48
  *
- * A publisher that drops a message counts it, then sets the flag `shut`. While the flag `shut` is
- * set, every offer is refused. Only the sender clears `shut`. Before the sender clears `shut`, it
- * writes a padding frame into the log. The padding frame states the number of messages that
- * publishers have dropped since the last padding frame for dropped messages.
+ * A publisher that drops a message first adds 1 to the number of dropped messages, then sets the
+ * flag `shut`. While the flag `shut` is set, every offer is refused. Only the sender clears `shut`.
+ * Before the sender clears `shut`, it writes a padding frame into the log. The padding frame states
+ * the number of messages that publishers have dropped since the last padding frame for dropped
+ * messages.
  */
 #ifndef PS_POLICY_H
 #define PS_POLICY_H
@@ -31,11 +32,11 @@ enum ps_policy {
 };
 
 /* State of a publication, which depends on the fill level of its log. HIGH: the unsent data has
- * reached the configured depth, and the sender has reported it. PAUSED: since the state HIGH began,
- * the log has become full or the policy has refused publishers. The state PAUSED ends when the log
- * has drained to the low watermark. LOW: the log has drained to the low watermark, and no publisher
- * has continued yet. Every stream passes through the states NORMAL, HIGH, PAUSED and LOW, but only
- * a stream with a policy refuses publishers between HIGH and LOW. */
+ * reached the configured depth, and the sender has reported it. PAUSED: as HIGH, and since the
+ * state HIGH began, the log has become full or the policy has refused publishers. The state PAUSED
+ * ends when the log has drained to the low watermark. LOW: the log has drained to the low
+ * watermark, and no publisher has continued yet. A stream without a policy has the same states, but
+ * it refuses offers only while its log is full. */
 enum ps_watermark {
     PS_WATERMARK_NORMAL = 0,
     PS_WATERMARK_HIGH = 1,

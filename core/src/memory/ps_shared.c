@@ -22,6 +22,7 @@
 enum { PS_HEADER_REGION = 4096, PS_DRIVER_REGION = 4096, PS_SLOTS_MAX = 65536 };
 _Static_assert(sizeof(ps_shared_header_t) <= PS_HEADER_REGION, "layout");
 _Static_assert(sizeof(ps_driver_slot_t) <= PS_DRIVER_REGION, "layout");
+_Static_assert(PS_DIRTY_WORDS * 64 * 64 == PS_SLOTS_MAX, "a bit for each word of the bitmap");
 
 /* The memory of a history: unknown (a dead daemon's), a hole that reads as zeroes, or there, with
  * what its last slot left. */

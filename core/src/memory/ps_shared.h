@@ -48,6 +48,11 @@ typedef struct ps_shared_header {
         group_offset, history_offset, file_bytes;
 } ps_shared_header_t;
 
+/* PS_DIRTY_WORDS: length of the array dirty_words. Each bit in dirty_words stands for one 64-bit
+ * word of the dirty bitmap. If penstock.dat has at most PS_DIRTY_FEW publication slots, dirty_words
+ * is not used: the sender reads the whole dirty bitmap. */
+enum { PS_DIRTY_WORDS = 65536 / 64 / 64, PS_DIRTY_FEW = 8 * 64 };
+
 #define PS_PRESSURE_STALE_NS INT64_C(500000000)
 #define PS_RETRY_MOST_NS     INT64_C(1000000000)
 #define PS_STATUS_MOST_NS    INT64_C(10000000)
@@ -69,8 +74,8 @@ typedef struct ps_driver_slot {
     /* line: receiver */
     alignas(PS_LINE) _Atomic uint32_t receiver_parked;
     /* Cache line of the sender. The latest sample of the governor: the pressure on this host, the
-     * time of the sample, and the resulting delays. Readers treat a sample older than
-     * PS_PRESSURE_STALE_NS as no pressure. */
+     * time of the sample, and the resulting delays. If a sample is older than PS_PRESSURE_STALE_NS,
+     * a process that reads it must assume that there is no pressure. */
     alignas(PS_LINE) _Atomic uint32_t pressure_ppm;
     _Atomic int64_t pressure_ns;
     _Atomic int64_t retry_after_ns;
@@ -86,6 +91,11 @@ typedef struct ps_driver_slot {
     _Atomic int64_t waits;
     _Atomic int64_t waited_ns;
     _Atomic int64_t deferrals;
+    /* Cache lines of the publishers (any client) and the sender. Bit n of dirty_words is set when a
+     * publisher has set a bit in word n of the dirty bitmap. A client of an earlier version sets no
+     * bit in dirty_words. The sender therefore also reads the whole bitmap when its timers run, and
+     * before it sleeps. */
+    alignas(PS_LINE) _Atomic uint64_t dirty_words[PS_DIRTY_WORDS];
 } ps_driver_slot_t;
 
 /* Flag in the upper half of the word ps_client_slot_t.waiting; older clients never write this half
@@ -108,16 +118,16 @@ typedef struct ps_client_slot {
     /* Cache line of the client. The low half of `waiting` is the number of threads that sleep on
      * futex_word or are about to sleep. If the flag PS_WATCHED is set, the next thread that wakes
      * the client clears the flag and writes the client's eventfd. The number and the flag are in
-     * one word, so a thread that wakes the client reads both with one load. The waking thread first
-     * changes futex_word, then loads `waiting` in sequentially consistent order. */
+     * one word, so a thread that wakes the client reads both with one load. A thread that wakes the
+     * client first changes futex_word, then loads `waiting` in sequentially consistent order. */
     alignas(PS_LINE) _Atomic uint64_t waiting;
     _Atomic uint64_t claims_lost; /* Number of commits of this client that failed, because the
                                    * daemon had replaced the claim with padding. */
     /* Cache line of the client. Each entry of `spends` states the credits that a thread of the
      * client is about to take. The low half of an entry is the publication slot + 1, the high half
      * the number of credits; 0: no credits. The thread stores the entry before it takes the
-     * credits, and clears the entry when it has claimed its frames. As long as an entry is not 0,
-     * the sender does not count the entry's credits as lost. */
+     * credits, and clears the entry when it has claimed its frames. While an entry is not 0, the
+     * sender does not count the credits in this entry as lost. */
     alignas(PS_LINE) _Atomic uint64_t spends[PS_CLIENT_SPENDS];
 } ps_client_slot_t;
 
@@ -126,15 +136,16 @@ typedef struct ps_client_slot {
  * once, before it needs them (ps_spend.h). */
 enum ps_metered { PS_METERED_RATE = 1, PS_METERED_CREDITS = 2, PS_METERED_LEASES = 4 };
 
-/* Number of 64-bit words in which a publication slot has a ps_holder_t (ps_account.h). */
+/* Size of the copy of a ps_holder_t (ps_account.h) in a publication slot, in 64-bit words. */
 #define PS_HOLDER_WORDS 16
 
 /* An entry of the list of culprits: a receiver or client, and the time for which it blocked the
  * publication. The list of culprits is an estimate: blocked_ns exceeds the true time by at most
  * error_ns. `who` has the first words of the culprit's ps_holder_t. */
 typedef struct ps_culprit {
-    _Atomic int64_t id; /* Receiver id or client id. 0: the entry is free; but 0 in the last entry
-                         * of the list: the entry has the total time of all unknown culprits. */
+    _Atomic int64_t id; /* Receiver id or client id; 0: the entry is free. The last entry of the
+                         * list has id 0, and the total time for which unknown culprits blocked the
+                         * publication. */
     _Atomic int64_t blocked_ns;
     _Atomic int64_t error_ns;
     _Atomic uint64_t who[4];
@@ -155,30 +166,32 @@ typedef struct ps_publication_slot {
     char strategy[PS_STRATEGY_BYTES]; /* Name of the stream's flow control strategy, as written in
                                        * the channel URI. */
     /* Cache line of the publishers (any client) and the sender. The field `dirty` is a
-     * ps_dirty_flag. With PS_DIRTY_DATA and PS_DIRTY_CHECK, the publication is in the ready set:
-     * the sender must serve it. After a commit, a publisher stores PS_DIRTY_DATA in `dirty` with a
-     * sequentially consistent exchange. After this store, the publisher sets the publication's bit
-     * in the dirty bitmap. The sender clears `dirty` before it checks the log, so that it misses no
-     * commit. */
+     * ps_dirty_flag. If `dirty` is PS_DIRTY_DATA or PS_DIRTY_CHECK, the sender must serve the
+     * publication, which is then in the ready set. After a commit, a publisher stores PS_DIRTY_DATA
+     * in `dirty` with a sequentially consistent exchange. After this store, the publisher sets the
+     * publication's bit in the dirty bitmap. The sender clears `dirty` before it checks the log, so
+     * that it misses no commit. */
     alignas(PS_LINE) _Atomic uint32_t dirty;
     _Atomic uint32_t want_room; /* 1: a client sleeps until the publisher limit rises. */
-    /* Written by the sender: flags of ps_metered. If a flag is set, publishers must take a message
-     * number below ordinal_limit for each message. The sender sets PS_METERED_CREDITS when the
-     * first receiver grants credits, and clears it when no receiver grants credits any more. */
+    /* Written by the sender: flags of ps_metered. If a flag is set, a publisher may publish a
+     * message only after it has taken an ordinal (message number) below ordinal_limit. The sender
+     * sets PS_METERED_CREDITS when the first receiver grants credits, and clears it when no
+     * receiver grants credits any more. */
     _Atomic uint32_t metered;
     _Atomic uint32_t never_throttle; /* 1: the governor never throttles this stream; constant while
                                       * the publication exists. */
     _Atomic int64_t ordinal_limit;   /* in counts of `spend` */
     /* Written by the sender: the publisher limit of a stream with credits. While a stream has
-     * credits, the sender does not change its counter pub-lmt. Every publisher soon reaches the old
-     * value of pub-lmt, reads the flags in `metered`, and afterwards uses credited_limit. */
+     * credits, the sender does not change the stream's counter pub-lmt. Every publisher soon
+     * reaches the old value of pub-lmt, reads the flags in `metered`, and afterwards uses
+     * credited_limit. */
     _Atomic int64_t credited_limit;
     /* line: publishers */
     alignas(PS_LINE) _Atomic int64_t published_ordinal;
     _Atomic uint64_t spend; /* ps_spend.h; used by metered streams */
-    /* Used by the exclusive publisher of a stream with credits. `lease` has the credits that the
-     * publisher took before it needs them (ps_spend.h). `spending` is 1 while the publisher uses a
-     * credit of its lease for a message. */
+    /* Fields of the exclusive publisher of a stream with credits. `lease` has the credits that the
+     * publisher took in advance (ps_spend.h). `spending` is 1 while the publisher takes a credit
+     * out of `lease` for a message. */
     _Atomic uint64_t lease;
     _Atomic uint32_t spending;
     /* lines: sender */
@@ -187,8 +200,8 @@ typedef struct ps_publication_slot {
                                      * credits; INT64_MAX: no receiver grants credits. */
     _Atomic int64_t credit_refused; /* Number of status messages whose credits the sender ignored,
                                      * because they were out of range or too old. */
-    _Atomic int64_t credit_base;    /* Value of the message count in `spend` before the first
-                                     * message of the stream (ordinal 0). */
+    _Atomic int64_t credit_base;    /* Value of the message count in the word `spend` before the
+                                     * first message of the stream (ordinal 0). */
     _Atomic int64_t rate_bytes_per_s;
     _Atomic int64_t tokens_bytes;
     _Atomic int64_t enqueued_ns;
@@ -198,8 +211,8 @@ typedef struct ps_publication_slot {
     /* On IPC with credits: position up to which the sender has counted the messages. */
     alignas(PS_LINE) _Atomic int64_t counted_position;
     _Atomic int64_t counted_ordinal;
-    /* A client of a spy or of an IPC reader wakes the sender when it releases data up to
-     * wake_position or beyond. INT64_MAX: never. */
+    /* When a client releases data of its spy or IPC reader up to wake_position or beyond, the
+     * client wakes the sender. INT64_MAX: never. */
     alignas(PS_LINE) _Atomic int64_t wake_position;
     /* The account of the time for which the publication was blocked (ps_account.c). To copy the
      * account, read account_sequence before and after the copy. The copy of the account is
@@ -220,22 +233,28 @@ typedef struct ps_publication_slot {
     _Atomic int64_t refused_ns;
     _Atomic int64_t refused_episodes;
     _Atomic int64_t throttled; /* Number of offers that returned PS_THROTTLED. */
-    /* Cache line of the publishers and the sender (both with read-modify-write): the policy word
-     * (ps_policy.h) */
+    /* Cache line of the policy word (ps_policy.h), which publishers and the sender change by atomic
+     * read-modify-write operations */
     alignas(PS_LINE) _Atomic uint64_t policy_word;
     /* Cache line of the publishers (any client, fetch_add) */
     alignas(PS_LINE) _Atomic int64_t dropped_bytes;
     _Atomic int64_t failures;        /* under ps-policy=error */
-    _Atomic int64_t dropped_storage; /* Number of dropped messages for which memory was missing. */
+    _Atomic int64_t dropped_storage; /* Number of messages that were dropped because no storage was
+                                      * reserved. */
     _Atomic int64_t dropped_rate;    /* Number of dropped messages that exceeded the stream's rate.
-                                      * A dropped message that neither dropped_storage nor
-                                      * dropped_rate counts found the log full. */
+                                      * A dropped message counts in neither dropped_storage nor
+                                      * dropped_rate if it was dropped because the log was full. */
     /* line: sender */
     alignas(PS_LINE) _Atomic int32_t policy; /* The stream's policy (ps_policy); constant while the
                                               * publication exists. */
-    _Atomic int64_t dropped_stated;          /* Number of dropped messages, modulo 2^48, that the
-                                              * padding frames in the log already state
-                                              * (ps_policy.h). */
+    _Atomic int64_t retention_bytes;         /* Constant while the publication exists: readers do
+                                              * not get data that is more than this number of bytes
+                                              * behind the newest data; 0: no limit. */
+    _Atomic int64_t retention_ns;            /* Constant while the publication exists: readers do
+                                              * not get data that is older than this; 0: no
+                                              * limit. */
+    _Atomic int64_t dropped_stated;          /* Number of dropped messages that padding frames in
+                                              * the log have reported, modulo 2^48 (ps_policy.h). */
     _Atomic int64_t deferrals;               /* Number of times that the governor delayed data of
                                               * this stream. */
     _Atomic int64_t waits;                   /* Number of times that the stream had to wait for
@@ -264,6 +283,9 @@ typedef struct ps_image_slot {
     int64_t join_ordinal; /* -1 unknown */
     int32_t session_id;
     int32_t stream_id;
+    _Atomic int64_t retention_bytes; /* retention limit of the publication (as in
+                                      * ps_publication_slot_t), which the session's SETUP stated */
+    _Atomic int64_t retention_ns;
     /* Cache line of the receiver. `ordinal` is the number of messages from the stream's start up to
      * the receiver position; -1: unknown. */
     alignas(PS_LINE) _Atomic int64_t ordinal;
@@ -294,21 +316,32 @@ typedef struct ps_subscriber_slot {
                                        * joined */
     _Atomic int64_t credit_returned;  /* number of polled messages whose credits the client has
                                        * returned */
-    _Atomic int64_t credit_leaked;    /* number of polled messages whose credits were lost together
-                                       * with their credit handles */
+    _Atomic int64_t credit_leaked;    /* number of polled messages whose credits are lost, because
+                                       * the application dropped their credit handles without
+                                       * release() */
     _Atomic int32_t relayed_to; /* for a relay: 1 + the slot of the publication on which the relay
                                  * publishes; 0: no such publication */
-    _Atomic int32_t credit_in_order; /* 1: credit_returned counts the messages below `released` */
+    _Atomic int32_t credit_in_order; /* 1: the reader returns a credit when it releases the message,
+                                      * so credit_returned counts the messages below `released` */
+    /* Cache line of the client: what the reader skipped because the publication no longer retains
+     * it (ps-retention). These messages and bytes count neither in skipped_messages nor in
+     * skipped_bytes. */
+    alignas(PS_LINE) _Atomic int64_t expired_messages; /* a gap in which the number of messages is
+                                                        * unknown does not count */
+    _Atomic int64_t expired_bytes;
     /* Cache line of the agent that serves this reader (ps_isolation.h): the receiver for a reader
      * of an image, the sender for other readers */
     alignas(PS_LINE) _Atomic uint32_t lagged; /* 1: the stream does not wait for this reader now */
-    _Atomic int64_t skip_to;                  /* for an isolated reader: position between two
-                                               * messages, not below `overwritten`, at which it can
-                                               * continue */
-    _Atomic int64_t join_ordinal;             /* message number at the reader's join position,
-                                               * counted as in the index ring; 0: unknown */
+    _Atomic int64_t skip_to;                  /* for an isolated reader: a position between two
+                                               * messages, at or above `overwritten`, from which the
+                                               * reader can continue */
+    _Atomic int64_t join_ordinal;             /* number of the message at the reader's join
+                                               * position, in the same count as in the index ring;
+                                               * 0: unknown */
     _Atomic int64_t overwritten;              /* for an isolated reader: the log may be overwritten
                                                * below this position; 0 for other readers */
+    _Atomic int64_t late; /* for an isolated reader: if it has not read up to this position, it is
+                           * late (ps_isolation.h); not above skip_to */
     /* Cache line of the agent that serves this reader (ps_credit.h): the receiver for a reader of
      * an image, the sender for other readers */
     alignas(PS_LINE) _Atomic int64_t credits; /* N, 0: grants none */
@@ -317,13 +350,15 @@ typedef struct ps_subscriber_slot {
                                      * if credit_epoch is not 0. */
     _Atomic int64_t credit_granted; /* Number of messages since the reader's join for which the
                                      * reader has granted credits. */
-    _Atomic int64_t credit_final;   /* Used while the reader's credits are frozen: before the reader
-                                     * resumes, at most this number of messages arrives, counted
-                                     * from the reader's join; -1: unknown. */
-    _Atomic int64_t credit_wake;    /* Number of returned credits at which the client wakes the
-                                     * agent. */
+    _Atomic int64_t credit_final;   /* While the reader's credits are frozen: number of messages
+                                     * since its join that can have arrived at most when it resumes;
+                                     * -1: unknown. */
+    _Atomic int64_t credit_wake;    /* When credit_returned reaches this number, the client wakes
+                                     * the agent. */
     _Atomic uint32_t credit_epoch;  /* 0: none yet */
     _Atomic int32_t credit_state;   /* ps_credit_state */
+    _Atomic int64_t credit_arrived; /* Number of messages since the reader's join of which this host
+                                     * knows that they exist. */
 } ps_subscriber_slot_t;
 
 typedef struct ps_group_slot {
@@ -335,14 +370,15 @@ typedef struct ps_group_slot {
 
 /* Index ring of a stream. The sender writes the index ring of a publication; the receiver writes
  * the index ring of an image. The newest entry has number count - 1. A reader of the ring copies
- * entries, executes an acquire fence, and reads `count` again. Of the copied entries, only those
- * among the latest PS_INDEX_ENTRIES - 1 are valid; the writer may have overwritten the others. */
+ * entries, executes an acquire fence, and reads `count` again. A copied entry is valid if its
+ * number is one of the PS_INDEX_ENTRIES - 1 numbers below this second `count`. The writer may have
+ * overwritten all older entries. */
 #define PS_ORDINAL_UNKNOWN INT64_C(-1)
-/* On IPC the number of messages before the first isolated reader is unknown. The sender counts from
- * PS_ORDINAL_FIRST + 8 x the time in ns then: such ordinals are negative, and only their
- * differences have a meaning. A larger difference than PS_ORDINAL_APART has none: the two counts
- * began at different times. Messages that a policy dropped count too, so a difference can exceed
- * the messages that a log holds. */
+/* On IPC, the sender begins this count of messages when the first isolated reader joins. The first
+ * ordinal is PS_ORDINAL_FIRST + 8 * (time of the join in ns). Such ordinals are negative, and only
+ * the difference of two ordinals of the same count has a meaning. If two ordinals differ by more
+ * than PS_ORDINAL_APART, they belong to different counts. Dropped messages also take ordinals, so
+ * two ordinals can differ by more than the number of messages in the log. */
 #define PS_ORDINAL_BASE  (INT64_MIN / 4)
 #define PS_ORDINAL_FIRST (INT64_MIN / 8)
 #define PS_ORDINAL_APART (INT64_C(1) << 28)
@@ -385,7 +421,8 @@ static inline void ps_index_append(ps_index_ring_t *ring, int64_t position, int6
     atomic_store_explicit(&ring->count, count + 1, memory_order_release);
 }
 
-enum { PS_SLOT_KINDS = PS_SLOT_GROUP + 1 }; /* length of arrays that the slot kind indexes */
+/* Number of kinds of slots: length of an array with one entry for each kind. */
+enum { PS_SLOT_KINDS = PS_SLOT_GROUP + 1 };
 
 struct ps_shared {
     uint8_t *base;
@@ -406,12 +443,25 @@ struct ps_shared {
     uint8_t *backing;
     int32_t n_clients, n_publications, n_images, n_subscribers, n_groups; /* trusted copies */
     int32_t read_only;
-    int32_t free_from[PS_SLOT_KINDS]; /* Index: kind of slot. Each slot of the kind whose number is
-                                       * lower than this value is in use. Owner: the conductor. */
+    int32_t free_from[PS_SLOT_KINDS]; /* Index: kind of slot. All slots of this kind with a number
+                                       * below this value are in use. Owner: the conductor. */
     _Atomic int32_t *watch_fds;       /* Array by client slot: the eventfd that wakes the client if
                                  * PS_WATCHED is set; -1: none. The conductor owns the
                                  * descriptors. */
     char path[4096];                  /* of the file */
 };
+
+/* Sets the bit of a publication slot in the dirty bitmap, then the bit of the bitmap's word. The
+ * sender first reads and clears the word's bit, then reads the word. If it finds the word's bit
+ * set, it therefore also finds the publication's bit. */
+static inline void ps_shared_set_dirty(const ps_shared_t *shared, int32_t slot)
+{
+    atomic_fetch_or_explicit(&shared->dirty[slot / 64], UINT64_C(1) << (slot % 64),
+                             memory_order_seq_cst);
+    if (shared->n_publications > PS_DIRTY_FEW) {
+        atomic_fetch_or_explicit(&shared->driver->dirty_words[slot / 64 / 64],
+                                 UINT64_C(1) << (slot / 64 % 64), memory_order_seq_cst);
+    }
+}
 
 #endif

@@ -38,7 +38,7 @@ void ps_shared_adopt(ps_shared_t *shared, const ps_shared_params_t *params);
 void ps_shared_close(ps_shared_t *shared);
 /* Version of the layout of penstock.dat. The version rises when the layout changes. A daemon
  * refuses a directory with another version. */
-enum ps_shared_layout { PS_SHARED_VERSION = 7 };
+enum ps_shared_layout { PS_SHARED_VERSION = 9 };
 enum ps_driver_state { PS_DRIVER_STARTING = 0, PS_DRIVER_RUNNING = 1, PS_DRIVER_STOPPED = 2 };
 void ps_shared_set_state(ps_shared_t *shared, int32_t state);
 int32_t ps_shared_state(const ps_shared_t *shared);
@@ -64,9 +64,9 @@ void ps_slot_describe_client(ps_shared_t *shared, int32_t index, int64_t pid, in
                              const char *name);
 /* Advances a client's futex word and wakes the client. Any thread. */
 void ps_slot_wake_client(ps_shared_t *shared, int32_t index);
-/* Sets the eventfd that wakes a client which waits in an event loop; -1: none. The eventfd must be
- * non-blocking. The agents may write to fd until they end. As long as the agents run, the caller
- * must keep fd open, and may replace the eventfd only with dup2. Any thread. */
+/* Sets the eventfd by which the daemon wakes a client that waits in an event loop; -1: none. The
+ * eventfd must be non-blocking. The agents may write to fd until they end. As long as the agents
+ * run, the caller must keep fd open, and may replace the eventfd only with dup2. Any thread. */
 void ps_slot_watch_client(ps_shared_t *shared, int32_t index, int32_t fd);
 
 /* Copies the governor's latest sample. If the sample is older than PS_PRESSURE_STALE_NS at now_ns,
@@ -88,7 +88,8 @@ enum ps_credit_state {
                                * acknowledged the freeze. */
     PS_CREDIT_FROZEN = 3,     /* The sender admits no new message; messages that publishers claimed
                                * before the freeze may still arrive. */
-    PS_CREDIT_SETTLED = 4,    /* No message beyond `final` will arrive before the reader resumes. */
+    PS_CREDIT_SETTLED = 4,    /* The reader may still receive messages up to the number `final`, and
+                               * no further message before it resumes. */
     PS_CREDIT_UNSUPPORTED = 5 /* The sender does not support credits, or the number of messages in
                                * the stream is unknown. */
 };

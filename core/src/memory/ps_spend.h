@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_spend.h: the shared word in which the publishers of one stream count their messages. A rate
- * limit or credits bound this count (docs/decisions/0082).
+ * limit or credits set the upper limit of this count (docs/decisions/0082).
  *
  *   63        62 .. 48   47 .. 0
  *   revoked | epoch    | spent: messages admitted in all, modulo 2^48
@@ -15,8 +15,8 @@
  *
  * An exclusive publisher takes up to PS_LEASE_MOST credits at once. The credits that the publisher
  * has not used yet are its lease. The lease word has two halves: the high half is the epoch of the
- * credits in the lease, the low half is their number. When the epoch ends, the lease ends, and its
- * credits cannot be used any more. The publisher sets the flag `spending` before it reads the
+ * credits in the lease, the low half is their number. When the epoch ends, the publisher can no
+ * longer use the credits in its lease. The publisher sets the flag `spending` before it reads the
  * epoch. The sender begins an epoch, makes all publishers execute a memory barrier, then reads
  * `spending`. If the sender reads 0 in a publisher's flag `spending`, that publisher can no longer
  * use a lease of an older epoch. */
@@ -31,16 +31,16 @@ enum { PS_SPENT_BITS = 48, PS_SPEND_TRIES = 1024, PS_LEASE_MOST = 64 };
 #define PS_SPENT_MASK    ((UINT64_C(1) << PS_SPENT_BITS) - 1)
 #define PS_SPEND_REVOKED (UINT64_C(1) << 63)
 
-/* The word contains only the low 48 bits of the number of messages. Returns the full number of
- * messages: of all numbers with these low bits, the one nearest to `near`. */
+/* The shared word contains only the low 48 bits of the number of messages. Returns the full number
+ * of messages: the number nearest to `near` that has the same low 48 bits. */
 static inline int64_t ps_spent_near(uint64_t word, int64_t near)
 {
     const uint64_t ahead = (word - (uint64_t)near) << (64 - PS_SPENT_BITS);
     return near + ((int64_t)ahead >> (64 - PS_SPENT_BITS));
 }
 
-/* Returns the number of messages for which publishers may still take ordinals below `limit`; 0:
- * none, or the flag `revoked` is set. */
+/* Returns the number of ordinals below `limit` that publishers may still take; 0 while the flag
+ * `revoked` is set. */
 static inline int64_t ps_spend_room(uint64_t word, int64_t limit)
 {
     const int64_t room = limit - ps_spent_near(word, limit);
@@ -73,7 +73,7 @@ static inline uint64_t ps_spend_moved(uint64_t word, int64_t by)
 /* Takes up to `wanted` (> 0) ordinals (message numbers) below `limit`. Returns the number of
  * ordinals taken; 0: no ordinal is left below `limit`. -1: other publishers changed the word at
  * every attempt, so the caller must try again. *epoch gets the epoch of the taken ordinals. Set
- * `alone` if this thread is the only writer of the word. */
+ * `alone` to true only if no other thread writes the word. */
 static inline int64_t ps_spend(_Atomic uint64_t *cell, int64_t limit, int64_t wanted, bool alone,
                                uint32_t *epoch)
 {
@@ -98,9 +98,9 @@ static inline int64_t ps_spend(_Atomic uint64_t *cell, int64_t limit, int64_t wa
 }
 
 /* Takes ordinals (message numbers) like ps_spend, but reads the limit from memory, because the
- * sender may lower the limit at any time. The sender first stores the lower limit, then changes the
- * word. A publisher whose compare-and-swap succeeds after the sender's change of the word has read
- * the lower limit. */
+ * sender may lower the limit at any time. To lower the limit, the sender first stores the new
+ * limit, then changes the shared word of the count. If a publisher's compare-and-swap of the word
+ * succeeds after this change, the publisher has read the new limit. */
 static inline int64_t ps_spend_credits(_Atomic uint64_t *cell, const _Atomic int64_t *limit,
                                        int64_t wanted, uint32_t *epoch)
 {
@@ -120,8 +120,8 @@ static inline int64_t ps_spend_credits(_Atomic uint64_t *cell, const _Atomic int
     return -1;
 }
 
-/* Returns credits that a publisher took and did not use, whether or not a new epoch of credits has
- * begun. */
+/* Releases credits that a publisher took and did not use. Unlike ps_spend_return, the function does
+ * so even if a new epoch of credits has begun. */
 static inline void ps_spend_return_credits(_Atomic uint64_t *cell, int64_t count)
 {
     uint64_t word = atomic_load_explicit(cell, memory_order_relaxed);
@@ -150,7 +150,7 @@ static inline uint64_t ps_spend_begin(_Atomic uint64_t *cell, bool revoked, bool
     return word;
 }
 
-/* Returns ordinals that a publisher took and did not use. If a new epoch has begun since the
+/* Releases ordinals that a publisher took and did not use. If a new epoch has begun since the
  * publisher took the ordinals, the function does nothing, because the new epoch began with a new
  * count. */
 static inline void ps_spend_return(_Atomic uint64_t *cell, int64_t count, bool alone,

@@ -74,6 +74,42 @@ void ps_times_note(ps_time_table_t *table, int64_t position, int64_t time_ns, in
 
 /* ---- readers --------------------------------------------------------------------------------- */
 
+int64_t ps_times_newest(const ps_time_table_t *table)
+{
+    const ps_time_level_t *level = &table->levels[0];
+    const uint64_t count = atomic_load_explicit(&level->count, memory_order_acquire);
+    return count == 0
+               ? 0
+               : atomic_load_explicit(&entry_of(level, count - 1)->position, memory_order_acquire);
+}
+
+int64_t ps_times_reached(const ps_time_table_t *table, int64_t time_ns, int64_t floor)
+{
+    for (int32_t i = 0; i < PS_TIMES_LEVELS; i++) {
+        const ps_time_level_t *level = &table->levels[i];
+        const uint64_t count = atomic_load_explicit(&level->count, memory_order_acquire);
+        const uint64_t oldest = count > PS_TIMES_ENTRIES ? count - PS_TIMES_ENTRIES : 0;
+        for (uint64_t number = count; number > oldest; number--) {
+            ps_time_entry_t *entry = entry_of(level, number - 1);
+            /* The position first: the writer stores it last. */
+            const int64_t position = atomic_load_explicit(&entry->position, memory_order_acquire);
+            const int64_t at_ns = atomic_load_explicit(&entry->time_ns, memory_order_relaxed);
+            atomic_thread_fence(memory_order_acquire);
+            const uint64_t now = atomic_load_explicit(&level->count, memory_order_relaxed);
+            if (number - 1 + PS_TIMES_ENTRIES <= now) {
+                break; /* overwritten; the next level has it */
+            }
+            if (position <= floor) {
+                return 0;
+            }
+            if (at_ns <= time_ns) {
+                return position;
+            }
+        }
+    }
+    return 0;
+}
+
 typedef struct ps_time_walk {
     ps_time_point_t *points; /* newest first */
     int32_t count;

@@ -5,18 +5,21 @@
  * receiver writes.
  *
  * A table has levels. Level 0 of a time table has an entry for each millisecond in which data
- * arrived. The entries of each further level cover a time four times as long; the writer joins
- * completed entries of one level to an entry of the next level. The last level has an entry for
- * each 256th of a term, so its entries cover two terms even after a long idle time. An entry
- * (position, time) states that the stream had reached the position at that time. While data arrives
- * within the time that an entry covers, the writer extends the entry. No entry covers a time
- * without data: such a time always lies between two entries.
+ * arrived. An entry of a further level covers four times as much time as an entry of the level
+ * before. When an entry is complete, the writer adds it to the next level: it either extends the
+ * newest entry of that level or appends a new entry. An entry of the last level covers a 256th of a
+ * term instead of a time. The entries of this level therefore cover two terms, however long the
+ * stream was idle. An entry (position, time) states that the stream had reached the position at
+ * that time. If data arrives within the time that the newest entry covers, the writer extends this
+ * entry. On all levels except the last, data that arrives later begins a new entry. After a long
+ * idle time, the entries before and after it are therefore separate.
  *
  * The table states the arrival time of data. The error is at most 1 ms or 1.1 % of the data's age,
  * whichever is larger. The span of a level is the time that one of its entries covers:
- * PS_TIMES_SPAN_NS << (2 * level). For data of a given age, the error is the span of the lowest
- * level for which 384 * span is at least the age. If the data is too old for all levels with a
- * span, the error is the time in which a 256th of a term arrived. */
+ * PS_TIMES_SPAN_NS << (2 * level). If data has a given age, take the lowest level whose span is at
+ * least age / 384: the span of this level is the error. Data that is older than all entries of
+ * these levels has entries only in the last level. For such data, the error is the time in which a
+ * 256th of a term arrived. */
 #ifndef PS_TIMES_H
 #define PS_TIMES_H
 
@@ -35,7 +38,8 @@ typedef struct ps_time_entry {
     _Atomic int64_t time_ns; /* epoch ns */
 } ps_time_entry_t;
 
-/* One level of the table, which has one writer; the newest entry has number count - 1. */
+/* One level of a time table. A time table has one writer; the newest entry of a level has number
+ * count - 1. */
 typedef struct ps_time_level {
     alignas(PS_LINE) _Atomic uint64_t count;
     int64_t first_ns, first_position; /* Time and position at which the newest entry starts; only
@@ -58,10 +62,16 @@ void ps_times_reset(ps_time_table_t *table);
 /* Records that the stream has reached `position`, which must be beyond all recorded positions. Only
  * the table's writer may call this function, which takes bounded time. */
 void ps_times_note(ps_time_table_t *table, int64_t position, int64_t time_ns, int64_t term_length);
+/* Returns the newest recorded position; 0: none. Any thread. */
+int64_t ps_times_newest(const ps_time_table_t *table);
+/* Returns the highest recorded position above `floor` that the stream had reached at `time_ns` or
+ * before; 0: none is known. All data below the returned position arrived at `time_ns` or before.
+ * Cost: visits the younger entries. Any thread. */
+int64_t ps_times_reached(const ps_time_table_t *table, int64_t time_ns, int64_t floor);
 /* Copies from a time table the points (position, time) for the positions [start, end), in ascending
  * order. The first copied point lies beyond `start`. The last copied point lies at `end` or beyond,
  * if the table has such a point. Returns the number of points, at most capacity (>= 2). If the
- * table has more points than `capacity`, the function joins points that are close in time. Any
+ * table has more points than `capacity`, the function merges points that are close in time. Any
  * thread. */
 int32_t ps_times_read(const ps_time_table_t *table, int64_t start, int64_t end,
                       ps_time_point_t points[PS_TIMES_MOST], int32_t capacity);

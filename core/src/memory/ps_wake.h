@@ -11,7 +11,7 @@
  * sleeping thread, it executes a store-load fence, so the caller needs no fence. Any daemon
  * thread. */
 void ps_wake_client(ps_shared_t *shared, int32_t client_slot);
-/* Wakes a client without a fence, for callers that wake several clients: execute one sequentially
+/* Like ps_wake_client, but without the fence. To wake several clients, execute one sequentially
  * consistent fence, then call this function for each client. */
 void ps_wake_client_fenced(ps_shared_t *shared, int32_t client_slot);
 

@@ -14,8 +14,8 @@
 
 typedef struct ps_congestion ps_congestion_t;
 
-/* Input of a congestion strategy, each time that the receiver processes the image. Positions and
- * sizes are in bytes. */
+/* The values that a congestion strategy gets each time that the receiver processes the image.
+ * Positions and sizes are in bytes. */
 typedef struct ps_congestion_input {
     int64_t now_ns;
     int64_t consumption; /* slowest gating subscriber */
@@ -31,9 +31,9 @@ typedef struct ps_congestion_ops {
     const char *name;
     /* Returns the window of the first status message, in bytes. */
     int32_t (*initial_window)(ps_congestion_t *congestion);
-    /* Returns the new window, which begins at the consumed position: 0 to window_max bytes. Sets
-     * *force if the receiver must send a status message now. Called by the receiver thread; must
-     * take constant time and use only integers. */
+    /* Returns the new window: the number of bytes, 0 to window_max, that the sender may send beyond
+     * the consumed position. Sets *force if the receiver must send a status message now. Called by
+     * the receiver thread; must take constant time and use only integers. */
     int32_t (*on_rebuild)(ps_congestion_t *congestion, const ps_congestion_input_t *input,
                           bool *force);
     /* Called with each sample of the round-trip time and with the smoothed round-trip time. NULL if
@@ -81,7 +81,8 @@ static inline int64_t ps_congestion_least(const ps_congestion_t *congestion)
 }
 /* Computes the receiver window that lets the sender have in_flight bytes in flight, and returns
  * this window. The window begins at the consumed position. Sets `binds`. Sets *force if the new
- * window allows at least in_flight / 8 more bytes than the last status message. */
+ * window lets the sender send at least in_flight / 8 bytes beyond the limit of the last status
+ * message. */
 int32_t ps_congestion_grant(ps_congestion_t *congestion, const ps_congestion_input_t *input,
                             int64_t in_flight, bool *force);
 /* Sets the window that a PS_CC_CUSTOM class returned, in bytes, clipped to the range from the least

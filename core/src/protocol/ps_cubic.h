@@ -3,18 +3,19 @@
  * ps_cubic.h: CUBIC (RFC 9438) with HyStart++ (RFC 9406), run by the receiver of a stream.
  *
  * The receiver controls the sender through the window of its status messages. The received bytes
- * correspond to TCP's "acknowledged" bytes. The bytes that the window allows and that have not
- * arrived correspond to TCP's bytes "in flight". Penstock differs from TCP in three points. A gap
- * does not stop the growth of the window: bytes received above the gap have left the network, so
- * the receiver allows the same number of new bytes, as TCP does with selective acknowledgement. A
- * congestion event is a new gap. At a congestion event, the sender may already have sent data up to
- * the advertised limit. A later gap below the limit that was advertised at a congestion event
- * belongs to the same event. A round of HyStart++ lasts one measured round-trip time on the clock,
- * whereas RFC 9406 delimits a round by sequence numbers.
+ * correspond to TCP's "acknowledged" bytes. The receiver does not know which bytes are in flight.
+ * In place of TCP's bytes "in flight" it takes the bytes that its window allows, less those that
+ * have arrived. Penstock differs from TCP in three points. First, a gap does not stop the growth of
+ * the window. Bytes above the gap have arrived and are no longer in flight, so the receiver allows
+ * the same number of new bytes. TCP does so with selective acknowledgement. Second, a congestion
+ * event is a new gap. When the gap opens, the sender may already have sent data up to the limit
+ * that the receiver last advertised. A later gap below that limit therefore belongs to the same
+ * congestion event. Third, a round of HyStart++ lasts one measured round-trip time, whereas RFC
+ * 9406 delimits a round by sequence numbers.
  *
  * The functions are pure and use only integers, so the same input gives the same window on every
- * machine. Windows are in bytes. A field whose name ends with _q has 16 bits of fraction, because
- * small amounts are added to it. Owner: the receiver thread. */
+ * machine. Windows are in bytes. A field whose name ends with _q is a fixed-point number with 16
+ * bits of fraction, because small amounts are added to it. Owner: the receiver thread. */
 #ifndef PS_CUBIC_H
 #define PS_CUBIC_H
 
@@ -38,8 +39,9 @@ typedef struct ps_cubic {
     int64_t reno_q;    /* W_est, bytes << 16 */
     int64_t k_ticks;   /* K of RFC 9438: time from t = 0 until the cubic curve reaches W_max, in
                         * units of 100 us */
-    int64_t epoch_ns;  /* Time at which the cubic curve has t = 0; each round in which the stream is
-                        * idle moves epoch_ns forward. */
+    int64_t epoch_ns;  /* Time at which the cubic curve has t = 0. If the window did not limit the
+                        * sender in a round, the length of the round is added to epoch_ns. Such a
+                        * round therefore does not raise the window. */
     int64_t grown_ns;  /* Time at which the window was last computed from the cubic curve. */
     int64_t credit;    /* Number of bytes that arrived since epoch_ns and have not yet increased the
                         * window. */

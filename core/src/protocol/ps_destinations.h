@@ -4,7 +4,7 @@
  * (docs/spec/wire-format.md section 7). The sender learns dynamic destinations from status
  * messages, and removes a dynamic destination that is silent. The conductor adds manual
  * destinations. When the first status message from a manual destination arrives, the list stores
- * the id of its receiver with the destination.
+ * the receiver id from this message with the destination.
  *
  * A list of dynamic destinations has two kinds of entries (docs/decisions/0075). A receiver whose
  * status message names a publication of the channel gets a confirmed entry. The sender sends the
@@ -39,8 +39,8 @@ typedef struct ps_destination {
     int64_t heard_ns;     /* Time of the last status message from this destination; before the first
                            * one, the time at which the destination was added. */
     int64_t reported_ns;  /* last report of silence */
-    int32_t older, newer; /* Indexes of the next older and the next newer destination, by heard_ns;
-                           * -1: none. */
+    int32_t older, newer; /* Links of the list that is sorted by heard_ns: indexes of the next older
+                           * and the next newer destination; -1: none. */
 } ps_destination_t;
 
 typedef struct ps_provisional {
@@ -68,7 +68,8 @@ typedef struct ps_destinations {
 } ps_destinations_t;
 
 enum ps_destination_verdict {
-    PS_DESTINATION_KNOWN = 0,  /* The address already has an entry, or needs no entry. */
+    PS_DESTINATION_KNOWN = 0,  /* The list was not changed, because the address already has an entry
+                                * or needs none. */
     PS_DESTINATION_ADDED = 1,  /* the address was added */
     PS_DESTINATION_ANSWER = 2, /* send SETUPs to the address */
     PS_DESTINATION_FULL = 3    /* The list was full, so the receiver was refused and counted in
@@ -76,7 +77,8 @@ enum ps_destination_verdict {
 };
 
 /* The conductor thread calls this function before it hands the endpoint over to the sender. `salt`
- * comes from the driver's seed. PS_E_NO_MEMORY. */
+ * is a random value for the hash maps of the list, derived from the driver's seed.
+ * PS_E_NO_MEMORY. */
 int ps_destinations_init(ps_destinations_t *list, bool dynamic, uint64_t salt);
 void ps_destinations_fini(ps_destinations_t *list);
 
@@ -86,8 +88,8 @@ void ps_destinations_fini(ps_destinations_t *list);
  * publication of the channel. Expected constant time. Returns ps_destination_verdict. */
 int ps_destinations_on_sm(ps_destinations_t *list, int64_t receiver_id, const ps_addr_t *from,
                           bool names, int64_t now_ns);
-/* Records a join message from address `from`, in O(PS_PROVISIONAL_MAX). again_ns is the least time
- * between two answers to the same address. Returns ps_destination_verdict, never FULL. */
+/* Records a join message from address `from`, in O(PS_PROVISIONAL_MAX). The sender answers the same
+ * address at most once in again_ns. Returns ps_destination_verdict, never FULL. */
 int ps_destinations_on_join(ps_destinations_t *list, const ps_addr_t *from, int64_t again_ns,
                             int64_t now_ns);
 /* Returns true if a confirmed or manual destination has this address. */
@@ -106,10 +108,10 @@ bool ps_destinations_expire(ps_destinations_t *list, int64_t timeout_ns, int64_t
 /* Returns the earliest time at which a destination must be removed or reported as silent;
  * INT64_MAX: none. */
 int64_t ps_destinations_next_ns(const ps_destinations_t *list, int64_t timeout_ns);
-/* Sends the datagrams to every confirmed or manual destination. Returns the least number of
- * datagrams that a destination without an error accepted. If sending to one destination fails, the
- * function counts the error in *errors and continues with the next destination; loss recovery later
- * retransmits the data. */
+/* Sends the datagrams to every confirmed or manual destination. Each destination accepts some
+ * number of datagrams; the function returns the smallest of these numbers. A destination with an
+ * error does not count. If sending to one destination fails, the function counts the error in
+ * *errors and continues with the next destination; loss recovery later retransmits the data. */
 int32_t ps_destinations_send(ps_destinations_t *list, const ps_net_ops_t *ops, ps_socket_t *socket,
                              const ps_dgram_t *dgrams, int32_t count, int64_t now_ns,
                              int32_t *errors);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_edges.h: finds the least and the largest of many positions; positions change one at a time.
+ * ps_edges.h: keeps the least and the largest of many positions; each call changes one position.
  * The structure is a complete binary tree. Each inner node has the least and the largest position
  * of its subtree. One owner thread. */
 #ifndef PS_EDGES_H
@@ -21,8 +21,8 @@ void ps_edges_fini(ps_edges_t *edges);
 /* Sets the position at index. O(log capacity), no allocation. */
 void ps_edges_set(ps_edges_t *edges, int32_t index, int64_t position);
 void ps_edges_clear(ps_edges_t *edges, int32_t index);
-/* Return the least and the largest position. If all positions are absent, ps_edges_least returns
- * INT64_MAX, and ps_edges_largest returns INT64_MIN. */
+/* ps_edges_least returns the least position, ps_edges_largest the largest. If no position is set,
+ * ps_edges_least returns INT64_MAX, and ps_edges_largest returns INT64_MIN. */
 static inline int64_t ps_edges_least(const ps_edges_t *edges)
 {
     return edges->least[1];
@@ -31,7 +31,7 @@ static inline int64_t ps_edges_largest(const ps_edges_t *edges)
 {
     return edges->largest[1];
 }
-/* Returns the first index that has the least position; -1 if all positions are absent. */
+/* Returns the lowest index at which the least position is stored; -1 if no position is set. */
 int32_t ps_edges_first_least(const ps_edges_t *edges);
 
 #endif

@@ -64,8 +64,8 @@ struct ps_fc {
     int64_t limiting_receiver; /* Id of the receiver that determines the sender limit; 0: none
                                 * yet. */
     int64_t due_ns;            /* Time at which the sender must call on_idle; INT64_MAX: never. */
-    bool group_binds;          /* True if another receiver allows the sender to send further than
-                                * the limiting receiver does. */
+    bool group_binds;          /* True if some receiver has advertised a higher limit than the
+                                * receiver whose limit applies. */
     bool join_binds;           /* True if a join hold limits the sender: the sender waits until a
                                 * receiver has joined (ps_join.h). */
     bool counts_receivers;     /* True if the counter fc-receivers shows the value of `tracked`. */
@@ -74,8 +74,8 @@ struct ps_fc {
     int32_t kind; /* ps_flow_control */
     int32_t half_term;
     int32_t min_size;
-    int32_t mtu; /* Smallest window that counts as open: the publication sets it to the size of a
-                  * datagram; 0: any window above 0 counts as open. */
+    int32_t mtu; /* A window of at least this size counts as open. The publication stores the size
+                  * of a datagram here; 0: any window above 0 counts as open. */
     int64_t timeout_ns;
     int64_t tag;
     /* min, tagged */
@@ -83,9 +83,9 @@ struct ps_fc {
     ps_map_t index;              /* receiver id -> index + 1 */
     ps_edges_t edges;            /* of receivers, by index */
     ps_join_t *join;             /* the hold for joining receivers */
-    /* For fc=nak, about receivers that cannot send PRESSURE frames: the time at which the sender
-     * last heard such a receiver, the highest limit that such a receiver advertised, and the id of
-     * that receiver. */
+    /* Plain receivers (fc=nak): those that cannot send PRESSURE frames. The three fields: the time
+     * at which the sender last heard a plain receiver, the highest limit that a plain receiver
+     * advertised, and that receiver's id. */
     int64_t plain_heard_ns, plain_edge, plain_receiver;
     int64_t furthest_receiver; /* Id of the receiver that advertised the highest limit; 0: none
                                 * yet. */
@@ -99,14 +99,13 @@ struct ps_fc {
     bool custom_started;
     int64_t edge; /* Highest limit (position + window) that any receiver advertised; the strategy
                    * max uses it. */
-    /* Used by the strategies unicast, max, nak and custom while all receivers advertise less than
-     * the present sender limit (docs/decisions/0073). */
-    int64_t watch_edge; /* Highest limit that any receiver has advertised since the time when all
-                         * receivers fell below the present sender limit. The receiver with the id
-                         * watch_receiver advertised this highest limit. */
+    /* The strategies unicast, max, nak and custom use the following fields while all receivers
+     * advertise less than the present sender limit (docs/decisions/0073). */
+    int64_t watch_edge; /* Highest limit that receivers have advertised in this time. It came from
+                         * the receiver with the id watch_receiver. */
     int64_t watch_receiver;
-    int64_t watch_until_ns; /* Time at which the sender's limit falls to watch_edge; INT64_MAX:
-                             * never. */
+    int64_t watch_until_ns; /* If the receivers still advertise less at this time, the sender limit
+                             * falls to watch_edge. INT64_MAX: never. */
 };
 
 typedef struct ps_fc_params {
@@ -117,8 +116,9 @@ typedef struct ps_fc_params {
     int32_t on_late;             /* custom: ps_fc_late */
 } ps_fc_params_t;
 
-/* `salt` comes from the driver's seed. Returns PS_E_INVALID if the strategy is unknown or the
- * parameters contradict each other. PS_E_NO_MEMORY. */
+/* `salt` is a random value for the hash map of receivers, derived from the driver's seed. Returns
+ * PS_E_INVALID if the strategy is unknown or the parameters contradict each other.
+ * PS_E_NO_MEMORY. */
 int ps_fc_init(ps_fc_t *fc, const ps_fc_params_t *params, int32_t term_length, uint64_t salt);
 void ps_fc_free(ps_fc_t *fc);
 
@@ -146,8 +146,8 @@ int64_t ps_fc_no_idle(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64
 void ps_fc_no_error(ps_fc_t *fc, int64_t receiver_id, int64_t now_ns);
 bool ps_fc_always(const ps_fc_t *fc);
 /* The rule of the strategy max: returns the higher of `edge` (a receiver's position + window) and
- * the present limit. If all receivers advertise less than the present limit, prepares ps_fc_recede
- * to lower the limit. */
+ * the present limit. If all receivers advertise less than the present limit, sets watch_until_ns,
+ * the time at which ps_fc_recede lowers the limit. */
 int64_t ps_fc_furthest(ps_fc_t *fc, int64_t receiver_id, int64_t edge, int64_t limit,
                        int64_t now_ns);
 

@@ -6,8 +6,8 @@
  *   ------------------[from, to)---------------[from, to)---|
  *
  * A pure data structure: it uses no clock and no log, and allocates no memory. The ranges are
- * stream positions. The ranges in the list are not empty, sorted, disjoint, and never adjacent.
- * Owner: the receiver agent.
+ * stream positions. The list is sorted by position. Each range in the list has at least one byte,
+ * and received data lies between any two ranges. Owner: the receiver agent.
  */
 #ifndef PS_GAPS_H
 #define PS_GAPS_H
@@ -23,8 +23,8 @@ typedef struct ps_gap {
                         * not as lost. */
     int64_t opened_ns; /* when the gap was found */
     int32_t requested; /* number of requests, saturating */
-    bool lost;         /* True if due_ns has passed and the receiver has counted the missing range
-                        * as a loss. */
+    bool lost;         /* True if the receiver has counted the missing range as a loss, because
+                        * due_ns has passed. */
 } ps_gap_t;
 
 typedef struct ps_gaps {
@@ -38,7 +38,7 @@ void ps_gaps_init(ps_gaps_t *gaps, ps_gap_t *storage, int32_t capacity);
 
 /* Appends the range [from, to), or extends the last gap if the range touches this gap. `from` must
  * not lie below the end of the last gap. Returns false if the list is full; the list is then
- * unchanged. The function uses due_ns and now_ns only for a new gap. */
+ * unchanged. If the range extends the last gap, the function ignores due_ns and now_ns. */
 bool ps_gaps_append(ps_gaps_t *gaps, int64_t from, int64_t to, int64_t due_ns, int64_t now_ns);
 
 /* Returns the index of the first gap that ends above `position`; gaps->count if there is none.
@@ -46,9 +46,9 @@ bool ps_gaps_append(ps_gaps_t *gaps, int64_t from, int64_t to, int64_t due_ns, i
 int32_t ps_gaps_find(const ps_gaps_t *gaps, int64_t position);
 
 /* Removes [from, to), which must be inside one gap, from the list: shrinks, splits or removes the
- * gap. Returns false if a split needs an entry and the list is full, or if the range is not inside
- * one gap; the list is then unchanged. If a gap is split, both parts keep its times and its number
- * of requests. */
+ * gap. Returns false and changes nothing if the range is not inside one gap, or if the gap must be
+ * split and the list is full. If a gap is split, both parts keep its times and its number of
+ * requests. */
 bool ps_gaps_fill(ps_gaps_t *gaps, int64_t from, int64_t to);
 
 /* Counts the bytes that are missing in all gaps. The result always equals gaps->missing.

@@ -8,8 +8,8 @@
  * The value `depth` is the number of streams that wait longer than a round, divided by (32 * number
  * of workers). The value `latency` is the mean time that a stream waits for its turn, divided by 5
  * ms. The value `busy` is the share of the time in which at least one stream is ready to send. All
- * values are in parts per million. The waiting time of a stream does not include time in which the
- * sender's thread had no processor. No clock, no I/O. Owner: one thread. */
+ * values are in parts per million. Time in which the sender's thread had no processor does not
+ * count as waiting time of a stream. No clock, no I/O. Owner: one thread. */
 #ifndef PS_GOVERNOR_H
 #define PS_GOVERNOR_H
 
@@ -21,7 +21,7 @@
  * value equals PS_PRESSURE_STALE_NS. */
 #define PS_GOVERNOR_STALE_NS    INT64_C(500000000)
 #define PS_GOVERNOR_COALESCE_NS INT64_C(20000000)
-/* Interval after which a stream whose data the governor delays may send once. */
+/* A stream whose data the governor delays may send once in each interval of this length. */
 #define PS_GOVERNOR_DEFERRED_NS  INT64_C(1000000000)
 #define PS_GOVERNOR_LATENCY_NS   INT64_C(5000000)
 #define PS_GOVERNOR_SUSTAINED_NS INT64_C(500000000)
@@ -32,15 +32,15 @@ enum {
     PS_GOVERNOR_DEFER = 800000,
     PS_GOVERNOR_RELEASE = 600000,
     PS_GOVERNOR_THROTTLE = 980000,
-    PS_GOVERNOR_DEPTH = 32 /* Number of waiting streams for each worker at which `depth` is 100
-                            * %. */
+    PS_GOVERNOR_DEPTH = 32 /* `depth` is 100 % if, for each worker, this number of streams have
+                            * waited longer than a round of all bands. */
 };
 
 typedef struct ps_governor {
     int32_t pressure, depth, latency, busy; /* ppm, of the last sample */
     int64_t latency_ns;                     /* moving average */
-    int64_t coalesce_ns;                    /* Longest time for which a stream may delay a datagram
-                                             * that is not full. */
+    int64_t coalesce_ns;                    /* Longest time for which the sender delays a datagram
+                                             * that is not full; 0: no delay. */
     int64_t status_interval_ns;             /* Least time between two status messages of an image;
                                              * 0: no least time. */
     int64_t retry_after_ns;                 /* Time for which publishers must wait after
@@ -61,7 +61,8 @@ typedef struct ps_governor {
 
 typedef struct ps_governor_sample {
     int64_t now_ns;
-    int64_t idle_ns;      /* The time since the last sample in which no stream was ready to send. */
+    int64_t idle_ns;      /* Idle time since the last sample: total time for which no stream was
+                           * ready to send. */
     int64_t ran_ns;       /* The processor time of the sender's thread since the last sample; -1:
                            * not measured. */
     int32_t late_streams; /* Number of streams that have waited for longer than a round of all
@@ -71,8 +72,9 @@ typedef struct ps_governor_sample {
 
 void ps_governor_init(ps_governor_t *governor);
 /* Computes the pressure from a sample. The sender calls this function once in PS_GOVERNOR_SAMPLE_NS
- * while it has work. Returns true if the governor changed one of its delays. If the last sample is
- * older than PS_GOVERNOR_STALE_NS, the pressure begins at 0. */
+ * while it has work. Returns true if one of the governor's two delays has begun or ended: that of
+ * streams with a low priority, or that of datagrams that are not full. If the last sample is older
+ * than PS_GOVERNOR_STALE_NS, the pressure begins at 0. */
 bool ps_governor_step(ps_governor_t *governor, const ps_governor_sample_t *sample);
 
 /* Records the time that a stream waited for its turn. */

@@ -26,23 +26,23 @@ enum {
     PS_JOIN_SPAN = 4,         /* Number of receiver time-outs (T) over which the sender adds up the
                                * durations of join holds: in a time of 4 T, all join holds together
                                * may last at most T. */
-    PS_JOIN_TIMEOUT_PARTS = 8 /* Number of equal parts of a receiver time-out; for each part, the
-                               * sender records the duration of join holds. */
+    PS_JOIN_TIMEOUT_PARTS = 8 /* A receiver time-out is divided into this number of equal parts. The
+                               * array spent_ns has the duration of join holds in each part. */
 };
 
 /* The sender's answer to a receiver that requests a SETUP: a join hold, or the reason for none. */
 enum ps_join_verdict {
     PS_JOIN_GRANTED = 0,    /* A join hold begins when the SETUP leaves; a join hold that is already
                              * in force continues. */
-    PS_JOIN_EXPIRED = 1,    /* Reported when a join hold has ended and its receiver has not
-                             * joined. */
+    PS_JOIN_EXPIRED = 1,    /* A join hold has ended, and its receiver has not joined. This value is
+                             * only reported to the conductor, and is no answer to a request. */
     PS_JOIN_TOO_SOON = 2,   /* No join hold, because this receiver already caused a join hold within
                              * the last receiver time-out. */
     PS_JOIN_NOT_JOINED = 3, /* No join hold, because a receiver at this address caused a join hold
                              * earlier and has not joined since. */
-    PS_JOIN_SPENT = 4       /* No join hold, because the join holds of the last four receiver
-                             * time-outs together lasted one time-out, or because there are too many
-                             * requests. */
+    PS_JOIN_SPENT = 4       /* No join hold, for one of two reasons. Join holds have used up the
+                             * time that they may last within four receiver time-outs, or the table
+                             * of requests is full. */
 };
 
 enum ps_join_state {
@@ -66,13 +66,14 @@ typedef struct ps_join {
     int64_t limit;    /* Position beyond which the sender does not send during the join hold;
                        * INT64_MAX: no join hold. */
     int64_t until_ns; /* end of the hold */
-    int64_t since_ns; /* Time up to which spent_ns includes the duration of join holds. */
+    int64_t since_ns; /* Time up to which the durations of join holds have been added to
+                       * spent_ns. */
     int64_t joiner;   /* Id of the receiver that caused the latest join hold. */
     ps_addr_t joiner_address;
     int64_t timeout_ns; /* T >= 1 */
     int64_t spent_ns[PS_JOIN_SPAN * PS_JOIN_TIMEOUT_PARTS + 1];
-    int64_t part;   /* Number of the newest entry of spent_ns: the time divided by an eighth of
-                     * timeout_ns. */
+    int64_t part;   /* Number of the newest part in spent_ns: the present time divided by an eighth
+                     * of timeout_ns. */
     bool requested; /* some record is PS_JOIN_REQUESTED */
     bool missing;   /* True if some record belongs to a receiver that has not joined. */
     ps_join_record_t records[PS_JOIN_RECORDS];
@@ -83,8 +84,8 @@ void ps_join_init(ps_join_t *join, int64_t timeout_ns);
 /* Call this function when a receiver has requested a SETUP. Returns a ps_join_verdict. Cost: visits
  * at most PS_JOIN_RECORDS records. */
 int32_t ps_join_request(ps_join_t *join, int64_t id, const ps_addr_t *from, int64_t now_ns);
-/* Call this function when the sender has sent a requested SETUP. Begins a join hold for the
- * receivers that requested the SETUP, if `waits` is true (the group already has members). */
+/* Call this function when the sender has sent a requested SETUP. If `waits` is true, the group
+ * already has members, and a join hold begins for the receivers that requested the SETUP. */
 void ps_join_start(ps_join_t *join, int64_t limit, bool waits, int64_t now_ns);
 /* Call this function when a status message of a tracked receiver has arrived. The status message
  * shows that the receiver has joined. All receivers at the same address that requested a SETUP also

@@ -29,9 +29,9 @@ int64_t ps_nak_first_ns(const ps_nak_policy_t *policy, ps_random_t *random);
  * path. If answer_ns is known, the first eight NAKs leave at intervals of answer_ns. After eight
  * NAKs, the interval doubles with each NAK, because the range may be lost permanently. The interval
  * is at most 16 * answer_ns and at most 1 s. In groups, the random delay before a NAK also doubles
- * with each NAK, up to 100 ms. If a gap is open for a time t, the receiver sends about 9 + log2(t /
- * answer_ns) NAKs for it. When the interval between NAKs has reached its maximum, the number of
- * NAKs grows linearly with time. */
+ * with each NAK, up to 100 ms. While the interval still doubles, the receiver has sent about 9 +
+ * log2(t / answer_ns) NAKs for a gap that is open for a time t. When the interval has reached its
+ * maximum, the number of NAKs grows linearly with t. */
 int64_t ps_nak_retry_ns(const ps_nak_policy_t *policy, int64_t answer_ns, int32_t requested,
                         ps_random_t *random);
 

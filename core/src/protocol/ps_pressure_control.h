@@ -5,20 +5,21 @@
  * pure and use only integers: no clock, no allocation, no randomness.
  *
  * When a stream begins, it has no rate limit. A signal is a PRESSURE frame of a receiver. A signal
- * states its level, and three values of the receiver's slowest reader: the rate r, the cadence (the
- * interval between batches of reads) and the residue (the bytes unread after the last batch). A
- * signal also states the overrun: the bytes sent beyond the receiver's capacity. From the values of
- * a signal the sender computes the rate that the receiver requests (docs/nak-strength.md, section
- * "Rates of the sender").
+ * states a level, 1 to 4, which tells how full the receive queue is. It also states three values of
+ * the receiver's slowest reader: the rate r, the cadence (the interval between batches of reads)
+ * and the residue (the bytes unread after the last batch). A signal also states the overrun: the
+ * bytes sent beyond the receiver's capacity. From the values of a signal the sender computes the
+ * rate that the receiver requests (docs/nak-strength.md, section "Rates of the sender").
  *
  * The sender's rate limit is the lowest rate that a receiver requests. The receiver that requested
- * the lowest rate is the culprit. Signals of the culprit lower or raise the rate limit; signals of
- * other receivers can only lower the rate limit. The sender divides time into windows. A window
- * lasts 50 ms, two round trips to the culprit, or the culprit's cadence, whichever is longest. In
- * each window without a signal of the culprit the rate limit rises by a step. The smoothed rate r
- * from the culprits' signals is called the wall. A rate limit far below the wall rises by large
- * steps; a rate limit near the wall rises by small steps. When the rate limit has passed the wall,
- * its steps are small at first, and each step is larger than the one before.
+ * the lowest rate is the culprit. A signal of the culprit can lower or raise the rate limit; a
+ * signal of another receiver can only lower it. The sender divides time into windows. A window
+ * lasts 50 ms, two round trips to the culprit, or the culprit's cadence, whichever is longest. If a
+ * window passes without a signal of the culprit, the rate limit rises by a step. The wall is the
+ * smoothed value of the reader rates r that culprits stated in their signals. A rate limit far
+ * below the wall rises by large steps; a rate limit near the wall rises by small steps. When the
+ * rate limit has passed the wall, it rises by small steps at first, and each further step is larger
+ * than the one before.
  *
  * Tests check two bounds. The rate limit never falls below the floor F (PS_PRESSURE_FLOOR). Without
  * signals, a rate limit rises from F to above any rate R in at most ps_pressure_recovery_windows(F,
@@ -60,18 +61,19 @@ typedef struct ps_pressure_control {
                              * limit, so no window runs. */
     int64_t base;           /* Sending rate at the beginning of a window; signals in this window
                              * reduce the rate limit to a fraction of `base`. */
-    int64_t base_until_ns;  /* Time until which `base` is valid; the first signal after
-                             * base_until_ns measures `base` again. */
+    int64_t base_until_ns;  /* Time until which `base` is valid. At the first signal after this
+                             * time, the sender measures its sending rate again and stores it in
+                             * `base`. */
     int64_t wall, wall_dev; /* Smoothed value and deviation of the reader rates that culprits
                              * stated; 0: no culprit has stated a rate yet. */
     int64_t culprit;        /* receiver that requested the limit */
-    int32_t level;          /* Highest level that the culprit signalled in the running window; 0: it
-                             * sent no signal. */
+    int32_t level;          /* Highest level (fill level of the receive queue, 1 to 4) that the
+                             * culprit signalled in the running window; 0: it sent no signal. */
     int32_t quiet;          /* windows without a signal */
     int32_t beyond;         /* Number of windows without a signal in which the rate limit was above
                              * `wall`; `quiet` counts these windows, too. */
-    /* Measurement of the sending rate over the last 50 ms: each entry of `buckets` has the bytes
-     * sent in one eighth of this time. */
+    /* For the sending rate over the last 50 ms: `buckets` divides this time into eight parts, and
+     * has the number of bytes sent in each part. */
     int64_t sent_ns, began_ns; /* sent_ns: time at which the sender last sent data. began_ns: time
                                 * at which it sent the first data after a pause of 50 ms. */
     int64_t before, turned_ns; /* Sending rate at the last measurement, and the time of that
@@ -102,8 +104,8 @@ static inline bool ps_pressure_control_limits(const ps_pressure_control_t *rate)
 {
     return rate->limit < PS_PRESSURE_UNLIMITED;
 }
-/* Returns a number of windows: after this number of windows without a signal, the rate limit has
- * risen from `from` to above `to`. The result holds for any value of the wall. */
+/* Returns the largest number of windows without a signal that the rate limit needs to rise from
+ * `from` to above `to`, for any `wall`. */
 int32_t ps_pressure_recovery_windows(int64_t from, int64_t to);
 
 #endif

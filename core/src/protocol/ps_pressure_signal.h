@@ -9,24 +9,27 @@
  * Reader. At each check of a receive queue, the receiver loads the position of each reader. A batch
  * is the data that a reader reads without a break. A span is an interval in which the receiver
  * measures a reader: from the start of one batch to the start of a later batch. The cadence of a
- * reader is its interval between batches: the longest time within a span in which the reader left
- * data unread. If the interval measured in a span is longer than the cadence, the cadence rises to
- * this interval at once. If the interval measured in a span is shorter than the cadence, the
- * cadence falls by a quarter of the difference. A span lasts at least a cadence and at least 25 ms.
- * The rate of a reader is the number of bytes that it consumes in a span, divided by the length of
- * the span. The measured rate is exact for batches of any size. If the queue was never empty in a
- * span, the measured rate is the highest rate of the reader. If the reader emptied the queue, the
- * measured rate is only a lower bound. A reader is paused if it reads nothing for longer than max(2
- * cadences, 250 ms), at most 2 s, although data is unread. A pause changes neither the cadence nor
- * the rate of the reader.
+ * reader is an estimate of the time between the reader's batches. In each span, the receiver
+ * measures the longest time in which the reader left data unread. If the measured time is longer
+ * than the cadence, the measured time becomes the new cadence at once. If the measured time is
+ * shorter than the cadence, the cadence falls by a quarter of the difference. A span lasts at least
+ * as long as the cadence, and at least 25 ms. The rate of a reader is the number of bytes that it
+ * consumes in a span, divided by the length of the span. A span begins and ends at the start of a
+ * batch, so the measured rate is exact whatever the size of the batches. If the queue was never
+ * empty in a span, the measured rate is the highest rate that the reader can reach. If the reader
+ * emptied the queue, the measured rate is only a lower bound. A reader is paused if it reads
+ * nothing for longer than max(2 cadences, 250 ms), at most 2 s, although data is unread. A pause
+ * changes neither the cadence nor the rate of the reader.
  *
  * Signal. A signal states a level: levels 1 to 4 begin when the data in the queue reaches 50, 75,
- * 87 and 100 % of the capacity. In each window of max(50 ms, round trip, cadence), the receiver
- * signals a level when the queue first reaches the level. A receiver therefore sends at most four
- * signals in each window, one for each level. While a queue stays above 50 % of its capacity, the
- * receiver repeats the signal in each window. In a group the receiver delays the first signal of an
- * episode by a random time. The random delay is at most half a window, and at most a quarter of the
- * time that the queue took to fill. */
+ * 87 and 100 % of the capacity. The receiver divides time into windows of max(50 ms, round trip,
+ * cadence). When the queue first reaches a level in a window, the receiver sends a signal with this
+ * level. A receiver therefore sends at most four signals in each window, one for each level. While
+ * a queue stays above 50 % of its capacity, the receiver repeats the signal in each window. An
+ * episode begins when the queue reaches 50 % of its capacity, and ends when the queue is below 50 %
+ * again. In a group, the receiver delays the first signal of an episode by a random time. The
+ * random delay is at most half a window, and at most a quarter of the time that the queue took to
+ * fill. */
 #ifndef PS_PRESSURE_SIGNAL_H
 #define PS_PRESSURE_SIGNAL_H
 
@@ -57,12 +60,13 @@ typedef struct ps_pressure_reader {
     int64_t taken;         /* Number of bytes that the reader has read so far in its running
                             * batch. */
     int64_t residue;       /* Number of bytes that the reader left unread after its last batch. */
-    int64_t term;          /* Term length of the log, at whose end a poll ends the batch; 0: the
-                            * queue has no terms. */
+    int64_t term;          /* Term length of the log; 0: the queue has no terms. A poll ends at the
+                            * end of a term, and so does the batch. */
     bool started;
     bool empty;    /* True if no data was unread at the last check. */
     bool at_least; /* True if `rate` is only a lower bound, because the reader emptied the queue. */
-    bool starved;  /* True if the reader emptied the queue in the running span. */
+    bool starved;  /* True if the reader emptied the queue since the running span of measurement
+                    * began. */
 } ps_pressure_reader_t;
 
 /* Measured values of a reader; the endpoint keeps them when the reader's image ends. */
@@ -79,14 +83,15 @@ void ps_pressure_reader_check(ps_pressure_reader_t *reader, int64_t position, in
 /* Returns the measured values of the reader. If the reader has read only one batch, its rate is the
  * size of this batch divided by the cadence. */
 ps_pressure_learned_t ps_pressure_reader_learned(const ps_pressure_reader_t *reader);
-/* Returns true if the batch that the reader read last ended at the end of a term. A poll ends at
- * the end of a term, so the reader may be able to read more at once than it did. */
+/* Returns true if the batch that the reader read last ended at the end of a term. The end of the
+ * term ended the poll, too, so the reader may be able to read more in one poll than it did. */
 static inline bool ps_pressure_reader_rests(const ps_pressure_reader_t *reader)
 {
     return reader->term > 0 && reader->taken > 0 && reader->position % reader->term == 0;
 }
-/* Returns the number of bytes that the reader left unread after its last batch; 0 as long as the
- * rate is only a lower bound, and while the reader rests at the end of a term. */
+/* Returns the residue: the number of bytes that the reader left unread after its last batch.
+ * Returns 0 if the reader's rate is only a lower bound, or if its last batch ended at the end of a
+ * term. */
 static inline int64_t ps_pressure_reader_residue(const ps_pressure_reader_t *reader)
 {
     return reader->at_least || ps_pressure_reader_rests(reader) ? 0 : reader->residue;
@@ -110,12 +115,11 @@ typedef struct ps_pressure_signal {
     int64_t window_end_ns; /* Time at which the window of the last signal ends. */
     int64_t first_ns;      /* Earliest time at which the receiver may send the first signal of this
                             * episode. */
-    int64_t low_ns;        /* Time at which the queue was last filled below a quarter of its
-                            * capacity. */
+    int64_t low_ns;        /* Last time at which the queue was less than a quarter full. */
     int32_t level;         /* Highest level that the receiver has signalled in the running
                             * window. */
-    bool episode;          /* True during an episode: since the queue was last below a quarter of
-                            * its capacity, it has reached 50 %. */
+    bool episode;          /* True during an episode: from the time at which the queue reaches 50 %
+                            * of its capacity until it is below 50 % again. */
 } ps_pressure_signal_t;
 
 typedef struct ps_pressure_input {
@@ -128,8 +132,8 @@ typedef struct ps_pressure_input {
     uint32_t random;    /* Uniform random number, which delays the first signal so that the
                          * receivers of a group do not all signal at once. */
     bool group;
-    bool paused; /* True if the reader is paused; the receiver sends no signal about a paused
-                  * reader. */
+    bool paused; /* True if the slowest reader is paused (ps_nak_pause_ns); the receiver then sends
+                  * no signal. */
 } ps_pressure_input_t;
 
 static inline int64_t ps_pressure_window_ns(int64_t rtt_ns, int64_t cadence_ns)

@@ -8,17 +8,16 @@
 
 #include <stdint.h>
 
+#include "ps_types.h"
+
 #define PS_PRIORITY_TICK_NS INT64_C(50000000)
 enum {
-    PS_PRIORITY_MAX = 1000, /* Largest priority that a channel may state, and largest bonus for
-                             * waiting time (aging). */
-    PS_PRIORITY_MIN = -1000,
     PS_PRIORITY_RECENT = 500,        /* Priority of a stream whose data was read just now, if the
                                       * channel states no priority. */
-    PS_PRIORITY_AUTO = INT32_MAX,    /* Value of a parameter: the channel states no priority, so the
+    PS_PRIORITY_AUTO = INT32_MAX,    /* Special value of a priority: the channel states none, so the
                                       * priority depends on the time since the stream was last
                                       * read. */
-    PS_PRIORITY_NONE = INT32_MAX - 1 /* Value of a parameter: the channel states no priority, and
+    PS_PRIORITY_NONE = INT32_MAX - 1 /* Special value of a priority: the channel states none, and
                                       * the priority does not depend on the time of the last read.
                                       * The priority is 0. */
 };
@@ -27,11 +26,11 @@ enum {
  * down. The time t is first rounded up to the next tick, so the largest result is 499. Returns 0
  * for t >= 300 s and for a negative t. */
 int32_t ps_priority_recency(int64_t since_consumed_ns);
-/* Returns the bonus on the priority of a stream that has waited for waited_ns, at most
- * PS_PRIORITY_MAX (aging). */
+/* Returns the bonus (aging) that is added to the priority of a stream that has waited for
+ * waited_ns; at most PS_PRIORITY_MAX. */
 int32_t ps_priority_aging(int64_t waited_ns);
-/* Returns the ps_band of an effective priority. The lowest priorities of the bands B4, B3, B2 and
- * B1 are 750, 500, 250 and 0. */
+/* Returns the band (ps_band) of a stream from its effective priority, which includes the bonus for
+ * waiting. The lowest priorities of the bands B4, B3, B2 and B1 are 750, 500, 250 and 0. */
 int32_t ps_priority_band(int32_t effective);
 
 #endif

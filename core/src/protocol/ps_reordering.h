@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_reordering.h: learns how late datagrams arrive on a path because other datagrams overtook
- * them. The receiver sends a NAK for a gap, and counts the gap as a loss, only when the gap is
+ * ps_reordering.h: learns the delay with which a path delivers datagrams that later datagrams have
+ * overtaken. The receiver sends a NAK for a gap, and counts the gap as a loss, only when the gap is
  * older than the learned delay.
  *
  * If a gap fills before the receiver has requested it, a datagram was late. If a gap fills after
  * one NAK, the frame that filled the gap may be the retransmit or the late original. If the bytes
- * of the gap arrive a second time, the frame that filled the gap was the late original. RFC 8985
- * draws the same conclusion from duplicate acknowledgements.
+ * of the gap arrive a second time, the frame that filled the gap was the late original. TCP uses
+ * the same rule (RFC 8985): a reported duplicate shows that the original was only late.
  *
  * Pure: no clock. Only unicast streams use the learned delay, because in a group other receivers'
  * NAKs would disturb the measurement. Owner: the receiver agent. */

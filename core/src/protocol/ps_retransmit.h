@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_retransmit.h: the ranges that receivers requested with NAKs (docs/spec/wire-format.md section
- * 5). Each requested range becomes an action (an entry) in a small pool of retransmits. After the
- * action's delay, the sender retransmits the range in slices. After the retransmission, the sender
- * keeps the action for a time (state LINGER), and ignores repeated NAKs for the same range. For an
- * Aeron unicast receiver, the pool has only one action, and a new NAK replaces this action. For a
- * group or a penstock receiver, the pool has several actions. If the pool is full, a new action
- * replaces the action that has been in the state LINGER longest. */
+ * 5). Each requested range becomes an action (an entry) in a small pool of retransmits. When the
+ * delay of an action has passed, the sender retransmits the requested range, one slice in each
+ * turn. After the retransmission, the sender keeps the action for a time (state LINGER), and
+ * ignores repeated NAKs for the same range. For an Aeron unicast receiver, the pool has room for
+ * one action, and a new NAK replaces this action. For a multicast group or a penstock receiver, the
+ * pool has room for several actions. If the pool is full, a new action replaces the action that has
+ * been in the state LINGER longest. */
 #ifndef PS_RETRANSMIT_H
 #define PS_RETRANSMIT_H
 
@@ -22,8 +23,8 @@ typedef struct ps_resend {
     int64_t from;  /* The receiver requested the positions [from, to). */
     int64_t to;
     int64_t cursor; /* next position to send */
-    int64_t due_ns; /* In the state PENDING: time at which the sender retransmits the range. In the
-                     * state LINGER: time at which the action becomes free. */
+    int64_t due_ns; /* If the state of the action is PENDING: time at which the sender retransmits
+                     * the range. In the state LINGER: time at which the action becomes free. */
 } ps_resend_t;
 
 typedef struct ps_retransmit {
@@ -39,9 +40,9 @@ enum ps_resend_verdict { PS_RESEND_IGNORED = 0, PS_RESEND_ADDED = 1, PS_RESEND_O
 
 /* Adds a requested range to the pool; returns a ps_resend_verdict. Sender thread, O(capacity). */
 int ps_retransmit_on_nak(ps_retransmit_t *retransmit, int64_t from, int64_t to, int64_t now_ns);
-/* Changes the number of actions in the pool; 1 <= capacity <= number of entries for which the owner
- * has memory. Drops the actions beyond the new number; receivers will request the ranges of these
- * actions again. */
+/* Sets the number of actions (requested ranges) that the pool can hold: at least 1, at most the
+ * number of entries in the owner's memory. If the pool becomes smaller, drops the retransmits at
+ * indexes from `capacity` on; the receivers will request these ranges again. */
 void ps_retransmit_set_capacity(ps_retransmit_t *retransmit, int32_t capacity);
 /* Searches for retransmit actions that are due, and stores at most `count` of them in the array
  * `due`. The search begins where the last call ended, so that each action gets its turn. Returns

@@ -27,8 +27,9 @@ typedef struct ps_tether {
     int32_t state; /* ps_tether_state */
     bool tethered;
     bool rejoin;
-    int64_t since_ns; /* In the state ACTIVE: time at which the subscriber last kept up. In other
-                       * states: time at which the state began. */
+    int64_t since_ns; /* In the state ACTIVE: time of the last check at which the subscriber was
+                       * less than 3/4 of the window behind the leader. In other states: time at
+                       * which the state began. */
 } ps_tether_t;
 
 void ps_tether_init(ps_tether_t *tether, bool tethered, bool rejoin, int64_t now_ns);
@@ -40,8 +41,9 @@ void ps_tether_init(ps_tether_t *tether, bool tethered, bool rejoin, int64_t now
 bool ps_tether_step(ps_tether_t *tether, int64_t position, int64_t leader_position,
                     int64_t window_bytes, const ps_tether_timeouts_t *timeouts, int64_t now_ns);
 /* Returns the delay until the next check: a sixteenth of the window limit time-out, at most 100 ms.
- * These checks are so frequent that a subscriber that is behind only for a moment is not mistaken
- * for one that is always behind. */
+ * If a check finds the subscriber close to the leader, the subscriber's time-out begins again. The
+ * checks are frequent, so that they also notice a subscriber that catches up only for a short
+ * time. */
 int64_t ps_tether_check_ns(const ps_tether_timeouts_t *timeouts);
 static inline bool ps_tether_gates(const ps_tether_t *tether)
 {

@@ -18,8 +18,8 @@
 enum {
     PS_HALF_OPEN_MAX = 1024,       /* entries of all addresses */
     PS_HALF_OPEN_PER_ADDRESS = 64, /* entries of one IP address */
-    PS_HALF_OPEN_WAITING = 64,     /* Largest number of reported SETUPs that the conductor has not
-                                    * yet answered. */
+    PS_HALF_OPEN_WAITING = 64,     /* Largest number of SETUPs that the receiver has reported and
+                                    * the conductor has not yet answered. */
     PS_HALF_OPEN_LEAST = 16
 };
 /* A new session does not replace an entry younger than PS_HALF_OPEN_NS, because the first data of
@@ -36,8 +36,8 @@ typedef struct ps_half_open_entry {
     int64_t since_ns;
     ps_image_t *image;              /* The session's image; NULL: the conductor has not yet created
                                      * the image. */
-    int32_t older, newer;           /* Neighbours in the list of all entries by age: indexes of the
-                                     * next older and the next newer entry; -1: none. */
+    int32_t older, newer;           /* Links of the list that is sorted by age: indexes of the next
+                                     * older and the next newer entry; -1: none. */
     int32_t same_older, same_newer; /* of the same address */
     int32_t address;                /* index */
     int32_t next_free;
@@ -65,8 +65,8 @@ typedef struct ps_half_open {
     uint64_t evicted;
 } ps_half_open_t;
 
-/* `images` is the daemon's limit on the number of images; `salt` comes from the driver's seed.
- * PS_E_NO_MEMORY. */
+/* `images` is the daemon's limit on the number of images; `salt` is a random value for the table's
+ * hash map, derived from the driver's seed. PS_E_NO_MEMORY. */
 int ps_half_open_init(ps_half_open_t *half_open, int32_t images, uint64_t salt);
 void ps_half_open_fini(ps_half_open_t *half_open);
 /* Adds an unknown session whose SETUP came from address `from`. Returns a handle > 0 of the new

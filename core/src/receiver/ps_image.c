@@ -15,6 +15,7 @@ void ps_image_timer(ps_image_t *image, int64_t due_ns)
     if (due_ns < image->next_due_ns) {
         ps_receiver_t *receiver = image->receiver;
 
+        image->resting &= due_ns == image->sm_due_ns; /* another timer ends the rest */
         image->next_due_ns = due_ns;
         /* While the image's timer runs, its entry is earlier; ps_receiver.c sets it afterwards. */
         if (due_ns < ps_timers_due_ns(&receiver->timers, &image->timer)) {

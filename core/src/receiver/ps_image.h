@@ -46,8 +46,8 @@ enum {
 #define PS_LOSS_EVENT_NS   INT64_C(100000000)
 #define PS_SM_IDLE_NS      INT64_C(1000000000)
 #define PS_SM_IDLE_GRID_NS INT64_C(250000000)
-/* Number of bytes of storage that the conductor reserves when the data of a stream begins; for a
- * session that has sent only a SETUP it reserves less. */
+/* Number of bytes of storage that the conductor reserves for an image whose first data has arrived.
+ * If only the SETUP of a session has arrived, the conductor reserves less. */
 #define PS_STORAGE_AHEAD  (INT64_C(1) << 20)
 #define PS_JOIN_HOLD_NONE INT64_MAX
 #define PS_JOIN_HOLD_NS   INT64_C(5000000000)
@@ -66,8 +66,9 @@ enum ps_image_state {
     PS_IMAGE_DRAINED = 3
 };
 
-/* State of the connection from the sender through one destination. Only frames from the address in
- * `source` change the state of a connection (docs/trust.md). */
+/* A connection: the path on which frames of this session arrive at one destination (socket) of the
+ * endpoint. Only frames from the address in `source` change the state of a connection
+ * (docs/trust.md). */
 typedef struct ps_connection {
     ps_addr_t control;    /* where SMs and NAKs go */
     ps_addr_t source;     /* Address whose frames the receiver accepts. If the family of `source` is
@@ -75,12 +76,12 @@ typedef struct ps_connection {
                            * address of the next frame within the window. */
     int64_t activity_ns;  /* Time at which the receiver last accepted a frame or a SETUP from
                            * `source`. */
-    int64_t furthest;     /* Highest position that a frame from `source` reached; -1: no frame
-                           * yet. */
+    int64_t furthest;     /* Highest end position of a frame from `source`; -1: no frame yet. */
     int64_t low_position; /* If the last frame from `source` was a heartbeat below the high-water
                            * mark: the position of this heartbeat. Otherwise -1. */
     int64_t eos_position; /* valid when eos */
-    int64_t eos_since_ns; /* Time of the first of the consecutive heartbeats with the EOS flag. */
+    int64_t eos_since_ns; /* Time of the first heartbeat in an unbroken series of heartbeats with
+                           * the EOS flag. */
     uint8_t established;
     uint8_t confirmed; /* 1: the address in `source` has sent data or a heartbeat; 0: it has sent
                         * only a SETUP. */
@@ -88,8 +89,8 @@ typedef struct ps_connection {
     uint8_t eos_repeated; /* 1: `source` sent a second EOS heartbeat at least half a heartbeat
                            * interval after the first. */
     uint8_t eos_revoked;
-    uint8_t stranger_seen;     /* 1: while the receiver accepted frames from `source`, a frame from
-                                * another address arrived. */
+    uint8_t stranger_seen;     /* 1: a frame from another address arrived while `source` was the
+                                * accepted address. */
     uint8_t stranger_notified; /* 1: the receiver has emitted PS_EV_SECOND_SOURCE for the address in
                                 * `stranger`. */
     ps_addr_t stranger;        /* The first address other than `source` from which frames of this
@@ -105,20 +106,21 @@ typedef struct ps_peer {
                          * before the receiver uses them. */
     int32_t checks;     /* Number of SETUPs that the receiver may still request to confirm
                          * `candidate`. */
-    int32_t index;      /* Index in `connections` of the source from which the receiver requests the
-                         * SETUPs that confirm `candidate`. */
+    int32_t index;      /* Index in `connections`: the receiver requests the SETUPs that confirm
+                         * `candidate` from the source of this connection. */
     int64_t due_ns;     /* Time from which the receiver may request the next SETUP; it requests at
                          * most one SETUP a second. */
-    uint8_t changed;    /* 1: two SETUPs in a row stated new capabilities. Both SETUPs may be
-                         * forged, so the receiver continues to request SETUPs. */
+    uint8_t changed;    /* 1: the last two SETUPs stated capabilities that differ from those that
+                         * the receiver uses. Both SETUPs may be forged, so the receiver continues
+                         * to request SETUPs. */
     uint8_t unknown;    /* 1: the receiver has changed to a new source address, and no SETUP has
                          * arrived from this address. */
 } ps_peer_t;
 
 typedef struct ps_image_subscriber {
-    _Atomic int64_t *position; /* Cell from which the receiver reads this subscriber's position:
-                                * usually `cell`; for a lagged reader (ps_isolation.h) the image's
-                                * field `leader`. */
+    _Atomic int64_t *position; /* Memory from which the receiver reads this subscriber's position.
+                                * Usually this is `cell`; if the reader is lagged (ps_isolation.h),
+                                * it is the image's field `leader`. */
     _Atomic int64_t *cell;     /* Value of the subscriber's position counter. The client writes the
                                 * position counter, so the receiver checks each value. */
     int32_t position_counter_id;
@@ -126,7 +128,8 @@ typedef struct ps_image_subscriber {
     int32_t slot; /* in penstock.dat */
     ps_tether_t tether;
     ps_isolation_t isolation;
-    ps_pressure_reader_t reader; /* consumption of this subscriber, under NAK-strength control */
+    ps_pressure_reader_t reader; /* measured rate and cadence of this subscriber, for NAK-strength
+                                  * control */
     ps_credit_reader_t credit;
     uint8_t event_pending; /* 1: the receiver must still emit PS_EV_SUBSCRIBER, because the event
                             * ring was full. */
@@ -136,8 +139,8 @@ typedef struct ps_image_subscriber {
 typedef struct ps_image_credits {
     int32_t readers;  /* Number of subscribers of the image that grant credits. */
     bool joined;      /* True if a subscriber, with or without credits, has joined the image. */
-    bool known;       /* True if `limit` is valid, so that the next status message states this limit
-                       * to the sender. */
+    bool known;       /* True if `limit` is valid; the next status message then states this limit to
+                       * the sender. */
     bool frozen;      /* a subscriber withholds its credits */
     bool asks;        /* True if the receiver has begun a credit epoch that the sender has not yet
                        * acknowledged. */
@@ -146,9 +149,9 @@ typedef struct ps_image_credits {
     bool outstanding; /* True if a subscriber has received messages whose credits it has not yet
                        * returned. */
     uint32_t epoch;
-    uint32_t messages; /* The lowest credit limit of a subscriber: largest number of outstanding
-                        * messages. A message is outstanding from its sending until the subscriber
-                        * returns its credit. */
+    uint32_t messages; /* Lowest number of credits that a subscriber of the image grants. At most
+                        * this number of messages can be sent before a subscriber returns their
+                        * credits. */
     int64_t limit;     /* ordinals */
     int64_t released;  /* ordinals returned by that reader */
     int64_t stated;    /* Credit limit that the last status message advertised. */
@@ -157,9 +160,9 @@ typedef struct ps_image_credits {
                         * epoch that the sender has not acknowledged. */
     int64_t restate_ns;
     int64_t restate_ordinal;
-    int32_t restates; /* Used after a credit limit of 0 has ended: number of times that the receiver
-                       * must still repeat the status message with the new limit, because the
-                       * message may be lost. */
+    int32_t restates; /* Used after the sender had no credits left. The status message with the new
+                       * credit limit may be lost, so the receiver repeats it. This field is the
+                       * number of repetitions that remain. */
 } ps_image_credits_t;
 
 /* The receiver and the conductor write to an image. Each group of fields begins a new cache line,
@@ -167,9 +170,9 @@ typedef struct ps_image_credits {
  * that creates an image aligns the struct to a cache line. */
 struct ps_image {
     /* line: constant after the hand-over */
-    ps_image_params_t params; /* Parameters from the image's creation. The field log_path is no
-                               * longer valid. The field peer_capabilities has the capabilities in
-                               * the first SETUP. */
+    ps_image_params_t params; /* Parameters from the image's creation, except that the pointer
+                               * log_path is not valid after the creation. The field
+                               * peer_capabilities has the capabilities in the first SETUP. */
     const ps_context_t *context;
     ps_receiver_t *receiver;
     ps_log_t log;
@@ -196,20 +199,20 @@ struct ps_image {
     int64_t position; /* Position that the receiver last stored in the counter rcv-pos: the end of
                        * the contiguous data. */
     int64_t reserved_position;
-    int64_t kept_position; /* Result of the last PS_RCMD_RELEASE_TERMS: the image keeps the memory
-                            * of the positions [kept_position, released_to). */
+    int64_t kept_position; /* After the last command PS_RCMD_RELEASE_TERMS, the log kept only the
+                            * memory of the positions [kept_position, released_to). */
     int64_t released_to;   /* -1 nothing */
     int64_t free_to;       /* No reader needs data below free_to, so the receiver may write up to
                             * three terms above free_to. */
     int64_t lost_bytes;    /* not yet reported by PS_EV_LOSS */
-    int32_t lost_gaps;     /* Number of lost gaps that no PS_EV_LOSS has reported yet; a gap that
-                            * grew after it was counted is not counted again. */
+    int32_t lost_gaps;     /* Number of gaps that the receiver has counted as lost and not yet
+                            * reported with PS_EV_LOSS. If a counted gap grows, it is not counted
+                            * again. */
     int64_t loss_due_ns;
     int64_t nak_due_ns;    /* earliest gap timer, INT64_MAX none */
     int64_t lost_due_ns;   /* Earliest time at which the receiver counts a gap that is still open as
                             * lost; INT64_MAX: no gap is open. */
-    int64_t front_from;    /* Position at which the first gap began when the receiver last checked
-                            * the gaps. */
+    int64_t front_from;    /* Start of the first gap at the receiver's last check of the gaps. */
     int64_t loss_position; /* Position at which the newest gap that counts as lost begins. */
     ps_nak_policy_t nak;
     ps_reordering_t reordering;
@@ -225,14 +228,16 @@ struct ps_image {
     int32_t window;      /* Receiver window in bytes, as computed last; sent_window is the window
                           * that was advertised last. */
     int32_t sent_window; /* the last advertised window */
+    int64_t
+        window_share; /* Largest window in bytes if ps-fanin divides the window; 0: it does not. */
     int64_t sm_position; /* Position that the last status message stated. */
-    int64_t consumption; /* Position of the slowest subscriber that limits the receiver window. The
-                          * value never decreases, and is a multiple of the frame alignment. */
+    int64_t consumption; /* Position of the slowest subscriber that limits the receiver window. This
+                          * position never decreases, and is a multiple of the frame alignment. */
     int64_t fastest;     /* fastest subscriber */
     int64_t sm_due_ns;
     int64_t last_sm_ns;
-    int64_t moved_ns;              /* Time at which the received data or the subscribers'
-                                    * consumption last advanced. */
+    int64_t moved_ns;              /* Last time at which the received position or the subscribers'
+                                    * consumption position moved forward. */
     int64_t moved_position;        /* + consumption at moved_ns */
     int64_t packet_ns;             /* time of the last accepted frame, for liveness */
     int64_t next_due_ns;           /* time of the earliest timer, except the timers of gaps */
@@ -240,22 +245,22 @@ struct ps_image {
                                     * time next_due_ns */
     ps_pressure_signal_t pressure; /* under NAK-strength control */
     uint32_t pressure_random;
-    int64_t sent_seen;    /* Highest position up to which the sender has sent data; the receiver may
-                           * have dropped some of the data below this position. */
+    int64_t sent_seen;    /* Highest position up to which the sender is known to have sent data. The
+                           * receiver may have dropped some of this data. */
     int64_t beyond_end;   /* End position of the last datagram that the receiver dropped because the
                            * datagram was too far ahead of the received data. */
-    int32_t beyond_count; /* Number of consecutive datagrams that the receiver dropped because they
-                           * were too far ahead of the received data, counted up to 2. */
+    int32_t beyond_count; /* Number of datagrams that the receiver dropped in a row because they
+                           * were too far ahead of the received data; the count stops at 2. */
     ps_rtt_t rtt;
     int64_t rtt_due_ns;    /* Time at which the receiver sends the next RTT request, if data
                             * arrives. */
     int64_t drain_ns;      /* when draining began */
     int64_t end_position;  /* End position of the stream; INT64_MAX until the sender has stated the
                             * end and all data up to the end has arrived. */
-    int64_t error_due_ns;  /* If the application rejected the image: time at which the receiver
-                            * sends the next ERR frame. */
-    int64_t hold_since_ns; /* Time at which the receiver first saw that join_hold is set; 0:
-                            * join_hold is not set. */
+    int64_t error_due_ns;  /* Time at which the receiver sends the next ERR frame, if the
+                            * application has rejected the image. */
+    int64_t hold_since_ns; /* Time at which the receiver first saw that a subscriber joins
+                            * (join_hold has a position); 0: no subscriber joins. */
     ps_connection_t connections[PS_RECV_DESTINATIONS_MAX];
     ps_peer_t peer;
     int64_t born_ns;
@@ -263,8 +268,9 @@ struct ps_image {
     ps_image_credits_t credits;
     ps_image_subscriber_t subscribers[PS_IMAGE_SUBSCRIBERS_MAX];
     int32_t n_subscribers;
-    _Atomic int64_t leader; /* Position of the leading reader, which the receiver uses for lagged
-                             * readers in place of their own positions (ps_isolation.h). */
+    _Atomic int64_t leader; /* Position of the leading reader. If a reader is lagged
+                             * (ps_isolation.h), the receiver uses this position in place of the
+                             * reader's own. */
     int32_t n_isolated;     /* Number of isolated readers: subscribers for which the stream does not
                              * wait (ps_isolation.h). */
     int32_t index;          /* in the receiver's list */
@@ -273,13 +279,16 @@ struct ps_image {
     int32_t half_open;      /* Until the image is established: handle of its session in the table of
                              * half-open sessions (ps_half_open.h); 0: none. */
     uint8_t hot;            /* in the hot list */
+    uint8_t resting;        /* 1: idle, and only equal status messages are due (ps_image_rest.c) */
+    uint32_t sm_length;     /* While the image rests: length of its status message; 0: not built. */
+    uint8_t sm_bytes[160];
     uint8_t force_sm;
     uint8_t sm_postponed;      /* 1: the governor delays the status message that would report
                                 * released data. */
     uint8_t established;       /* 1: the receiver has accepted a data frame or a heartbeat of this
                                 * stream. */
     uint8_t established_taken; /* 1: PS_EV_IMAGE_ESTABLISHED was emitted */
-    uint8_t storage_binds;     /* 1: the reserved storage limits the window */
+    uint8_t storage_binds;     /* 1: scarcity of reserved storage limits the receiver window */
     uint8_t sent_bound;        /* 1: the last status message advertised a reduced window, because
                                 * little storage was reserved. */
     uint8_t new_loss;
@@ -341,14 +350,15 @@ uint32_t ps_image_on_run(ps_image_t *image, const ps_recv_destination_t *destina
                          const uint8_t *data, uint32_t length, uint32_t segment,
                          const ps_addr_t *from, int64_t rx_ns);
 /* Sets *out to the log memory into which the transport may receive the next bytes of the stream.
- * Returns false if the transport may not receive into the log now. Readers stop before these bytes:
- * the word at the high-water mark stays zero until the receiver has checked the datagrams. */
+ * Returns false if the transport may not receive into the log now. Readers stop at the high-water
+ * mark, because its word stays zero until the receiver has checked the datagrams that the transport
+ * received behind it. */
 bool ps_image_direct_range(const ps_image_t *image, ps_direct_range_t *out);
 /* Checks datagrams that the transport received directly into the log. The first 8 bytes of the
  * first datagram are not in the log, but in first_word. Accepts all datagrams before the first
  * invalid one, and returns the total length of the accepted datagrams in bytes. The function writes
- * a zero word, which stops readers, behind the accepted datagrams. It first copies to *next_word
- * the 8 bytes that the zero word replaces. */
+ * a zero word, which stops readers, behind the accepted datagrams. Before this write, the function
+ * copies to *next_word the 8 bytes that the zero word replaces. */
 uint32_t ps_image_on_direct(ps_image_t *image, const ps_recv_destination_t *destination,
                             const ps_direct_range_t *range, uint64_t first_word, uint32_t length,
                             uint32_t segment, const ps_addr_t *from, uint64_t *next_word);
@@ -383,11 +393,12 @@ void ps_image_source_tick(ps_image_t *image, int64_t now_ns);
 
 /* ps_left_source.c */
 
-/* When an image ends: stores those of its sources that are alive and have not stated the end of the
- * stream. */
+/* Call this function when an image ends. For each source that is alive and has not stated the end
+ * of the stream, stores an entry in the endpoint (ps_recv_left_source_t). */
 void ps_left_source_remember(const ps_image_t *image);
-/* Returns true if a SETUP from this address may make an image: the source of the session's previous
- * image has the same IP address, was silent for the connection time-out, or is unknown. */
+/* Returns true if a SETUP from this address may create an image. It may in three cases: the source
+ * of the session's previous image is unknown, has the same IP address, or was silent for the
+ * connection time-out. */
 bool ps_left_source_admits(const ps_recv_destination_t *destination, int32_t stream_id,
                            int32_t session_id, const ps_addr_t *from);
 
@@ -400,11 +411,11 @@ void ps_image_on_eos(ps_image_t *image, const ps_recv_destination_t *destination
  * the stated end. */
 void ps_image_withdraw_end(ps_image_t *image, ps_connection_t *connection);
 /* Processes a heartbeat below the high-water mark. A forged heartbeat may have raised the
- * high-water mark. Two heartbeats in a row that state the same lower position therefore lower the
- * mark. */
+ * high-water mark. If two heartbeats in a row state the same lower position, the receiver therefore
+ * lowers the high-water mark to this position. */
 void ps_image_on_low_heartbeat(ps_image_t *image, ps_connection_t *connection, int64_t position);
-/* Ends the image if all its sources have stated the end of the stream twice, and no data is
- * missing. */
+/* Ends the image if each of its sources has sent two heartbeats that state the end of the stream,
+ * and no data is missing. */
 void ps_image_check_end(ps_image_t *image);
 void ps_image_end(ps_image_t *image, int32_t reason);
 /* Returns the number of messages that an ended image received in its whole stream; -1: unknown. */
@@ -433,29 +444,31 @@ void ps_image_count_messages(ps_image_t *image);
 int32_t ps_image_cycle(ps_image_t *image, int64_t now_ns, bool *stay);
 /* Runs the timers. */
 void ps_image_tick(ps_image_t *image, int64_t now_ns);
-/* Records a datagram [position, end) that is too far ahead of the received data. Either the log has
- * no room for it, or the sender could no longer retransmit the data missing before it. A single
- * datagram too far ahead of the received data may be forged. After several datagrams in a row that
- * are too far ahead, the receiver assumes that the sender has sent all data up to `end`. If the
- * sender can no longer retransmit the first missing byte, the image ends (PS_END_OUTRUN). */
+/* Records a datagram [position, end) that is too far ahead of the received data. It is too far
+ * ahead if the log has no room for it. It is also too far ahead if the sender could no longer
+ * retransmit the data missing before it. A single datagram too far ahead may be forged. After
+ * several such datagrams in a row, the receiver assumes that the sender has sent all data up to
+ * `end`. If the sender can no longer retransmit the first missing byte, the image
+ * ends (PS_END_OUTRUN). */
 void ps_image_on_beyond(ps_image_t *image, int64_t position, int64_t end);
 /* Records a heartbeat of a sender under NAK-strength control: the sender has sent all data up to
  * position. */
 void ps_image_on_stated(ps_image_t *image, int64_t position);
-/* Requests the data that the receiver dropped earlier because the log had no room, as far as the
- * log has room now.
+/* The receiver dropped data earlier because the log had no room. Requests the part of this data for
+ * which the log has room now.
  */
 void ps_image_catch_up(ps_image_t *image);
-/* Stores the measured rate of the readers in the endpoint, so that the session's next image begins
+/* Stores the measured rate of the readers in the endpoint, because the session's next image begins
  * with this rate. */
 void ps_image_remember(const ps_image_t *image);
 ps_pressure_learned_t ps_image_recall(const ps_image_t *image);
-/* Returns the reader whose backlog the PRESSURE frames describe: the slowest reader that limits the
- * stream and is not paused. NULL: no reader. */
+/* PRESSURE frames describe the backlog of one reader: the slowest reader that limits the stream and
+ * is not paused. Returns this reader. NULL: no reader. */
 const ps_pressure_reader_t *ps_image_signalled_reader(const ps_image_t *image, int64_t now_ns);
-/* Returns true if subscribers have released enough data for a new status message. */
+/* Returns true if subscribers have released so much data that the receiver must send a status
+ * message. */
 bool ps_image_release_due(const ps_image_t *image);
-/* Sends NAKs for the gaps whose time has come; with reliable=false, writes padding into these gaps
+/* Sends NAKs for the gaps that are due; with reliable=false, writes padding into these gaps
  * instead. Sets nak_due_ns. */
 int32_t ps_image_request(ps_image_t *image, int64_t now_ns);
 void ps_image_consumption(ps_image_t *image);
@@ -482,7 +495,7 @@ static inline bool ps_image_under_nak(const ps_image_t *image)
 {
     return (image->peer_capabilities & PS_CAP_PRESSURE) != 0;
 }
-/* Returns true if the receiver may send few status messages. A sender under NAK-strength control
+/* Returns true if the receiver may send status messages rarely. A sender under NAK-strength control
  * needs only one status message for each eighth of a term, unless a congestion window requires
  * more. */
 static inline bool ps_image_is_silent(const ps_image_t *image)
@@ -491,8 +504,8 @@ static inline bool ps_image_is_silent(const ps_image_t *image)
            image->params.congestion_control == PS_CC_STATIC;
 }
 /* Returns the position up to which the receiver accepts datagrams. Under NAK-strength control the
- * sender does not wait for windows: it may send half a term before a PRESSURE frame slows it down.
- * For this reason the receiver accepts half a term more. */
+ * sender does not obey windows: it may send half a term more before a PRESSURE frame slows it down.
+ * Under NAK-strength control, the receiver therefore accepts half a term more than otherwise. */
 static inline int64_t ps_image_edge(const ps_image_t *image)
 {
     return ps_image_under_nak(image) ? image->consumption + image->log.term_length
@@ -500,18 +513,18 @@ static inline int64_t ps_image_edge(const ps_image_t *image)
 }
 /* Releases the memory of the log that no reader needs any more. */
 void ps_image_reclaim(ps_image_t *image);
-/* Returns the position at which the receiver must stop writing: the end of the reserved storage, or
- * three terms above free_to. The result leaves room for the word behind the data, which the
- * receiver zeroes. */
+/* Returns the position at which the receiver must stop writing: the lower of reserved_position (end
+ * of the reserved storage) and free_to + three terms. The receiver zeroes the word behind the data,
+ * so the result is low enough to leave room for this word. */
 static inline int64_t ps_image_room(const ps_image_t *image)
 {
     int64_t room = image->free_to + INT64_C(3) * image->log.term_length - PS_FRAME_ALIGNMENT;
 
     return room < image->reserved_position ? room : image->reserved_position;
 }
-/* Zeroes the first word at `position`, where data is missing, so that readers stop there. Call this
- * function after the update of the gap list or of the high-water mark, and before the data up to
- * `position` becomes visible. */
+/* Zeroes the first word at `position`, where data is missing, so that readers stop there. First
+ * update the gap list or the high-water mark, then call this function, then make the data up to
+ * `position` visible. */
 void ps_image_seal(ps_image_t *image, int64_t position);
 /* Requests more storage from the conductor if little is reserved beyond the received data. The
  * receiver emits at most one such request until the conductor has moved reserved_position. */
@@ -520,8 +533,9 @@ void ps_image_check_storage(ps_image_t *image);
 void ps_image_establish(ps_image_t *image);
 /* Emits PS_EV_IMAGE_ESTABLISHED; returns false if the event ring is full. */
 bool ps_image_report_established(ps_image_t *image);
-/* Releases the memory of terms that the image does not use, if the state of the stream allows a
- * release. Reports the result to the conductor in any case. */
+/* Releases the memory of terms that the image does not use. The function releases nothing if, for
+ * example, a subscriber is joining. In any case, emits PS_EV_TERMS_RELEASED as the answer to the
+ * conductor. */
 void ps_image_on_release_terms(ps_image_t *image, int32_t least_terms);
 void ps_image_report_released(ps_image_t *image, int64_t now_ns);
 void ps_image_report_loss(ps_image_t *image, int64_t now_ns);
@@ -531,11 +545,19 @@ static inline ps_image_t *ps_image_of_timer(ps_timer_t *timer)
 {
     return (ps_image_t *)(void *)((uint8_t *)timer - offsetof(ps_image_t, timer));
 }
-/* A reader for which the stream stopped waiting may join again. Returns the position at which such
- * a reader joins. */
+/* Returns the position at which a reader joins the image again, after a time in which the stream
+ * did not wait for this reader. */
 int64_t ps_image_rejoin_position(const ps_image_t *image);
 void ps_image_send_error(ps_image_t *image, int64_t now_ns);
 void ps_image_tether(ps_image_t *image, int64_t now_ns);
+/* ps_image_rest.c */
+
+/* Call this function after the image's timers have run. Sets `resting` to true if the receiver need
+ * only repeat the image's last status message. */
+void ps_image_check_rest(ps_image_t *image, int64_t now_ns);
+/* Runs the timers of a resting image. Returns the time at which the caller must call again; 0: all
+ * timers of the image must run again. */
+int64_t ps_image_rest(ps_image_t *image, int64_t now_ns);
 /* ps_image_credit.c */
 
 /* Adds a reader to the image. The reader grants credits if params->credits is above 0. */
@@ -543,8 +565,8 @@ void ps_image_credit_join(ps_image_t *image, ps_image_subscriber_t *subscriber,
                           const ps_subscriber_params_t *params);
 void ps_image_credit_leave(ps_image_t *image);
 void ps_image_credit_change(ps_image_t *image, const ps_credit_change_t *change);
-/* Returns false if no reader of the image grants credits; the other ps_image_credit_ functions then
- * have no effect. */
+/* Returns true if a reader of the image grants credits. If false, the other ps_image_credit_
+ * functions have no effect. */
 static inline bool ps_image_has_credits(const ps_image_t *image)
 {
     const ps_image_credits_t *credits = &image->credits;
@@ -556,12 +578,14 @@ static inline bool ps_image_has_credits(const ps_image_t *image)
  * has just joined. */
 bool ps_image_credit_step(ps_image_t *image, int64_t now_ns);
 void ps_image_credit_fill(const ps_image_t *image, ps_trailer_t *trailer);
-/* The timer of credits: repeats status messages whose credits the sender may not have received. */
+/* A timer calls this function. If the sender may not have received the credits that a status
+ * message granted, the receiver sends the message again. */
 void ps_image_credit_tick(ps_image_t *image, int64_t now_ns);
 /* Returns true if readers have returned enough credits that the receiver must send a new status
  * message. */
 bool ps_image_credit_is_due(const ps_image_t *image);
-/* Returns true if the sender supports credits and the number of messages of the stream is known. */
+/* Returns true if the sender supports credits and the receiver knows the number of the stream's
+ * messages. */
 bool ps_image_obeys_credits(const ps_image_t *image);
 /* Processes a CREDIT frame, with which the sender acknowledges a credit epoch. */
 void ps_image_on_credit(ps_image_t *image, const ps_recv_destination_t *destination,

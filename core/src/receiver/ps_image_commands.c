@@ -94,7 +94,8 @@ static void add_subscriber(ps_image_t *image, const ps_subscriber_params_t *para
         ps_isolation_init(&subscriber->isolation,
                           &image->receiver->shared->subscribers[params->slot], params->depth_bytes,
                           image->params.window_bytes);
-        ps_isolation_mark(&subscriber->isolation, image->free_to, image->position);
+        ps_isolation_mark(&subscriber->isolation, image->free_to, image->position,
+                          image->receiver->now_ns);
         image->n_isolated++;
     }
     ps_image_credit_join(image, subscriber, params);
@@ -156,6 +157,9 @@ bool ps_image_on_command(ps_receiver_t *receiver, const ps_command_t *command)
 {
     ps_image_t *image = command->image;
 
+    if (command->type >= PS_RCMD_ADD_IMAGE) { /* the commands that concern an image */
+        image->resting = 0;
+    }
     switch (command->type) {
     case PS_RCMD_ADD_IMAGE: add_image(receiver, image); break;
     case PS_RCMD_REMOVE_IMAGE: remove_image(receiver, image, command->keep_session); break;
@@ -173,6 +177,10 @@ bool ps_image_on_command(ps_receiver_t *receiver, const ps_command_t *command)
         break;
     case PS_RCMD_SET_WINDOW:
         ps_congestion_set(&image->congestion, command->window_bytes, receiver->now_ns);
+        ps_receiver_make_hot(receiver, image);
+        break;
+    case PS_RCMD_SET_SHARE:
+        image->window_share = command->window_bytes;
         ps_receiver_make_hot(receiver, image);
         break;
     case PS_RCMD_SET_CREDITS: ps_image_credit_change(image, &command->credits); break;

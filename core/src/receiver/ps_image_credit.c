@@ -247,10 +247,24 @@ static void restate(ps_image_t *image, int64_t now_ns)
     }
 }
 
+/* Returns true if the last reader has left. The sender counts the receiver until the image has
+ * closed, so what was granted is stated until then, and nothing more. Otherwise publishers would
+ * meanwhile write without credit. */
+static bool is_abandoned(const ps_image_t *image)
+{
+    return image->n_subscribers == 0 && image->credits.joined && image->credits.known;
+}
+
 bool ps_image_credit_step(ps_image_t *image, int64_t now_ns)
 {
     ps_image_credits_t *credits = &image->credits;
+    if (is_abandoned(image)) {
+        credits->outstanding = false;
+        restate(image, now_ns);
+        return false;
+    }
     if (credits->readers == 0 && !grants_ahead(image)) {
+        image->force_sm = image->force_sm || credits->known; /* its reader joined after others */
         credits->known = false;
         credits->outstanding = false;
         credits->limit = 0;
@@ -279,8 +293,9 @@ bool ps_image_credit_step(ps_image_t *image, int64_t now_ns)
     return due;
 }
 
-/* States the client that returned the fewest credits, or that withholds, if the publisher may have
- * none. */
+/* States the client that returned the fewest credits, or that withholds, if the publisher had no
+ * credit when this message was written: also with a new limit, which the publisher may spend before
+ * the next message. */
 static void state_holder(const ps_image_t *image, ps_trailer_t *trailer)
 {
     const ps_image_credits_t *credits = &image->credits;
@@ -295,7 +310,7 @@ static void state_holder(const ps_image_t *image, ps_trailer_t *trailer)
             holder = subscriber;
         }
     }
-    if (holder == NULL || (!credits->frozen && image->ordinal < credits->limit)) {
+    if (holder == NULL || (!credits->frozen && image->ordinal < credits->stated)) {
         return;
     }
     trailer->reason = PS_CAUSE_CREDIT;

@@ -16,8 +16,8 @@ typedef struct ps_image ps_image_t;
 typedef struct ps_recv_destination_params {
     int64_t id; /* unique per endpoint */
     ps_socket_params_t socket;
-    /* Control address of the sender's multi-destination channel, to which the receiver sends status
-     * messages with the S flag; family 0: none. */
+    /* Control address of the sender's multi-destination channel. The receiver sends status messages
+     * with the S flag to this address; family 0: none. */
     ps_addr_t control;
     ps_addr_t group_control; /* multicast: G+1; family 0 none */
     uint8_t multicast;
@@ -60,6 +60,8 @@ typedef struct ps_image_params {
     int64_t reserved_position;            /* Position up to which storage of the log is reserved;
                                            * the 8 bytes at this position are also reserved. */
     int64_t join_ordinal;                 /* -1 unknown */
+    int64_t retention_bytes;              /* as in the PS_EV_SETUP */
+    int64_t retention_ns;                 /* as in the PS_EV_SETUP */
     uint32_t peer_capabilities;
     int64_t untethered_window_limit_timeout_ns;
     int64_t untethered_linger_timeout_ns;
@@ -74,12 +76,13 @@ typedef struct ps_image_params {
     uint8_t rejoin;
     uint8_t cubic_only; /* For CUBIC: 1 turns the Reno-friendly region (RFC 9438, section 4.3)
                          * off. */
-    /* 1: continue the image of a dead daemon at the end of the contiguous data in its log. The
-     * receiver drops the data behind the contiguous data, and requests the dropped data again.
+    /* 1: continue the image of a dead daemon. The image begins at the end of the contiguous data in
+     * its log. The receiver drops received data after this position, and requests it again.
      * PS_E_CORRUPT: log and counters contradict each other */
     uint8_t adopted;
-    uint8_t half_open;   /* For an adopted image that has not accepted a frame yet: 1: report the
-                          * first accepted frame. */
+    uint8_t half_open;   /* 1: the dead daemon created this adopted image, but never accepted a
+                          * frame of it. The receiver must report the first frame that it
+                          * accepts. */
     int64_t consumption; /* adopted: slowest subscriber, -1: none */
 } ps_image_params_t;
 

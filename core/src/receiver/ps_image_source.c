@@ -270,6 +270,7 @@ int ps_image_on_setup(ps_image_t *image, const ps_recv_destination_t *destinatio
     if (image->rejected || image->state != PS_IMAGE_ACTIVE || image->endpoint == NULL) {
         return PS_WIRE_OK;
     }
+    image->resting = 0;
     if (is_source(connection, from) && connection->established) {
         if (!ps_image_connection_live(image, destination->index, now_ns)) {
             follow(image, destination, from, false);
@@ -329,6 +330,7 @@ void ps_image_on_rttm(ps_image_t *image, const ps_recv_destination_t *destinatio
     if (sample_ns == 0) {
         return; /* not an answer to what we asked */
     }
+    image->resting = 0; /* status messages state the round trip */
     if (image->congestion.ops->on_rtt != NULL) {
         image->congestion.ops->on_rtt(&image->congestion, sample_ns, image->rtt.smoothed_ns);
         atomic_store_explicit(image->congestion_rtt_cell, image->rtt.smoothed_ns,

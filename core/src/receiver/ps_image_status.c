@@ -6,6 +6,8 @@
  * A status message leaves when consumption advanced by more than a quarter window or into another
  * term. It also leaves when the window changed, when it is forced, and by time. It states the
  * current consumption of the slowest gating subscriber (docs/decisions/0013). */
+#include <string.h>
+
 #include "ps_image.h"
 #include "ps_relay.h"
 #include "ps_assert.h"
@@ -78,7 +80,7 @@ static PS_NOINLINE void look_at_isolated(ps_image_t *image)
         if (subscriber->isolation.lagged && image->state == PS_IMAGE_ACTIVE) {
             subscriber->position = &image->leader;
         }
-        ps_isolation_mark(&subscriber->isolation, mark, leader);
+        ps_isolation_mark(&subscriber->isolation, mark, leader, image->receiver->now_ns);
     }
     ps_isolation_publish();
 }
@@ -288,6 +290,13 @@ static void show_congestion(const ps_image_t *image)
     }
 }
 
+/* Keeps a status message, so that an image that rests can send it again (ps_image_rest.c). */
+static void keep_sm(ps_image_t *image, const uint8_t *frame, uint32_t length)
+{
+    image->sm_length = length <= sizeof(image->sm_bytes) ? length : 0;
+    memcpy(image->sm_bytes, frame, image->sm_length);
+}
+
 void ps_image_send_sm(ps_image_t *image, int64_t now_ns)
 {
     ps_receiver_t *receiver = image->receiver;
@@ -316,17 +325,20 @@ void ps_image_send_sm(ps_image_t *image, int64_t now_ns)
     if (receiver->params->advertise) {
         fill_trailer(image, &trailer);
     }
-    for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX; i++) {
+    for (int32_t i = 0; i < image->endpoint->destinations_end; i++) {
         const ps_recv_destination_t *destination = image->endpoint->destinations[i];
 
         if (destination != NULL && ps_image_connection_live(image, i, now_ns)) {
             uint8_t *frame =
                 ps_receiver_outbox(receiver, destination, &image->connections[i].control);
+            const uint32_t length =
+                ps_wire_build_sm(frame, &sm, receiver->params->advertise ? &trailer : NULL);
 
-            ps_receiver_outbox_commit(
-                receiver,
-                ps_wire_build_sm(frame, &sm, receiver->params->advertise ? &trailer : NULL));
+            ps_receiver_outbox_commit(receiver, length);
             receiver->sm_sent++;
+            if (image->resting) {
+                keep_sm(image, frame, length);
+            }
         }
     }
     image->credits.stated = image->credits.limit;
@@ -462,6 +474,9 @@ bool ps_image_update_window(ps_image_t *image, int64_t now_ns)
 
     image->new_loss = 0;
     image->window = image->congestion.ops->on_rebuild(&image->congestion, &input, &forced);
+    if (image->window_share > 0 && image->window > image->window_share) {
+        image->window = (int32_t)image->window_share;
+    }
     ps_image_bound_window(image);
     if (image->params.congestion_control == PS_CC_CUSTOM) {
         show_to_class(image, &input);

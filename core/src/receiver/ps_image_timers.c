@@ -159,9 +159,11 @@ static void tick_join_hold(ps_image_t *image, int64_t now_ns)
 
 static void tick_transports(ps_image_t *image, int64_t now_ns)
 {
+    const int32_t end =
+        image->endpoint != NULL ? image->endpoint->destinations_end : PS_RECV_DESTINATIONS_MAX;
     int32_t live = 0;
 
-    for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX; i++) {
+    for (int32_t i = 0; i < end; i++) {
         live += ps_image_connection_live(image, i, now_ns);
     }
     atomic_store_explicit(&image->log.meta->transport_count, live, memory_order_release);
@@ -211,6 +213,10 @@ static void tick_status(ps_image_t *image, int64_t now_ns)
 
 void ps_image_tick(ps_image_t *image, int64_t now_ns)
 {
+    image->next_due_ns = image->resting ? ps_image_rest(image, now_ns) : 0;
+    if (image->next_due_ns != 0) {
+        return;
+    }
     image->next_due_ns = INT64_MAX;
     if (!image->started) {
         ps_image_timer(image, now_ns + PS_TICK_NS);
@@ -238,4 +244,5 @@ void ps_image_tick(ps_image_t *image, int64_t now_ns)
     if (image->release_pending) {
         ps_image_report_released(image, now_ns);
     }
+    ps_image_check_rest(image, now_ns);
 }

@@ -46,10 +46,10 @@ struct ps_receiver {
     int64_t now_ns;       /* of the current duty cycle */
     int64_t timer_due_ns; /* time at which the earliest timer of the receiver is due; INT64_MAX: no
                            * timer runs */
-    ps_timers_t timers;   /* the timers of all images, except those of gaps */
+    ps_timers_t timers;   /* the timers of all images, except the timers of gaps */
     int64_t last_tick_ns;
-    int64_t nak_due_ns; /* Earliest time at which the receiver must request a gap of an image in
-                         * `hot`. */
+    int64_t nak_due_ns; /* Earliest time at which the receiver must send a NAK for a gap of an image
+                         * in `hot`. */
     uint64_t cycle;
     ps_recv_endpoint_t *endpoints[PS_RECEIVER_ENDPOINTS_MAX];
     int32_t n_endpoints;

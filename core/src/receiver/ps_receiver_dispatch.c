@@ -85,6 +85,10 @@ static void report_setup(ps_receiver_t *receiver, const ps_recv_destination_t *d
                                     .peer_group_tag = setup->trailer.group_tag,
                                     .peer_policy = setup->trailer.policy,
                                     .peer_depth_bytes = setup->trailer.depth_bytes,
+                                    .peer_credit_weight = (int32_t)setup->trailer.credit_weight,
+                                    .peer_priority = setup->trailer.priority,
+                                    .retention_bytes = setup->trailer.retention_bytes,
+                                    .retention_ns = setup->trailer.retention_ns,
                                     .relay_path = setup->trailer.relay_path } };
 
     PS_ASSERT(destination->index >= 0 && destination->index < PS_RECV_DESTINATIONS_MAX);
@@ -288,7 +292,7 @@ static uint32_t take_run(const ps_recv_destination_t *destination, const uint8_t
     const ps_session_t *session;
     int32_t ids[2];
 
-    if (length < PS_HEADER_BYTES) {
+    if (length <= PS_HEADER_BYTES) { /* too short, or a heartbeat */
         return 0;
     }
     memcpy(ids, data + 12, sizeof(ids)); /* session, stream */

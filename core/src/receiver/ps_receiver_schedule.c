@@ -77,6 +77,7 @@ void ps_receiver_outbox_commit(ps_receiver_t *receiver, uint32_t length)
 
 void ps_receiver_make_hot(ps_receiver_t *receiver, ps_image_t *image)
 {
+    image->resting = 0;
     if (!image->hot) {
         PS_ASSERT(receiver->n_hot < receiver->images_limit);
         image->hot = 1;

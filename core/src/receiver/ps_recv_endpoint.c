@@ -439,6 +439,9 @@ static void add_destination(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoin
 {
     PS_ASSERT(endpoint->destinations[destination->index] == NULL);
     endpoint->destinations[destination->index] = destination;
+    if (destination->index >= endpoint->destinations_end) {
+        endpoint->destinations_end = destination->index + 1;
+    }
     destination->elicit_due_ns = receiver->now_ns;
     destination->heard_ns = receiver->now_ns;
     receiver->n_destinations++;

@@ -52,9 +52,9 @@ enum ps_session_state {
     PS_SESSION_INIT = 2,          /* The receiver has reported the SETUP to the conductor and waits
                                    * for the answer. */
     PS_SESSION_ACTIVE = 3,        /* has an image */
-    /* A session stays in the state COOL_DOWN or NO_INTEREST as long as a subscription reads the
-     * stream. If more than PS_RECV_KEPT_MAX sessions are in the state COOL_DOWN or NO_INTEREST, the
-     * receiver removes the oldest of them. */
+    /* A session keeps the state COOL_DOWN or NO_INTEREST while a subscription reads the session's
+     * stream. If more than PS_RECV_KEPT_MAX sessions are in these two states, the receiver removes
+     * the oldest of them. */
     PS_SESSION_COOL_DOWN = 4,   /* its image has ended; ignored */
     PS_SESSION_NO_INTEREST = 5, /* refused by the conductor; ignored */
     PS_SESSION_REFUSED = 6      /* The receiver has refused the SETUP with an ERR frame, and ignores
@@ -85,16 +85,16 @@ enum ps_destination_use {
 
 enum { PS_RECV_LEARNED = 16, PS_RECV_LEFT_SOURCES = 64 };
 
-/* Measured rate of a session's readers. The endpoint keeps the rate after the image ended because
- * its readers were too slow. */
+/* Rate at which the readers of a session consume data, as the receiver measured it. The endpoint
+ * stores the rate when an image ends because its readers are too slow. */
 typedef struct ps_recv_learned {
     int32_t stream_id, session_id;
     ps_pressure_learned_t learned;
 } ps_recv_learned_t;
 
-/* An entry for an image that ended although its source was alive and had not stated the end of the
- * stream. Until this source has been silent for the connection time-out, a SETUP of another host
- * makes no new image of the session. */
+/* Records the source of an image that ended although the source was alive and had not stated the
+ * end of the stream. While this source still sends, a SETUP from another host does not create a new
+ * image of the session. */
 typedef struct ps_recv_left_source {
     int64_t heard_ns;
     ps_addr_t source; /* family 0: the entry is empty */
@@ -107,6 +107,7 @@ struct ps_recv_endpoint {
     ps_receiver_t *receiver;
     ps_recv_endpoint_params_t params;
     ps_recv_destination_t *destinations[PS_RECV_DESTINATIONS_MAX];
+    int32_t destinations_end; /* 1 + the highest index in `destinations` that was ever in use. */
     /* Ids of the destinations; only the conductor uses this array. An entry is valid unless its
      * destination_used[] is PS_DESTINATION_UNUSED. */
     int64_t destination_ids[PS_RECV_DESTINATIONS_MAX];
@@ -122,27 +123,30 @@ struct ps_recv_endpoint {
     ps_map_t session_index;    /* Map from (stream id, session id) to 1 + the index in
                                 * `sessions`. */
     ps_session_t *sessions;
-    int32_t sessions_limit;                     /* number of images + 2 * PS_RECV_PENDING_MAX
-                                                 * (sessions that wait for a SETUP or are being set
-                                                 * up) + PS_RECV_KEPT_MAX (ended sessions) */
+    int32_t sessions_limit;                     /* Capacity of `sessions`: one entry for each image,
+                                                 * 2 * PS_RECV_PENDING_MAX entries for sessions
+                                                 * without an image, and PS_RECV_KEPT_MAX entries
+                                                 * for ended sessions. */
     int32_t sessions_used;                      /* entries that were ever used */
-    int32_t free_session;                       /* 1 + the index of an entry that was used before
-                                                 * and is free now; 0: none */
+    int32_t free_session;                       /* Head of the list of entries that were used before
+                                                 * and are free now: 1 + the index of the entry; 0:
+                                                 * none. */
     int32_t interests_limit;                    /* subscriptions; the conductor's */
     int32_t pending;                            /* sessions in PENDING_SETUP or REFUSED */
     int32_t kept;                               /* sessions in COOL_DOWN or NO_INTEREST */
     int64_t pending_due_ns;                     /* Time at which the first pending session reaches
                                                  * its deadline. */
-    int64_t setup_due_ns;                       /* Time from which the endpoint may again report
-                                                 * PS_SETUP_BURST SETUPs at once. */
+    int64_t setup_due_ns;                       /* Limits the rate at which the endpoint reports
+                                                 * SETUPs to the conductor. After this time, it may
+                                                 * report PS_SETUP_BURST SETUPs at once. */
     uint64_t cached_key;                        /* Key of the session that the receiver looked up
                                                  * last; saves a look-up if the next datagram has
                                                  * the same session. */
     ps_session_t *cached;                       /* NULL: no cache */
-    int32_t streak;                             /* Number of consecutive received buffers that the
-                                                 * same image accepted completely. */
-    ps_recv_learned_t learned[PS_RECV_LEARNED]; /* Learned values of recent sessions. If cadence and
-                                                 * rate of an entry of `learned` are 0, the entry is
+    int32_t streak;                             /* Number of received buffers in a row of which the
+                                                 * same image accepted all datagrams. */
+    ps_recv_learned_t learned[PS_RECV_LEARNED]; /* Measured rates of the readers of recent sessions.
+                                                 * An entry whose cadence and rate are 0 is
                                                  * empty. */
     int32_t next_learned;                       /* index */
     ps_recv_left_source_t left_sources[PS_RECV_LEFT_SOURCES];
@@ -180,7 +184,7 @@ bool ps_recv_endpoint_has_interest(const ps_recv_endpoint_t *endpoint);
 const ps_addr_t *ps_recv_destination_reply_to(const ps_recv_destination_t *destination,
                                               const ps_addr_t *from);
 /* Runs the timers of the endpoint: for requests of SETUPs, pending sessions and silent sources. If
- * the endpoint's next timer is due before *due_ns, sets *due_ns to that time. */
+ * the endpoint's next timer is due before *due_ns, sets *due_ns to the time of this timer. */
 void ps_recv_endpoint_tick(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint, int64_t now_ns,
                            int64_t *due_ns);
 /* Requests a SETUP from the sender, by a status message with the S flag. */

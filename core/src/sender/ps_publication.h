@@ -46,8 +46,8 @@ enum ps_publication_state {
     PS_PUBLICATION_DRAINED = 2
 };
 
-/* Events that the sender must still emit, because the event ring was full. The sender emits the
- * events in the order of their bits: it reports released memory before it requests memory. */
+/* Events that the sender must still emit. The sender emits the event with the lowest bit first. It
+ * therefore reports released memory before it requests memory. */
 enum ps_publication_pending {
     PS_PEND_CONNECTED = 1,
     PS_PEND_DRAINED = 2,
@@ -71,7 +71,7 @@ typedef struct ps_publication_receiver {
     int64_t edge;          /* Position + window of the receiver's last status message. */
     int64_t consumed;      /* Highest position that the receiver has stated in a status message. */
     uint32_t capabilities; /* Capabilities in the receiver's trailer; 0: an Aeron receiver. */
-    uint32_t reason;       /* The ps_cause by which the receiver says it is limited. */
+    uint32_t reason;       /* Cause (ps_cause) of the receiver's limit, from its status message. */
     int64_t reason_client;
     int64_t credit_limit; /* Message number up to which the receiver has granted credits;
                            * PS_CREDIT_OPEN: no limit. */
@@ -92,34 +92,49 @@ typedef struct ps_publication_subscriber {
     bool tether_pending; /* True if the sender must still report the reader's new tether state. */
 } ps_publication_subscriber_t;
 
+/* The last status message that the sender processed. If an identical message arrives while the
+ * publication rests, the sender need not process it (ps_publication_rest.c). */
+typedef struct ps_publication_heard {
+    uint32_t length; /* bytes; 0: none */
+    ps_addr_t from;
+    int64_t sender_position; /* when it was processed */
+    int64_t sender_limit;
+    uint8_t bytes[160];
+} ps_publication_heard_t;
+
 /* Credits of a stream (ps_publication_credit.c). An ordinal is the number of a message in the
  * stream; on IPC the count begins when the first reader grants credits. */
 typedef struct ps_publication_credits {
     bool on;      /* True if a receiver or a local reader of the stream grants credits. */
-    bool stale;   /* True if a receiver has changed its grant, so that `limit` must be computed
-                   * again. */
-    bool revoked; /* True if a reader has frozen its grant, so that publishers may take no
-                   * credits. */
+    bool stale;   /* A receiver has changed its grant: `limit` must be computed again. */
+    bool revoked; /* A reader has frozen its grant: publishers may take no credits. */
     bool settled; /* True if `revoked` is true and publishers have used or returned all credits that
                    * they had taken. */
-    bool answer;  /* True if a receiver waits for a CREDIT frame from the sender. */
+    bool answer;  /* A receiver waits for a CREDIT frame from the sender. */
     bool binds;   /* publishers have taken all */
+    bool held;    /* the reader that set `limit` has left */
     bool network_frozen;
+    bool awaited_frozen;   /* True if publishers could take no credits when the daemon adopted the
+                            * stream. */
+    int32_t awaited;       /* In an adopted stream: number of receivers that the dead daemon knew,
+                            * if not as many have been heard since; else 0. */
+    int64_t awaited_limit; /* Credit limit at the adoption, which binds while `awaited` > 0. */
+    int64_t awaited_until_ns;
     int32_t readers;       /* local readers that grant */
+    int32_t plain;         /* remote receivers that grant nothing */
     int64_t network;       /* Lowest credit limit of a remote receiver; PS_CREDIT_OPEN: none. */
     int64_t network_who;   /* that receiver's id */
     int64_t limit;         /* ordinals that publishers may take */
-    int64_t send_limit;    /* Ordinal up to which the sender may send. The limit includes messages
-                            * for which publishers had taken credits when the epoch began. */
-    int64_t base;          /* Value of the message count in the word `spend` (ps_spend.h) before the
-                            * first message of the stream (ordinal 0). */
+    int64_t send_limit;    /* Ordinal up to which the sender may send. It is at least epoch_ordinal:
+                            * a new epoch does not revoke credits that publishers have taken. */
+    int64_t base;          /* Message count in the word `spend` (ps_spend.h) minus the ordinal of
+                            * the same message. */
     int64_t spent;         /* Message count that the sender last read from the word `spend`. */
-    int64_t leased;        /* Number of credits that the exclusive publisher took and did not use
-                            * yet. */
+    int64_t leased;        /* credits that the exclusive publisher took and did not use yet */
     int64_t spent_on;      /* Message count in the word `spend` when credits were turned on. */
     int64_t epoch_ordinal; /* Number of credits that were taken before the present epoch began. */
-    int64_t culprit;       /* Id of the receiver with the lowest credit limit; if culprit_slot >= 0,
-                            * id of the client with the lowest limit. */
+    int64_t culprit;       /* Id of the receiver or client with the lowest credit limit; it is a
+                            * client if culprit_slot >= 0. */
     int32_t culprit_slot;
     uint32_t local_epoch;
     ps_counted_t counted; /* IPC: messages of the log */
@@ -131,8 +146,9 @@ typedef struct ps_publication_credits {
 typedef struct ps_publication_quarantine {
     int32_t client_slot;
     int64_t client_id;
-    uint64_t claims_lost; /* When claims_lost in the client's slot has reached this value, the
-                           * sender may zero the memory. */
+    uint64_t claims_lost; /* claims_lost in the client's slot counts the client's failed commits.
+                           * When this count has reached the value of this field, the sender may
+                           * zero the memory. */
     int64_t from;
     int64_t to;
 } ps_publication_quarantine_t;
@@ -164,12 +180,12 @@ struct ps_publication {
     /* line: conductor */
     alignas(PS_LINE) int32_t subscribers_requested;
     int32_t clients_requested;
-    /* Cache line of the sender, which the conductor reads (ps_publication_get_status) */
+    /* Cache line that the sender writes and the conductor reads (ps_publication_get_status) */
     alignas(PS_LINE) _Atomic int64_t status_consumer;
     _Atomic int64_t status_signals; /* PRESSURE frames heard */
     _Atomic int32_t status_connected;
     _Atomic int32_t status_receivers;
-    /* Cache lines of the sender, which no other thread reads */
+    /* Cache lines that only the sender writes and reads */
     alignas(PS_LINE) _Atomic int64_t unused_cell; /* used for absent counters */
     /* sender: positions */
     int64_t sender_position;
@@ -182,9 +198,10 @@ struct ps_publication {
     int64_t reserved_position; /* storage */
     int64_t kept_position;     /* The log has no memory below this position, because the stream
                                 * began here or the sender released the memory. */
-    int64_t rests_at;          /* Producer position when unused terms were released; -1: no term is
-                                * released. */
-    int64_t released_to;       /* Position that the sender states in its answer to
+    int64_t rests_at;          /* Producer position when the sender last released unused terms.
+                                * While the position is unchanged, the sender requests no storage.
+                                * -1: no term is released. */
+    int64_t released_to;       /* End of the terms whose memory the sender kept when it executed
                                 * PS_SC_RELEASE_TERMS; -1: the sender released no memory. */
     int64_t end_position;      /* draining: final producer position */
     int64_t sent_ordinal;
@@ -202,7 +219,7 @@ struct ps_publication {
                             * rise until the log has drained to low_watermark */
     int64_t low_watermark; /* constant, in bytes: the sender clears `paused` when `depth` has fallen
                             * to low_watermark */
-    int64_t dropped_sent;  /* number of dropped messages that sent_ordinal includes */
+    int64_t dropped_sent;  /* number of dropped messages that are counted in sent_ordinal */
     /* sender: watermarks (ps_publication_watermark.c) */
     int64_t depth;                   /* Unsent bytes (on IPC: unread bytes) at the last check. */
     int64_t peak_depth;              /* largest value of depth */
@@ -217,10 +234,10 @@ struct ps_publication {
     int64_t hot_ns;          /* Time at which the sender last found new data in the hot stream. */
     int64_t hot_tail;        /* Position up to which the sender has woken the stream's readers. */
     int64_t hot_tail_ns;     /* when that was checked */
-    int64_t counted_ordinal; /* Value of published_ordinal in the slot when the sender last found
-                              * the publication's bit in the dirty bitmap. */
+    int64_t counted_ordinal; /* Value of the slot's published_ordinal when the sender last found
+                              * this publication in the dirty bitmap. */
     int64_t counted_ns;
-    int32_t busy_checks; /* Number of consecutive checks that found many new messages. */
+    int32_t busy_checks; /* Number of checks in a row that found many new messages. */
     ps_publication_credits_t credits;
     /* sender: timers */
     int64_t setup_sent_ns; /* INT64_MIN/2: never */
@@ -236,14 +253,19 @@ struct ps_publication {
     int64_t unblocked_at, unblocked_bytes;
     int64_t tether_check_ns;
     bool timers_started;
+    bool resting; /* True if only heartbeats are due until the publication becomes ready or another
+                   * timer is set (ps_publication_rest.c). */
     /* sender: receivers and flow control */
     ps_fc_t fc;
-    int32_t join_verdict; /* The ps_join_verdict that the sender must report, about the receiver
-                           * join_id at address join_from. */
+    int32_t join_verdict; /* Decision (ps_join_verdict) about the request of the receiver join_id,
+                           * at address join_from, to join. The sender must still report this
+                           * decision. */
     int64_t join_id;
     ps_addr_t join_from;
-    int64_t join_refused;     /* Number of join holds refused since the last report. */
-    int64_t join_notified_ns; /* Time at which the sender last reported a refused join hold. */
+    int64_t join_refused;     /* Number of times since its last report at which the sender refused
+                               * to wait for a joining receiver. */
+    int64_t join_notified_ns; /* Time at which the sender last reported that it refused to wait for
+                               * a joining receiver. */
     ps_retransmit_t retransmit;
     ps_pacer_t congestion_pace;         /* new data, by congestion control */
     ps_pacer_t repair;                  /* Token bucket that limits the bytes of retransmits. */
@@ -252,23 +274,25 @@ struct ps_publication {
     ps_pressure_control_t pressure_control;
     ps_pressure_signal_t local_signal; /* On IPC with fc=nak: fill level of the readers' queue. */
     ps_pressure_reader_t local_reader; /* the slowest local reader */
-    int64_t pressure_binds_until_ns;   /* Until this time, the account states NAK-strength control
-                                        * as the cause that blocks the stream; 0: not the cause. */
+    int64_t pressure_binds_until_ns;   /* Time until which the publication's account names
+                                        * NAK-strength control as the cause that blocks the stream;
+                                        * 0: the account does not name it. */
     int64_t rate_due_ns;               /* Earliest time at which an empty rate bucket has tokens
                                         * again; INT64_MAX: no rate bucket is empty. */
-    int64_t rate_position;             /* On IPC: position up to which the token buckets were
-                                        * charged. */
+    int64_t rate_position;             /* On IPC: position up to which the sender has charged
+                                        * published data to the token buckets. */
     int32_t rate_cause;                /* ps_cause for the rate whose token bucket is empty;
                                         * PS_CAUSE_NONE: no bucket is empty. */
     /* sender: admission by ps-rate (ps_publication_admit.c) */
     ps_allowance_t byte_allowance, message_allowance;
     int64_t padding_bytes;                      /* Number of padding bytes that the sender did not
                                                  * send: it sends only the header of a PAD frame. */
-    int64_t spent;                              /* Number of messages that ps-rate has admitted, as
-                                                 * last read. */
-    int64_t spent_uncounted;                    /* Difference between the number of admitted
-                                                 * messages and sent_ordinal, measured when all
-                                                 * admitted messages had been sent. */
+    int64_t spent;                              /* Number of messages admitted by ps-rate (the count
+                                                 * in the word `spend`) at the last read. */
+    int64_t spent_uncounted;                    /* `spent` minus the number of sent messages,
+                                                 * measured when no message was unsent. The sender
+                                                 * needs it to compute the number of unsent
+                                                 * messages. */
     int64_t admit_due_ns;                       /* Time at which the limit of ps-rate next rises;
                                                  * INT64_MAX: publishers have not reached the
                                                  * limit. */
@@ -282,6 +306,7 @@ struct ps_publication {
     ps_map_t receiver_index;                    /* receiver id -> index + 1 */
     int32_t receiver_count;
     int32_t receivers_shown; /* fc-receivers */
+    ps_publication_heard_t heard;
     ps_publication_subscriber_t subscribers[PS_PUBLICATION_SUBSCRIBERS];
     int32_t subscriber_count;
     int32_t gating_count; /* at the last check */
@@ -309,7 +334,7 @@ struct ps_publication {
     ps_publication_t *next_watch, *prev_watch, *next_bucket, *next_released;
     int32_t index;     /* in the sender's dense arrays */
     int64_t *due_ns;   /* the publication's entry in the sender's array of due times */
-    int64_t no_due_ns; /* the memory to which due_ns points after the publication was removed */
+    int64_t no_due_ns; /* when the publication has been removed, due_ns points to this field */
 };
 
 static inline ps_sender_t *ps_publication_sender(const ps_publication_t *pub)
@@ -321,7 +346,7 @@ static inline int64_t ps_publication_term(const ps_publication_t *pub)
     return pub->log.term_length;
 }
 
-/* Returns true if the stream has credits. If not, ps_publication_credit_ functions do nothing. */
+/* Returns true if the stream has credits; if false, ps_publication_credit_ functions do nothing. */
 static inline bool ps_publication_has_credits(const ps_publication_t *pub)
 {
     return pub->credits.on || pub->credits.stale || pub->credits.readers > 0;
@@ -353,7 +378,8 @@ uint32_t ps_publication_build_setup(const ps_publication_t *pub, uint8_t *out);
 bool ps_publication_send_setup(ps_publication_t *pub, int64_t now_ns);
 bool ps_publication_send_heartbeat(ps_publication_t *pub, int64_t now_ns);
 /* For a publication with spies and no receiver: moves the sender position to `to` and counts the
- * passed messages. A call passes at most 4096 frames; it returns true if it reached `to`. */
+ * passed messages. One call passes at most 4096 frames. Returns true if the sender position has
+ * reached `to`. */
 bool ps_publication_skip_to(ps_publication_t *pub, int64_t to);
 /* Appends an entry to the index ring, if position or time have advanced far enough since the last
  * entry. The ordinal is -1 if it is unknown. */
@@ -368,13 +394,13 @@ int64_t ps_publication_resend_floor(const ps_publication_t *pub);
 void ps_publication_pace_init(ps_publication_t *pub);
 /* For unicast streams: applies the pacing rate that a status message states. */
 void ps_publication_on_congestion(ps_publication_t *pub, const ps_sm_t *sm, int64_t now_ns);
-/* Return true if a pacing bucket is empty, so that the sender may send no new data (_pace_shut) or
- * no retransmits (_repair_shut). The publication becomes ready again when the bucket has tokens. */
+/* Return true if the pacing bucket for new data (_pace_shut) or for retransmits (_repair_shut) is
+ * empty. The publication becomes ready again when the bucket has tokens. */
 bool ps_publication_pace_shut(ps_publication_t *pub, int64_t now_ns);
 bool ps_publication_repair_shut(ps_publication_t *pub, int64_t now_ns);
 /* Charges the pacing buckets with the sent bytes of new data and of retransmits. */
 void ps_publication_paced(ps_publication_t *pub, int64_t fresh_bytes, int64_t repair_bytes);
-/* The timer of pacing. Returns the time of the next call. */
+/* The timer of pacing. Returns the time of the next call to this function. */
 int64_t ps_publication_pace_timer(ps_publication_t *pub, int64_t now_ns);
 
 /* ---- ps_publication_cause.c ------------------------------------------------------------------ */
@@ -388,7 +414,7 @@ void ps_publication_account_restated(ps_publication_t *pub,
 /* ---- ps_publication_limit.c ------------------------------------------------------------------ */
 /* Reads the positions of producer and local readers, moves pub-lmt, updates the account and
  * wake_position, and wakes clients that wait for room. Set `sending` if a further turn of the
- * publication follows at once. Returns true if further calls must zero more memory. */
+ * publication follows at once. Returns true if memory remains to be zeroed by further calls. */
 bool ps_publication_update(ps_publication_t *pub, bool sending, int64_t now_ns);
 /* Recomputes whether the publication is connected, and reports a change to the conductor. */
 void ps_publication_update_connected(ps_publication_t *pub, int64_t now_ns);
@@ -398,7 +424,7 @@ void ps_publication_clean_behind(ps_publication_t *pub);
 
 /* ---- ps_publication_idle.c ------------------------------------------------------------------- */
 /* Releases the memory of terms that the publication does not use, if the state of the stream allows
- * a release. Reports the result to the conductor in any case. */
+ * a release. In any case, emits PS_EV_TERMS_RELEASED as the answer. */
 void ps_publication_on_release_terms(ps_publication_t *pub, int32_t least_terms);
 
 /* ---- ps_publication_subscribers.c ----------------------------------------------------------- */
@@ -406,16 +432,16 @@ void ps_publication_on_release_terms(ps_publication_t *pub, int32_t least_terms)
 void ps_publication_wake_subscribers(ps_publication_t *pub);
 void ps_publication_wake_clients(ps_publication_t *pub);
 /* Returns true if the publication's dirty flag is set but its bit in the bitmap is not set. A
- * client that has stored the flag is about to store the bit, or was killed or stopped before it
- * stored the bit. While the dirty flag is set, no other publisher sets the bit in the bitmap. */
+ * client stores the flag before the bit: it is between these two stores, or was stopped or killed
+ * there. While the dirty flag is set, no other publisher sets the bit in the bitmap. */
 bool ps_publication_is_forgotten(const ps_publication_t *pub);
 /* Sets the dirty flag and the bit in the bitmap in place of a publisher that died. */
 void ps_publication_check_again(ps_publication_t *pub);
 /* Reads the positions of the local readers, and updates slowest_position and fastest_position.
  * Returns true if a reader has moved. */
 bool ps_publication_read_subscribers(ps_publication_t *pub);
-/* Updates the tether states (ps_tether.h) of the local readers. Returns the time of the next
- * call. */
+/* Updates the tether states (ps_tether.h) of the local readers. Returns the time at which the
+ * caller must repeat the call. */
 int64_t ps_publication_step_tethers(ps_publication_t *pub, int64_t now_ns);
 bool ps_publication_add_reader(ps_publication_t *pub, const ps_subscriber_params_t *params,
                                int64_t now_ns);
@@ -424,7 +450,7 @@ void ps_publication_remove_reader(ps_publication_t *pub, int32_t counter_id);
 bool ps_publication_wants_sender(const ps_publication_t *pub);
 
 /* ---- ps_publication_timer.c ------------------------------------------------------------------ */
-/* Runs all due timers of the publication, and sets the time of the next call. */
+/* Runs all due timers of the publication, and stores the time at which the next timer is due. */
 void ps_publication_on_timer(ps_publication_t *pub, int64_t now_ns);
 /* Ends the draining of a closed publication if all its data was sent and read. */
 void ps_publication_check_drained(ps_publication_t *pub);
@@ -440,10 +466,11 @@ void ps_publication_unblock_client(ps_publication_t *pub, int32_t client_slot, i
 /* Call this function after a turn in which the sender found data. If an uncommitted claim blocks
  * the stream, the function records the time at which the block began. */
 void ps_publication_note_blocked(ps_publication_t *pub, int64_t now_ns);
-/* The timer for blocked claims: replaces a claim that has blocked the stream for too long with
- * padding. Returns the time of the next check. */
+/* The timer for blocked claims: if a claim has blocked the stream for too long, replaces it with
+ * padding. Returns the time at which the caller must check again. */
 int64_t ps_publication_check_blocked(ps_publication_t *pub, int64_t now_ns);
-/* Returns true if an uncommitted frame lies between the consumer and the producer position. */
+/* Returns true if a frame between the consumer position and the producer position is not committed
+ * yet. */
 bool ps_publication_is_blocked(const ps_publication_t *pub, int64_t *position);
 
 /* ---- ps_publication_receivers.c ------------------------------------------------------------- */
@@ -455,121 +482,44 @@ void ps_publication_on_nak_list(ps_publication_t *pub, const ps_nak_list_t *list
  * sends a status message. */
 void ps_publication_on_error(ps_publication_t *pub, const ps_err_t *err, const ps_addr_t *from,
                              int64_t now_ns);
-/* If a join hold is in force (ps_join.h), stores the receiver that caused it, so that the conductor
- * can read its id and address. */
+/* If the sender waits for a joining receiver (a join hold, ps_join.h), stores this receiver's id
+ * and address, so that the conductor can read them. */
 void ps_publication_show_joiner(ps_publication_t *pub, int64_t now_ns);
 /* The timer of flow control: removes silent receivers and recomputes the sender limit. Returns the
- * time of the next call. */
+ * time at which the caller must repeat the call. */
 int64_t ps_publication_step_flow_control(ps_publication_t *pub, int64_t now_ns);
 /* Sets the sender limit that a custom strategy computed; the limit is valid until until_ns. */
 void ps_publication_set_custom_limit(ps_publication_t *pub, int64_t limit, int64_t until_ns,
                                      int64_t now_ns);
-/* Removes receivers that were silent for the connection time-out. Returns the time of the next
- * check. */
+/* Removes receivers that were silent for the connection time-out. Returns the time at which the
+ * caller must repeat the check. */
 int64_t ps_publication_expire_receivers(ps_publication_t *pub, int64_t now_ns);
+
+/* ---- ps_publication_rest.c ------------------------------------------------------------------- */
+/* Stores a status message that was processed, so that its repetitions are recognised. */
+void ps_publication_note_sm(ps_publication_t *pub, const uint8_t *data, uint32_t length,
+                            const ps_addr_t *from);
+/* Returns true if the status message repeats the stored one and nothing has changed since. In this
+ * case, the function has stored the time at which the receiver was heard, and the sender need not
+ * process the message. */
+bool ps_publication_repeats_sm(ps_publication_t *pub, const uint8_t *data, uint32_t length,
+                               const ps_addr_t *from, int64_t now_ns);
+
+/* Returns the time of the next heartbeat (ps_publication_timer.c). quiet: the stream is idle. */
+int64_t ps_publication_next_beat_ns(const ps_publication_t *pub, bool quiet, int64_t interval_ns);
+/* Call this function after the timers of an idle stream have run. Sets `resting` to true if the
+ * sender need only send heartbeats for the stream. */
+void ps_publication_check_rest(ps_publication_t *pub);
+/* Runs the timers of a resting publication. Returns the time at which the caller must call again;
+ * 0: all timers of the publication must run again. */
+int64_t ps_publication_rest(ps_publication_t *pub, int64_t now_ns);
 
 /* ---- ps_receiver_snapshot.c ------------------------------------------------------------------ */
 ps_snapshot_entry_t *ps_snapshot_make(int32_t capacity);
 void ps_snapshot_write(ps_snapshot_entry_t *snapshot, int32_t index,
                        const ps_receiver_view_t *view);
-
-/* ---- ps_publication_rate.c ------------------------------------------------------------------- */
-void ps_publication_rate_init(ps_publication_t *pub);
-/* Return the number of bytes and of messages that ps-rate and NAK-strength control allow now;
- * INT64_MAX: no limit. */
-int64_t ps_publication_rate_room(ps_publication_t *pub, int64_t now_ns);
-int64_t ps_publication_message_room(ps_publication_t *pub, int64_t now_ns);
-/* If a rate forbids sending now, sets a timer for the next send and returns true. */
-bool ps_publication_rate_shut(ps_publication_t *pub, int64_t now_ns);
-void ps_publication_rate_sent(ps_publication_t *pub, int64_t bytes, int64_t messages,
-                              int64_t now_ns);
-int64_t ps_publication_rate_timer(ps_publication_t *pub, int64_t now_ns);
-/* Returns the publication window for a stream whose rate NAK-strength control limits. */
-int64_t ps_publication_rate_window(const ps_publication_t *pub, int64_t window_bytes);
-/* Returns the publisher limit of an IPC publication under NAK-strength control, at most `want`. */
-int64_t ps_publication_rate_limit(ps_publication_t *pub, int64_t want, int64_t now_ns);
-void ps_publication_on_pressure(ps_publication_t *pub, const ps_pressure_t *pressure,
-                                int64_t now_ns);
-
-/* ---- ps_publication_policy.c ----------------------------------------------------------------- */
-/* Initialises the policy (ps-policy). Only the conductor thread may call this function, before a
- * client can open the publication. */
-void ps_publication_policy_init(ps_publication_t *pub);
-/* For streams with a policy: returns true if publishers have reached the publisher limit and the
- * unsent data is still above the low watermark. While this function returns true, the publisher
- * limit must not rise. */
-bool ps_publication_stays_paused(ps_publication_t *pub);
-/* Returns true if messages were dropped that no padding frame in the log counts yet. */
-bool ps_publication_owes_gap(const ps_publication_t *pub);
-/* If the log has room, writes a padding frame that states the number of dropped messages, lets
- * publishers continue, and returns true. */
-bool ps_publication_state_drops(ps_publication_t *pub);
-/* Call this function when draining begins: stores the producer position as the stream's end. */
-void ps_publication_close_end(ps_publication_t *pub);
-
-/* ---- ps_publication_watermark.c -------------------------------------------------------------- */
-void ps_publication_watermark_init(ps_publication_t *pub);
-/* Updates the state of the log's fill level (ps_watermark). Call this function after
- * ps_publication_account. `held` is true if publishers have reached the publisher limit. Cost:
- * visits at most 4096 frames. */
-void ps_publication_step_watermark(ps_publication_t *pub, bool held, int64_t now_ns);
-/* The timer for reports of pressure: emits the event of an episode whose event was delayed because
- * it began too soon after the last report. Returns the time of the next call. */
-int64_t ps_publication_watermark_timer(ps_publication_t *pub, int64_t now_ns);
-/* Fills in the event PS_EV_PRESSURE_TRIGGERED, or PS_EV_PRESSURE_RELIEVED if `relieved` is true. */
-void ps_publication_describe_pressure(const ps_publication_t *pub, bool relieved,
-                                      ps_event_t *event);
-/* Stores the depth (the number of unsent bytes) and the largest depth so far. This function neither
- * begins nor ends an episode of pressure. */
-static inline void ps_publication_note_depth(ps_publication_t *pub, int64_t depth)
-{
-    pub->depth = depth;
-    atomic_store_explicit(&pub->slot->depth_bytes, depth, memory_order_relaxed);
-    if (depth > pub->peak_depth) {
-        pub->peak_depth = depth;
-        atomic_store_explicit(&pub->slot->peak_bytes, depth, memory_order_relaxed);
-    }
-}
-
-/* ---- ps_publication_admit.c ------------------------------------------------------------------ */
-/* Initialises the admission by ps-rate. Only the conductor thread may call this function, before a
- * client can open the publication. */
-void ps_publication_admit_init(ps_publication_t *pub);
-/* Returns true if the stream has a ps-rate. */
-static inline bool ps_publication_is_rated(const ps_publication_t *pub)
-{
-    return pub->message_allowance.rate > 0 || pub->byte_allowance.rate > 0;
-}
-/* Returns the publisher limit that ps-rate allows, at most `want`; also stores ordinal_limit. */
-int64_t ps_publication_admit(ps_publication_t *pub, int64_t want, int64_t now_ns);
-/* Returns true if publishers had taken all admitted messages at the last check. */
-bool ps_publication_admits_no_message(const ps_publication_t *pub);
-
-/* ---- ps_publication_credit.c ----------------------------------------------------------------- */
-/* Initialises the credits of a stream. Only the conductor thread may call this function, before a
- * client can open the publication. */
-void ps_publication_credit_init(ps_publication_t *pub);
-/* Computes the credit limit from the grants of receivers and local readers. Returns true if
- * messages remain to be counted (on IPC); if so, the caller must repeat the call soon. Cost: visits
- * at most PS_CREDIT_SCAN frames, and all receivers. */
-bool ps_publication_credit_step(ps_publication_t *pub, int64_t now_ns);
-/* Processes the credits that a status message grants. */
-void ps_publication_credit_heard(ps_publication_t *pub, ps_publication_receiver_t *receiver,
-                                 const ps_sm_t *sm);
-/* Call these functions when a local reader has joined, or has changed its grant. */
-void ps_publication_credit_add(ps_publication_t *pub, ps_publication_subscriber_t *subscriber,
-                               const ps_subscriber_params_t *params);
-void ps_publication_credit_change(ps_publication_t *pub, const ps_credit_change_t *change);
-/* Returns the number of messages that the sender may send under the credit limit; INT64_MAX: no
- * limit. */
-int64_t ps_publication_credit_room(const ps_publication_t *pub);
-/* A datagram of `bytes` bytes begins at `position`. Returns the length of its longest first part in
- * which at most `messages` messages end. */
-int32_t ps_publication_credit_bytes(const ps_publication_t *pub, int64_t position, int32_t bytes,
-                                    int64_t messages);
-/* Returns the credit limit in the unit of the message count in the word `spend`: a publisher may
- * take a credit while this count is below the limit. */
-int64_t ps_publication_credit_ordinals(const ps_publication_t *pub);
+/* Changes only the field heard_ns of an entry. */
+void ps_snapshot_heard(ps_snapshot_entry_t *snapshot, int32_t index, int64_t heard_ns);
 
 void ps_publication_free(ps_publication_t *pub);
 
@@ -594,7 +544,22 @@ static inline bool ps_publication_frame_is_there(const ps_publication_t *pub, in
     return ps_frame_length_acquire(ps_frame_at(&pub->log, position)) > 0;
 }
 
+/* Returns true if a receiver or a local reader connects the publication now. */
+static inline bool ps_publication_is_read(const ps_publication_t *pub)
+{
+    if (pub->revoked) {
+        return false;
+    }
+    if (pub->endpoint == NULL) {
+        return pub->gating_count > 0;
+    }
+    return (pub->has_receivers && pub->fc.ops->has_required(&pub->fc)) ||
+           (pub->params.spies_simulate_connection && pub->gating_count > 0);
+}
+
 /* Returns the interval at which the sender checks whether a publication is blocked. */
 int64_t ps_publication_check_interval_ns(const ps_publication_t *pub);
+
+#include "ps_publication_limits.h"
 
 #endif

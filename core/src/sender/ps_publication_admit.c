@@ -38,13 +38,15 @@ void ps_publication_admit_init(ps_publication_t *pub)
     ps_allowance_init(&pub->byte_allowance, bytes, lead_of(bytes));
     ps_allowance_init(&pub->message_allowance, messages, lead_of(messages));
     pub->admit_due_ns = INT64_MAX;
-    pub->spent = ps_spent_near(spend_word(pub), 0);
+    const int64_t leased = ps_spend_leased(pub->slot); /* before the word: ps_spend.h */
+    const int64_t spent = ps_spent_near(spend_word(pub), 0);
+    pub->spent = spent - leased;
     pub->spent_uncounted = pub->spent - pub->sent_ordinal;
     /* Release: a publisher that sees it finds the word.  Limit 0 until the first look. */
     atomic_store_explicit(&pub->slot->never_throttle, pub->params.never_throttle != 0,
                           memory_order_relaxed);
     if (!pub->credits.on) {
-        atomic_store_explicit(&pub->slot->ordinal_limit, pub->spent, memory_order_relaxed);
+        atomic_store_explicit(&pub->slot->ordinal_limit, spent, memory_order_relaxed);
     }
     const uint32_t credits = pub->params.adopted
                                  ? atomic_load_explicit(&pub->slot->metered, memory_order_relaxed) &
@@ -57,21 +59,22 @@ void ps_publication_admit_init(ps_publication_t *pub)
 static void wait_until(ps_publication_t *pub, int64_t due_ns)
 {
     pub->admit_due_ns = due_ns < pub->admit_due_ns ? due_ns : pub->admit_due_ns;
-    *pub->due_ns = due_ns < *pub->due_ns ? due_ns : *pub->due_ns;
-    ps_sender_due(ps_publication_sender(pub), due_ns);
+    ps_publication_due(pub, due_ns);
 }
 
 /* Messages admitted and not sent yet, as far as the sender can tell. Ordinals of a publisher that
- * died before it committed are never sent. When all data was sent and no ordinal was taken for a
- * while, the difference is the number of such ordinals. It is no longer counted. */
-static int64_t messages_ahead(ps_publication_t *pub, int64_t spent)
+ * died before it committed are never sent. When all data was sent and no ordinal was used for a
+ * while, the difference is the number of such ordinals. It is no longer counted. The ordinals of a
+ * lease were taken, too, but their publisher still uses them: they stay counted. */
+static int64_t messages_ahead(ps_publication_t *pub, int64_t spent, int64_t leased)
 {
     const int64_t sent = pub->sent_ordinal - pub->dropped_sent; /* a dropped one spent nothing */
     const int64_t unsent = spent - sent - pub->spent_uncounted;
     /* The tail as it is now: what was last read may be older than the word. */
-    if (spent == pub->spent && pub->sender_position >= ps_log_producer_position(&pub->log)) {
-        pub->spent_uncounted = spent - sent;
-        return 0;
+    const int64_t used = spent - leased;
+    if (used == pub->spent && pub->sender_position >= ps_log_producer_position(&pub->log)) {
+        pub->spent_uncounted = used - sent;
+        return leased;
     }
     return unsent > 0 ? unsent : 0;
 }
@@ -79,14 +82,15 @@ static int64_t messages_ahead(ps_publication_t *pub, int64_t spent)
 static void admit_messages(ps_publication_t *pub, int64_t now_ns)
 {
     const int64_t rate = pub->params.rate_messages_per_s;
+    const int64_t leased = ps_spend_leased(pub->slot); /* before the word: ps_spend.h */
     const int64_t spent = ps_spent_near(spend_word(pub), pub->spent);
     const int64_t allowed = ps_allowance_room(&pub->message_allowance, spent, now_ns);
     int64_t room = allowed;
     if (pub->endpoint != NULL) {
-        const int64_t left = lead_of(rate) - messages_ahead(pub, spent);
+        const int64_t left = lead_of(rate) - messages_ahead(pub, spent, leased);
         room = left < room ? left : room;
     }
-    pub->spent = spent;
+    pub->spent = spent - leased;
     pub->messages_bind = allowed <= 0;
     pub->messages_lead_binds = allowed > 0 && room <= 0;
     if (allowed <= 0) {

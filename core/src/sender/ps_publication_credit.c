@@ -34,8 +34,7 @@ static void check_later(ps_publication_t *pub, int64_t now_ns)
 {
     const int64_t due_ns = now_ns + PS_TICK_NS;
     pub->admit_due_ns = due_ns < pub->admit_due_ns ? due_ns : pub->admit_due_ns;
-    *pub->due_ns = due_ns < *pub->due_ns ? due_ns : *pub->due_ns;
-    ps_sender_due(ps_publication_sender(pub), due_ns);
+    ps_publication_due(pub, due_ns);
 }
 
 /* ---- base ------------------------------------------------------------------------------------ */
@@ -318,6 +317,10 @@ bool ps_publication_credit_step(ps_publication_t *pub, int64_t now_ns)
         return false;
     }
     const bool more = ps_publication_credit_count_log(pub);
+    if (credits->awaited > 0 && !ps_publication_credit_await(pub, now_ns)) {
+        credits->awaited = 0;
+        credits->stale = true;
+    }
     if (credits->stale) {
         ps_publication_credit_combine_receivers(pub, now_ns);
     }
@@ -387,6 +390,11 @@ void ps_publication_credit_init(ps_publication_t *pub)
     credits->epoch_ordinal = credits->spent - credits->base;
     credits->send_limit =
         credits->epoch_ordinal > credits->limit ? credits->epoch_ordinal : credits->limit;
+    if (pub->endpoint != NULL && pub->connected) {
+        credits->awaited = pub->receivers_shown;
+        credits->awaited_limit = credits->limit;
+        credits->awaited_frozen = credits->revoked;
+    }
     if (pub->endpoint == NULL) {
         credits->counted.position =
             atomic_load_explicit(&slot->counted_position, memory_order_acquire);

@@ -16,15 +16,18 @@ static inline ps_counted_t ps_publication_credit_counted(const ps_publication_t 
 
 /* Returns the number of messages whose credits publishers have taken. */
 int64_t ps_publication_credit_taken(const ps_publication_t *pub);
-/* On IPC, counts the messages of the log. On a network channel, the sender counts messages as it
- * sends them; IPC has no sender position. Returns true if messages remain to be counted. */
+/* On a network channel, the sender counts messages as it sends them. On IPC nothing is sent, so
+ * this function counts the messages in the log. Returns true if messages remain to be counted. */
 bool ps_publication_credit_count_log(ps_publication_t *pub);
+/* Returns true if the credit limit of the dead daemon still binds an adopted stream: its receivers
+ * have neither been heard nor timed out. */
+bool ps_publication_credit_await(ps_publication_t *pub, int64_t now_ns);
 /* Computes the lowest credit limit of the remote receivers. Cost: visits all receivers, but only
- * after a receiver has changed its grant. */
+ * after a receiver has changed the credits that it grants. */
 void ps_publication_credit_combine_receivers(ps_publication_t *pub, int64_t now_ns);
 /* Combines the limit of the remote receivers with the limits of the local readers. Returns the
- * lowest limit. While the ordinal at which a local reader joined is unknown, the reader grants no
- * new messages. */
+ * lowest limit. If the ordinal at which a local reader joined is unknown, this reader grants no
+ * further credits. */
 int64_t ps_publication_credit_combine(ps_publication_t *pub, bool *frozen);
 /* Stores the state of the credits in the slots of the local readers. The readers' clients read the
  * state from these slots. */

@@ -103,8 +103,7 @@ void ps_publication_flush_events(ps_publication_t *pub, int64_t now_ns)
     for (uint32_t bit = 1; bit <= PS_PEND_LAST; bit <<= 1) {
         if ((pub->pending & bit) != 0) {
             if (!emit_one(pub, bit)) { /* ring full: again at the next tick */
-                *pub->due_ns = now_ns + PS_TICK_NS;
-                ps_sender_due(ps_publication_sender(pub), *pub->due_ns);
+                ps_publication_due(pub, now_ns + PS_TICK_NS);
                 return;
             }
             pub->pending &= ~bit;

@@ -41,8 +41,8 @@ void ps_publication_credit_heard(ps_publication_t *pub, ps_publication_receiver_
             receiver->credit_limit = PS_CREDIT_OPEN;
             receiver->credit_frozen = false;
             receiver->credit_answer = false;
-            pub->credits.stale = true;
         }
+        pub->credits.stale = pub->credits.stale || known || pub->credits.held;
         return;
     }
     const int32_t newer = (int32_t)(trailer->credit_epoch - receiver->credit_epoch);
@@ -62,6 +62,14 @@ void ps_publication_credit_heard(ps_publication_t *pub, ps_publication_receiver_
     pub->credits.stale = true;
 }
 
+/* The epochs of a reader that a new daemon adopted continue: its client has seen those of the dead
+ * daemon. */
+static void continue_epochs(ps_publication_credits_t *credits, const ps_subscriber_slot_t *slot)
+{
+    const uint32_t before = atomic_load_explicit(&slot->credit_epoch, memory_order_relaxed);
+    credits->local_epoch = before > credits->local_epoch ? before : credits->local_epoch;
+}
+
 void ps_publication_credit_add(ps_publication_t *pub, ps_publication_subscriber_t *subscriber,
                                const ps_subscriber_params_t *params)
 {
@@ -72,9 +80,13 @@ void ps_publication_credit_add(ps_publication_t *pub, ps_publication_subscriber_
     }
     /* It may have read on since it joined, and what it returned counts from there. */
     const int64_t join = params->join_position;
-    const int64_t from =
+    int64_t from =
         join >= pub->clean_position && join <= subscriber->position ? join : subscriber->position;
+    if (from < pub->clean_position) { /* outrun: messages there cannot be counted */
+        from = pub->endpoint != NULL ? pub->sender_position : pub->consumer_position;
+    }
     ps_credit_join(&subscriber->credit, &shared->subscribers[params->slot], from, true);
+    continue_epochs(credits, &shared->subscribers[params->slot]);
     const ps_credit_change_t change = { .position_counter_id = params->position_counter_id,
                                         .credits = params->credits,
                                         .credit_burst = params->credit_burst,
@@ -107,18 +119,36 @@ void ps_publication_credit_change(ps_publication_t *pub, const ps_credit_change_
 
 /* ---- who grants ------------------------------------------------------------------------------ */
 
+/* A new daemon does not know the receivers of the dead one. It has their number, and the limit to
+ * which they had agreed (docs/decisions/0350). */
+bool ps_publication_credit_await(ps_publication_t *pub, int64_t now_ns)
+{
+    ps_publication_credits_t *credits = &pub->credits;
+    const int64_t timeout_ns = pub->context->params.connection_timeout_ns;
+    const int64_t stated_ns = pub->fc.counts_receivers ? pub->params.fc_receiver_timeout_ns : 0;
+    if (credits->awaited_until_ns == 0) {
+        credits->awaited_until_ns =
+            now_ns + (stated_ns > 0 && stated_ns < timeout_ns ? stated_ns : timeout_ns);
+    }
+    const int32_t heard = pub->fc.counts_receivers ? pub->fc.tracked : pub->receiver_count;
+    return pub->connected && heard < credits->awaited && now_ns < credits->awaited_until_ns;
+}
+
 void ps_publication_credit_combine_receivers(ps_publication_t *pub, int64_t now_ns)
 {
     ps_publication_credits_t *credits = &pub->credits;
     const int64_t timeout_ns = pub->params.fc_receiver_timeout_ns;
     credits->stale = false;
-    credits->network = PS_CREDIT_OPEN;
-    credits->network_frozen = false;
+    credits->network = credits->awaited > 0 ? credits->awaited_limit : PS_CREDIT_OPEN;
+    credits->network_frozen = credits->awaited > 0 && credits->awaited_frozen;
+    credits->network_who = 0;
+    credits->plain = 0;
     for (int32_t i = 0; i < pub->receiver_count; i++) {
         const ps_publication_receiver_t *receiver = &pub->receivers[i];
-        if (receiver->credit_limit == PS_CREDIT_OPEN ||
-            (timeout_ns > 0 && pub->fc.counts_receivers &&
-             receiver->heard_ns + timeout_ns <= now_ns)) {
+        const bool silent =
+            timeout_ns > 0 && pub->fc.counts_receivers && receiver->heard_ns + timeout_ns <= now_ns;
+        credits->plain += !silent && receiver->credit_limit == PS_CREDIT_OPEN;
+        if (silent || receiver->credit_limit == PS_CREDIT_OPEN) {
             continue;
         }
         const bool least = receiver->credit_limit < credits->network;
@@ -141,15 +171,34 @@ static int64_t existing(const ps_publication_t *pub, const ps_counted_t *counted
     return taken > counted->ordinal ? taken : counted->ordinal;
 }
 
+/* Returns true if a reader or a receiver that grants nothing keeps the stream connected. Local
+ * readers that grant are not among them: the caller has found none. */
+static bool is_read_freely(const ps_publication_t *pub)
+{
+    const bool local =
+        pub->gating_count > 0 && (pub->endpoint == NULL || pub->params.spies_simulate_connection);
+    return (local || pub->credits.plain > 0) && ps_publication_is_read(pub);
+}
+
+/* Returns true if the limit of readers that have left still holds: until a reader without credits
+ * joins, or until publishers can write nothing because the stream is not connected. */
+__attribute__((cold, noinline)) static bool outlives_readers(const ps_publication_t *pub)
+{
+    const bool shut = !pub->connected && pub->publisher_limit <= pub->producer_position;
+    return !shut && !is_read_freely(pub);
+}
+
 int64_t ps_publication_credit_combine(ps_publication_t *pub, bool *frozen)
 {
     ps_publication_credits_t *credits = &pub->credits;
     const ps_counted_t counted = ps_publication_credit_counted(pub);
     const int64_t exist = existing(pub, &counted);
     /* The dead daemon's limit holds until a receiver states one. */
-    const bool held = credits->network == PS_CREDIT_OPEN && credits->on && pub->adopted_connection;
+    const bool held = credits->network == PS_CREDIT_OPEN && credits->on &&
+                      (pub->adopted_connection || (credits->readers == 0 && outlives_readers(pub)));
     int64_t limit = held ? credits->limit : credits->network;
     *frozen = held ? credits->revoked : credits->network_frozen;
+    credits->held = held;
     credits->culprit = credits->network_who;
     credits->culprit_slot = -1;
     for (int32_t i = 0; credits->readers > 0 && i < pub->subscriber_count; i++) {

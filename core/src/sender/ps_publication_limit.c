@@ -4,6 +4,7 @@
  * local readers plus a window. The limit never reaches memory that is not zeroed, has no storage,
  * or that a stopped claimer may still write. */
 #include "ps_policy.h"
+#include "ps_publication_credit.h"
 #include "ps_sender.h"
 
 enum { CLEAN_BYTES = 256 * 1024, WAKE_PARTS = 8 };
@@ -11,24 +12,13 @@ enum { CLEAN_BYTES = 256 * 1024, WAKE_PARTS = 8 };
 
 /* ---- connection ------------------------------------------------------------------------------ */
 
-static bool is_connected(const ps_publication_t *pub)
-{
-    if (pub->revoked) {
-        return false;
-    }
-    if (pub->endpoint == NULL) {
-        return pub->gating_count > 0;
-    }
-    return (pub->has_receivers && pub->fc.ops->has_required(&pub->fc)) ||
-           (pub->params.spies_simulate_connection && pub->gating_count > 0);
-}
-
 static bool raise_limit(ps_publication_t *pub, int64_t now_ns);
+static void pull_back(ps_publication_t *pub);
 
 void ps_publication_update_connected(ps_publication_t *pub, int64_t now_ns)
 {
     const int32_t receivers = pub->endpoint != NULL ? pub->receiver_count : pub->gating_count;
-    const bool real = is_connected(pub);
+    const bool real = ps_publication_is_read(pub);
     if (pub->adopted_connection &&
         pub->adopted_until_ns == 0) { /* as long as a receiver may be silent */
         pub->adopted_until_ns = now_ns + pub->context->params.connection_timeout_ns;
@@ -50,7 +40,11 @@ void ps_publication_update_connected(ps_publication_t *pub, int64_t now_ns)
     }
     pub->connected = connected;
     if (connected && pub->state == PS_PUBLICATION_ACTIVE && !pub->revoked) {
-        (void)raise_limit(pub, now_ns); /* who sees the connection finds room */
+        (void)raise_limit(pub, now_ns); /* who sees the connection finds room and no cause */
+        ps_publication_account(pub, now_ns);
+    } else if (pub->credits.held && pub->state == PS_PUBLICATION_ACTIVE) {
+        pull_back(pub); /* no room, so the credits of readers that have left may end */
+        (void)ps_publication_credit_step(pub, now_ns);
     }
     atomic_store_explicit(&pub->log.meta->is_connected, connected, memory_order_release);
     atomic_store_explicit(&pub->status_connected, connected, memory_order_release);

@@ -40,8 +40,7 @@ static void wait_until(ps_publication_t *pub, int64_t due_ns)
 {
     ps_sender_t *sender = ps_publication_sender(pub);
     pub->paced_until_ns = due_ns < pub->paced_until_ns ? due_ns : pub->paced_until_ns;
-    *pub->due_ns = due_ns < *pub->due_ns ? due_ns : *pub->due_ns;
-    ps_sender_due(sender, due_ns);
+    ps_publication_due(pub, due_ns);
     sender->urgent = true;
 }
 

@@ -49,20 +49,25 @@ typedef struct ps_publication_params {
     int64_t rate_bytes_per_s;           /* 0: no limit */
     int64_t rate_messages_per_s;        /* 0: no limit */
     int32_t priority;                   /* -1000..1000, PS_PRIORITY_AUTO or PS_PRIORITY_NONE */
-    int32_t never_throttle;             /* 1: the governor neither delays data of this stream nor
-                                         * throttles its publishers. */
+    int32_t never_throttle;             /* 1: the governor does not delay this stream's data, and
+                                         * does not throttle its publishers. */
     int32_t policy;                     /* ps_policy */
     int64_t low_watermark_bytes;        /* low watermark of a stream with a policy, in bytes; 0:
                                          * half the publication window */
     int64_t depth_bytes;                /* with PS_POLICY_DROP_OLDEST: number of bytes that a reader
                                          * may be behind; 0: a quarter of the reader's window */
+    int64_t retention_bytes;            /* largest distance behind the newest data at which readers
+                                         * still get data; 0: no limit */
+    int64_t retention_ns;               /* largest age of data that readers still get; 0: no
+                                         * limit */
     int32_t retransmit_window_multiple; /* largest range that the sender retransmits for one NAK, in
                                          * windows; 0: 16 for unicast, 4 for groups */
     int32_t window_bytes;               /* publication window in effect */
     int32_t max_resend;                 /* group semantics: 1..256 */
     int32_t ttl;                        /* stated in SETUP */
-    const char *strategy;               /* Flow control as a readable text; the slot stores its
-                                         * first PS_STRATEGY_BYTES bytes. */
+    const char *strategy;               /* Name of the flow control strategy for people to read; the
+                                         * slot in penstock.dat stores its first PS_STRATEGY_BYTES
+                                         * bytes. */
     int64_t reserved_position;          /* Position up to which storage is reserved in the log. */
     int64_t untethered_window_limit_timeout_ns;
     int64_t untethered_linger_timeout_ns;
@@ -79,8 +84,10 @@ typedef struct ps_publication_params {
      * counters. PS_E_CORRUPT: the positions in the log and in the counters contradict each other */
     uint8_t adopted;
     int64_t start_position;     /* For an adopted publication: first position of the stream. */
-    ps_relay_path_t relay_path; /* Relays that the stream has passed; the SETUP states them. If
-                                 * count is 0, no relay publishes this stream. */
+    ps_relay_path_t relay_path; /* Relays that the stream has passed; the SETUP states them. If the
+                                 * path's `count` is 0, the stream has passed no relay. */
+    int32_t credit_weight;      /* Weight in the division of a pool of credits, which the SETUP
+                                 * states: 1 to PS_CREDIT_WEIGHT_MAX; 0: not stated. */
     /* For an adopted publication: the memory of the terms below this position was released, and
      * reads as zeroes; 0: no memory was released. */
     int64_t kept_position;

@@ -88,9 +88,5 @@ void ps_publication_note_blocked(ps_publication_t *pub, int64_t now_ns)
     }
     pub->blocked_position = position;
     pub->blocked_since_ns = now_ns;
-    const int64_t due_ns = now_ns + ps_publication_check_interval_ns(pub);
-    if (due_ns < *pub->due_ns) {
-        *pub->due_ns = due_ns;
-        ps_sender_due(ps_publication_sender(pub), due_ns);
-    }
+    ps_publication_due(pub, now_ns + ps_publication_check_interval_ns(pub));
 }

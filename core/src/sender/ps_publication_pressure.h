@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_publication_pressure.h: the episodes of pressure of a publication (docs/decisions/0230). An
- * episode begins when the unsent data reaches the configured depth. Owner: the sender thread. */
+ * ps_publication_pressure.h: the episodes of pressure of a publication (docs/decisions/0230).
+ * Owner: the sender thread. */
 #ifndef PS_PUBLICATION_PRESSURE_H
 #define PS_PUBLICATION_PRESSURE_H
 
@@ -21,8 +21,8 @@ typedef struct ps_publication_episode {
     int64_t drained; /* -1 unknown */
 } ps_publication_episode_t;
 
-/* An episode of pressure. It begins when the unsent data reaches the configured depth, and ends
- * when the log has drained to the low watermark. */
+/* An episode of pressure begins when the unsent data reaches the configured depth, and ends when
+ * the log has drained to the low watermark. */
 typedef struct ps_publication_pressure {
     int32_t state; /* ps_watermark */
     int32_t cause, client_slot;

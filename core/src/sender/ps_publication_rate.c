@@ -145,8 +145,7 @@ bool ps_publication_rate_shut(ps_publication_t *pub, int64_t now_ns)
         pub->pressure_binds_until_ns = now_ns + BINDS_NS;
         show(pub, now_ns);
     }
-    *pub->due_ns = pub->rate_due_ns < *pub->due_ns ? pub->rate_due_ns : *pub->due_ns;
-    ps_sender_due(ps_publication_sender(pub), pub->rate_due_ns);
+    ps_publication_due(pub, pub->rate_due_ns);
     return true;
 }
 

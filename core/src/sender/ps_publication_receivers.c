@@ -50,6 +50,10 @@ static void forget_receiver(ps_publication_t *pub, ps_publication_receiver_t *re
     static const ps_receiver_view_t nobody;
     PS_ASSERT(receiver >= pub->receivers && receiver < pub->receivers + pub->receiver_count);
     ps_publication_receiver_t *last = &pub->receivers[--pub->receiver_count];
+    if (pub->credits.awaited > 0 &&
+        (!pub->fc.counts_receivers || receiver->credit_limit != PS_CREDIT_OPEN)) {
+        pub->credits.awaited--;
+    }
     ps_map_remove(&pub->receiver_index, (uint64_t)receiver->id);
     if (receiver != last) {
         *receiver = *last;
@@ -91,8 +95,7 @@ static void refresh_receiver(ps_publication_t *pub, const ps_sm_t *sm, int64_t p
         receiver->credit_answer = false;
         (void)ps_map_put(&pub->receiver_index, (uint64_t)receiver->id, pub->receiver_count);
         pub->greets = true;
-        *pub->due_ns = now_ns;
-        ps_sender_due(ps_publication_sender(pub), now_ns);
+        ps_publication_due(pub, now_ns);
     }
     receiver->heard_ns = now_ns;
     note_consumed(pub, receiver, position, now_ns);
@@ -183,8 +186,7 @@ static void on_setup_requested(ps_publication_t *pub, const ps_sm_t *sm, const p
     if (verdict != PS_JOIN_GRANTED) {
         report_join(pub, verdict, sm->receiver_id, from, now_ns);
     }
-    *pub->due_ns = now_ns;
-    ps_sender_due(sender, now_ns);
+    ps_publication_due(pub, now_ns);
     sender->urgent = true;
 }
 
@@ -241,8 +243,7 @@ void ps_publication_on_sm(ps_publication_t *pub, const ps_sm_t *sm, int64_t posi
     }
     set_limit(pub, pub->fc.ops->on_sm(&pub->fc, sm, position, pub->sender_limit, from, now_ns));
     if (pub->fc.due_ns < *pub->due_ns) {
-        *pub->due_ns = pub->fc.due_ns;
-        ps_sender_due(sender, pub->fc.due_ns);
+        ps_publication_due(pub, pub->fc.due_ns);
     }
     if (pub->credits.stale) { /* before a publisher sees the connection */
         (void)ps_publication_credit_step(pub, now_ns);
@@ -278,9 +279,7 @@ static bool request_again(ps_publication_t *pub, const ps_nak_t *nak, int64_t no
     } else if (verdict == PS_RESEND_ADDED && pub->retransmit.delay_ns == 0) {
         ps_sender_ready_repair(ps_publication_sender(pub), pub);
     } else if (verdict == PS_RESEND_ADDED) {
-        const int64_t due_ns = now_ns + pub->retransmit.delay_ns;
-        *pub->due_ns = due_ns < *pub->due_ns ? due_ns : *pub->due_ns;
-        ps_sender_due(ps_publication_sender(pub), due_ns);
+        ps_publication_due(pub, now_ns + pub->retransmit.delay_ns);
     }
     return true;
 }
@@ -329,17 +328,19 @@ void ps_publication_on_error(ps_publication_t *pub, const ps_err_t *err, const p
     };
     const size_t room = sizeof(event.remote_error.text) - 1;
     const size_t length = (size_t)err->text_length < room ? (size_t)err->text_length : room;
-    memcpy(event.remote_error.text, err->text, length);
+    if (length > 0) { /* else there may be no text at all */
+        memcpy(event.remote_error.text, err->text, length);
+    }
     (void)ps_agent_emit(pub->sender->agent, &event); /* it is repeated by its sender */
     if (receiver != NULL) { /* the receiver accepts no data any more and sends no status message */
         forget_receiver(pub, receiver);
+        (void)ps_publication_credit_step(pub, now_ns); /* it may have granted the last credits */
         ps_publication_update_connected(pub, now_ns);
         ps_sender_ready(ps_publication_sender(pub), pub);
     }
     pub->fc.ops->on_error(&pub->fc, err->receiver_id, now_ns);
     if (pub->fc.due_ns < *pub->due_ns) {
-        *pub->due_ns = pub->fc.due_ns;
-        ps_sender_due(ps_publication_sender(pub), pub->fc.due_ns);
+        ps_publication_due(pub, pub->fc.due_ns);
     }
 }
 

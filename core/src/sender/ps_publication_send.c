@@ -202,8 +202,7 @@ static void retry_later(ps_publication_t *pub, int64_t now_ns)
 {
     ps_sender_t *sender = ps_publication_sender(pub);
     const int64_t due_ns = now_ns + (pub->endpoint->failed ? PS_TICK_NS : RETRY_NS);
-    *pub->due_ns = due_ns < *pub->due_ns ? due_ns : *pub->due_ns;
-    ps_sender_due(sender, due_ns);
+    ps_publication_due(pub, due_ns);
     sender->urgent = true;
 }
 
@@ -213,8 +212,7 @@ static void arm_heartbeat(ps_publication_t *pub, int64_t now_ns)
 {
     const int64_t due_ns = now_ns + pub->context->params.heartbeat_interval_ns;
     if (*pub->due_ns > due_ns) {
-        *pub->due_ns = due_ns;
-        ps_sender_due(ps_publication_sender(pub), due_ns);
+        ps_publication_due(pub, due_ns);
     }
 }
 
@@ -236,11 +234,7 @@ static int32_t send_data(ps_publication_t *pub, int64_t now_ns, bool *more)
         return 0;
     }
     const bool governed = waits && ps_publication_sender(pub)->governor.holds;
-    pub->withheld = governed && ps_sender_defers(ps_publication_sender(pub), pub);
-    if (pub->withheld) {
-        pub->window_shut = false;
-        return 0;
-    }
+    pub->withheld = false;
     const int32_t count = collect(pub, dgrams, scans, &sum, now_ns, &left);
     if (count == 0) {
         pub->short_send = false;
@@ -249,10 +243,12 @@ static int32_t send_data(ps_publication_t *pub, int64_t now_ns, bool *more)
         }
         return 0;
     }
-    if (governed && count == 1 && !left && !pub->window_shut &&
-        scans[0].wire_bytes < pub->log.mtu &&
-        ps_sender_coalesces(ps_publication_sender(pub), pub)) {
+    if (governed &&
+        (ps_sender_defers(ps_publication_sender(pub), pub) ||
+         (count == 1 && !left && !pub->window_shut && scans[0].wire_bytes < pub->log.mtu &&
+          ps_sender_coalesces(ps_publication_sender(pub), pub)))) {
         pub->withheld = true;
+        pub->window_shut = false;
         pub->short_send = false;
         return 0;
     }
@@ -448,7 +444,11 @@ uint32_t ps_publication_build_setup(const ps_publication_t *pub, uint8_t *out)
         .group_tag = pub->params.fc_group_tag,
         .policy = skips ? pub->params.policy : PS_POLICY_NONE, /* receivers apply no other */
         .depth_bytes = skips ? pub->params.depth_bytes : 0,
+        .retention_bytes = pub->params.retention_bytes,
+        .retention_ns = pub->params.retention_ns,
         .relay_path = pub->params.relay_path,
+        .credit_weight = (uint32_t)pub->params.credit_weight,
+        .priority = pub->params.priority <= PS_PRIORITY_MAX ? pub->params.priority : 0,
         .credit_limit = -1,
         .released_ordinal = -1,
     };

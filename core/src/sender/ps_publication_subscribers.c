@@ -108,15 +108,22 @@ static int64_t leader_of(const ps_publication_t *pub)
     return pub->endpoint != NULL ? pub->producer_position : pub->committed_position;
 }
 
+/* Returns the end of the data that readers can read at least; an open claim lies above it. */
+static int64_t available_of(const ps_publication_t *pub)
+{
+    return pub->endpoint != NULL ? pub->sender_position : pub->committed_position;
+}
+
 /* Readers that may be outrun learn which memory may be written over: until positions are read again
  * nothing is cleaned above one term below the slowest reader. */
-static void mark_isolated(const ps_publication_t *pub, int64_t slowest)
+static void mark_isolated(ps_publication_t *pub, int64_t slowest)
 {
     const int64_t released = slowest - ps_publication_term(pub);
     const int64_t mark = released > pub->clean_position ? released : pub->clean_position;
     for (int32_t i = 0; i < pub->subscriber_count; i++) {
         if (pub->subscribers[i].isolation.slot != NULL) {
-            ps_isolation_mark(&pub->subscribers[i].isolation, mark, pub->producer_position);
+            ps_isolation_mark(&pub->subscribers[i].isolation, mark, available_of(pub),
+                              ps_publication_sender(pub)->now_ns);
         }
     }
     ps_isolation_publish();
@@ -224,14 +231,17 @@ int64_t ps_publication_step_tethers(ps_publication_t *pub, int64_t now_ns)
  * beyond the sender's last look, so the position is valid up to the published data.  An impossible
  * position, or one whose data was released, is replaced by the leader's.  The exchange fails if the
  * client moves the position at that moment: a plain store would undo the client's step, which the
- * client repeats only when it has read more. */
-static int64_t position_of_joined(const ps_publication_t *pub, _Atomic int64_t *cell)
+ * client repeats only when it has read more.  An isolated reader of an adopted publication may have
+ * been outrun: it keeps its position, because its client skips from there, and stores positions
+ * that are below the leader's. */
+static int64_t position_of_joined(const ps_publication_t *pub, _Atomic int64_t *cell, bool isolated)
 {
+    const int64_t least = isolated ? pub->params.start_position : pub->clean_position;
     const int64_t leader = pub->endpoint != NULL ? pub->sender_position : pub->consumer_position;
     int64_t position = atomic_load_explicit(cell, memory_order_acquire);
     for (int32_t i = 0; i < JOIN_TRIES; i++) {
         const int64_t published = ps_log_producer_position(&pub->log);
-        if (position >= pub->clean_position && position <= published &&
+        if (position >= least && position <= published &&
             (position & (PS_FRAME_ALIGNMENT - 1)) == 0) {
             /* The next look takes what lies beyond the sender's knowledge. */
             return position < pub->producer_position ? position : pub->producer_position;
@@ -268,9 +278,10 @@ bool ps_publication_add_reader(ps_publication_t *pub, const ps_subscriber_params
     }
     subscriber->cell = ps_counter_cell(pub->context->params.cnc, params->position_counter_id);
     ps_tether_init(&subscriber->tether, params->tether != 0, params->rejoin != 0, now_ns);
-    subscriber->position = position_of_joined(pub, subscriber->cell);
-    if (params->isolated && params->slot >= 0 &&
-        params->slot < pub->context->params.shared->n_subscribers) {
+    const bool isolated = params->isolated && params->slot >= 0 &&
+                          params->slot < pub->context->params.shared->n_subscribers;
+    subscriber->position = position_of_joined(pub, subscriber->cell, isolated);
+    if (isolated) {
         ps_isolation_init(&subscriber->isolation,
                           &pub->context->params.shared->subscribers[params->slot],
                           params->depth_bytes, pub->window_bytes);

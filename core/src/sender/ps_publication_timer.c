@@ -29,8 +29,7 @@ static void after_close(ps_publication_t *pub, int64_t now_ns)
 {
     ps_publication_wake_clients(pub);
     ps_publication_wake_subscribers(pub);
-    *pub->due_ns = now_ns;
-    ps_sender_due(ps_publication_sender(pub), now_ns);
+    ps_publication_due(pub, now_ns);
     ps_sender_ready(ps_publication_sender(pub), pub);
 }
 
@@ -84,7 +83,7 @@ static int64_t setup_timer(ps_publication_t *pub, int64_t now_ns)
 
 /* Aligns the heartbeats of idle streams to a common grid, for fewer wake-ups and shared sends. A
  * heartbeat may therefore leave a part of the interval early. */
-static int64_t next_beat_ns(const ps_publication_t *pub, bool quiet, int64_t interval_ns)
+int64_t ps_publication_next_beat_ns(const ps_publication_t *pub, bool quiet, int64_t interval_ns)
 {
     const int64_t due_ns = pub->heartbeat_sent_ns + interval_ns;
     return quiet && interval_ns >= BEATS * PS_TICK_NS ? due_ns - due_ns % (interval_ns / BEATS)
@@ -101,11 +100,11 @@ static int64_t heartbeat_timer(ps_publication_t *pub, int64_t now_ns)
         now_ns - pub->data_sent_ns >= params->idle_after_ns && !pub->end_of_stream && !pub->greets;
     const int64_t interval_ns =
         quiet ? params->idle_heartbeat_interval_ns : params->heartbeat_interval_ns;
-    if (now_ns >= next_beat_ns(pub, quiet, interval_ns) &&
+    if (now_ns >= ps_publication_next_beat_ns(pub, quiet, interval_ns) &&
         !ps_publication_send_heartbeat(pub, now_ns)) {
         return now_ns + params->heartbeat_interval_ns;
     }
-    return next_beat_ns(pub, quiet, interval_ns);
+    return ps_publication_next_beat_ns(pub, quiet, interval_ns);
 }
 
 static int64_t tether_timer(ps_publication_t *pub, int64_t now_ns)
@@ -146,7 +145,12 @@ static int64_t network_timers(ps_publication_t *pub, int64_t now_ns)
 
 void ps_publication_on_timer(ps_publication_t *pub, int64_t now_ns)
 {
-    int64_t due_ns = INT64_MAX;
+    int64_t due_ns = pub->resting ? ps_publication_rest(pub, now_ns) : 0;
+    if (due_ns != 0) {
+        *pub->due_ns = due_ns;
+        return;
+    }
+    due_ns = INT64_MAX;
     if (pub->removed) {
         *pub->due_ns = INT64_MAX;
         return;
@@ -172,6 +176,9 @@ void ps_publication_on_timer(ps_publication_t *pub, int64_t now_ns)
     if (pub->adopted_connection) {
         due_ns = earlier(due_ns, pub->adopted_until_ns);
     }
+    if (pub->credits.awaited > 0) {
+        due_ns = earlier(due_ns, pub->credits.awaited_until_ns);
+    }
     due_ns = earlier(due_ns, ps_publication_rate_timer(pub, now_ns));
     due_ns = earlier(due_ns, pub->admit_due_ns);
     due_ns = earlier(due_ns, ps_publication_watermark_timer(pub, now_ns));
@@ -188,4 +195,7 @@ void ps_publication_on_timer(ps_publication_t *pub, int64_t now_ns)
     }
     due_ns = due_ns <= now_ns ? now_ns + PS_TICK_NS : due_ns;
     *pub->due_ns = earlier(*pub->due_ns, due_ns); /* a waiting event may be earlier */
+    if (pub->endpoint != NULL && now_ns - pub->data_sent_ns >= pub->context->params.idle_after_ns) {
+        ps_publication_check_rest(pub);
+    }
 }

@@ -124,8 +124,7 @@ void ps_publication_unblock_client(ps_publication_t *pub, int32_t client_slot, i
             position += bytes;
         }
     }
-    *pub->due_ns = now_ns;
-    ps_sender_due(ps_publication_sender(pub), now_ns);
+    ps_publication_due(pub, now_ns);
 }
 
 static void report_blocked(ps_publication_t *pub, int64_t position, int64_t now_ns)

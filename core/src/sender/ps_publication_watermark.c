@@ -123,9 +123,7 @@ static void trigger(ps_publication_t *pub, int64_t now_ns)
     note_culprit(pub);
     report(pub, now_ns);
     if (!pressure->reported) {
-        const int64_t due_ns = pressure->reported_ns + REPORT_INTERVAL_NS;
-        *pub->due_ns = due_ns < *pub->due_ns ? due_ns : *pub->due_ns;
-        ps_sender_due(ps_publication_sender(pub), *pub->due_ns);
+        ps_publication_due(pub, pressure->reported_ns + REPORT_INTERVAL_NS);
     }
 }
 

@@ -5,12 +5,15 @@
  * receiver table; a later status message replaces an earlier one. The sender writes an entry
  * between two increments of its sequence; a reader that sees it odd or changed takes the entry
  * again. */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ps_publication.h"
 
 enum { WORDS = (sizeof(ps_receiver_view_t) + 7) / 8, TRIES = 1000 };
+
+_Static_assert(offsetof(ps_receiver_view_t, heard_ns) % 8 == 0, "a word of its own");
 
 struct ps_snapshot_entry {
     _Atomic uint32_t sequence; /* odd: being written */
@@ -35,6 +38,13 @@ void ps_snapshot_write(ps_snapshot_entry_t *snapshot, int32_t index, const ps_re
         atomic_store_explicit(&entry->words[i], words[i], memory_order_relaxed);
     }
     atomic_store_explicit(&entry->sequence, sequence + 2, memory_order_release);
+}
+
+void ps_snapshot_heard(ps_snapshot_entry_t *snapshot, int32_t index, int64_t heard_ns)
+{
+    /* One word changes, so no reader can see a part of the change. */
+    atomic_store_explicit(&snapshot[index].words[offsetof(ps_receiver_view_t, heard_ns) / 8],
+                          (uint64_t)heard_ns, memory_order_relaxed);
 }
 
 static bool read_entry(ps_snapshot_entry_t *entry, ps_receiver_view_t *out)

@@ -107,8 +107,7 @@ void ps_send_endpoint_flush(ps_send_endpoint_t *endpoint, int64_t now_ns)
     for (int32_t i = taken; i < count; i++) {
         ps_publication_t *pub = box->of[i];
         pub->heartbeat_sent_ns = INT64_MIN / 2;
-        *pub->due_ns = due_ns < *pub->due_ns ? due_ns : *pub->due_ns;
-        ps_sender_due(endpoint->sender, due_ns);
+        ps_publication_due(pub, due_ns);
     }
     if (taken > 0) {
         ps_system_add(endpoint->context, PS_SYS_HEARTBEATS_SENT, taken);

@@ -17,8 +17,9 @@ enum {
     PS_JOIN_ANSWERS = 64, /* Largest number of joining receivers that the sender answers after one
                            * poll. */
     PS_JOIN_SETUPS = 32,  /* SETUPs for one joining receiver */
-    PS_JOIN_BUDGET = 512  /* Largest number of SETUPs that the sender sends after one poll, to all
-                           * joining receivers together; each receiver gets at least one SETUP. */
+    PS_JOIN_BUDGET = 512  /* Largest number of SETUPs that the sender sends after one poll. Each
+                           * joining receiver gets an equal share of this number, but at most
+                           * PS_JOIN_SETUPS. */
 };
 
 /* Values of the channel status counter. */
@@ -58,8 +59,9 @@ struct ps_send_endpoint {
     ps_addr_t joins[PS_JOIN_ANSWERS]; /* Addresses of joining receivers, to which the sender sends
                                        * SETUPs when the poll ends. */
     int32_t join_count;
-    int32_t join_cursor; /* Index of the publication whose SETUP the sender sends first to the next
-                          * joining receiver. */
+    int32_t join_cursor; /* One call of ps_send_endpoint_answer may have too few SETUPs for all
+                          * publications. The next call begins with the publication at this
+                          * index. */
     ps_send_endpoint_t *next;
     bool poll_now;
     bool grew;   /* True if the present poll of the sockets added a destination. */
@@ -68,15 +70,16 @@ struct ps_send_endpoint {
     bool removed;
 };
 
-/* Stores the status of the channel in its counter. Until the endpoint is handed over to the sender,
+/* Stores `status` in the channel status counter. Until the endpoint is handed over to the sender,
  * only the conductor calls this function; afterwards only the sender. */
 void ps_send_endpoint_set_status(ps_send_endpoint_t *endpoint, int64_t status);
 /* Stores the endpoint's number of destinations in the counter mdc-num-dest. */
 void ps_send_endpoint_store_count(ps_send_endpoint_t *endpoint);
 /* Counts an error of a socket, and reports errors to the conductor at most once a second. */
 void ps_send_endpoint_report_error(ps_send_endpoint_t *endpoint, int32_t code, int64_t now_ns);
-/* Sends datagrams to all destinations (MDC) or to the peer. Returns the number of datagrams
- * accepted (0..count); counts short sends, errors and bytes. Sender thread. */
+/* Sends datagrams to all destinations (MDC) or to the peer. Returns the number of datagrams that
+ * the socket accepted (0..count). Adds short sends, errors and bytes to the system counters. Sender
+ * thread. */
 int32_t ps_send_endpoint_send(ps_send_endpoint_t *endpoint, const ps_dgram_t *dgrams, int32_t count,
                               int64_t now_ns);
 /* Queues the heartbeat of a publication (PS_HEARTBEAT_BYTES). The sender sends queued heartbeats at
@@ -95,8 +98,8 @@ static inline bool ps_send_endpoint_reachable(const ps_send_endpoint_t *endpoint
  * received datagrams. */
 int32_t ps_send_endpoint_poll(ps_send_endpoint_t *endpoint, ps_on_datagram_fn on_datagram,
                               int64_t now_ns);
-/* Runs the endpoint's timers, for silent dynamic destinations and silent peers. Returns the time at
- * which the next timer is due. */
+/* Runs the endpoint's timers, which detect silent dynamic destinations and silent peers. Returns
+ * the time at which the next timer is due. */
 int64_t ps_send_endpoint_on_timer(ps_send_endpoint_t *endpoint, int64_t now_ns);
 /* Kinds of valid status messages. */
 enum ps_heard {
@@ -113,8 +116,8 @@ void ps_send_endpoint_heard(ps_send_endpoint_t *endpoint, const ps_sm_t *sm, int
  * sends SETUPs to all recorded addresses (ps_send_endpoint_join.c). */
 void ps_send_endpoint_join(ps_send_endpoint_t *endpoint, const ps_addr_t *to, int64_t now_ns);
 void ps_send_endpoint_answer(ps_send_endpoint_t *endpoint, int64_t now_ns);
-/* Sends SETUPs to the provisional destinations again. Returns the time of the next call; INT64_MAX:
- * never. */
+/* Sends SETUPs to the provisional destinations again. Returns the time at which the caller must
+ * repeat the call; INT64_MAX: never. */
 int64_t ps_send_endpoint_join_timer(ps_send_endpoint_t *endpoint, int64_t now_ns);
 /* Executes a command of the conductor; sender thread. */
 void ps_send_endpoint_on_command(ps_send_endpoint_t *endpoint, const ps_command_t *command,

@@ -5,6 +5,7 @@
 #include "ps_sender.h"
 
 #include "ps_barrier.h"
+#include "ps_inline.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -14,35 +15,66 @@
 
 /* ---- duty cycle ------------------------------------------------------------------------------ */
 
-/* Takes the dirty bits. Each slot's flag is cleared before its log is checked, so a commit after
- * the check sets it again. */
-static int32_t collect_dirty(ps_sender_t *sender)
+/* Takes the dirty bits of a word. Each slot's flag is cleared before its log is checked, so a
+ * commit after the check sets it again. */
+static inline int32_t collect_word(ps_sender_t *sender, int32_t word)
 {
     int32_t found = 0;
-    for (int32_t word = 0; word * 64 < sender->capacity; word++) {
-        _Atomic uint64_t *bits = &sender->shared->dirty[word];
-        if (atomic_load_explicit(bits, memory_order_relaxed) == 0) {
+    _Atomic uint64_t *bits = &sender->shared->dirty[word];
+    if (atomic_load_explicit(bits, memory_order_relaxed) == 0) {
+        return 0;
+    }
+    uint64_t set = atomic_exchange_explicit(bits, 0, memory_order_seq_cst);
+    while (set != 0) {
+        const int32_t slot = word * 64 + __builtin_ctzll(set);
+        set &= set - 1;
+        const uint32_t why = atomic_exchange_explicit(&sender->shared->publications[slot].dirty,
+                                                      PS_DIRTY_NOT, memory_order_seq_cst);
+        ps_publication_t *pub = sender->by_slot[slot];
+        if (pub != NULL) {
+            ps_sender_note_dirty(sender, pub);
+            found++;
+            ps_sender_ready(sender, pub);
+            ps_sender_watch(sender, pub);
+            if (why != PS_DIRTY_CHECK) {
+                ps_publication_wake_subscribers(pub);
+            }
+        }
+    }
+    return found;
+}
+
+/* Takes the dirty bits of the words whose bit is set. */
+static PS_NOINLINE int32_t collect_marked(ps_sender_t *sender, int32_t words)
+{
+    int32_t found = 0;
+    for (int32_t i = 0; i * 64 < words; i++) {
+        _Atomic uint64_t *summary = &sender->shared->driver->dirty_words[i];
+        if (atomic_load_explicit(summary, memory_order_relaxed) == 0) {
             continue;
         }
-        uint64_t set = atomic_exchange_explicit(bits, 0, memory_order_seq_cst);
+        uint64_t set = atomic_exchange_explicit(summary, 0, memory_order_seq_cst);
         while (set != 0) {
-            const int32_t slot = word * 64 + __builtin_ctzll(set);
+            const int32_t word = i * 64 + __builtin_ctzll(set);
             set &= set - 1;
-            if (slot >= sender->capacity) {
-                continue;
-            }
-            const uint32_t why = atomic_exchange_explicit(&sender->shared->publications[slot].dirty,
-                                                          PS_DIRTY_NOT, memory_order_seq_cst);
-            ps_publication_t *pub = sender->by_slot[slot];
-            if (pub != NULL) {
-                ps_sender_note_dirty(sender, pub);
-                found++;
-                ps_sender_ready(sender, pub);
-                ps_sender_watch(sender, pub);
-                if (why != PS_DIRTY_CHECK) {
-                    ps_publication_wake_subscribers(pub);
-                }
-            }
+            found += word < words ? collect_word(sender, word) : 0;
+        }
+    }
+    return found;
+}
+
+/* Takes the dirty bits. The number of slots is a multiple of 64. To read a few words costs less
+ * than to find those with bits. */
+static int32_t collect_dirty(ps_sender_t *sender)
+{
+    const int32_t words = sender->capacity / 64;
+    int32_t found = 0;
+    if (sender->capacity > PS_DIRTY_FEW && !sender->sweeps) {
+        found = collect_marked(sender, words);
+    } else {
+        sender->sweeps = false;
+        for (int32_t word = 0; word < words; word++) {
+            found += collect_word(sender, word);
         }
     }
     if (found > 0) {
@@ -258,31 +290,60 @@ static void scan_endpoints(ps_sender_t *sender)
     }
 }
 
+/* Runs the due timers of a block, and notes when the next of them is due. */
+static inline void run_block(ps_sender_t *sender, int32_t from, int32_t to)
+{
+    int64_t *block_ns = &sender->block_due_ns[from / PS_SCAN_BLOCK];
+    int64_t first_ns = INT64_MAX;
+    *block_ns = INT64_MAX; /* a timer that sets another one of the block lowers it again */
+    for (int32_t i = from; i < to; i++) {
+        if (sender->due_ns[i] <= sender->now_ns) {
+            ps_publication_on_timer(sender->publications[i], sender->now_ns);
+        }
+        first_ns = sender->due_ns[i] < first_ns ? sender->due_ns[i] : first_ns;
+    }
+    *block_ns = first_ns < *block_ns ? first_ns : *block_ns;
+}
+
+/* Visits the blocks from scan_index on, and of these at most PS_SCAN_SLICE publications. */
+static void run_slice(ps_sender_t *sender)
+{
+    const int32_t count = sender->publication_count;
+    for (int32_t seen = 0; sender->scan_index < count && seen < PS_SCAN_SLICE;) {
+        const int32_t from = sender->scan_index;
+        const int32_t to = count - from < PS_SCAN_BLOCK ? count : from + PS_SCAN_BLOCK;
+        const int64_t *block_ns = &sender->block_due_ns[from / PS_SCAN_BLOCK];
+        if (*block_ns <= sender->now_ns) {
+            run_block(sender, from, to);
+            seen += PS_SCAN_BLOCK;
+        }
+        sender->scan_min_ns = *block_ns < sender->scan_min_ns ? *block_ns : sender->scan_min_ns;
+        sender->scan_index = from + PS_SCAN_BLOCK;
+    }
+}
+
+/* Returns true if a pass over the publications runs or is due. */
+static inline bool timers_are_due(const ps_sender_t *sender)
+{
+    return sender->scan_index >= 0 ||
+           (sender->now_ns >= sender->min_due_ns &&
+            (sender->urgent || sender->now_ns - sender->scan_started_ns >= PS_TICK_NS));
+}
+
 /* One slice of the pass over all publications; the pass ends with the exact next due time. */
-static void run_timers(ps_sender_t *sender)
+static PS_NOINLINE void run_timers(ps_sender_t *sender)
 {
     const int64_t now_ns = sender->now_ns;
     if (sender->scan_index < 0) {
-        const bool tick = now_ns - sender->scan_started_ns >= PS_TICK_NS || sender->urgent;
-        if (!tick || now_ns < sender->min_due_ns) {
-            return;
-        }
         sender->urgent = false;
+        sender->sweeps = true;
         sender->scan_started_ns = now_ns;
         sender->scan_min_ns = INT64_MAX;
         sender->scan_index = 0;
         scan_endpoints(sender);
         ps_sender_govern(sender);
     }
-    const int32_t left = sender->publication_count - sender->scan_index;
-    const int32_t end = sender->scan_index + (left < PS_SCAN_SLICE ? left : PS_SCAN_SLICE);
-    for (; sender->scan_index < end; sender->scan_index++) {
-        const int64_t *due_ns = &sender->due_ns[sender->scan_index];
-        if (*due_ns <= now_ns) {
-            ps_publication_on_timer(sender->publications[sender->scan_index], now_ns);
-        }
-        sender->scan_min_ns = *due_ns < sender->scan_min_ns ? *due_ns : sender->scan_min_ns;
-    }
+    run_slice(sender);
     for (ps_send_endpoint_t *endpoint = sender->endpoints; endpoint != NULL;
          endpoint = endpoint->next) {
         ps_send_endpoint_flush(endpoint, now_ns);
@@ -307,7 +368,9 @@ int32_t ps_sender_do_work(ps_sender_t *sender, int64_t now_ns)
         work += collect_dirty(sender);
         work += ps_sender_check_hot(sender);
     }
-    run_timers(sender); /* before the turns: a timer may make one ready */
+    if (timers_are_due(sender)) {
+        run_timers(sender); /* before the turns: a timer may make one ready */
+    }
     int32_t turns = 0;
     const int64_t bytes = run_ready(sender, &turns);
     sender->cycles_since_poll++;
@@ -345,6 +408,7 @@ bool ps_sender_has_work(ps_sender_t *sender)
     }
     for (int32_t word = 0; word * 64 < sender->capacity; word++) {
         if (atomic_load_explicit(&sender->shared->dirty[word], memory_order_acquire) != 0) {
+            sender->sweeps = true;
             return true;
         }
     }
@@ -389,6 +453,7 @@ int ps_sender_create(const ps_context_t *context, ps_agent_t *agent, ps_sender_t
     sender->by_slot = calloc(slots, sizeof(*sender->by_slot));
     sender->publications = calloc(slots, sizeof(*sender->publications));
     sender->due_ns = calloc(slots, sizeof(*sender->due_ns));
+    sender->block_due_ns = calloc(slots / PS_SCAN_BLOCK + 1, sizeof(*sender->block_due_ns));
     sender->buckets = calloc(buckets, sizeof(*sender->buckets));
     ps_bands_init(&sender->bands);
     ps_governor_init(&sender->governor);
@@ -403,7 +468,7 @@ int ps_sender_create(const ps_context_t *context, ps_agent_t *agent, ps_sender_t
     sender->poll_gap_ns = sender->params->threading == PS_INVOKER ? 0 : POLL_GAP_NS;
     sender->barriers = sender->params->threading != PS_INVOKER && ps_barrier_available();
     if (sender->by_slot == NULL || sender->publications == NULL || sender->due_ns == NULL ||
-        sender->buckets == NULL) {
+        sender->block_due_ns == NULL || sender->buckets == NULL) {
         ps_sender_destroy(sender);
         return ps_fail(PS_E_NO_MEMORY, "no memory for %zu publications", slots);
     }
@@ -437,6 +502,7 @@ void ps_sender_destroy(ps_sender_t *sender)
     free(sender->by_slot);
     free(sender->publications);
     free(sender->due_ns);
+    free(sender->block_due_ns);
     free(sender->buckets);
     free(sender);
 }

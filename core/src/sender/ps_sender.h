@@ -9,7 +9,8 @@
  * the ready set, and returns when a status message opens the window. A publication with due
  * retransmits is also in the list of retransmits. A publication with local readers (IPC, spies) is
  * in the watch list while one of its local readers has not reached the producer position. The
- * sender scans the timers at most once a millisecond, and only when the earliest timer is due. */
+ * sender scans the timers at most once a millisecond, and only when the earliest timer is due. The
+ * scan skips a block of publications if no timer in the block is due. */
 #ifndef PS_SENDER_H
 #define PS_SENDER_H
 
@@ -23,16 +24,17 @@ enum {
     PS_TURN_BYTES = 128 * 1024, /* Largest number of bytes in a turn of one publication, if no other
                                  * publication waits. */
     PS_TURNS_PER_CYCLE = 32,
-    PS_SLOW_CYCLE_NS = 500 * 1000, /* If at least this time passes between the starts of two duty
-                                * cycles, each cycle serves all ready publications. */
+    PS_SLOW_CYCLE_NS = 500 * 1000, /* If duty cycles begin at intervals of at least this time, each
+                                    * cycle serves all ready publications. */
     PS_POLL_RATIO = 6,             /* cycles between polls while sending */
     PS_POLL_BYTES = 64 * 1024, /* The sender also polls the sockets after it has sent this number of
                                 * bytes. */
     PS_POLL_LIMIT = 64,        /* datagrams per socket and poll */
-    PS_POLL_SLICE = 32,        /* Number of endpoints whose sockets one poll reads, in addition to
-                                * the endpoints that have sent data. */
+    PS_POLL_SLICE = 32,        /* One poll reads the sockets of this number of endpoints, and of all
+                                * endpoints that have sent data. */
     PS_SCAN_SLICE = 512,       /* Number of publications that the timer scan checks in one duty
                                 * cycle. */
+    PS_SCAN_BLOCK = 64,        /* Number of publications that share one entry of block_due_ns. */
     PS_HOT_LIMIT = 128         /* Largest number of hot publications (those that the sender checks
                                 * in every duty cycle). */
 };
@@ -57,6 +59,9 @@ struct ps_sender {
     int64_t *due_ns;                 /* Time at which each publication's next timer is due. The
                                       * times are in an array of their own, so that a scan reads few
                                       * cache lines. */
+    int64_t *block_due_ns;           /* One entry for each block of PS_SCAN_BLOCK entries of due_ns:
+                                      * a time that is not later than any entry of the block. The
+                                      * scan skips the block until this time. */
     int32_t capacity;
     int32_t publication_count;
     ps_publication_t **buckets; /* (endpoint, session, stream) -> publication, chained */
@@ -74,8 +79,8 @@ struct ps_sender {
                                * publication is ready. */
     int64_t idle_ns;          /* since the governor's last sample */
     int64_t thread_ns;        /* Processor time of the thread at the governor's last sample. */
-    int64_t busy_bytes;       /* Number of bytes sent in those duty cycles whose preceding cycle
-                               * also sent data; the sending rate is busy_bytes / busy_ns. */
+    int64_t busy_bytes;       /* Number of bytes sent in busy duty cycles: those whose preceding
+                               * cycle also sent data. The sending rate is busy_bytes / busy_ns. */
     int64_t busy_ns;          /* the time of these cycles */
     int64_t busy_since_ns;    /* Time at which the last duty cycle began, if it sent data; otherwise
                                * -1. */
@@ -95,13 +100,16 @@ struct ps_sender {
     bool awaits_window;  /* True if a publication waits for a receiver's window, and no poll has
                           * found a datagram since the wait began. */
     int64_t scan_started_ns;
-    int64_t min_due_ns;   /* no timer before this */
-    int64_t scan_min_ns;  /* Earliest due time that the running scan has found so far. */
-    int32_t scan_index;   /* -1: no scan running */
-    bool urgent;          /* True if the timers must be scanned now, before the next tick. */
+    int64_t min_due_ns;  /* no timer before this */
+    int64_t scan_min_ns; /* Earliest due time that the running scan has found so far. */
+    int32_t scan_index;  /* -1: no scan running */
+    bool urgent;         /* True if the timers must be scanned now, before the next tick. */
+    bool sweeps; /* True if the next duty cycle reads the whole dirty bitmap, not only the words
+                  * that dirty_words marks. A publisher may have set its bit in the bitmap and not
+                  * yet the bit in dirty_words. */
     int32_t paused_count; /* publications whose state is PS_WATERMARK_PAUSED */
-    bool barriers;        /* True if ps_barrier_run works on this kernel, so that streams may be
-                           * hot. */
+    bool barriers;        /* True if ps_barrier_run works on this kernel. Otherwise no stream can be
+                           * hot (checked in every duty cycle). */
     ps_publication_t *hot[PS_HOT_LIMIT];
     int32_t hot_count;
 };
@@ -109,8 +117,8 @@ struct ps_sender {
 /* ---- ps_sender_hot.c ------------------------------------------------------------------------- */
 
 /* Call this function after the sender has found a publication in the dirty bitmap and cleared the
- * publication's flag `dirty`. Makes the stream hot if its publishers are busy enough. The sender
- * checks a hot stream in every duty cycle. */
+ * publication's flag `dirty`. If the stream's publishers are busy enough, makes the stream hot: the
+ * sender then checks the stream in every duty cycle. */
 void ps_sender_note_dirty(ps_sender_t *sender, ps_publication_t *publication);
 /* Checks all hot publications for new data. A publication without new data for some time stops
  * being hot. Returns the number of publications with new data. */
@@ -122,14 +130,14 @@ void ps_sender_leave_hot(ps_sender_t *sender, ps_publication_t *publication);
 /* ---- ps_sender_governor.c -------------------------------------------------------------------- */
 
 /* Measures the pressure, stores it in penstock.dat, and resumes publications whose data the
- * governor delayed. Cost: constant; if an action of the governor begins or ends in this call,
- * visits all publications. */
+ * governor delayed. If the governor begins or ceases to delay data in this call, the function
+ * visits all publications. Otherwise the cost is constant. */
 void ps_sender_govern(ps_sender_t *sender);
 /* If the governor delays the publication's new data, sets a timer for the time at which the sender
  * may send the data, and returns true. */
 bool ps_sender_defers(ps_sender_t *sender, ps_publication_t *publication);
-/* If the governor delays a datagram of the publication because the datagram is not full, sets a
- * timer like ps_sender_defers and returns true. */
+/* If the governor delays a datagram that is not full, sets a timer for the end of the delay, and
+ * returns true. */
 bool ps_sender_coalesces(ps_sender_t *sender, ps_publication_t *publication);
 
 /* ---- ps_sender_schedule.c -------------------------------------------------------------------- */
@@ -151,6 +159,8 @@ void ps_sender_watch(ps_sender_t *sender, ps_publication_t *publication);
 void ps_sender_leave_watch(ps_sender_t *sender, ps_publication_t *publication);
 /* Records that a timer of a publication or an endpoint is due at due_ns. */
 void ps_sender_due(ps_sender_t *sender, int64_t due_ns);
+/* Sets the timer of a publication to due_ns, unless it is set to an earlier time. */
+void ps_publication_due(ps_publication_t *publication, int64_t due_ns);
 /* Adds all publications of an endpoint to the ready set, because the socket may accept data now. */
 void ps_sender_ready_endpoint(ps_sender_t *sender, const ps_send_endpoint_t *endpoint);
 ps_publication_t *ps_sender_find(ps_sender_t *sender, const ps_send_endpoint_t *endpoint,

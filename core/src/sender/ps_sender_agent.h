@@ -15,25 +15,26 @@ typedef struct ps_sender ps_sender_t;
  * PS_E_NO_MEMORY. */
 int ps_sender_create(const ps_context_t *context, ps_agent_t *agent, ps_sender_t **out);
 void ps_sender_destroy(ps_sender_t *sender);
-/* Sets the sender's time. Call this function before the agent executes commands, because the last
- * duty cycle may have been long ago. */
+/* Sets the sender's time. Call this function before the agent executes commands: otherwise the
+ * sender uses the time of its last duty cycle, which may be long ago. */
 void ps_sender_set_now(ps_sender_t *sender, int64_t now_ns);
 void ps_sender_on_command(ps_sender_t *sender, const ps_command_t *command);
 int32_t ps_sender_do_work(ps_sender_t *sender, int64_t now_ns);
 /* Returns the time of the sender's next timer; INT64_MAX if no timer runs. A result of now_ns or
  * earlier means that work is due. */
 int64_t ps_sender_next_deadline_ns(ps_sender_t *sender, int64_t now_ns);
-/* Ends the hot state of all streams. Call this function before the sender's thread announces that
- * it will sleep. Returns true if streams were hot. In this case, a duty cycle must check these
- * streams once more before the thread may sleep. */
+/* Ends the hot state of all streams, in which the sender checks a stream in every duty cycle. Call
+ * this function before the sender's thread announces that it will sleep. Returns true if streams
+ * were hot. If streams were hot, a duty cycle must check these streams once more before the thread
+ * may sleep. */
 bool ps_sender_cool(ps_sender_t *sender);
-/* Returns the time for which the thread may sleep although streams are hot. The result is 0 unless
- * all hot streams are local to this host and have enough room. */
+/* Returns how long the thread may sleep between two duty cycles while streams are hot. The result
+ * is 0 if, for example, a hot stream is not on IPC, or its publishers wait for room. */
 int64_t ps_sender_nap_ns(const ps_sender_t *sender);
 /* Returns true if a stream is hot. */
 bool ps_sender_is_busy(const ps_sender_t *sender);
-/* Returns true if the publishers of any stream are paused until its log has drained to the low
- * watermark. */
+/* Returns true if at least one stream is in the state PS_WATERMARK_PAUSED, in which publishers wait
+ * until the log has drained. */
 bool ps_sender_is_paused(const ps_sender_t *sender);
 /* Returns true if the sender has work, for example a bit in the dirty bitmap. Call this function
  * after the sender's thread has announced, with a sequentially consistent store, that it will

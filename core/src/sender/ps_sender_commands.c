@@ -75,7 +75,7 @@ static void add_publication(ps_sender_t *sender, ps_publication_t *pub)
         *head = pub;
     }
     *pub->due_ns = sender->now_ns;
-    ps_sender_due(sender, sender->now_ns);
+    ps_publication_due(pub, sender->now_ns);
     sender->urgent = true;
     ps_sender_ready(sender, pub);
 }
@@ -104,6 +104,7 @@ static void remove_publication(ps_sender_t *sender, ps_publication_t *pub)
     last->index = pub->index;
     sender->due_ns[pub->index] = *last->due_ns;
     last->due_ns = &sender->due_ns[pub->index];
+    ps_publication_due(last, *last->due_ns);
     pub->due_ns = &pub->no_due_ns;
     sender->paused_count -= pub->pressure.state == PS_WATERMARK_PAUSED;
     pub->removed = true;
@@ -157,8 +158,7 @@ static void on_publication_command(ps_sender_t *sender, ps_publication_t *pub,
     case PS_SC_SET_CREDITS: ps_publication_credit_change(pub, &command->credits); break;
     default: break;
     }
-    *pub->due_ns = now_ns;
-    ps_sender_due(sender, now_ns);
+    ps_publication_due(pub, now_ns);
     ps_sender_ready(sender, pub);
 }
 

@@ -23,11 +23,32 @@ static bool is_granted_from(const ps_publication_t *pub, int64_t position)
     return position >= floor && position <= pub->sender_position + half;
 }
 
+/* Processes a status message that repeats the last one of its stream. */
+static bool repeats(ps_sender_t *sender, ps_send_endpoint_t *endpoint, const uint8_t *data,
+                    uint32_t length, const ps_addr_t *from)
+{
+    if (length < PS_SM_BYTES || endpoint->params.mdc != PS_MDC_NONE) {
+        return false;
+    }
+    ps_publication_t *pub =
+        ps_sender_find(sender, endpoint, ps_get_i32(data + 8), ps_get_i32(data + 12));
+    if (pub == NULL || !ps_publication_repeats_sm(pub, data, length, from, sender->now_ns)) {
+        return false;
+    }
+    ps_system_add(endpoint->context, PS_SYS_SM_RECEIVED, 1);
+    endpoint->heard_ns = sender->now_ns;
+    endpoint->silence_reported_ns = sender->now_ns;
+    return true;
+}
+
 static void on_sm(ps_sender_t *sender, ps_send_endpoint_t *endpoint, const uint8_t *data,
                   uint32_t length, const ps_addr_t *from)
 {
     ps_sm_t sm;
     int64_t position = 0;
+    if (repeats(sender, endpoint, data, length, from)) {
+        return;
+    }
     if (ps_wire_sm(data, length, &sm) != PS_WIRE_OK) {
         count_invalid(endpoint);
         return;
@@ -61,6 +82,9 @@ static void on_sm(ps_sender_t *sender, ps_send_endpoint_t *endpoint, const uint8
                            from, sender->now_ns);
     if (pub != NULL) {
         ps_publication_on_sm(pub, &sm, position, from, sender->now_ns);
+        if ((sm.flags & (PS_SM_SETUP | PS_SM_EOS)) == 0) {
+            ps_publication_note_sm(pub, data, length, from);
+        }
     }
 }
 

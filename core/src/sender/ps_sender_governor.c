@@ -110,8 +110,7 @@ void ps_sender_govern(ps_sender_t *sender)
 static void wait_until(ps_sender_t *sender, ps_publication_t *pub, int64_t due_ns)
 {
     pub->withheld_until_ns = due_ns;
-    *pub->due_ns = due_ns < *pub->due_ns ? due_ns : *pub->due_ns;
-    ps_sender_due(sender, due_ns);
+    ps_publication_due(pub, due_ns);
     sender->urgent = true;
 }
 
@@ -136,7 +135,7 @@ bool ps_sender_coalesces(ps_sender_t *sender, ps_publication_t *pub)
         return false;
     }
     if (pub->partial_since_ns < 0) {
-        pub->partial_since_ns = sender->now_ns;
+        pub->partial_since_ns = pub->turn.since_ns; /* it may have waited for its turn */
     }
     if (sender->now_ns >= pub->partial_since_ns + coalesce_ns) {
         return false;

@@ -27,6 +27,7 @@ static __attribute__((noinline)) void refresh_priority(ps_publication_t *pub, in
 
 void ps_sender_ready(ps_sender_t *sender, ps_publication_t *pub)
 {
+    pub->resting = false;
     if (pub->turn.queued || pub->removed) {
         return;
     }
@@ -38,6 +39,7 @@ void ps_sender_ready(ps_sender_t *sender, ps_publication_t *pub)
 
 void ps_sender_ready_repair(ps_sender_t *sender, ps_publication_t *pub)
 {
+    pub->resting = false;
     if (!pub->resend.queued && !pub->removed && pub->retransmit.pending > 0) {
         ps_bands_add(&sender->bands, &pub->resend, PS_BAND_REPAIR, sender->now_ns);
     }
@@ -86,14 +88,23 @@ void ps_sender_due(ps_sender_t *sender, int64_t due_ns)
     sender->scan_min_ns = due_ns < sender->scan_min_ns ? due_ns : sender->scan_min_ns;
 }
 
+void ps_publication_due(ps_publication_t *pub, int64_t due_ns)
+{
+    ps_sender_t *sender = pub->sender;
+    int64_t *block_ns = &sender->block_due_ns[pub->index / PS_SCAN_BLOCK];
+    pub->resting = false;
+    *pub->due_ns = due_ns < *pub->due_ns ? due_ns : *pub->due_ns;
+    *block_ns = due_ns < *block_ns ? due_ns : *block_ns;
+    ps_sender_due(sender, due_ns);
+}
+
 void ps_sender_ready_endpoint(ps_sender_t *sender, const ps_send_endpoint_t *endpoint)
 {
     for (int32_t i = 0; i < sender->publication_count; i++) {
         ps_publication_t *pub = sender->publications[i];
         if (pub->endpoint == endpoint) {
             pub->setup_sent_ns = INT64_MIN / 2; /* a new receiver needs one */
-            *pub->due_ns = sender->now_ns;
-            ps_sender_due(sender, sender->now_ns);
+            ps_publication_due(pub, sender->now_ns);
             ps_sender_ready(sender, pub);
         }
     }

@@ -16,8 +16,9 @@ typedef struct ps_dgram {
     uint32_t length; /* bytes of UDP payload, 1..65504 */
 } ps_dgram_t;
 
-typedef struct ps_socket ps_socket_t; /* A socket; each implementation of the network defines the
-                                       * structure. Only one thread at a time may use a socket. */
+typedef struct ps_socket ps_socket_t; /* A socket; each implementation of the network (UDP,
+                                       * simulator) defines this structure itself. Only one thread
+                                       * at a time may use a socket. */
 
 /* Callback of recv: called for each received datagram. If the kernel joined several datagrams into
  * one buffer (GRO), the callback is called for each of them. The datagram's bytes are valid during
@@ -28,7 +29,7 @@ typedef void (*ps_on_datagram_fn)(void *context, const uint8_t *data, uint32_t l
 
 /* Callback of recv_runs: called for each received buffer. The buffer contains datagrams of
  * `segment` bytes back to back; the last datagram may be shorter. If segment == length, the buffer
- * contains one datagram. The other arguments are those of ps_on_datagram_fn. */
+ * contains one datagram. The other arguments are the same as for ps_on_datagram_fn. */
 typedef void (*ps_on_run_fn)(void *context, const uint8_t *data, uint32_t length, uint32_t segment,
                              const ps_addr_t *from, int64_t rx_ns);
 
@@ -46,10 +47,10 @@ typedef struct ps_direct {
     bool (*prepare)(void *context, ps_direct_range_t *out);
     /* The transport calls `received` after it has received datagrams directly into the log. The
      * first 8 bytes of the first datagram are in first_word, not in the range. The callback decides
-     * how many datagrams, counted from the first, stay in the log, and returns their total length.
-     * The transport passes each datagram that does not stay in the log to `fn`. The callback may
-     * overwrite the 8 bytes after the datagrams that stay in the log. If the overwritten bytes
-     * belong to a received datagram, the callback first copies them to *next_word. */
+     * how many of the datagrams stay in the log, beginning with the first, and returns the total
+     * length of these. The transport passes each other datagram to the callback `fn` of recv_runs.
+     * `received` may overwrite the 8 bytes after the datagrams that stay in the log. If these 8
+     * bytes belong to a received datagram, `received` first copies them to *next_word. */
     uint32_t (*received)(void *context, const ps_direct_range_t *range, uint64_t first_word,
                          uint32_t length, uint32_t segment, const ps_addr_t *from, int64_t rx_ns,
                          uint64_t *next_word);
@@ -61,8 +62,8 @@ typedef struct ps_net_ops {
      * PS_E_NO_INTERFACE, PS_E_NO_BUFFER, PS_E_PERMISSION, PS_E_SYSTEM, PS_E_NO_MEMORY. Conductor
      * thread. */
     int (*open)(void *net, const ps_socket_params_t *params, ps_socket_t **out);
-    /* Closes the socket. The thread that owns the socket calls this function, or the conductor
-     * after that thread has released the socket. */
+    /* Closes the socket. While a thread owns the socket, only this thread may call the function.
+     * After the thread has released the socket, only the conductor may call the function. */
     void (*close)(ps_socket_t *socket);
     /* Sends up to count datagrams in order to `to` (NULL: the connected peer). Returns the number
      * of datagrams that the kernel accepted (0..count; the caller must send the other datagrams
@@ -89,9 +90,9 @@ typedef struct ps_net_ops {
     int (*recv_runs)(ps_socket_t *socket, int32_t limit, ps_on_run_fn fn, const ps_direct_t *direct,
                      void *context, int64_t now_ns);
     /* Enlarges the receive buffer to `bytes` (1..PS_RECV_BUFFER_MAX) as far as the kernel allows;
-     * never shrinks it. *got gets the new size, in the unit of SO_RCVBUF; a size below `bytes` is
-     * no error. PS_E_SYSTEM. Any thread may call fit_recv_buffer while the socket is open. A
-     * network whose receive buffer has a fixed size sets fit_recv_buffer to NULL. */
+     * never shrinks it. *got gets the new size, as passed to SO_RCVBUF; a size below `bytes` is no
+     * error. PS_E_SYSTEM. Any thread may call fit_recv_buffer while the socket is open. A network
+     * whose receive buffer has a fixed size sets fit_recv_buffer to NULL. */
     int (*fit_recv_buffer)(ps_socket_t *socket, int32_t bytes, int32_t *got);
 } ps_net_ops_t;
 enum { PS_RECV_BUFFER_MAX = 1 << 30 };

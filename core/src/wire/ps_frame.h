@@ -99,9 +99,9 @@ static inline int64_t ps_max_position(int32_t shift)
 }
 
 /* The term id and term offset with which heartbeats and status messages state a position. A frame
- * states the maximum position of a stream as the end of the last term: its term offset is T, the
- * term length. If a frame stated the maximum position as the start of a next term, its term id
- * would wrap. A receiver would drop such a frame. */
+ * states the maximum position of a stream as the end of the last term, with the term length T as
+ * term offset. The frame cannot state it as the start of a next term: the id of this term would
+ * wrap around, and a receiver would drop the frame. */
 typedef struct ps_place {
     int32_t term_id;
     int32_t term_offset; /* Offset in the term, 0 to T (the term length); only the maximum position
@@ -207,15 +207,16 @@ static inline void ps_frame_reserved(ps_frame_t *frame, int64_t reserved_value)
     __atomic_store_n(words + 3, (uint64_t)reserved_value, __ATOMIC_RELAXED);
 }
 
-/* Returns `value`, the length of a frame, which usually equals *guess (the length of the last
- * frame). Without ps_frame_guess, the processor would wait for the load of the length before it
- * computes the address of the next frame. The function compares the two lengths by a branch. The
- * processor predicts the branch, so it continues with the guessed length at once. */
+/* Returns `value`, the length of a frame. The length of the last frame, *guess, is usually the
+ * same. A reader adds the length to find the next frame. Without ps_frame_guess, the processor
+ * would wait until the length is loaded. The function compares `value` with *guess in a branch,
+ * which the processor predicts. The processor therefore continues with *guess before the length is
+ * loaded. */
 static inline int32_t ps_frame_guess(int32_t *guess, int32_t value)
 {
     if (__builtin_expect(value != *guess, 0)) {
         *guess = value;
-        /* The empty assembly prevents the compiler from removing the branch. */
+        /* Without this empty assembly, the compiler would replace the branch by `return value`. */
         __asm__ volatile("" : "+r"(*guess));
     }
     return *guess;
@@ -240,8 +241,8 @@ static inline int64_t ps_frame_reserved_value(const ps_frame_t *frame)
     return (int64_t)__atomic_load_n(words + 3, __ATOMIC_RELAXED);
 }
 
-/* Returns the number of messages that end with a frame (0 or 1). For a padding frame, returns the
- * number of dropped messages that it replaces. */
+/* Returns how many messages end with this frame: 1 for a frame with the flag END, else 0. For a
+ * padding frame, returns the number of dropped messages that it replaces. */
 static inline int32_t ps_frame_messages(const ps_frame_t *frame)
 {
     return frame->type == PS_TYPE_PAD ? ps_marked_messages(ps_frame_reserved_value(frame))
@@ -249,8 +250,8 @@ static inline int32_t ps_frame_messages(const ps_frame_t *frame)
 }
 
 /* Returns the greatest length of a padding frame at the end of a term, in bytes. A padding frame
- * fills the rest of a term if the next claim does not fit, so it is shorter than the longest
- * claim. */
+ * fills the rest of a term if the next claim does not fit. The padding frame is therefore shorter
+ * than the longest claim. */
 static inline int64_t ps_log_longest_pad(int64_t term_length, int32_t mtu)
 {
     const int64_t payload = mtu - PS_HEADER_BYTES;
@@ -262,16 +263,17 @@ static inline int64_t ps_log_longest_pad(int64_t term_length, int32_t mtu)
 
     return longest < term_length / 2 ? longest : term_length / 2;
 }
-/* Returns the number of bytes by which a sender may be ahead of a receiver's consumed position: one
- * window (half a term). Under fc=nak (`nak` is 1) the sender does not wait for receivers. If `nak`
- * is 1, the result is one and a half windows, because receivers accept a whole term. */
+/* Returns how many bytes the sender position may be ahead of a receiver's consumed position. If the
+ * sender waits for receivers (`nak` is 0), this is one window (half a term). Under fc=nak (`nak` is
+ * 1), where receivers accept a whole term, it is one and a half windows (three quarters of a
+ * term). */
 static inline int64_t ps_log_ahead(int64_t term_length, int nak)
 {
     return nak ? term_length / 2 + term_length / 4 : term_length / 2;
 }
-/* Returns the distance behind the sender position, in bytes, from which a sender retransmits data.
- * A receiver cannot recover older data. The sender's log retains a whole term behind the sender
- * position. */
+/* Returns how many bytes behind the sender position a sender still retransmits data. A receiver
+ * cannot recover data that lies further behind. The result is at most one term, because the
+ * sender's log retains one term behind the sender position. */
 static inline int64_t ps_log_repair_reach(int64_t term_length, int32_t mtu, int nak)
 {
     const int64_t reach = ps_log_ahead(term_length, nak) + ps_log_longest_pad(term_length, mtu);

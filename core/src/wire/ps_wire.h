@@ -65,16 +65,17 @@ enum {
     /* In a status message: under fc=nak, the receiver accepts up to one term of data beyond the
      * position that its readers have consumed. */
     PS_CAP_KEEPS_TERM = 16,
-    /* In a SETUP: the sender obeys credits and answers with CREDIT frames. In a status message: the
-     * receiver supports credits, and grants them if its applications do. */
+    /* In a SETUP: the sender sends only messages for which receivers granted credits, and answers
+     * with CREDIT frames. In a status message: the receiver supports credits, and grants them if
+     * one of its subscriptions has credits. */
     PS_CAP_CREDITS = 32
 };
 
 /* Flags of TLV WITHHOLD. */
 enum {
     PS_CREDIT_FLAG_FROZEN = 1, /* no message may be admitted */
-    PS_CREDIT_FLAG_ANSWER = 2  /* The receiver waits for a CREDIT frame of the sender that
-                                * acknowledges the epoch of credits. */
+    PS_CREDIT_FLAG_ANSWER = 2  /* The receiver waits until the sender acknowledges the present
+                                * credit epoch in a CREDIT frame. */
 };
 
 /* Flow control of a sender, as its trailers state; the values are those of ps_flow_control. */
@@ -88,17 +89,21 @@ typedef struct ps_trailer {
     uint32_t capabilities; /* 0: the frame has no valid trailer, so the peer is Aeron */
     uint64_t daemon_id;
     uint64_t daemon_epoch;
-    int64_t ordinal;          /* In a SETUP: number of messages before the position that the SETUP
+    int64_t ordinal;         /* In a SETUP: number of messages before the position that the SETUP
                                * states; -1: absent */
-    int32_t flow_control;     /* In a SETUP: flow control of the sender; PS_WIRE_FC_UNKNOWN:
+    int32_t flow_control;    /* In a SETUP: flow control of the sender; PS_WIRE_FC_UNKNOWN:
                                * absent */
-    int64_t group_tag;        /* In a SETUP with fc=tagged: tag of the receivers for which the
+    int64_t group_tag;       /* In a SETUP with fc=tagged: tag of the receivers for which the
                                * sender waits */
-    int32_t policy;           /* In a SETUP: policy (ps_policy) that the receivers apply to their
+    int32_t policy;          /* In a SETUP: policy (ps_policy) that the receivers apply to their
                                * readers; 0: absent */
-    int64_t depth_bytes;      /* In a SETUP: number of bytes that a reader may be behind under the
+    int64_t depth_bytes;     /* In a SETUP: number of bytes that a reader may be behind under the
                                * policy; 0: the receiver chooses */
-    int64_t credit_limit;     /* SM; -1 absent */
+    int64_t retention_bytes; /* In a SETUP: largest distance behind the newest data at which readers
+                               * still get data; 0: no limit */
+    int64_t retention_ns;    /* In a SETUP: largest age of data that readers still get; 0: no
+                               * limit */
+    int64_t credit_limit;    /* SM; -1 absent */
     int64_t released_ordinal; /* SM; -1 absent */
     uint32_t credit_epoch;    /* In a status message: epoch of the credits; valid if credit_messages
                                * > 0 */
@@ -121,6 +126,11 @@ typedef struct ps_trailer {
                                  * second; 0: not stated. */
     int64_t rtt_ns;             /* SM: smoothed, 0 unknown */
     ps_relay_path_t relay_path; /* In a SETUP: relays that the stream has passed, in this order. */
+    uint32_t credit_weight;     /* In a SETUP: weight of the publication in the division of a pool
+                                 * of credits, at most PS_CREDIT_WEIGHT_MAX; 0: not stated. */
+    int32_t priority;           /* In a SETUP: priority of the publication, PS_PRIORITY_MIN to
+                                 * PS_PRIORITY_MAX. A SETUP that states no priority counts as
+                                 * priority 0. */
 } ps_trailer_t;
 
 typedef struct ps_setup {
@@ -167,8 +177,8 @@ typedef struct ps_data {
 int ps_wire_check(const uint8_t *data, uint32_t length, uint16_t *type);
 
 /* Decoders. Call a decoder only after ps_wire_check has returned PS_WIRE_OK and the decoder's frame
- * type. A decoder makes those checks of docs/spec/wire-format.md section 4, item 3, that need no
- * state of the stream. It returns a ps_wire_fault. */
+ * type. Of the checks in docs/spec/wire-format.md section 4, item 3, a decoder makes those that
+ * need only the frame itself, not the state of its stream. It returns a ps_wire_fault. */
 int ps_wire_setup(const uint8_t *data, uint32_t length, ps_setup_t *out);
 int ps_wire_sm(const uint8_t *data, uint32_t length, ps_sm_t *out);
 int ps_wire_nak(const uint8_t *data, uint32_t length, ps_nak_t *out);
@@ -176,21 +186,22 @@ int ps_wire_rttm(const uint8_t *data, uint32_t length, ps_rttm_t *out);
 int ps_wire_err(const uint8_t *data, uint32_t length, ps_err_t *out);
 int ps_wire_rsp_setup(const uint8_t *data, uint32_t length, ps_rsp_setup_t *out);
 int ps_wire_data(const uint8_t *data, uint32_t length, ps_data_t *out);
-/* Checks all frames of a datagram with DATA or PAD frames that is no heartbeat; the frames must fit
- * into the term. *span gets the number of bytes of the stream that the frames cover, including the
- * whole length of a last PAD frame. *messages gets the number of DATA frames with the END flag.
- * Returns PS_WIRE_BAD_CHAIN or PS_WIRE_BAD_FIELD if the datagram violates a rule of
+/* Checks all frames of a datagram of DATA or PAD frames. The datagram must not be a heartbeat, and
+ * its frames must fit into the term. *span gets the number of stream bytes that the frames cover; a
+ * PAD frame at the end counts with the whole length that its header states. *messages gets a sum:
+ * the number of messages that end in the datagram, plus the number of dropped messages that its PAD
+ * frames replace. Returns PS_WIRE_BAD_CHAIN or PS_WIRE_BAD_FIELD if the datagram violates a rule of
  * docs/spec/wire-format.md section 4, item 3. Cost: visits at most length / 32 frames. */
 int ps_wire_chain(const uint8_t *data, uint32_t length, int32_t term_length, int32_t *span,
                   int32_t *messages);
 
 /* Checks joined datagrams: `data` has datagrams of `segment` bytes back to back; the last may be
- * shorter. A datagram is regular if it contains only whole DATA frames, which continue the datagram
- * before in the same session and term. Finds the regular datagrams at the beginning of `data`, and
- * returns their total length, which is also the number of bytes of the stream. *messages gets the
- * number of DATA frames with the END flag in the regular datagrams. If the first datagram is not
- * regular (for example valid padding), returns 0, and the caller must call ps_wire_chain. Cost:
- * visits at most length / 32 frames. */
+ * shorter. A datagram is regular if it contains only whole DATA frames, and begins where the
+ * previous datagram ends, in the same session and term. Returns the total length of the regular
+ * datagrams at the beginning of `data`. Their frames cover the same number of stream bytes.
+ * *messages gets the number of DATA frames with the END flag in the regular datagrams. If the first
+ * datagram is not regular (for example valid padding), returns 0, and the caller must call
+ * ps_wire_chain. Cost: visits at most length / 32 frames. */
 uint32_t ps_wire_run(const uint8_t *data, uint32_t length, uint32_t segment, int32_t term_length,
                      int32_t *messages);
 /* Checks joined datagrams like ps_wire_run. The first 8 bytes of the first datagram are in

@@ -38,11 +38,14 @@ enum ps_tlv_type {
     PS_TLV_CREDIT_EPOCH = 14,
     PS_TLV_CONGESTION = 17,
     PS_TLV_CLIENT_NAME = 18,
-    PS_TLV_RELAY_PATH = 19
+    PS_TLV_RELAY_PATH = 19,
+    PS_TLV_CREDIT_WEIGHT = 20,
+    PS_TLV_RETENTION = 21,
+    PS_TLV_PRIORITY = 22
 };
 
-/* Subtypes of EXT frames. A host sends an EXT frame only to a peer that has stated the capability
- * for this frame. */
+/* Subtypes of EXT frames. A host sends an EXT frame of a subtype only to a peer whose trailer
+ * states the capability for this subtype (PS_CAP_...). */
 enum ps_ext_subtype {
     PS_EXT_PRESSURE = 1,
     PS_EXT_CREDIT = 2,

@@ -64,6 +64,8 @@ static uint32_t needed(uint16_t type)
 {
     switch (type) {
     case PS_TLV_CAPABILITIES:
+    case PS_TLV_CREDIT_WEIGHT:
+    case PS_TLV_PRIORITY:
     case PS_TLV_FILL: return 4;
     case PS_TLV_DAEMON: return 16;
     case PS_TLV_ORDINAL:
@@ -74,6 +76,7 @@ static uint32_t needed(uint16_t type)
     case PS_TLV_WITHHOLD: return 4;
     case PS_TLV_CLIENT_NAME: return NAMES_HEADER;
     case PS_TLV_STRATEGY: return 12;
+    case PS_TLV_RETENTION:
     case PS_TLV_POLICY: return 16;
     case PS_TLV_REASON: return 20;
     case PS_TLV_CONGESTION: return 24;
@@ -132,6 +135,17 @@ static void take_relay_path(const uint8_t *value, uint32_t size, ps_trailer_t *o
     }
 }
 
+static uint32_t at_most(uint32_t value, uint32_t most)
+{
+    return value < most ? value : most;
+}
+
+static int32_t within(int32_t value, int32_t least, int32_t most)
+{
+    const int32_t raised = value > least ? value : least;
+    return raised < most ? raised : most;
+}
+
 static void take(uint16_t type, const uint8_t *value, uint32_t size, ps_trailer_t *out)
 {
     switch (type) {
@@ -143,6 +157,10 @@ static void take(uint16_t type, const uint8_t *value, uint32_t size, ps_trailer_
     case PS_TLV_ORDINAL: out->ordinal = ordinal_of(value); break;
     case PS_TLV_STRATEGY: take_strategy(value, out); break;
     case PS_TLV_POLICY: take_policy(value, out); break;
+    case PS_TLV_RETENTION:
+        out->retention_bytes = positive(ps_get_i64(value));
+        out->retention_ns = positive(ps_get_i64(value + 8));
+        break;
     case PS_TLV_CREDIT_LIMIT: out->credit_limit = ordinal_of(value); break;
     case PS_TLV_RELEASED_ORDINAL: out->released_ordinal = ordinal_of(value); break;
     case PS_TLV_CREDIT_EPOCH:
@@ -150,9 +168,12 @@ static void take(uint16_t type, const uint8_t *value, uint32_t size, ps_trailer_
         out->credit_messages = ps_get_u32(value + 4);
         break;
     case PS_TLV_WITHHOLD: out->credit_flags = ps_get_u32(value); break;
-    case PS_TLV_FILL:
-        out->fill_ppm = ps_get_u32(value);
-        out->fill_ppm = out->fill_ppm > 1000000 ? 1000000 : out->fill_ppm;
+    case PS_TLV_FILL: out->fill_ppm = at_most(ps_get_u32(value), 1000000); break;
+    case PS_TLV_CREDIT_WEIGHT:
+        out->credit_weight = at_most(ps_get_u32(value), PS_CREDIT_WEIGHT_MAX);
+        break;
+    case PS_TLV_PRIORITY:
+        out->priority = within((int32_t)ps_get_u32(value), PS_PRIORITY_MIN, PS_PRIORITY_MAX);
         break;
     case PS_TLV_REASON:
         out->reason = ps_get_u32(value);
@@ -289,8 +310,19 @@ uint32_t ps_trailer_write_setup(uint8_t *out, const ps_trailer_t *trailer)
         ps_put_i64(policy + 4, trailer->depth_bytes);
         ps_put_u32(policy + 12, 0);
     }
+    if (trailer->retention_bytes > 0 || trailer->retention_ns > 0) {
+        uint8_t *retention = tlv(&cursor, PS_TLV_RETENTION, 16);
+        ps_put_i64(retention, trailer->retention_bytes);
+        ps_put_i64(retention + 8, trailer->retention_ns);
+    }
     if (trailer->relay_path.count > 0) {
         tlv_relay_path(&cursor, &trailer->relay_path);
+    }
+    if (trailer->credit_weight > 0) {
+        tlv_u32(&cursor, PS_TLV_CREDIT_WEIGHT, trailer->credit_weight);
+    }
+    if (trailer->priority != 0) {
+        tlv_u32(&cursor, PS_TLV_PRIORITY, (uint32_t)trailer->priority);
     }
     return end(&cursor);
 }

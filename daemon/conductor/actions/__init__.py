@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Define the actions that the conductor returns, and that the shell around the conductor performs.
+"""Define the actions that the conductor returns, and that the daemon (or the simulator) performs.
 
 Every action is a frozen value. An :class:`Operation` contains one action. If an operation's
-``operation_id`` is not 0, the conductor waits for a call of ``on_result`` with this id. The word
-"Result:" in an action's docstring precedes the type of ``Outcome.value`` after success. If the
-docstring of an action has no "Result:", ``Outcome.value`` is None.
+``operation_id`` is not 0, the conductor waits for a call of ``on_result`` with this id. In the
+docstring of an action, "Result:" is followed by the type that ``Outcome.value`` has if the action
+succeeds. If the docstring of an action has no "Result:", ``Outcome.value`` is None.
 """
 
 from penstock.daemon.conductor.actions.base import (

@@ -16,8 +16,8 @@ class Action:
 
 @attrs.frozen
 class Operation:
-    """An action in progress. If ``operation_id`` is 0, no operation of the conductor (saga) waits
-    for the result of the action."""
+    """An action in progress. If ``operation_id`` is 0, the conductor does not wait for the result
+    of the action."""
 
     operation_id: int
     action: Action

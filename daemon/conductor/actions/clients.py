@@ -34,8 +34,8 @@ class PublishEvent(Action):
 
 @attrs.frozen(kw_only=True)
 class Record(Action):
-    """Record a change of the conductor's registry in the journal, for the next daemon. ``fields``
-    is None if the change removes the record with this key from the registry."""
+    """Write a change of the registered objects to the journal, which the next daemon reads after a
+    restart. If ``fields`` is None, the object with this kind and key has been removed."""
 
     kind: str
     key: tuple[int, ...]
@@ -59,14 +59,15 @@ class RefuseLease(Action):
 
 @attrs.frozen(kw_only=True)
 class ForgetClient(Action):
-    """A client has ended: remove the records of its ZeroMQ identity and of its lease."""
+    """Delete what the daemon has recorded about an ended client: its ZeroMQ identity, and its
+    connection on ``lease.sock``."""
 
     client_id: int
 
 
 @attrs.frozen(kw_only=True)
 class Answer(Action):
-    """Send the reply to a request that arrived without a lease."""
+    """Send the reply to a request from a program that is not a registered client."""
 
     request_id: int
     message: Any                        # a Message, or a Located

@@ -23,8 +23,8 @@ class ReadCongestion(Action):
 
 @attrs.frozen(kw_only=True)
 class RunCongestion(Action):
-    """Call the Python class of an image's congestion control. Result: StrategyAnswer; the result
-    may never arrive."""
+    """Call the Python class of an image's congestion control. Result: StrategyAnswer. If the user's
+    code never returns, the conductor gets no result."""
 
     image_id: int
     view: CongestionView
@@ -35,3 +35,12 @@ class RunCongestion(Action):
 class SetCongestionWindow(Action):
     image_id: int
     window: int                         # bytes; the receiver clips it
+
+
+@attrs.frozen(kw_only=True)
+class SetWindowShare(Action):
+    """Bound the receiver window of an image whose subscription divides one window among its images
+    (``ps-fanin``)."""
+
+    image_id: int
+    window: int                         # bytes, a multiple of 32; 0: the window is not divided

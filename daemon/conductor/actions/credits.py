@@ -10,8 +10,9 @@ from penstock.daemon.conductor.actions.base import Action
 
 @attrs.frozen(kw_only=True)
 class SetImageCredits(Action):
-    """Change the credits that a reader of an image grants. A new epoch of the credits begins when
-    their number decreases, when they are frozen, and when the freeze ends."""
+    """Change the credits that a reader of an image grants. A new credit epoch begins when the
+    number of credits decreases. It also begins each time the reader withholds its credits
+    (``frozen``), and when the reader grants them again."""
 
     image_id: int
     position_counter_id: int
@@ -22,14 +23,21 @@ class SetImageCredits(Action):
 
 @attrs.frozen(kw_only=True)
 class SetPublicationCredits(Action):
-    """Change the credits that a reader of a local publication grants. A new epoch begins in the
-    same cases as with :class:`SetImageCredits`."""
+    """Change the credits that a reader of a local publication grants. A new credit epoch begins in
+    the same cases as with :class:`SetImageCredits`."""
 
     publication_id: int
     position_counter_id: int
     credits: int
     burst: int
     frozen: bool
+
+
+@attrs.frozen(kw_only=True)
+class ReadRoundTrip(Action):
+    """Result: the smoothed round-trip time of an image in ns; 0: not known yet."""
+
+    slot: int                           # of the image
 
 
 @attrs.frozen(kw_only=True)

@@ -22,9 +22,9 @@ class LogView:
 @attrs.frozen(kw_only=True)
 class ViewLog(Action):
     """Read the state of a consumer group's log. If ``end_counter_id`` is -1, no counter contains
-    the end position of the log. If no counter contains this position, the executor searches for the
-    end of the log: it reads frame after frame, from the position at which its last search ended. If
-    ``slot`` is -1, the log has no table of times. Result: LogView."""
+    the end position of the log. The executor then reads the log frame by frame, from the end of its
+    last search, until it finds the end of the log. If ``slot`` is -1, the log has no table of the
+    times at which it reached its positions. Result: LogView."""
 
     log_id: int
     path: str

@@ -10,8 +10,8 @@ from penstock.daemon.conductor.actions.base import Action
 
 @attrs.frozen(kw_only=True)
 class ResolveName(Action):
-    """Resolve a host name. Result: an address of the requested address family, with the port
-    ``port``."""
+    """Resolve a host name. Result: one address of the host, of the address family ``family`` and
+    with the port ``port``."""
 
     host: str
     port: int

@@ -12,8 +12,8 @@ from penstock.daemon.conductor.strategy_kind import StrategyKind as StrategyKind
 
 @attrs.frozen(kw_only=True)
 class ReadReceivers(Action):
-    """Read the live receivers of a publication, for its flow control in Python. Result:
-    tuple[ReceiverView, ...]."""
+    """Read the state of a publication's live receivers, for the Python class that is its flow
+    control. Result: tuple[ReceiverView, ...]."""
 
     publication_id: int
 
@@ -38,8 +38,8 @@ class StrategyAnswer:
 
 @attrs.frozen(kw_only=True)
 class RunStrategy(Action):
-    """Call the Python class of a publication's flow-control strategy. Result: StrategyAnswer; the
-    result may never arrive."""
+    """Call the Python class of a publication's flow-control strategy. Result: StrategyAnswer. If
+    the user's code never returns, the conductor gets no result."""
 
     publication_id: int
     snapshots: tuple[ReceiverView, ...]

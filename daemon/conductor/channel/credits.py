@@ -23,8 +23,8 @@ _LARGEST_WINDOW: Final = 1 << 29        # half of the longest term there is
 def with_credits(
     parsed: uri.ChannelUri, channel: str, settings: ConductorSettings, plan: SubscriptionPlan
 ) -> SubscriptionPlan:
-    """Add credits to a subscription's plan: the credits that the channel states, or else the
-    default of the configuration.
+    """Add credits to a subscription's plan. If the channel states no credits, use the default of
+    the configuration.
 
     :raises Refused: the receiver window that the channel states is too small for the granted
         messages.
@@ -93,7 +93,7 @@ def _most(window_bytes: int, plan: SubscriptionPlan, mtu: int) -> int:
 
 
 def room_for(plan: SubscriptionPlan, mtu: int) -> int:
-    """Return the window, in bytes, that has room for the largest number of messages that a plan
-    grants, and for one frame of padding."""
+    """Return the smallest receiver window, in bytes, for a plan's credits. It has room for as many
+    messages as the plan grants at once, and for one padding frame."""
     message = plan.credit_message_bytes or mtu - 32
     return max(plan.credits, plan.credit_burst) * uri.room_of(message, mtu) + mtu

@@ -25,9 +25,9 @@ _ISOLATION: Final = {
 def with_isolation(
     parsed: uri.ChannelUri, channel: str, settings: ConductorSettings, plan: SubscriptionPlan
 ) -> SubscriptionPlan:
-    """Add a back-pressure policy to a subscription's plan: the policy that the channel states, or
-    else the default of the configuration. If the channel states both a policy and ``tether=false``,
-    the policy applies.
+    """Add a back-pressure policy to a subscription's plan. If the channel states no policy, use the
+    default of the configuration. If the channel states both a policy and ``tether=false``, the
+    policy applies.
 
     :raises Refused: ``ps-sub-depth`` is stated without a policy, or is larger than half of the
         window.

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find the socket addresses of a channel, and its key; channels with the same key share sockets.
 
-The *key* of a channel consists of its resolved addresses and its control mode. Two channels with
-the same key share sockets. If a channel has port 0 or no address, other channels can share its
-sockets only by naming its tag.
+The *key* of a channel consists of its resolved addresses and its control mode. If a channel has
+port 0 or no address, other channels can share its sockets only by naming its tag.
 """
 
 from __future__ import annotations
@@ -112,9 +111,9 @@ def _check_interface(spec: uri.Interface | None, family: int) -> Saga[None]:
 
 
 def check_interface(plan: EndpointPlan) -> Saga[None]:
-    """Refuse an interface that this host does not have. The check is needed for channels that open
-    no socket themselves: channels with the tag of another channel, and channels whose destinations
-    are added later."""
+    """Raise Refused if the channel's interface is not an interface of this host. Call this function
+    for a channel that opens no socket of its own: a channel with the tag of another channel, or a
+    channel whose destinations are added later."""
     spec = plan.interface
     yield from _check_interface(spec, 6 if spec is not None and spec.ipv6 else 4)
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan a publication, a subscription or a destination from its channel URI: fill in defaults, and
-refuse contradictions. The input is a URI that the module :mod:`penstock.config.uri` has parsed."""
+"""Convert the channel URI of a publication, subscription or destination to a plan (its checked
+settings): fill in defaults, and refuse contradictions. The input is a URI that the module
+:mod:`penstock.config.uri` has parsed."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from penstock.daemon.conductor.channel.isolation import with_isolation
 from penstock.daemon.conductor.saga import Refused
 from penstock.daemon.conductor.settings import MIB, ConductorSettings
 
+_TERMS: Final = 3                        # of a log
 _LARGEST_WINDOW: Final = 512 * MIB      # half of the longest term there is
 CONGESTION_CONTROL: Final = {
     "static": CongestionControl.STATIC, "cubic": CongestionControl.CUBIC
@@ -25,8 +27,8 @@ CONGESTION_CONTROL: Final = {
 def congestion_plan(
     given: uri.CongestionControl | None, settings: ConductorSettings
 ) -> uri.CongestionControl:
-    """Return the congestion control of a channel, with defaults for the options that the channel
-    does not state.
+    """Return the congestion control that the channel states, or else that of the configuration.
+    Options that the channel omits get their defaults.
 
     :raises Refused: this daemon has no such congestion control.
     """
@@ -90,6 +92,8 @@ class PublicationPlan:
     low_watermark_bytes: int = 0        # under a policy
     fanout: str = ""                    # "min", "independent"; "": the slowest, fc as by default
     depth_bytes: int = 0                # drop_oldest: of its readers; 0: a quarter of their window
+    retention_bytes: int = 0            # readers get no data that is further behind; 0: no limit
+    retention_ns: int = 0               # readers get no data that is older; 0: no limit
     priority: int | None = None         # None: by recency, if auto_priority
     auto_priority: bool = True
     never_throttle: bool = False
@@ -128,6 +132,7 @@ class SubscriptionPlan:
     isolation: Isolation = Isolation.GATES
     depth_bytes: int = 0                # when isolated; 0: a quarter of the window
     must_block: bool = False            # it states ps-sub-policy=block
+    fanin: str = ""                     # "equal", "priority"; "": each publisher has the window
     tethering: Tethering
     group_tag: int | None = None
     media_timestamp_offset: int | None = None
@@ -207,6 +212,8 @@ def publication_plan(
         low_watermark_bytes=max(1, int(window_bytes * ratio)) if policy else 0,
         fanout=parsed.ps_fanout or "",
         depth_bytes=depth_bytes if skips and depth_bytes < most_bytes else 0,
+        retention_bytes=_retention(parsed, channel, term_length, mtu),
+        retention_ns=parsed.ps_retention_time_ns or 0,
         priority=parsed.ps_priority,
         auto_priority=(
             settings.auto_priority if parsed.ps_auto_priority is None else parsed.ps_auto_priority
@@ -241,6 +248,7 @@ def subscription_plan(
         group=None if parsed.group is None else group.get(parsed.group),
         tether=settings.tether if parsed.tether is None else parsed.tether,
         rejoin=settings.rejoin if parsed.rejoin is None else parsed.rejoin,
+        fanin=parsed.ps_fanin or "",
         tethering=_tethering(parsed, settings),
         group_tag=settings.receiver_group_tag if parsed.gtag is None else parsed.gtag,
         media_timestamp_offset=parsed.media_rcv_ts_offset,
@@ -255,10 +263,12 @@ def group_subscription_plan(
     """Plan a consumer group's subscription on the given channel. The sender waits for the consumer
     group. Unless the channel states a receiver window, the plan of a consumer group has the largest
     window that the log allows. A consumer group grants no credits, because its acknowledgements
-    already limit the sender."""
+    already limit the sender. If a ``[[stream]]`` rule or the record of an adopted group states
+    credits, they have no effect."""
     parsed = attrs.evolve(
         parsed, ps_credits=None, ps_credit_burst=None, ps_max_message=None, ps_credit_policy=None,
         ps_credit_pool=None, ps_credits_required=None, ps_sub_policy="block", ps_sub_depth=None,
+        ps_fanin=None,
     )
     plan = subscription_plan(parsed, channel, attrs.evolve(settings, default_credits=""))
     window = _LARGEST_WINDOW if parsed.rcv_wnd is None else plan.receiver_window
@@ -268,7 +278,7 @@ def group_subscription_plan(
 def destination_plan(
     parsed: uri.ChannelUri, channel: str, *, subscription: bool
 ) -> EndpointPlan:
-    """Plan one destination of a manual publication or subscription."""
+    """Plan one destination of a publication or subscription with ``control-mode=manual``."""
     try:
         uri.check_destination(parsed, subscription=subscription)
     except uri.ChannelError as error:
@@ -339,6 +349,26 @@ def _depth(
             "term-length or a smaller depth",
         )
     return parsed.ps_depth
+
+
+def _retention(parsed: uri.ChannelUri, channel: str, term_length: int, mtu: int) -> int:
+    """Bytes behind the newest data that readers still get; 0: no limit."""
+    stated = parsed.ps_retention
+    if stated is None:
+        return 0
+    if stated < 2 * mtu:
+        raise Refused(
+            "invalid_channel",
+            f"{channel}: ps-retention={stated} is less than two datagrams of mtu={mtu}: choose a "
+            "longer retention or a smaller mtu",
+        )
+    if stated > _TERMS * term_length:
+        raise Refused(
+            "invalid_channel",
+            f"{channel}: ps-retention={stated} exceeds the log, which has {_TERMS} terms of "
+            f"term-length={term_length} bytes: choose a larger term-length or a shorter retention",
+        )
+    return stated
 
 
 def _fanout_strategy(parsed: uri.ChannelUri) -> uri.FlowControl | None:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Choose the flow control of a channel that states no flow control. If a ``[[stream]]`` rule of the
-configuration matches the channel, the rule states the flow control. If no rule matches, the
-defaults for unicast, multicast or IPC apply. A ``[[stream]]`` rule sets only parameters that the
-channel does not state. If several rules match a channel, the first of them applies."""
+configuration matches the channel and states a flow control, the channel gets this flow control.
+Otherwise the default for unicast, multicast or IPC applies. A ``[[stream]]`` rule sets only
+parameters that the channel does not state. If several rules match a channel, the first of them
+applies."""
 
 from __future__ import annotations
 
@@ -33,8 +34,8 @@ _ONE_RECEIVER: Final = ("nak",)
 
 
 def concerns(rule: StreamRule, parsed: uri.ChannelUri, stream_id: int) -> bool:
-    """Return whether ``rule`` matches a channel and stream. This function ignores the session and
-    the term length that the rule states."""
+    """Return whether the channel and the stream id match ``rule``. The function ignores the rule's
+    session id and term length."""
     return fnmatchcase(str(parsed), rule.channel) and rule.stream_id in (None, stream_id)
 
 
@@ -72,9 +73,9 @@ def apply(
 def on_late(
     parsed: uri.ChannelUri, stream_id: int, settings: ConductorSettings, strategy: object
 ) -> StrategyLate:
-    """Return which limit applies to the sender while the answer of a flow control in Python is
-    late. A matching ``[[stream]]`` rule states this limit. If no rule states one, the attribute
-    ``on_late`` of the flow control's class states it; the default is ``hold``.
+    """Return which limit the sender obeys while the answer of the user's flow-control class is
+    late. If a matching ``[[stream]]`` rule states this limit, the rule applies. Otherwise the
+    class's attribute ``on_late`` applies; the default is ``hold``.
 
     :param strategy: the flow-control object; the daemon checked its class when it created the
         object.
@@ -121,6 +122,8 @@ def _filled(
         found["ps_rate"] = uri.read_rate("rate", rule.rate) if rule.rate else None
         found["ps_policy"] = uri.read_policy("policy", rule.policy) if rule.policy else None
         found["ps_fanout"] = rule.fanout or None
+        found["ps_retention"] = rule.retention_bytes or None
+        found["ps_retention_time_ns"] = rule.retention_time_ns or None
         found["ps_depth"] = rule.queue_depth or None
         found["ps_low_watermark"] = rule.low_watermark_ratio or None
         found["ps_priority"] = rule.priority
@@ -177,8 +180,8 @@ def _kind_of(given: uri.FlowControl) -> FlowControl:
 
 
 def custom_names(given: uri.FlowControl | None, settings: ConductorSettings) -> tuple[str, ...]:
-    """Return the names of the flow controls in Python that a network publication may use. If the
-    channel states no flow control, these are the default flow controls of the configuration."""
+    """Return the names of the user's flow-control classes that a network publication may use. If
+    the channel states no flow control, return the default flow controls of the configuration."""
     choices = [given] if given is not None else [
         _read_flow_control(text)
         for text in (settings.multicast_flow_control, settings.unicast_flow_control)
@@ -205,8 +208,8 @@ def choose(
     given: uri.FlowControl | None, channel: str, settings: ConductorSettings, *,
     group: bool, ipc: bool,
 ) -> Choice:
-    """Return the flow control for a channel; raise Refused if it contradicts the type of the
-    channel."""
+    """Return the flow control for a channel. Raise Refused if the stated flow control does not suit
+    the channel's type (unicast, multicast or IPC)."""
     default = settings.multicast_flow_control if group else settings.unicast_flow_control
     if ipc:
         default = "unicast"

@@ -3,10 +3,10 @@
 
 The conductor creates all recorded objects with their old ids, counters, slots, addresses and logs.
 Because the objects keep their ids and addresses, clients and remote hosts notice a restart of the
-daemon only as a pause. If a recorded object cannot be created, the conductor omits it. When the
-client of an omitted object returns, the daemon notifies the client, and the client adds the object
-again. The conductor creates images before subscriptions listen, so that the receiver knows the
-images' sessions when the first datagram arrives.
+daemon only as a pause. If the conductor cannot create a recorded object, it continues without this
+object. When the client that owned an omitted object connects again, the daemon notifies this
+client, and the client adds the object again. The conductor creates images before subscriptions
+listen, so that the receiver knows the images' sessions when the first datagram arrives.
 """
 
 from __future__ import annotations
@@ -39,7 +39,13 @@ from penstock.daemon.conductor.channel.plans import (
     publication_plan,
 )
 from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga
-from penstock.daemon.conductor.sagas import congestion, credit_pools, custom, publications
+from penstock.daemon.conductor.sagas import (
+    congestion,
+    credit_pools,
+    custom,
+    fan_in,
+    publications,
+)
 from penstock.daemon.conductor.sagas.clients import lose_client
 from penstock.daemon.conductor.sagas.credits import is_frozen, set_credits
 from penstock.daemon.conductor.sagas.groups import adopt_group
@@ -47,6 +53,7 @@ from penstock.daemon.conductor.sagas.image_params import granting
 from penstock.daemon.conductor.sagas.images import leave_half_open, show
 from penstock.daemon.conductor.sagas.isolating import isolation_of
 from penstock.daemon.conductor.sagas.linking import link_image, link_publication, report_refusal
+from penstock.daemon.conductor.sagas.lost_credits import watch_losses
 from penstock.daemon.conductor.sagas.recv_buffers import follow_window
 from penstock.daemon.conductor.sagas.recv_endpoints import add_interest
 from penstock.daemon.conductor.sagas.recv_endpoints import release_if_unused as release_recv
@@ -85,8 +92,8 @@ _OVER = (PublicationState.CLOSING.value, PublicationState.DONE.value)
 
 
 def adopt(state: State, records: Registrations, dead: frozenset[int]) -> Saga[None]:
-    """Create all recorded objects, each after the objects to which it refers. Last, release
-    resources that no object uses."""
+    """Create all recorded objects, each after the objects to which it refers. At the end, release
+    the resources that no object uses."""
     yield EXCLUSIVE
     makers: dict[str, Callable[..., Saga[None]]] = {
         "client": _client,
@@ -116,6 +123,7 @@ def adopt(state: State, records: Registrations, dead: frozenset[int]) -> Saga[No
             yield from add_interest(
                 state, subscription.endpoint, subscription.stream_id, subscription.plan.session_id
             )
+        fan_in.divide(state, subscription)
     for group in list(state.groups.values()):
         for retained in list(group.retained.values()):
             gone = retained.log_id not in state.images and \
@@ -470,23 +478,25 @@ def _link(
     if link.credit.lowered:
         yield set_credits(link)
     credit_pools.watch(state, subscription)
+    watch_losses(state, subscription)
 
 
 # ---- what is in use ------------------------------------------------------------------------------
 
 
 def sources(state: State) -> list[Publication | Image]:
-    """Return all objects of the data plane that have a log."""
+    """Return the publications and images; each of them has a log."""
     return [*state.publications.values(), *state.images.values()]
 
 
 def kept_logs(state: State) -> list[Retained]:
-    """Return the logs of ended streams that groups retain."""
+    """Return the logs that consumer groups retain after the end of their streams."""
     return [kept for group in state.groups.values() for kept in group.retained.values()]
 
 
 def logs_in_use(state: State) -> set[str]:
-    """Return the paths of the logs of live streams, and of the logs that groups keep."""
+    """Return the paths of two kinds of logs: logs of live streams, and logs of ended streams that a
+    consumer group still keeps."""
     logs = {source.log.path for source in sources(state)}
     return logs | {kept.log.path for kept in kept_logs(state)}
 

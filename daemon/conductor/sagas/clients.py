@@ -64,8 +64,8 @@ from penstock.daemon.conductor.state.state import State
 
 @attrs.frozen(kw_only=True)
 class LeasePeer:
-    """The identity, as the kernel reports it, of the process that requests a lease. The field
-    ``token`` is the secret that the daemon gives to this process if it is a new client."""
+    """The process that requests a lease, as the kernel identifies it. If the process is a new
+    client, the daemon gives it the secret ``token``."""
 
     pid: int
     uid: int
@@ -136,8 +136,8 @@ def _take_back(state: State, connection_id: int, client: Client, peer: LeasePeer
 
 
 def await_return(state: State, client: Client) -> None:
-    """After the end of a client's process, keep the client's objects for its linger time, so that
-    another process can take over the client."""
+    """When a client's process has ended, keep the client's objects for the client's linger time.
+    During this time, another process can connect as this client and take over the objects."""
     client.attached = False
     client.lost += 1
     lost = client.lost
@@ -156,7 +156,8 @@ def await_return(state: State, client: Client) -> None:
 
 
 def lose_client(state: State, client: Client) -> Saga[None]:
-    """Remove all objects of a dead client, and replace its open claims by padding."""
+    """Remove all objects of a dead client. If the client claimed room in a log without committing a
+    message, replace the claim by padding."""
     yield EXCLUSIVE
     for registration_id in list(client.publications):
         publications.detach(state, client, registration_id, died=True)

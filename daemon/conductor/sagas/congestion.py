@@ -2,17 +2,16 @@
 """Choose the congestion control of an image, and call it if it is a Python class.
 
 If a channel states a congestion control, its images use this congestion control. If the channel
-states no congestion control, the first ``[[stream]]`` rule applies that matches the arriving
-stream, its session and its term length. If no rule matches, the image uses the value of
+states none, the first ``[[stream]]`` rule that matches the stream, its session and its term length
+determines the congestion control. If no rule matches, the image uses the value of
 ``congestion_control`` in the configuration.
 
-The conductor calls a Python class once in each interval. The interval between two calls of a class
-is one round-trip time, but at least ``STEP_NS`` and at most ``LONGEST_NS``. The window that the
-Python class returns applies until the next answer of this class. If a Python class needs longer
-than ``DEADLINE_NS`` for an answer, the conductor counts a late answer. It logs only the first late
-answer. If a Python class gives no answer for ``SILENT_NS``, only the receiver window limits the
-sender until the class answers. If a class gives no answers, the daemon reports this fault in its
-log and in the event feed."""
+The conductor calls the Python class of an image once in each round-trip time; the interval between
+two calls is at least ``STEP_NS`` and at most ``LONGEST_NS``. The congestion window that the class
+returns applies until its next answer. If a Python class needs longer than ``DEADLINE_NS`` for an
+answer, the answer is late. The conductor counts the late answers, and logs only the first. If a
+Python class gives no answer for ``SILENT_NS``, only the receiver window limits the sender until the
+class answers. The daemon reports such a silent class in its log and in the event feed."""
 
 from __future__ import annotations
 

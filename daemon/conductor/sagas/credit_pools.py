@@ -2,14 +2,15 @@
 """Divide the credits of subscriptions among publishers (docs/decisions/0264).
 
 A subscription with ``ps-credit-policy`` has a pool of N credits, and each of its publishers has a
-share of the pool. The subscriptions of a client with ``ps-credit-pool=client`` share one pool
-(docs/decisions/0320). At intervals the conductor finds out which publishers used up their shares,
-divides the pool (``credit_division``), and changes the shares. To move credits, the conductor first
-lowers one publisher's share. After lowering a share, the conductor waits for two conditions: the
-sender has acknowledged the lower share, and the publisher's outstanding messages do not exceed the
-lower share. When both conditions are met, the conductor grants the freed credits to other
-publishers. Because the conductor lowers one share before it raises another, all publishers together
-never have more outstanding messages than the pool has credits.
+share of the pool. If several subscriptions of one client have ``ps-credit-pool=client``, they share
+one pool (docs/decisions/0320). At intervals the conductor finds out which publishers used up their
+shares, divides the pool (``credit_division``), and changes the shares. To move credits from one
+publisher to another, the conductor first lowers the first publisher's share. After lowering a
+share, the conductor waits for two conditions: the sender has acknowledged the lower share, and the
+publisher's outstanding messages do not exceed the lower share. When both conditions are met, the
+conductor grants the freed credits to other publishers. Because the conductor lowers one share
+before it raises another, all publishers together never have more outstanding messages than the pool
+has credits.
 
 With ``ps-credits=auto`` the conductor adapts the number of credits in the pool to the traffic.
 """
@@ -20,17 +21,19 @@ from collections.abc import Iterable
 from typing import Final
 
 from penstock.core.credits import CreditView
-from penstock.daemon.conductor.actions.credits import ReadCredits
+from penstock.daemon.conductor.actions.credits import ReadCredits, ReadRoundTrip
 from penstock.daemon.conductor.channel.credits import AUTO_FIRST
 from penstock.daemon.conductor.channel.plans import SubscriptionPlan, parse
 from penstock.daemon.conductor.channel.rules import concerns
 from penstock.daemon.conductor.credit_division import Request, divide
 from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga
+from penstock.daemon.conductor.sagas import fan_in
 from penstock.daemon.conductor.sagas.credits import set_credits
 from penstock.daemon.conductor.state.machines import ImageState, PublicationState
 from penstock.daemon.conductor.state.model import (
     Client,
     CreditShare,
+    Image,
     Publication,
     SubscriberLink,
     Subscription,
@@ -42,11 +45,12 @@ _STEPS: Final = 8                       # in an idle time-out
 _LONGEST_NS: Final = 125_000_000
 _SHORTEST_NS: Final = 10_000_000
 _SPARE: Final = 2                       # a publisher requests twice what it used
+_ROUND_TRIPS: Final = 2                 # in which a publisher without credit uses its share
 
 
 def first_share(state: State, subscription: Subscription) -> CreditShare:
-    """Return the first share of credits for a publisher that joins. With ``ps-credit-policy``, the
-    joining publisher gets the free part of the pool.
+    """Return the share of credits that a publisher gets when it joins. With ``ps-credit-policy``,
+    this is the part of the pool that no other publisher holds.
 
     :raises Refused: the pool has no credit for one more publisher.
     """
@@ -82,7 +86,8 @@ def publishers(subscription: Subscription) -> int:
 
 
 def watch(state: State, subscription: Subscription) -> None:
-    """Divide the pool of a subscription at intervals, as long as publishers need credits."""
+    """Begin to divide a subscription's pool at intervals, if its division can change: with
+    ``ps-credits=auto``, or with a policy and more than one publisher."""
     plan, pool = subscription.plan, subscription.credit_pool
     if pool.dividing or not plan.credits:
         return
@@ -148,7 +153,10 @@ def _divide(state: State, members: list[Subscription]) -> Saga[None]:
     kept = sum(link.credit.held for link in _links(each for each in members if each.withheld))
     for link in links:
         view: CreditView = yield ReadCredits(slot=link.slot)
-        _measure(state, link, view)
+        rtt_ns: int = 0
+        if isinstance(link.source, Image):
+            rtt_ns = yield ReadRoundTrip(slot=link.source.slot)
+        _measure(state, link, view, rtt_ns)
     targets = _targets(state, subscription, links, kept)
     for link in links:
         if targets[link.slot] < link.credit.share:
@@ -170,8 +178,11 @@ def _divide(state: State, members: list[Subscription]) -> Saga[None]:
             yield set_credits(link)
 
 
-def _measure(state: State, link: SubscriberLink, view: CreditView) -> None:
-    """Note what the publisher used since the last step, and whether it needed more."""
+def _measure(state: State, link: SubscriberLink, view: CreditView, rtt_ns: int) -> None:
+    """Note how many credits the publisher used, and whether it needed more (it is hungry). It
+    needed more if all messages that it may send have arrived, or if it used its share within two
+    round trips. A credit that returns is used again a round trip later, so a shorter time does not
+    show that the publisher needed less."""
     credit = link.credit
     if credit.lowered and view.credits == credit.share:
         if credit.applied and view.final >= 0:
@@ -181,11 +192,16 @@ def _measure(state: State, link: SubscriberLink, view: CreditView) -> None:
         credit.applied = True
     # Below this number no publisher can have been without credit.
     used = min(max(view.passed - credit.returned, 0), credit.share)
-    credit.hungry = used >= credit.share
+    whole = state.now_ns - credit.since_ns >= _ROUND_TRIPS * rtt_ns
+    if used >= credit.share or view.arrived >= view.granted > 0:
+        credit.hungry = True
+    elif whole:
+        credit.hungry = False
     if used >= min(credit.peak, credit.share) or \
             state.now_ns - credit.peak_ns >= state.settings.credit_idle_timeout_ns:
         credit.peak, credit.peak_ns = used, state.now_ns
-    credit.returned = view.returned
+    if whole:
+        credit.returned, credit.since_ns = view.returned, state.now_ns
     subscription = link.subscription
     most = _size(subscription) - len(_links(subscription.pool_members)) + 1
     if not credit.hungry:
@@ -228,11 +244,12 @@ def _targets(
         )
         for link in links
     ]
-    owed = subscription.credit_pool.owed
-    division = divide(plan.credit_policy, pool, requests, owed)
-    subscription.credit_pool.owed = (
-        dict(division.owed) if plan.credit_policy == "deficit" else {}
-    )
+    shared = subscription.credit_pool
+    division = divide(plan.credit_policy, pool, requests, shared.owed)
+    shared.turns += 1
+    # A credit that moves is idle for two divisions, so what rounding owes is paid back rarely.
+    if plan.credit_policy == "deficit" or shared.turns % _STEPS == 0:
+        shared.owed = dict(division.owed)
     return _complete(dict(division.shares), pool)
 
 
@@ -260,12 +277,17 @@ def _automatic(now: int, links: list[SubscriberLink], most: int) -> int:
 
 
 def weight_of(state: State, link: SubscriberLink) -> int:
-    """Return the weight of a publisher for the division of credits. If the publisher is on this
-    host, its publication states the weight; a ``[[stream]]`` rule for the publisher's session can
-    also state it."""
+    """Return the weight of a publisher for the division of credits. A ``[[stream]]`` rule of this
+    host takes precedence over the weight that the SETUP of a remote publisher states."""
     source = link.source
     if isinstance(source, Publication) and source.plan.credit_weight:
         return source.plan.credit_weight
+    stated = source.sender_credit_weight if isinstance(source, Image) else 0
+    return _rule_weight(state, link) or stated or fan_in.weight_of(link) or 1
+
+
+def _rule_weight(state: State, link: SubscriberLink) -> int:
+    source = link.source
     stated = parse(link.subscription.plan.channel)
     for rule in state.settings.rules:
         if (
@@ -273,8 +295,8 @@ def weight_of(state: State, link: SubscriberLink) -> int:
             and rule.session_id in (None, source.session_id)
             and rule.term_length_bytes in (0, source.log.term_length)
         ):
-            return rule.credit_weight or 1
-    return 1
+            return rule.credit_weight
+    return 0
 
 
 def _size(subscription: Subscription) -> int:
@@ -291,9 +313,9 @@ def _links(members: Iterable[Subscription]) -> list[SubscriberLink]:
 
 
 def adopt(link: SubscriberLink) -> int:
-    """Return the number of credits with which a new daemon adds an adopted reader. This number is
-    the reader's share. If the sender had not acknowledged a lowered share, the number is one credit
-    more, so that the new daemon can lower the share again."""
+    """Return how many credits an adopted reader grants at first: its share of the pool. If the old
+    daemon died before the sender acknowledged a lower share, return the share plus one credit. The
+    new daemon then lowers the share again, so that the sender acknowledges the lower share."""
     credit = link.credit
     credit.lowered = credit.held > credit.share
     return credit.share + int(credit.lowered)

@@ -77,8 +77,8 @@ def set_credits(link: SubscriberLink) -> SetImageCredits | SetPublicationCredits
 
 
 def is_frozen(link: SubscriberLink) -> bool:
-    """Return whether a reader grants no credits now, because its credits are withheld or its
-    publisher has no share of the pool yet."""
+    """Return whether a reader grants no credits now. A reader grants no credits while they are
+    withheld, or until its publisher has a share of the pool."""
     return link.subscription.withheld or not link.credit.share
 
 

@@ -3,13 +3,13 @@
 
 Every ``STEP_NS`` the conductor calls a publication's strategy with the last status messages of the
 publication's receivers. The position limit that the strategy returns is valid for ``VALID_NS``
-after the call. When a returned limit is no longer valid, the rule ``on_late`` applies
+after the call. When this time has passed without a new limit, ``on_late`` determines the limit
 (docs/decisions/0096). If a strategy needs longer than ``DEADLINE_NS`` for an answer, its answer is
 late. The conductor counts the late answers of each strategy, and logs the first late answer. The
 conductor also uses the limit of a late answer, because an older limit is safer than no limit. If a
-strategy gives no answer for ``SILENT_NS``, the sender uses ``max`` until the strategy answers. When
-the sender changes from the strategy to ``max`` or back, the daemon reports the change in its log
-and in the event feed."""
+strategy gives no answer for ``SILENT_NS``, the sender uses the built-in flow control ``max`` until
+the strategy answers. When the sender changes from the strategy to ``max`` or back, the daemon
+reports the change in its log and in the event feed."""
 
 from __future__ import annotations
 
@@ -134,8 +134,8 @@ def _watch_silence(state: State, publication: Publication) -> None:
 
 
 class Watch:
-    """Watches one call of a user's Python class, and logs the first late answer for its publication
-    or image."""
+    """Watches one call of the user's Python class for a publication or an image. It logs only the
+    first late answer for this object."""
 
     def __init__(
         self, state: State, owner: Publication | Image, channel: str, text: str

@@ -3,9 +3,9 @@
 
 The conductor treats a group as a client that has no process. A group has subscriptions. If a group
 blocks a publication, ``pressure()`` shows the name and id of the group as the culprit. Only
-acknowledgements move its positions. The acknowledged position of a group has the same effects as
-the read position of a subscriber. The sender's window, the limit of a local publication and the
-positions in status messages therefore depend on the group's acknowledged position.
+acknowledgements move its positions. For flow control, the acknowledged position of a group is like
+the read position of a subscriber. The acknowledged position limits local and remote senders, and
+determines the position in status messages.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
+from penstock.config import uri
 from penstock.config.protocol.control import (
     MAX_CHANNEL_CHARS,
     AcknowledgeGroup,
@@ -132,8 +133,8 @@ def _serve(state: State, message: Message | Locate) -> Saga[Message | Located]:
 
 
 def check_owner(state: State, group: Group, owner: str, *, instead_of: str = "") -> None:
-    """Refuse a reader of a group if another reader has sent a request for this group within the
-    last ``OWNER_LEASE_NS``. Never refuse a request that states no owner."""
+    """Refuse a reader if another reader has sent a request for the same group within the last
+    ``OWNER_LEASE_NS``. The function never refuses a request that states no owner."""
     if not owner or owner == group.owner or not group.owner or group.owner == instead_of:
         return
     silent_ns = state.now_ns - group.owner_heard_ns
@@ -147,7 +148,8 @@ def check_owner(state: State, group: Group, owner: str, *, instead_of: str = "")
 
 
 def own(state: State, group: Group, owner: str, *, instead_of: str = "") -> None:
-    """Record the owner that a request states as the group's reader, or refuse the request."""
+    """If a request names an owner, record the owner as the reader of the group. If the group
+    already has another reader, refuse the request."""
     if not owner:
         return
     check_owner(state, group, owner, instead_of=instead_of)
@@ -227,6 +229,7 @@ def _compare(group: Group, message: OpenGroup) -> None:
 def _channels(message: OpenGroup) -> list[str]:
     """Return the channels: one subscription for each session, or one for all."""
     parsed = parse(message.channel)
+    _refuse_credits(message, parsed)
     if not message.sessions:
         return [message.channel]
     if parsed.session_id is not None:
@@ -244,6 +247,17 @@ def _channels(message: OpenGroup) -> list[str]:
             f"{MAX_CHANNEL_CHARS} are allowed: shorten it, or give no sessions",
         )
     return found
+
+
+def _refuse_credits(message: OpenGroup, parsed: uri.ChannelUri) -> None:
+    stated = parsed.given().get("ps-credits")
+    if stated is not None:
+        raise Refused(
+            "invalid_channel",
+            f"{message.channel}: ps-credits={stated} contradicts group {message.name}: a consumer "
+            "group grants no credits, because its acknowledgements limit the sender; leave the "
+            "parameters of credits out",
+        )
 
 
 def _new(state: State, message: OpenGroup) -> Saga[Group]:
@@ -330,7 +344,7 @@ def _described(state: State, group: Group) -> Saga[dict[str, Any]]:
 
 
 def view_retained(state: State, retained: Retained) -> Saga[LogView]:
-    """Return the state of a log that has ended or is about to end."""
+    """Return the state of a log that a group retains, whose stream has ended or is about to end."""
     source: Image | Publication | None = state.images.get(retained.log_id)
     if source is None:
         source = state.publications.get(retained.log_id)

@@ -15,8 +15,8 @@ from penstock.daemon.conductor.state.state import State
 
 
 def granting(params: ImageParams, subscriptions: list[Subscription]) -> ImageParams:
-    """Add the credits that an image grants to its sender before a reader joins. These are the
-    credits of the subscription that grants the fewest."""
+    """Add the credits that an image grants to its sender before a reader joins: the credits of the
+    subscription that grants the fewest credits."""
     granting = [s for s in subscriptions if s.plan.credits > 0]
     if not granting:
         return params
@@ -29,9 +29,10 @@ def granting(params: ImageParams, subscriptions: list[Subscription]) -> ImagePar
 
 
 def receiver_window_of(subscriptions: list[Subscription], term_length: int, mtu: int) -> int:
-    """Return the receiver window of a new image, at most half a term. This is the largest of the
-    windows that consumer groups request (without a group: the window of the first subscription),
-    and of the windows that the subscriptions' credits need."""
+    """Return the receiver window of a new image: the largest candidate, but at most half a term. If
+    consumer groups read the image, their windows are candidates. Otherwise the window of the first
+    subscription is a candidate. A window that a subscription needs for its credits is always a
+    candidate."""
     plans = [s.plan for s in subscriptions if s.client.group_id] or [subscriptions[0].plan]
     plans += [s.plan for s in subscriptions if s.plan.credits and not s.plan.window_stated]
     windows = [
@@ -105,6 +106,8 @@ def image_params(
         nak_delay_ns=plan.nak_delay_ns,
         reserved_position=reserved,
         join_ordinal=event.peer_ordinal,
+        retention_bytes=event.retention_bytes,
+        retention_ns=event.retention_ns,
         peer_capabilities=event.peer_capabilities,
         untethered_window_limit_timeout_ns=plan.tethering.window_limit_timeout_ns,
         untethered_linger_timeout_ns=plan.tethering.linger_timeout_ns,

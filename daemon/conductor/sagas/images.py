@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Manage images; an image is a stream that arrives from a sender. The conductor creates an image
 when a SETUP arrives. The conductor notifies subscribers of a new image when the image's first frame
-arrives. When the sender ends the stream, or sends nothing for the liveness time-out, the image
-drains: its subscribers read the remaining data. The daemon keeps a drained image's log for the
-linger time, and then deletes it."""
+arrives. An image ends when the sender ends the stream, or sends nothing for the liveness time-out.
+The image then drains: its subscribers read the remaining data. The daemon keeps a drained image's
+log for the linger time, and then deletes it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from penstock.daemon.conductor.actions import (
 from penstock.daemon.conductor.channel.counters import CounterType, stream_counter
 from penstock.daemon.conductor.channel.plans import SubscriptionPlan
 from penstock.daemon.conductor.saga import EXCLUSIVE, EXCLUSIVE_LAST, Refused, Saga, Undo
-from penstock.daemon.conductor.sagas import congestion
+from penstock.daemon.conductor.sagas import congestion, fan_in
 from penstock.daemon.conductor.sagas.credit_pools import check_room, publishers
 from penstock.daemon.conductor.sagas.freeing import free_counters, free_slot_later
 from penstock.daemon.conductor.sagas.image_params import (
@@ -45,7 +45,7 @@ from penstock.daemon.conductor.sagas.image_params import (
     log_params,
     receiver_window_of,
 )
-from penstock.daemon.conductor.sagas.isolating import willing
+from penstock.daemon.conductor.sagas.isolating import stated_by, willing
 from penstock.daemon.conductor.sagas.joins import report_no_image
 from penstock.daemon.conductor.sagas.linking import link_image, report_refusal, unlink, withdraw
 from penstock.daemon.conductor.sagas.recv_buffers import follow_window
@@ -105,7 +105,7 @@ def on_setup(state: State, event: Setup) -> Saga[None]:
     try:
         if not subscriptions:
             raise Refused("unknown_registration", "no subscription wants it")
-        subscriptions = willing(subscriptions, event.peer_policy)
+        subscriptions = willing(subscriptions, stated_by(event))
         _check_setup(state, endpoint, event, subscriptions)
         yield from _create(state, endpoint, event, subscriptions)
     except Refused as refused:
@@ -151,8 +151,8 @@ def on_established(state: State, image_id: int) -> Saga[None]:
 
 def show(state: State, image: Image) -> Saga[None]:
     """Link each subscription that reads a new image's session to the image, starting at the image's
-    join position. After the last link, write a journal record. If the daemon dies before this
-    record, the next daemon creates the missing links."""
+    join position. When all links exist, write a journal record that says so. If the daemon dies
+    before it has written this record, the next daemon creates the missing links."""
     for subscription in image.endpoint.subscriptions.of_stream(image.stream_id):
         if not subscription.wants_session(image.session_id) \
                 or subscription.id in image.subscribers:
@@ -176,8 +176,8 @@ def show(state: State, image: Image) -> Saga[None]:
 
 
 def leave_half_open(state: State, endpoint: RecvEndpoint, stream_id: int) -> None:
-    """End each image of the stream that has not received a frame yet, and whose session no
-    subscription requests any more."""
+    """End those images of the stream that have received no frame yet, if no subscription reads
+    their session any more."""
     wanting = endpoint.subscriptions.of_stream(stream_id)
     for image in endpoint.images.of_stream(stream_id):
         if not image.established and not any(s.wants_session(image.session_id) for s in wanting):
@@ -366,6 +366,8 @@ def _image_of(
         sender_group_tag=event.peer_group_tag,
         sender_policy=event.peer_policy,
         sender_depth_bytes=event.peer_depth_bytes,
+        sender_credit_weight=event.peer_credit_weight,
+        sender_priority=event.peer_priority,
         relay_path=event.relay_path,
     )
 
@@ -373,7 +375,7 @@ def _image_of(
 def on_second_source(state: State, event: SecondSource) -> None:
     """Report that datagrams of an image's session also arrive from a second address. The receiver
     drops the datagrams from the second address, because it follows only one source. The conductor
-    reports a second address only once for each followed source."""
+    reports only one such address until the receiver follows a new source."""
     image = state.images.get(event.id)
     if image is None:
         return
@@ -467,6 +469,8 @@ def _move(state: State, image: Image, trigger: ImageTrigger) -> None:
         state.half_open_bytes -= image.log.reserved_bytes
     state.event("image_state", image_id=image.id, state=entered.value, cause=trigger.value)
     detach_groups(state, image)
+    for link in image.subscribers.values():
+        fan_in.divide(state, link.subscription)
     if entered is ImageState.DRAINING:
         state.emit(DrainImage(image_id=image.id))
     elif entered is ImageState.LINGER:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decide whether a stream waits for one of its readers. A subscription states the policy of its own
-readers. A publisher may state a policy for all readers of its stream (``ps-policy=drop_oldest``),
-or a fan-out for readers of its log (``ps-fanout=independent``)."""
+readers. A publisher may state a policy for all readers of its stream (``ps-policy=drop_oldest``).
+If a publisher states ``ps-fanout=independent``, its stream does not wait for slow readers of the
+publisher's log. The stream still waits for readers that must get every message."""
 
 from __future__ import annotations
 
@@ -9,6 +10,8 @@ from collections.abc import Iterable
 
 import attrs
 
+from penstock.config.units import write_duration, write_size
+from penstock.core.driver_events import Setup
 from penstock.core.driver_types import Isolation, Policy
 from penstock.daemon.conductor.channel.plans import SubscriptionPlan
 from penstock.daemon.conductor.saga import Refused
@@ -28,18 +31,44 @@ class ReaderIsolation:
         return self.kind is not Isolation.GATES
 
 
+@attrs.frozen
+class Stated:
+    """Rules that the sender of a stream states: which data the readers of the stream no longer
+    get."""
+
+    policy: int = Policy.NONE
+    depth_bytes: int = 0                # under DROP_OLDEST; 0: a quarter of the window
+    retention_bytes: int = 0
+    retention_ns: int = 0
+
+    @property
+    def retention(self) -> str:
+        """The retention limit, as a parameter of a channel; "" if the sender states no limit."""
+        if self.retention_bytes:
+            return f"ps-retention={write_size(self.retention_bytes)}"
+        return f"ps-retention-time={write_duration(self.retention_ns)}" if self.retention_ns else ""
+
+
+def stated_by(event: Setup) -> Stated:
+    """Return the rules that a SETUP states."""
+    return Stated(
+        event.peer_policy, event.peer_depth_bytes, event.retention_bytes, event.retention_ns
+    )
+
+
 def isolation_of(plan: SubscriptionPlan, source: Image | Publication) -> ReaderIsolation:
-    """Return how a stream treats one of its readers. A reader that may miss messages can be behind
-    by its depth. The depth is the configured number of bytes, at most half a window. If no depth is
-    configured, the depth is a quarter of a window.
+    """Return how a stream treats one of its readers. If a reader may miss messages and is more than
+    its depth (a number of bytes) behind, the stream does not wait for this reader. The depth is the
+    configured number of bytes, but at most half a window; without configuration it is a quarter of
+    a window.
 
     :raises Refused: the policies of the publication and of the subscription contradict each other.
     """
     kind, depth_bytes = plan.isolation, plan.depth_bytes
-    policy, its_depth_bytes = _stated(source)
-    if kind is Isolation.GATES and policy == Policy.DROP_OLDEST:
-        check_policies(plan, policy)
-        kind, depth_bytes = Isolation.DROP_OLDEST, its_depth_bytes
+    stated = _stated(source)
+    check_policies(plan, stated)
+    if kind is Isolation.GATES and stated.policy == Policy.DROP_OLDEST:
+        kind, depth_bytes = Isolation.DROP_OLDEST, stated.depth_bytes
     elif kind is Isolation.GATES and _is_independent(source) and not _must_not_miss(plan):
         kind = Isolation.INDEPENDENT
     if kind is Isolation.GATES:
@@ -48,17 +77,23 @@ def isolation_of(plan: SubscriptionPlan, source: Image | Publication) -> ReaderI
     return ReaderIsolation(kind, min(depth_bytes or window_bytes // 4, window_bytes // 2))
 
 
-def check_policies(plan: SubscriptionPlan, policy: int) -> None:
-    """Refuse a reader that must not miss messages if the sender's policy skips messages.
+def check_policies(plan: SubscriptionPlan, stated: Stated) -> None:
+    """Refuse a reader that must not miss messages if the sender drops messages towards its readers.
 
-    :param policy: of the sender.
+    :param stated: of the sender.
     :raises Refused: the policies of the publication and of the subscription contradict each other.
     """
-    stated = _must_not_miss(plan)
-    if policy == Policy.DROP_OLDEST and stated:
+    must = _must_not_miss(plan)
+    if must and stated.retention:
         raise Refused(
             "not_supported",
-            f"{plan.channel}: {stated} contradicts ps-policy=drop_oldest of the publication, whose "
+            f"{plan.channel}: {must} contradicts {stated.retention} of the "
+            "publication, whose readers lose what is older: leave out one of the two",
+        )
+    if stated.policy == Policy.DROP_OLDEST and must and plan.isolation is Isolation.GATES:
+        raise Refused(
+            "not_supported",
+            f"{plan.channel}: {must} contradicts ps-policy=drop_oldest of the publication, whose "
             "readers skip messages when they are behind: choose another policy at one end",
         )
 
@@ -71,13 +106,13 @@ def _must_not_miss(plan: SubscriptionPlan) -> str:
 
 
 def check_sources(plan: SubscriptionPlan, sources: Iterable[Image | Publication]) -> None:
-    """Refuse a new subscription if the daemon already has a stream for the subscription, and the
-    policies of both contradict each other."""
+    """Refuse a new subscription if its policy contradicts the policy of one of the open streams
+    that it would read."""
     for source in sources:
-        check_policies(plan, _stated(source)[0])
+        check_policies(plan, _stated(source))
 
 
-def willing(subscriptions: list[Subscription], policy: int) -> list[Subscription]:
+def willing(subscriptions: list[Subscription], stated: Stated) -> list[Subscription]:
     """Return the subscriptions whose policies do not contradict the sender's policy.
 
     :raises Refused: the sender's policy contradicts the policies of all subscriptions.
@@ -85,7 +120,7 @@ def willing(subscriptions: list[Subscription], policy: int) -> list[Subscription
     found: list[Subscription] = []
     for number, subscription in enumerate(subscriptions, 1):
         try:
-            check_policies(subscription.plan, policy)
+            check_policies(subscription.plan, stated)
         except Refused:
             if not found and number == len(subscriptions):
                 raise
@@ -99,8 +134,11 @@ def _is_independent(source: Image | Publication) -> bool:
     return isinstance(source, Publication) and source.plan.fanout == "independent"
 
 
-def _stated(source: Image | Publication) -> tuple[int, int]:
-    """Return the sender's policy, and the depth of its readers."""
+def _stated(source: Image | Publication) -> Stated:
+    """Return the rules of the stream's sender."""
+    params = source.params
     if isinstance(source, Image):
-        return source.sender_policy, source.sender_depth_bytes
-    return source.params.policy, source.params.depth_bytes
+        return Stated(source.sender_policy, source.sender_depth_bytes, params.retention_bytes,
+                      params.retention_ns)
+    return Stated(source.params.policy, source.params.depth_bytes, params.retention_bytes,
+                  params.retention_ns)

@@ -3,11 +3,11 @@
 join a group, both the sender's daemon and the receiver's daemon report the failed join in their
 logs and event feeds.
 
-With the flow controls ``min`` and ``tagged``, the sender lets the group wait while a receiver
-joins. The sender limits how often and how long the group waits for joining receivers
-(docs/decisions/0095). For each publication and each reason for which a receiver cannot join, the
-daemon logs at most one line in ``LOG_EVERY_NS``. The number of events has no such limit: for each
-failed join that the sender thread reports, the daemon publishes an event."""
+With the flow controls ``min`` and ``tagged``, the sender keeps its position limit constant while a
+receiver joins, so the group may have to wait. The sender limits how often and how long it waits for
+joining receivers (docs/decisions/0095). For each publication and each reason for which a receiver
+cannot join, the daemon logs at most one line in ``LOG_EVERY_NS``. The number of events has no such
+limit: for each failed join that the sender thread reports, the daemon publishes an event."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def report_no_image(state: State, endpoint: RecvEndpoint, event: Setup, refused:
     """Log that a subscription of this daemon cannot join a stream, at most once in LOG_EVERY_NS for
     a session.
 
-    An operator needs this log line, because the other receivers of the group may have to wait while
-    the sender repeats the SETUP.
+    An operator needs this log line. Until the subscription can join, the sender repeats the SETUP,
+    and the other receivers of the group may have to wait.
     """
     key = (event.stream_id, event.session_id)
     last_ns = endpoint.refusals.get(key)

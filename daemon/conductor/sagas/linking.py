@@ -2,9 +2,9 @@
 """Link subscriptions to images, and to local publications (IPC and spies).
 
 Each link of a subscription has a position counter and a slot. If a link ends while its client is
-alive, the daemon frees the link's counter and slot only after the image linger time. A client whose
-link has ended may write to the link's counter and slot until the client reads the notice about the
-end.
+alive, the daemon frees the link's counter and slot only after the image linger time. The reason is
+that the client may write to the counter and slot until it has read the notice that the link has
+ended.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from penstock.daemon.conductor.actions import (
 )
 from penstock.daemon.conductor.channel.counters import CounterType, stream_counter
 from penstock.daemon.conductor.saga import Refused, Saga, Undo
-from penstock.daemon.conductor.sagas import credit_pools
+from penstock.daemon.conductor.sagas import credit_pools, fan_in
 from penstock.daemon.conductor.sagas.isolating import isolation_of
+from penstock.daemon.conductor.sagas.lost_credits import watch_losses
 from penstock.daemon.conductor.settings import SECOND_NS
 from penstock.daemon.conductor.state.machines import PublicationState
 from penstock.daemon.conductor.state.model import (
@@ -91,6 +92,7 @@ def link_publication(
     subscription.links[publication.id] = link
     note_link(state, link)
     credit_pools.watch(state, subscription)
+    watch_losses(state, subscription)
     announce(state, link, position)
 
 
@@ -115,6 +117,8 @@ def link_image(
     subscription.links[image.id] = link
     note_link(state, link)
     credit_pools.watch(state, subscription)
+    watch_losses(state, subscription)
+    fan_in.divide(state, subscription)
     announce(state, link, position)
 
 
@@ -188,6 +192,7 @@ def announce(state: State, link: SubscriberLink, position: int) -> None:
         relay_path=list(relay_path),
         isolation=int(isolation.kind),
         depth_bytes=isolation.depth_bytes,
+        fan_in_weight=fan_in.weight_of(link),
     )
     state.notify(subscription.client, notice)
     state.event(
@@ -226,8 +231,10 @@ def unlink(state: State, link: SubscriberLink, *, source_alive: bool = True) -> 
     link.subscription.links.pop(source.id, None)
     erase(state, "link", link.subscription.id, source.id)
     state.let_go(source.id, link.subscription.client.group_id)
+    fan_in.divide(state, link.subscription)
     if source_alive:
         if isinstance(source, Image):
+            fan_in.bound(state, source)
             state.emit(
                 RemoveImageSubscriber(image_id=source.id, position_counter_id=link.counter_id)
             )
@@ -252,7 +259,7 @@ def report_refusal(
     state: State, what: str, refused: Refused, *, source: Address | None = None
 ) -> None:
     """Report a refusal in the error log and the event feed. Use this function if no client waits
-    for the refused step, so that no client gets an error.
+    for the refused step; otherwise the client would get the error.
 
     :param source: the sender of the datagram that caused the refused step; None: no datagram caused
         it.

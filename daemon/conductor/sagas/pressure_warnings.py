@@ -54,13 +54,13 @@ def check_settings(state: State, publication: Publication) -> None:
 def follow_pressure(
     state: State, publication: Publication, event: PressureTriggered, culprit: str
 ) -> None:
-    """Add the duration of a reported episode of pressure to the publication's time under pressure.
-    One minute after the first reported episode of pressure, a timer checks whether the total
-    duration is so long that the daemon must warn.
+    """Add up the durations of a publication's episodes of pressure: times in which the unsent data
+    had reached ``ps-depth``. One minute after the first episode, a timer checks whether the sum is
+    so large that the daemon must warn.
 
     The sender reports at most one episode of pressure a second. The report's field ``episodes``
-    counts the episodes of this second, and the total duration is an estimate: each of them counts
-    as long as the reported episode."""
+    counts all episodes since the last report. Of these episodes, only the reported one has a known
+    duration. The function assumes the same duration for the others."""
     if "sustained" in publication.warnings:
         return
     pressed = publication.pressed

@@ -90,6 +90,8 @@ _COMPARED: Final[dict[str, Callable[[PublicationPlan], Any]]] = {
     "ps-policy": lambda plan: plan.policy,
     "ps-depth": lambda plan: plan.depth_bytes or plan.window_bytes,
     "ps-fanout": lambda plan: plan.fanout,
+    "ps-retention": lambda plan: plan.retention_bytes,
+    "ps-retention-time": lambda plan: plan.retention_ns,
     "ps-low-watermark": lambda plan: plan.low_watermark_bytes,
     "ps-priority": lambda plan: plan.priority,
     "ps-auto-priority": lambda plan: plan.auto_priority,
@@ -406,6 +408,8 @@ def _params(
         policy=Policy[plan.policy.upper()] if plan.policy else Policy.NONE,
         low_watermark_bytes=plan.low_watermark_bytes,
         depth_bytes=plan.depth_bytes,
+        retention_bytes=plan.retention_bytes,
+        retention_ns=plan.retention_ns,
         priority=_priority(plan),
         never_throttle=plan.never_throttle,
         max_resend=plan.max_resend,
@@ -421,6 +425,7 @@ def _params(
         channel_timestamp=plan.send_timestamp_offset is not None,
         channel_timestamp_offset=plan.send_timestamp_offset or 0,
         relay_path=tuple(message.relay_path),
+        credit_weight=plan.credit_weight,
     )
 
 
@@ -456,8 +461,8 @@ def _attach(
 
 
 def link_quietly(state: State, subscription: Any, publication: Publication) -> Saga[None]:
-    """Link a subscription to a local publication. If the conductor refuses the link, it reports the
-    refusal in the error log, because no client waits for an answer."""
+    """Link a subscription to a local publication. No client waits for the answer. If the conductor
+    refuses the link, it therefore reports the refusal in the error log."""
     try:
         yield from link_publication(state, subscription, publication)
     except Refused as refused:
@@ -470,8 +475,8 @@ def link_quietly(state: State, subscription: Any, publication: Publication) -> S
 def detach(
     state: State, client: Client, registration_id: int, *, revoke: bool = False, died: bool = False
 ) -> None:
-    """Remove one client's registration of a publication. If the client is dead, replace its open
-    claims by padding immediately."""
+    """Remove one client's registration of a publication. If the client died, immediately replace
+    the messages that it claimed but did not commit by padding."""
     publication = client.publications.pop(registration_id)
     del publication.links[registration_id]
     note_publication(state, publication)

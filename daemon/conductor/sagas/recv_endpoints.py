@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Open and close the sockets of subscriptions: one socket for a plain channel, one for each
-destination of a manual multi-destination subscription. A receive endpoint counts how many of its
-subscriptions read each stream and each session."""
+destination of a manual multi-destination subscription. For each stream and each session, a receive
+endpoint counts the subscriptions that read it."""
 
 from __future__ import annotations
 
@@ -262,8 +262,8 @@ def add_destination(state: State, endpoint: RecvEndpoint, channel: str) -> Saga[
 
 
 def remove_destination(state: State, endpoint: RecvEndpoint, destination_id: int) -> Saga[None]:
-    """Remove a socket. When the saga that removes a destination has ended, the destination's socket
-    is closed, and another socket can bind its address."""
+    """Remove a destination of a subscription. The saga ends when the destination's socket is
+    closed, so that another socket can bind its address."""
     yield RemoveRecvDestination(endpoint_id=endpoint.id, destination_id=destination_id)
     destination = endpoint.destinations.pop(destination_id)
     endpoint.buffer_sizes.pop(destination_id, None)

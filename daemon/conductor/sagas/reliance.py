@@ -3,7 +3,8 @@
 
 The daemon knows the flow control of its own publications. Penstock senders on other hosts state
 their flow control in their SETUP. Aeron drivers do not state their flow control. If an Aeron driver
-sends a multicast stream, the daemon can only warn that the sender may not wait for the group.
+sends a multicast stream, the daemon does not know whether the sender waits for the consumer group,
+and can only warn.
 """
 
 from __future__ import annotations
@@ -65,14 +66,14 @@ def links_of(group: Group) -> list[SubscriberLink]:
 
 
 def unreliable(state: State, group: Group) -> list[str]:
-    """Return a text for each stream of the group whose sender certainly does not wait for the
-    group."""
+    """Return one text for each of the group's streams whose sender certainly does not wait when the
+    group is behind."""
     found = (_doubt(state, link) for link in links_of(group))
     return [what for certain, what in found if certain]
 
 
 def check_reliable(state: State, group: Group) -> None:
-    """Raise Refused if a group requires reliable streams, and the sender of one of the group's
+    """Raise Refused if the group does not allow unreliable streams, but the sender of one of its
     streams does not wait for the group."""
     if group.allow_unreliable:
         return
@@ -85,8 +86,8 @@ def check_reliable(state: State, group: Group) -> None:
 
 
 def warnings_of(state: State, group: Group) -> list[str]:
-    """Return warnings about streams whose senders may not wait for the group, and about images
-    whose receiver window is smaller than the group's subscription requests."""
+    """Return warnings about two kinds of streams: streams whose sender possibly does not wait for
+    the group, and images whose receiver window is smaller than the group requests."""
     found = []
     for link in links_of(group):
         what = _doubt(state, link)[1]

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logs that consumer groups keep.
 
-While a stream is alive, the log keeps all data above the position of a group's subscriber, as for
-any subscriber. When a stream ends, its image or publication leaves the data plane. The daemon keeps
-the ended stream's log file and a record of the log. When the group has acknowledged all data, is
-closed, or expires, the daemon deletes the log file and the record.
+While a stream is alive, its log keeps the data that a consumer group has not acknowledged, as it
+keeps unread data for any subscriber. When a stream ends, the receiver releases its image, or the
+sender its publication. The daemon keeps the ended stream's log file and a record of the log. When
+the group has acknowledged all data, is closed, or expires, the daemon deletes the log file and the
+record.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ from penstock.daemon.conductor.state.state import State
 
 @attrs.frozen(kw_only=True)
 class Locate:
-    """Request of the fetch service for the path and the readable range of a log that a group
-    keeps."""
+    """Request of the fetch service: find a log that a consumer group keeps, and return its path and
+    its readable range."""
 
     log_id: int
     session_id: int
@@ -58,8 +59,8 @@ class Located:
 
 
 def view_of(source: Image | Publication, counter_id: int) -> ViewLog:
-    """Return an action that reads two positions: the end of a log, and the position that a group
-    has acknowledged in this log, which a counter contains."""
+    """Return an action that reads two positions of a log: its end, and the position that a group
+    has acknowledged (in the counter ``counter_id``)."""
     if isinstance(source, Image):
         return ViewLog(
             log_id=source.id, path=source.log.path, committed_counter_id=counter_id,
@@ -72,7 +73,8 @@ def view_of(source: Image | Publication, counter_id: int) -> ViewLog:
 
 
 def window_of(source: Image | Publication) -> int:
-    """Return the number of unacknowledged bytes at which the sender waits for the group."""
+    """Return the stream's window in bytes. When a group has this number of unacknowledged bytes,
+    the sender waits for the group."""
     if isinstance(source, Image):
         return source.params.window_bytes
     return source.plan.window_bytes
@@ -127,8 +129,9 @@ def _detach(state: State, group: Group, link: SubscriberLink) -> None:
 
 
 def settle(state: State, source: Image | Publication) -> None:
-    """Record the end position of a log. The data plane has released the log, so the end position no
-    longer changes. Call ``settle`` while the log's counters and slot still exist."""
+    """Record the end position of a log for the groups that keep it. Call ``settle`` after the data
+    plane has released the log: its end no longer changes then. The log's counters and slot must
+    still exist."""
     for group in state.groups.values():
         retained = group.retained.get(source.id)
         if retained is not None:
@@ -139,8 +142,8 @@ def settle(state: State, source: Image | Publication) -> None:
 
 
 def settle_orphan(state: State, group: Group, retained: Retained) -> Saga[None]:
-    """Like :func:`settle`, for a log of a dead daemon whose image or publication could not be
-    adopted."""
+    """Record the end position of a dead daemon's log, as :func:`settle` does. Use this function if
+    the log's image or publication could not be adopted."""
     yield from _settle(
         state, group, retained,
         ViewLog(
@@ -206,7 +209,8 @@ def acknowledge_retained(
 
 
 def drop_log(state: State, log_id: int, log: LogFile) -> None:
-    """Delete a log that has left the data plane, unless a consumer group keeps this log."""
+    """Delete a log that the sender or receiver has released, unless a consumer group keeps this
+    log."""
     if any(log_id in group.retained for group in state.groups.values()):
         return
     state.emit(DeleteFile(path=log.path))

@@ -5,12 +5,12 @@ while a stream is idle (docs/decisions/0033).
 If a term cannot be allocated, the conductor tries again at intervals. Until the needed term is
 allocated, the stream is blocked with the cause ``storage``, and no data is lost. The daemon
 releases terms of an idle stream in four steps. In the first step, the sender or receiver states
-which terms of the stream it still needs. In the second step, the daemon writes a journal record, in
-which only the needed terms have memory. In the third step, the daemon returns the memory of the
-terms that the stream does not need to the file system. In the last step, the daemon adds the
-returned memory to the free part of the storage budget. The journal lists a term only after its
-allocation, and no longer lists it before its release. Even if the daemon dies between two steps,
-every listed term therefore has memory.
+which terms of the stream it still needs. In the second step, the daemon writes a journal record
+that lists only the needed terms. In the third step, the daemon returns the memory of the other
+terms to the file system. In the last step, the daemon adds the returned memory to the free part of
+the storage budget. The daemon adds a term to the journal after it has allocated the term's memory.
+Before the daemon releases the memory of a term, it removes the term from the journal. Every term
+that the journal lists therefore has memory, even if the daemon dies between two steps.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def _owner(state: State, kind: ObjectKind, object_id: int) -> Image | Publicatio
 def on_term_needed(
     state: State, kind: ObjectKind, object_id: int, wanted: int = 0
 ) -> Saga[None]:
-    """Allocate the next part of a log, and notify the sender or receiver that writes it. If the
-    allocation of memory fails, try again later.
+    """Allocate memory for the next positions of a log, and notify the sender or receiver that
+    writes to the log. If the allocation fails, try again later.
 
     :param wanted: position up to which the log needs memory; 0: up to the end of the next term.
     """

@@ -50,8 +50,8 @@ def add_subscription(
     state: State, client: Client, message: AddSubscription, answer: Answer, *,
     joins: Joins = Joins.BESIDE,
 ) -> Saga[None]:
-    """Add a subscription. The saga first sends the reply by a call of ``answer``; notices about
-    images follow."""
+    """Add a subscription. The saga calls ``answer`` to reply to the client before it sends notices
+    about images."""
     plan = plan_of(state, client, message.channel, message.stream_id)
     check_pool(client, plan, message.stream_id)
     if plan.kind == "udp":

@@ -18,8 +18,8 @@ V = TypeVar("V", bound=OfStream)
 
 
 class ByStream(MutableMapping[K, V]):
-    """A mapping that iterates in the order of insertion. The time of a call of :meth:`of_stream`
-    depends on the number of objects of that stream, and not on the number of streams."""
+    """A mapping that iterates in the order of insertion. The duration of :meth:`of_stream` depends
+    only on how many objects the stream has, and not on the number of streams."""
 
     __slots__ = ("_all", "_streams")
 
@@ -28,8 +28,8 @@ class ByStream(MutableMapping[K, V]):
         self._streams: dict[int, dict[K, V]] = {}
 
     def of_stream(self, stream_id: int) -> list[V]:
-        """Return the objects of one stream, in the order of insertion. The table may change while
-        the caller goes through the list."""
+        """Return the objects of one stream, in the order of insertion. The list is a copy, so the
+        table may change while the caller iterates over the list."""
         found = self._streams.get(stream_id)
         return [] if found is None else list(found.values())
 

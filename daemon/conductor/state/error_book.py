@@ -3,10 +3,10 @@
 
 The error log keeps one entry for each text permanently. Because entries are permanent, an attacker
 who causes errors with ever new texts could fill the error log. To keep the error log small, all
-errors of the same kind and source use the text of the first such error. The number of pairs of kind
-and source that have an own entry is limited. When the limit is reached, errors of other sources
-share one entry for each kind. Errors that datagrams cause have another limit than local errors, so
-an attacker cannot use up the entries for local errors.
+errors of the same kind and source use the text of the first such error. Each pair of a kind and a
+source has an entry of its own until a limit is reached. After this limit, all new sources of one
+kind of error share one entry. Errors that datagrams cause, and local errors, have separate limits,
+so an attacker cannot use up the entries for local errors.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STRANGER_TEXT: Final = 256      # characters of an entry that a datagram causes
 @attrs.define
 class ErrorBook:
     """Contains the texts of recorded errors, by kind and source of the error. Only one thread may
-    use the error book. The error book needs bounded memory and time."""
+    use the error book. Its memory, and the time of each call, are bounded."""
 
     _texts: dict[tuple[str, str], str] = attrs.field(factory=dict)
     _strangers: int = 0

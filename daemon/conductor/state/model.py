@@ -47,6 +47,7 @@ class CreditPool:
     size: int = 0                       # number of automatic credits; 0: as the plan states
     dividing: bool = False              # a step of the division is due
     requests: int = 0                   # number of the latest request for credits
+    turns: int = 0                      # number of divisions
     owed: dict[int, float] = attrs.field(factory=dict)      # by the division
 
 
@@ -140,15 +141,14 @@ class LogFile:
 
     @property
     def last_end(self) -> int:
-        """End position of the last term for which memory is allocated, at least in part."""
+        """End of the last term that has memory; only a part of this term may be allocated."""
         return -(-self.reserved_position // self.term_length) * self.term_length
 
     @property
     def notified_position(self) -> int:
         """Position up to which the sender or receiver may write frames. After each frame, the
-        sender or receiver also writes a zero word. If the last term is partly allocated, this
-        position is one frame alignment before the end of the allocated memory: the zero word needs
-        this room."""
+        sender or receiver also writes a zero word. The zero word needs room. If only a part of the
+        last term is allocated, the position therefore lies 32 bytes before the end of this part."""
         if self.is_whole:
             return ALL_TERMS
         whole = self.reserved_position == self.last_end
@@ -163,8 +163,8 @@ class LogFile:
         )
 
     def settle(self) -> None:
-        """After the adoption of a log, delete the records of allocations and releases that were in
-        progress when the old daemon died."""
+        """After the adoption of a log, forget the allocations and releases that the old daemon had
+        begun but not finished."""
         self.reserving = self.giving_up = self.punching = self.wanted = False
 
     @property
@@ -176,8 +176,8 @@ class LogFile:
 
 @attrs.define(eq=False)
 class Rejection:
-    """Rejections of a publication by one receiver: their number, and the time at which the
-    publishers were last notified."""
+    """One receiver's rejections of a publication: how many arrived, and when the publication's
+    clients were last notified."""
 
     count: int = 0
     notified_ns: int = 0
@@ -185,7 +185,8 @@ class Rejection:
 
 @attrs.define(eq=False, kw_only=True)
 class Pressed:
-    """The time for which a publication was under pressure in the present minute."""
+    """The time for which a publication was under pressure in the present minute: its unsent data
+    had reached the configured depth."""
 
     total_ns: int = 0                   # of episodes that have ended
     since_ns: int | None = None         # the running episode; None: there is none
@@ -291,6 +292,9 @@ class Image:
     sender_group_tag: int = 0           # tag of the receivers that the sender follows, if tagged
     sender_policy: int = 0              # Policy that the sender requests of its receivers
     sender_depth_bytes: int = 0         # of that policy; 0: this host's choice
+    sender_credit_weight: int = 0       # of its publication in a pool of credits; 0: not stated
+    sender_priority: int = 0            # of its publication; 0: also if it is not stated
+    window_share: int = 0               # bytes of a divided window; 0: the window is not divided
     subscribers: dict[int, SubscriberLink] = attrs.field(factory=dict)
     state: ImageState = ImageState.ACTIVE
     end_reason: str = "timeout"
@@ -316,7 +320,8 @@ class CreditShare:
     held: int = 0                       # the most that may be outstanding, at least the share
     lowered: bool = False               # the share was lowered, and more may be outstanding
     applied: bool = False               # the agent has shown the lower share
-    returned: int = 0                   # at the last step
+    returned: int = 0                   # when the measurement of its use began
+    since_ns: int = 0                   # when it began
     hungry: bool = True                 # the publisher may have been without credit since
     waits: int = 0                      # number of its request; 0: none
     peak: int = 0                       # the most that it used in a step, within the idle time-out
@@ -335,6 +340,14 @@ class SubscriberLink:
     resting: bool = False
     isolated: bool = False              # the stream does not wait for it
     credit: CreditShare = attrs.field(factory=CreditShare)
+    leaked: int = 0                     # credits lost with their handles, as last reported
+
+    @property
+    def may_skip(self) -> bool:
+        """Whether the reader may skip messages. If so, the reader's slot counts the skipped
+        messages."""
+        params = self.source.params
+        return self.isolated or params.retention_bytes > 0 or params.retention_ns > 0
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -348,6 +361,7 @@ class Subscription:
     spy_tag: int | None = None
     joins: Joins = Joins.BESIDE
     withheld: bool = False                      # its credits
+    watches_losses: bool = False                # of credits
     own_pool: CreditPool = attrs.field(factory=CreditPool)
     links: dict[int, SubscriberLink] = attrs.field(factory=dict)        # by source id
 

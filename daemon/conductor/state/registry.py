@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write journal records of all registrations, which the next daemon reads after a restart. At each
 change of a registration, the conductor writes a record. The conductor writes the record of an
-object before it notifies a client of the object. If the daemon dies, the journal therefore has a
-record of every object that a client knows. If an object has no record, no client knows the object,
-and the next daemon removes it.
+object before it notifies a client of the object. The journal therefore has a record of every object
+that a client knows. After a crash, the next daemon can remove an object without a record, because
+no client knows it.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ def note_image(state: State, image: Image) -> None:
     names = (
         "stream_id", "session_id", "source", "slot", "counters", "log", "rejoin", "join_position",
         "initial_term_id", "mtu", "params", "sender_flow_control", "sender_group_tag",
-        "sender_policy", "sender_depth_bytes", "relay_path", "shown",
+        "sender_policy", "sender_depth_bytes", "sender_credit_weight",
+        "sender_priority", "relay_path", "shown",
     )
     fields = {name: getattr(image, name) for name in names}
     fields["endpoint_id"] = image.endpoint.id

@@ -35,8 +35,8 @@ PAGE = 4096
 def first_terms(term_length: int, position: int) -> int:
     """Return the number of terms to allocate for a new log that starts at ``position``. The
     function returns 2 if terms are small, or if ``position`` lies in the second half of a term;
-    otherwise it returns 1. The daemon allocates each further term when the writer is half a term
-    before the start of that term."""
+    otherwise it returns 1. Later, each time the writer reaches the middle of a term, the daemon
+    allocates the next term."""
     soon = position % term_length > term_length // 2
     return 2 if soon or term_length <= _SMALL_TERM else 1
 
@@ -51,8 +51,8 @@ class Storage:
         self.used_bytes = 0
 
     def take(self, amount: int, what: str) -> None:
-        """Count bytes before their allocation. Raise Refused if the free part of the storage budget
-        is smaller than ``amount``."""
+        """Subtract ``amount`` bytes from the storage budget, before they are allocated. Raise
+        Refused if the budget has fewer bytes left."""
         left = self.budget_bytes - self.used_bytes
         if amount > left:
             raise Refused(
@@ -156,7 +156,7 @@ class State:
         return value
 
     def new_log(self, path: str, term_length: int, position: int) -> LogFile:
-        """Return the record of a new log whose first terms are allocated."""
+        """Return the record of a new log, which counts the log's first terms as allocated."""
         terms = first_terms(term_length, position)
         return LogFile(
             path=path,
@@ -169,9 +169,9 @@ class State:
     def new_image_log(
         self, path: str, term_length: int, position: int, window_bytes: int
     ) -> LogFile:
-        """Return the record of an image's log. Any host that sends a SETUP can make the daemon
-        create an image. The daemon therefore first allocates only one window of the image's log, at
-        most 256 KiB."""
+        """Return the record of a new image's log. Any host can make the daemon create an image, by
+        sending a SETUP. The daemon therefore allocates only one window of the log at first, at most
+        256 KiB."""
         first = position - position % term_length
         low = position - position % PAGE
         end = position + min(window_bytes, _FIRST_IMAGE_BYTES) + 1      # and the word at its end

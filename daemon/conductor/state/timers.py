@@ -28,8 +28,8 @@ class Timers:
         return self._heap[0][0] if self._heap else NEVER_NS
 
     def run(self, now_ns: int) -> None:
-        """Run the callbacks that are due. If a callback adds another callback that is due at once,
-        the added callback runs in the next call."""
+        """Run the callbacks that are due. If a callback adds a callback that is already due, the
+        added callback runs in the next call of ``run``."""
         due = []
         while self._heap and self._heap[0][0] <= now_ns:
             due.append(heapq.heappop(self._heap)[2])

@@ -20,7 +20,7 @@ typedef struct ps_bench_result {
     int64_t messages;
     int64_t bytes;        /* payload */
     int64_t refusals;     /* offers that were refused */
-    int64_t out_of_order; /* received messages without the expected message number */
+    int64_t out_of_order; /* messages whose number is not the count of messages received before */
     uint64_t hash;
     int64_t first_ns; /* monotonic times of the first and the last message of this call */
     int64_t last_ns;
@@ -31,9 +31,10 @@ typedef struct ps_bench_result {
 int ps_bench_connect(const ps_fast_table_t *core);
 
 /* Offers messages of `size` bytes (at least 16) until the monotonic time until_ns, or until
- * max_messages were sent. The first message of a call has the number out->messages, so several
- * calls in a row send the same messages as one long call. If an offer is refused, the loop first
- * yields the processor, then sleeps. Returns 0 or an error code. */
+ * max_messages were sent. The number of the call's first message is the present value of
+ * out->messages. With the same `out`, a second call therefore continues the numbers of the first.
+ * While offers are refused, the loop yields the processor after the first refusals, and sleeps
+ * after further ones. Returns 0 or an error code. */
 int ps_bench_publish(ps_client_t *client, ps_pub_t *pub, int32_t size, int64_t until_ns,
                      int64_t max_messages, ps_bench_result_t *out);
 /* Polls the subscription until the monotonic time until_ns, or until out->messages is max_messages.
@@ -45,8 +46,8 @@ int ps_bench_receive(ps_client_t *client, ps_sub_t *sub, int64_t until_ns, int64
  * is the time for which the loop polls before it sleeps (0: it sleeps immediately). */
 int ps_bench_ping(ps_client_t *client, ps_pub_t *pub, ps_sub_t *sub, int32_t size, int32_t count,
                   int64_t spin_ns, int64_t *times_ns);
-/* Each message of ps_bench_ping contains a number. If a returned message has another number than
- * the last sent message, ps_bench_ping returns PS_E_CORRUPT. */
+/* ps_bench_ping writes a number into each message. If the peer returns a message with another
+ * number than that of the message just sent, ps_bench_ping returns PS_E_CORRUPT. */
 
 /* Echoes every message until until_ns. */
 int ps_bench_pong(ps_client_t *client, ps_pub_t *pub, ps_sub_t *sub, int64_t until_ns,
@@ -61,12 +62,13 @@ void ps_bench_fold(const uint8_t *base, int32_t size, int64_t count, ps_bench_re
 /* Adds messages to out->hash like ps_bench_fold, but takes them from the array of messages that a
  * poll returned. */
 void ps_bench_fold_messages(const ps_message_t *messages, int32_t count, ps_bench_result_t *out);
-/* Returns the hash that a receiver must have computed after the first `count` messages. */
+/* Returns the right hash of the messages 0 to count - 1, to compare a receiver's hash with it. */
 uint64_t ps_bench_expected(int64_t count);
 
 /* Once in each interval of tick_ns (a tick), offers per_tick messages to each of `count`
- * publications, until the monotonic time until_ns. If a window has no room for a message, the loop
- * skips the message in this tick. Adds the results for publication i to outs[i]. */
+ * publications, until the monotonic time until_ns. If a publication refuses an offer because its
+ * window is full, the loop does not repeat this offer in the same tick. Adds the results for
+ * publication i to outs[i]. */
 int ps_bench_publish_paced(ps_client_t *client, ps_pub_t **pubs, int32_t count, int32_t size,
                            int32_t per_tick, int64_t tick_ns, int64_t until_ns,
                            ps_bench_result_t *outs);

@@ -100,7 +100,8 @@ typedef struct ps_sim_link_state {
     ps_simnet_link_t params;
     int64_t busy_until_ns;
     uint64_t datagrams; /* put on it so far */
-    uint64_t *drops;    /* Numbers of the datagrams that the link drops, in any order. */
+    uint64_t *drops;    /* Numbers of the datagrams that the link drops, in any order. The link
+                         * numbers its datagrams from 0. */
     int32_t drop_count;
     bool bad; /* Gilbert-Elliott */
     int64_t bad_since_ns;
@@ -125,11 +126,12 @@ struct ps_simnet {
     void *observer_context;
 };
 
-/* Returns a forged copy of a datagram, which is sent to a receiver; NULL: no copy is forged
- * (ps_net_sim_forge.c). */
+/* Returns a forged copy of the datagram `packet`. Returns NULL if the simulator forges no copy of
+ * this datagram (ps_net_sim_forge.c). */
 ps_sim_packet_t *ps_sim_forge(ps_simnet_t *simnet, const ps_sim_packet_t *packet);
 bool ps_sim_is_forged(const ps_sim_packet_t *packet);
-/* Returns true if only forged datagrams have this source address. */
+/* Returns true if the address lies in the range that the simulator uses only as the source of
+ * forged datagrams. */
 bool ps_sim_is_stranger(const ps_addr_t *address);
 
 /* Addresses. */

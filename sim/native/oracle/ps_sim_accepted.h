@@ -9,7 +9,7 @@
 
 struct ps_probe; /* ps_sim_probe.h */
 
-/* Values about credits that an image's last status message stated. */
+/* The credits of an image, as its status messages have stated them so far. */
 typedef struct ps_sim_stated {
     int64_t limit;
     int64_t changed_ns;
@@ -27,15 +27,16 @@ void ps_sim_lead_check(ps_simworld_t *world, const ps_sim_publisher_t *publisher
 /* Checks the latest message that the publication accepted: the readers must have granted a credit
  * for this message. */
 void ps_sim_credit_check(struct ps_probe *probe, const ps_sim_publisher_t *publisher);
-/* After a duty cycle of the host, checks that no further message arrives at subscriptions whose
- * frozen credits are in the state SETTLED. Cost: visits the host's subscribers. */
+/* Call this function after each duty cycle of the host. It checks that a subscription gets no
+ * further message once its credits are frozen and in the state SETTLED. Cost: visits the host's
+ * subscribers. */
 void ps_sim_credit_watch(ps_simworld_t *world, int32_t host);
 /* Returns true if a receiver may send a status message because of its credits. If the credits of a
- * receiver change, the receiver sends a status message at once; a reader with credits that leaves
- * is such a change. If the credit limit has risen from 0, the receiver sends two further status
+ * receiver change, for example because a reader with credits leaves, the receiver sends a status
+ * message at once. If the credit limit has risen from 0, the receiver sends two further status
  * messages with the new limit. If a new credit epoch has begun, the receiver repeats its status
- * message until the sender answers. While the receiver waits for the sender's answer, it delays
- * these two status messages. */
+ * message until the sender answers; it then sends the two further status messages about a raised
+ * limit after this answer. */
 bool ps_sim_states_credits(ps_sim_stated_t *stated, const ps_trailer_t *trailer, int32_t readers,
                            int64_t now_ns, int64_t slack_ns);
 

@@ -140,6 +140,12 @@ static void on_accepted(void *context, const ps_sim_publisher_t *publisher, int6
     ps_sim_bound_check(context, publisher, end, size);
 }
 
+static void on_refused_offer(void *context, const ps_sim_publisher_t *publisher, int64_t code)
+{
+    ps_probe_t *probe = context;
+    ps_probe_offer_refused(probe, publisher, code, probe->world->now_ns);
+}
+
 static bool has_stamps(const void *context)
 {
     return ((const ps_probe_t *)context)->stamps != NULL;
@@ -164,6 +170,7 @@ static const ps_sim_world_observer_t OF_WORLD = { .driver_set = on_driver_set,
                                                   .step_begins = on_step_begins,
                                                   .stepped = on_stepped,
                                                   .accepted = on_accepted,
+                                                  .refused = on_refused_offer,
                                                   .has_stamps = has_stamps,
                                                   .expected = expected,
                                                   .free = free_probe };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_sim_oracle.h: the observers of a simulated network and its world. This header is also the cffi
- * declaration (plain types and enums only).
+ * ps_sim_oracle.h: oracles, which observe a simulated network and its world. This header is also
+ * the cffi declaration (plain types and enums only).
  */
 #ifndef PS_SIM_ORACLE_H
 #define PS_SIM_ORACLE_H
@@ -12,8 +12,7 @@
 
 /* Numbers of sent datagrams, one for each type of datagram; a multicast datagram counts once. */
 typedef struct ps_sim_wire {
-    uint64_t data;       /* Number of data frames with bytes of the stream that were not sent
-                          * before. */
+    uint64_t data;       /* Number of data frames with new data (not retransmitted data). */
     uint64_t data_bytes; /* of the stream */
     uint64_t resent;
     uint64_t resent_bytes;
@@ -25,15 +24,15 @@ typedef struct ps_sim_wire {
     uint64_t errors;
     uint64_t ext; /* frames of penstock's extensions, such as PRESSURE */
     uint64_t malformed;
-    uint64_t overruns; /* Number of data frames that lie beyond every window that receivers had
-                        * advertised. */
-    uint64_t broken;   /* Number of data frames that contradict their SETUP in term, MTU or
-                        * order. */
+    uint64_t overruns; /* Number of new data frames that end beyond the highest limit that the
+                        * receivers had advertised. */
+    uint64_t broken;   /* Number of data frames whose length, term or order does not agree with the
+                        * stream's SETUP. */
 } ps_sim_wire_t;
 
-/* From this call on, the oracle `watch` checks all datagrams. The id half_term_stream_id (0: none)
- * is that of a stream with fc=nak, whose sender may always be half a term ahead of its receivers.
- * PS_E_NO_MEMORY. */
+/* From this call on, the oracle `watch` (ps_sim_watch.c) checks all sent datagrams. If
+ * half_term_stream_id is not 0, it names a stream with fc=nak. The oracle lets the sender of this
+ * stream be half a term ahead of its receivers, even if they advertise less. PS_E_NO_MEMORY. */
 int ps_simnet_watch(ps_simnet_t *simnet, int32_t half_term_stream_id);
 /* If ps_simnet_watch was not called, all values in `out` are zero. */
 void ps_simnet_wire(const ps_simnet_t *simnet, ps_sim_wire_t *out);

@@ -371,6 +371,7 @@ void ps_probe_step(ps_probe_t *probe, int32_t host, int32_t work, int64_t now_ns
 {
     const ps_driver_t *driver = ps_probe_driver(probe, host);
     probe->checks++;
+    ps_probe_governor_check(probe, host, now_ns);
     for (int32_t i = 0; i < driver->sender->publication_count; i++) {
         ps_probe_pub_t *model =
             ps_probe_pub_of(probe, host, driver->sender->publications[i], now_ns);

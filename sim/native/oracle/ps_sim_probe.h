@@ -24,6 +24,7 @@
  *   ps_sim_probe_event.c  events that the conductor gets
  *   ps_sim_probe_pressure.c  watermarks of publications
  *   ps_sim_probe_shown.c  values in slots, logs and snapshots
+ *   ps_sim_probe_governor.c  pressure, delays by the governor, waits for turns
  *   ps_sim_probe_work.c   work that a cycle reports, checks before parking, wake-ups
  */
 #ifndef PS_SIM_PROBE_H
@@ -48,19 +49,19 @@ void ps_probe_destroy(ps_probe_t *probe);
 /* Removes the models of a host's objects, because the host now has another driver or none. */
 void ps_probe_forget_host(ps_probe_t *probe, int32_t host);
 /* Record that the host's driver is about to read a datagram, or has just sent a datagram.
- * `by_sender` is true if the socket belongs to the sender agent; `kind` comes from
- * ps_sim_watch.h. */
+ * `by_sender` is true if the socket belongs to the sender agent; `kind` is the result of
+ * ps_sim_watch_sent. */
 void ps_probe_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet, bool by_sender,
                    int64_t now_ns);
 void ps_probe_sent(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
                    enum ps_sim_kind kind, int64_t now_ns);
-/* Records that the host's socket did not accept a datagram. If a receiver's datagram is refused,
- * the receiver counts the datagram as sent, and repeats it when a timer is due. If a sender's
- * datagram is refused, the sender does not count the datagram. */
+/* Records that the host's socket did not accept a datagram. If the socket refuses a datagram of the
+ * receiver agent, the agent still counts it as sent, and repeats it when a timer is due. The sender
+ * agent does not count a refused datagram as sent. */
 void ps_probe_refused(ps_probe_t *probe, int32_t host, const uint8_t *data, uint32_t length,
                       int64_t now_ns);
-/* Returns true if the datagram begins exactly at the end of its image's data. If so, one call of
- * the driver may read this datagram together with the next ones. */
+/* Returns true if the datagram begins exactly at the end of its image's data. In this case, one
+ * receive call of the driver may return this datagram joined with the next datagrams. */
 bool ps_probe_is_next(const ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet);
 /* ps_probe_before records the beginning of a duty cycle. ps_probe_step records the end of the duty
  * cycle, with the amount of work that the driver reports. */
@@ -69,28 +70,31 @@ void ps_probe_step(ps_probe_t *probe, int32_t host, int32_t work, int64_t now_ns
 
 /* ---- shared by the files --------------------------------------------------------------------- */
 
-/* Returns by how much a timer of the host may be late: two ticks of a millisecond plus two duty
- * cycles. */
+/* Returns the largest delay that a timer of the host may have: two ticks of a millisecond plus two
+ * duty cycles. */
 int64_t ps_probe_slack_ns(const ps_probe_t *probe, int32_t host);
-/* Checks a promise: if its condition is false, the condition must become true within grace_ns. The
+/* Returns the largest delay of what a stream's turn does. On a host with a governor, the streams
+ * wait for each other. */
+int64_t ps_probe_turn_slack_ns(const ps_probe_t *probe, int32_t host);
+/* Checks a promise: a condition that the driver may leave false for grace_ns, but not longer. The
  * caller passes the present value of the condition in `holds`. If the condition stays false for
- * longer, the probe reports a violation, and calls the condition `name`. */
+ * longer, the probe reports a violation of the condition with this `name`. */
 void ps_probe_promise(ps_probe_t *probe, ps_probe_promise_t *promise, bool holds, int64_t now_ns,
                       int64_t grace_ns, const char *name, int32_t host, int32_t session_id);
 void ps_probe_fail(ps_probe_t *probe, int32_t host, int32_t session_id, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* Returns true if a socket of the host refused a datagram a short time ago. The driver may
- * therefore have to repeat this datagram. */
+/* Returns true if a socket of the host recently refused a datagram, so that the driver may still
+ * have to repeat this datagram. */
 bool ps_probe_is_full(const ps_probe_t *probe, int32_t host, int64_t now_ns);
-/* Returns true if the ring of events to the conductor was full recently. */
+/* Returns true if an agent's ring of events for the conductor was recently full. */
 bool ps_probe_is_crowded(const ps_probe_t *probe, int32_t host, int64_t now_ns);
 ps_driver_t *ps_probe_driver(const ps_probe_t *probe, int32_t host);
 ps_probe_pub_t *ps_probe_pub(ps_probe_t *probe, int32_t host, int32_t session_id,
                              int32_t stream_id);
 ps_probe_image_t *ps_probe_image(ps_probe_t *probe, int32_t host, int32_t session_id,
                                  int32_t stream_id, int64_t now_ns);
-/* Return the model of an object; create the model if it does not exist. Return NULL if there is no
- * memory, or if there are too many models. */
+/* Return the model of a publication or an image; create the model if it does not exist. Return NULL
+ * if there is no memory, or if there are too many models. */
 ps_probe_pub_t *ps_probe_pub_of(ps_probe_t *probe, int32_t host, const ps_publication_t *pub,
                                 int64_t now_ns);
 ps_probe_image_t *ps_probe_image_of(ps_probe_t *probe, int32_t host, const ps_image_t *image,
@@ -100,14 +104,16 @@ const ps_sim_ledger_t *ps_probe_ledger(const ps_probe_t *probe, int32_t session_
 /* Returns how many messages of a ledger's session end at or below `position`; -1: unknown. */
 int64_t ps_probe_ordinal(const ps_sim_ledger_t *ledger, int64_t position);
 /* Compares an index ring of the driver with the probe's model of this ring. `end` is the position
- * up to which the driver has counted messages. Returns the text of the error; NULL: no error. */
+ * up to which the driver has counted messages. Returns the text of an error if they differ; NULL:
+ * they agree. */
 const char *ps_probe_index_check(ps_probe_index_t *model, const ps_index_ring_t *ring, int64_t end,
                                  int32_t term_length, int64_t epoch_offset_ns, int64_t now_ns);
-/* Both functions concern a publication that has sent data up to `high`. The function
+/* The next two functions concern a publication that has sent data up to `high`. The function
  * ps_probe_sent_floor returns the lowest position that a receiver can still request. The function
- * ps_probe_may_grant returns true if a status message may state `position`. With the term length T,
- * `position` may be at most T/2 behind `high`; with fc=nak, `position` may be at most T behind
- * `high`. At the end of a term, the length of the longest padding is added to this distance. */
+ * ps_probe_may_grant returns true if a status message may state `position`. A status message may
+ * state a position that is at most half a term behind `high`, or with fc=nak a whole term. Without
+ * fc=nak, if `high` is the end of a term, the longest possible padding is added to this
+ * distance. */
 int64_t ps_probe_sent_floor(const ps_publication_t *pub, int64_t high);
 bool ps_probe_may_grant(const ps_publication_t *pub, int64_t high, int64_t position);
 
@@ -121,7 +127,8 @@ void ps_probe_pub_begin(ps_probe_pub_t *model, int64_t now_ns);
 void ps_probe_image_begin(ps_probe_image_t *model, int64_t now_ns);
 /* Sets the rate and the burst of a token bucket. A rate of 0 or less means no limit. */
 void ps_probe_bucket_set(ps_probe_bucket_t *bucket, double rate, double burst, int64_t now_ns);
-/* Returns for how long the publishers of `pub` were blocked: the sum of the times of all causes. */
+/* Returns the total time for which the publishers of `pub` were blocked: the sum of the times of
+ * all causes. */
 int64_t ps_probe_blocked_total(const ps_publication_t *pub);
 
 /* ps_sim_probe_fc.c */
@@ -144,8 +151,8 @@ static inline int64_t ps_probe_hold(const ps_probe_pub_t *model)
 }
 void ps_probe_fc_error(ps_probe_pub_t *model, int64_t receiver_id, int64_t now_ns);
 void ps_probe_fc_setup_sent(ps_probe_pub_t *model);
-/* Returns true if at least one receiver is heard. With fc=min and fc=tagged, the strategy must also
- * track at least as many receivers as the group requires. */
+/* Returns true if the publication has enough live receivers to be connected: at least one. With
+ * fc=min and fc=tagged, the strategy must also track as many receivers as the group requires. */
 bool ps_probe_has_receivers(const ps_probe_pub_t *model);
 void ps_probe_fc_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 
@@ -159,6 +166,29 @@ void ps_probe_data_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_data_
 void ps_probe_greet(ps_probe_pub_t *model, const ps_probe_receiver_t *receiver, int64_t now_ns);
 void ps_probe_heartbeat_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_data_t *data,
                              int64_t now_ns);
+
+/* ps_sim_probe_governor.c */
+/* Checks the governor of a host after a duty cycle. */
+void ps_probe_governor_check(ps_probe_t *probe, int32_t host, int64_t now_ns);
+/* Returns true if data that the stream could send may wait: for the turns of other streams, or
+ * because the governor delays it. */
+bool ps_probe_is_delayed(ps_probe_t *probe, ps_probe_pub_t *model, bool sendable, int64_t now_ns);
+/* Returns true if the governor may delay new data of the stream. */
+bool ps_probe_may_hold(const ps_probe_t *probe, const ps_probe_pub_t *model, int64_t now_ns);
+/* Record a datagram of new data of a stream, and the bytes of any data that a host sent. */
+void ps_probe_governed_sent(ps_probe_t *probe, ps_probe_pub_t *model, int64_t bytes,
+                            int64_t now_ns);
+void ps_probe_host_sent(ps_probe_t *probe, int32_t host, int64_t bytes);
+/* Call these functions after a duty cycle; ps_probe_partial_check before ps_probe_is_delayed. */
+void ps_probe_partial_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
+void ps_probe_turn_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
+/* Returns true if the governor of the receiver's host may delay a status message now. */
+bool ps_probe_sm_delayed(ps_probe_t *probe, const ps_probe_image_t *model, int64_t now_ns);
+/* Checks a status message that only reports released data. */
+void ps_probe_sm_governed(ps_probe_t *probe, const ps_probe_image_t *model, int64_t now_ns);
+/* Checks the code of a refused offer. */
+void ps_probe_offer_refused(ps_probe_t *probe, const ps_sim_publisher_t *publisher, int64_t code,
+                            int64_t now_ns);
 
 /* ps_sim_probe_pub.c */
 void ps_probe_pub_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
@@ -181,9 +211,9 @@ void ps_probe_pressure_sent(ps_probe_t *probe, ps_probe_image_t *model,
 /* Returns true if the image has recently heard the sender through at least one of its
  * connections. */
 bool ps_probe_is_heard(const ps_image_t *image, int64_t now_ns);
-/* Returns true if in this duty cycle, because of a timer, the image stopped waiting for an
- * untethered reader. In a duty cycle, timers run after the receiver has built its status message.
- * Only the next status message can therefore state that this data is released. */
+/* Returns true if, in this duty cycle, a timer ended the image's wait for an untethered reader. The
+ * receiver had already built the status message of this cycle. Only from the next status message on
+ * does the reader's position no longer count. */
 bool ps_probe_left_behind(const ps_probe_image_t *model);
 void ps_probe_recv_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
 
@@ -198,12 +228,12 @@ int64_t ps_probe_rtt_answer(ps_probe_image_t *model, int64_t stamp_ns, int64_t n
 void ps_probe_cubic_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
 
 /* ps_sim_probe_path.c */
-/* Returns true if the high-water mark may rise to `position`: the gap list must have room for the
- * new gap. */
+/* Returns true if the gap list has room for the gap that may arise when the high-water mark rises
+ * to `position`. */
 bool ps_probe_path_has_room(const ps_image_t *image, int64_t position);
-/* Record that the receiver read a datagram with the range [from, to). Call ps_probe_path_data for a
- * range for which the log has room; it returns false if the gap list had no room for a part of the
- * range. Call ps_probe_path_stale for a range that begins below the consumed position. */
+/* Record that the receiver read a datagram with the range [from, to). Call ps_probe_path_stale if
+ * the range begins below the consumed position. Otherwise, call ps_probe_path_data if the log has
+ * room for the range; it returns false if the gap list has no room for a new gap. */
 bool ps_probe_path_data(ps_probe_image_t *model, const ps_sim_packet_t *packet, int64_t from,
                         int64_t to, int64_t now_ns);
 void ps_probe_path_stale(ps_probe_image_t *model, int64_t from, int64_t to, int64_t now_ns);
@@ -212,7 +242,7 @@ void ps_probe_path_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
 void ps_probe_pub_tethers(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 
 /* ps_sim_probe_spy.c */
-/* Records that the sender position moved beyond data that was not sent, because only spies read the
+/* Records that the sender moved its position past unsent data. It does so while only spies read the
  * stream. */
 void ps_probe_spies_passed(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 void ps_probe_spies_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
@@ -226,12 +256,12 @@ void ps_probe_backoff(ps_probe_t *probe, const ps_probe_image_t *model, int64_t 
 
 /* ps_sim_probe_count.c */
 void ps_probe_count_begin(ps_probe_t *probe, int32_t host);
-/* Records that the driver must increase the counter `id` by delta. */
+/* Adds delta to the value that the probe expects in the driver's counter `id`. */
 void ps_probe_count(ps_probe_t *probe, int32_t host, int32_t id, int64_t delta);
 void ps_probe_count_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
                          bool by_sender);
-/* Counts a sent datagram. `model` is the publication that sent the datagram; NULL: a receiver sent
- * it. */
+/* Counts a datagram that the host sent for the publication `model`; NULL: the receiver agent sent
+ * the datagram. */
 void ps_probe_count_sent(ps_probe_t *probe, int32_t host, const ps_probe_pub_t *model,
                          const ps_sim_packet_t *packet, bool beat, bool again);
 /* Records that a send call of the driver accepted only some of its datagrams; `data` is the first

@@ -11,7 +11,9 @@
 #include "ps_sim_probe.h"
 
 #define TICKS_NS INT64_C(2500000)
-#define MS       INT64_C(1000000)
+/* Turns of each stream of a host before one of them has its turn, in generated loads. */
+enum { TURNS_EACH = 8 };
+#define MS INT64_C(1000000)
 
 ps_probe_t *ps_probe_create(ps_simworld_t *world)
 {
@@ -40,6 +42,7 @@ void ps_probe_destroy(ps_probe_t *probe)
 void ps_probe_forget_host(ps_probe_t *probe, int32_t host)
 {
     probe->counts[host].known = false;
+    probe->governors[host] = (ps_probe_governor_t){ .high_since_ns = -1 };
     for (int32_t i = 0; i < probe->pub_count;) {
         if (probe->pubs[i]->host == host) {
             free(probe->pubs[i]);
@@ -63,6 +66,15 @@ void ps_probe_forget_host(ps_probe_t *probe, int32_t host)
 int64_t ps_probe_slack_ns(const ps_probe_t *probe, int32_t host)
 {
     return TICKS_NS + 3 * probe->world->slots[host].cycle_ns;
+}
+
+int64_t ps_probe_turn_slack_ns(const ps_probe_t *probe, int32_t host)
+{
+    const ps_sender_t *sender = ps_probe_driver(probe, host)->sender;
+    const int64_t cycle_ns = probe->world->slots[host].cycle_ns;
+    const bool waits = sender->params->governor != 0 && cycle_ns < PS_SLOW_CYCLE_NS;
+    return ps_probe_slack_ns(probe, host) +
+           (waits ? TURNS_EACH * sender->publication_count * cycle_ns : 0);
 }
 
 void ps_probe_fail(ps_probe_t *probe, int32_t host, int32_t session_id, const char *format, ...)

@@ -109,7 +109,7 @@ void ps_probe_pressure_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t n
 {
     const ps_publication_t *pub = model->pub;
     ps_probe_notified_t *notified = &model->notified;
-    const int64_t slack_ns = ps_probe_slack_ns(probe, model->host);
+    const int64_t slack_ns = ps_probe_turn_slack_ns(probe, model->host);
     const int64_t told_ns =
         ps_probe_is_crowded(probe, model->host, now_ns) ? INT64_MAX / 2 : slack_ns;
     const int32_t session_id = pub->log.session_id;

@@ -20,7 +20,7 @@ static void promise(ps_probe_t *probe, ps_probe_pub_t *model, enum ps_probe_pub_
                     bool holds, int64_t now_ns, int64_t times, const char *name)
 {
     ps_probe_promise(probe, &model->promises[which], holds, now_ns,
-                     times * ps_probe_slack_ns(probe, model->host), name, model->host,
+                     times * ps_probe_turn_slack_ns(probe, model->host), name, model->host,
                      model->pub->log.session_id);
 }
 
@@ -212,15 +212,17 @@ static bool is_congested(const ps_probe_pub_t *model, int64_t receiver_id)
     return false;
 }
 
-/* Whether this cause can be what holds producers, by what the probe knows. */
-/* Publishers have taken all credits, or may take none. */
+/* Publishers have taken all credits, or may take none. The stored limit is the lower of those of
+ * the credits and of a message rate. The rate may have used it up although credits are left. */
 static bool has_no_credit(const ps_publication_t *pub)
 {
     const uint64_t word = atomic_load_explicit(&pub->slot->spend, memory_order_relaxed);
-    return pub->credits.on && ps_spend_leased(pub->slot) == 0 &&
-           ps_spend_room(word, load(&pub->slot->ordinal_limit)) == 0;
+    const int64_t limit = pub->params.rate_messages_per_s > 0 ? ps_publication_credit_ordinals(pub)
+                                                              : load(&pub->slot->ordinal_limit);
+    return pub->credits.on && ps_spend_leased(pub->slot) == 0 && ps_spend_room(word, limit) == 0;
 }
 
+/* Whether this cause can be what holds producers, by what the probe knows. */
 static bool is_possible(const ps_probe_t *probe, const ps_probe_pub_t *model, int32_t cause,
                         int64_t now_ns)
 {
@@ -259,6 +261,7 @@ static bool is_possible(const ps_probe_t *probe, const ps_probe_pub_t *model, in
     case PS_CAUSE_CREDIT: return has_no_credit(pub);
     case PS_CAUSE_STORAGE: return pub->reserved_position != INT64_MAX;
     case PS_CAUSE_SOCKET: return network && ps_probe_is_full(probe, model->host, now_ns);
+    case PS_CAUSE_GOVERNOR: return network && ps_probe_may_hold(probe, model, now_ns);
     case PS_CAUSE_SCHEDULER: return network && pub->sender_position < pub->producer_position;
     default: return cause == PS_CAUSE_TERM_ROTATION;
     }
@@ -476,7 +479,7 @@ void ps_probe_pub_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
     check_end(probe, model, now_ns);
     ps_probe_promise(probe, &model->promises[P_PUB_NOTIFIED],
                      model->pub->pending == 0 || ps_probe_is_crowded(probe, model->host, now_ns),
-                     now_ns, ps_probe_slack_ns(probe, model->host),
+                     now_ns, ps_probe_turn_slack_ns(probe, model->host),
                      "what the conductor must hear is told", model->host,
                      model->pub->log.session_id);
 }

@@ -46,7 +46,7 @@ static bool is_bound(const ps_image_t *image, int64_t *room)
 }
 
 static void check_trailer(ps_probe_t *probe, const ps_probe_image_t *model, const ps_sm_t *sm,
-                          int64_t position)
+                          int64_t position, int64_t now_ns)
 {
     const ps_image_t *image = model->image;
     const ps_trailer_t *trailer = &sm->trailer;
@@ -67,7 +67,10 @@ static void check_trailer(ps_probe_t *probe, const ps_probe_image_t *model, cons
     const bool bound = trailer->reason == PS_CAUSE_STORAGE;
     const bool slow = full && !bound;
     const bool credit = trailer->reason == PS_CAUSE_CREDIT;
-    const bool spent = image->credits.frozen || image->ordinal >= image->credits.limit;
+    /* Without credit until this message, which may grant some. A copy of a message at the same
+     * time states the same. */
+    const bool spent =
+        image->credits.frozen || image->ordinal >= model->credits.limit || model->sm_ns == now_ns;
     if (slow != (trailer->reason == PS_CAUSE_SLOW_SUBSCRIBER) ||
         (bound && !is_bound(image, &room)) ||
         (!bound && is_bound(image, &room) && image->params.congestion_control == PS_CC_STATIC) ||
@@ -149,6 +152,9 @@ static void check_timing(ps_probe_t *probe, ps_probe_image_t *model, const ps_sm
     const bool rare =
         (model->sm_idle && !moved) || (ps_probe_says_little(image) && timeout_ns < PS_SM_IDLE_NS);
     const int64_t least_ns = rare ? quiet_ns : timeout_ns;
+    if (due && !forced && since_ns < least_ns) {
+        ps_probe_sm_governed(probe, model, now_ns);
+    }
     if (!due && !forced && since_ns < least_ns) {
         complain(probe, model, "a status message too soon", since_ns, position);
     }
@@ -177,7 +183,7 @@ void ps_probe_sm_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_sm_t 
     }
     check_window(probe, model, sm);
     if (image->receiver->params->advertise) {
-        check_trailer(probe, model, sm, position);
+        check_trailer(probe, model, sm, position, now_ns);
     }
     if (model->sm_ns != now_ns) {
         check_timing(probe, model, sm, position, now_ns);
@@ -191,6 +197,7 @@ void ps_probe_sm_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_sm_t 
     model->sm_may_idle = active && then_ns - model->surely_moved_ns >= -slack_ns;
     model->sm_ns = now_ns;
     model->sm_position = position;
+    model->sm_window = sm->window;
     model->sm_bound = is_bound(image, &room); /* more storage is advertised at once */
 }
 
@@ -233,8 +240,9 @@ static void check_status(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
             !speaks || now_ns - model->sm_ns < most_ns || now_ns - model->quiet_ns < most_ns,
             now_ns, "a status message is sent by time");
     const int64_t due = ps_probe_sm_due(image, model->sm_position);
-    promise(probe, model, P_IMAGE_DUE, !speaks || model->consumption < due, now_ns,
-            "a status message is sent by progress");
+    promise(probe, model, P_IMAGE_DUE,
+            !speaks || model->consumption < due || ps_probe_sm_delayed(probe, model, now_ns),
+            now_ns, "a status message is sent by progress");
 }
 
 /* ---- NAKs ------------------------------------------------------------------------------------ */

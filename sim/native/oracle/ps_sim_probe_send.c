@@ -258,6 +258,7 @@ void ps_probe_data_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_data_
     }
     const int64_t from = position_of(pub, data->term_id, data->term_offset);
     const int64_t wire = span < (int32_t)packet->length ? span : (int32_t)packet->length;
+    ps_probe_host_sent(probe, model->host, packet->length);
     if (kind == PS_SIM_AGAIN) {
         if (!sent_again(model, from, from + span, from + wire, now_ns)) {
             complain(probe, model, "sent again what nobody requested", from, from + span);
@@ -269,6 +270,7 @@ void ps_probe_data_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_data_
         (void)sent_again(model, from, from + span, from + wire, now_ns);
         return;
     }
+    ps_probe_governed_sent(probe, model, packet->length, now_ns);
     model->beat_ns = now_ns;
     model->data_ns = now_ns;
     if (from != model->high) {
@@ -320,11 +322,13 @@ static void check_data(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
                    model->nak.level > pub->log.mtu && model->message_rate.level > 1;
     }
     const bool sends = model->high != model->last_high;
+    ps_probe_partial_check(probe, model, now_ns);
+    const bool delayed = ps_probe_is_delayed(probe, model, sendable, now_ns);
     model->last_high = model->high;
     ps_probe_promise(probe, &model->promises[P_PUB_SEND],
-                     !sendable || sends || ps_probe_is_full(probe, model->host, now_ns), now_ns,
-                     ps_probe_slack_ns(probe, model->host), "what can be sent is sent", model->host,
-                     pub->log.session_id);
+                     !sendable || sends || delayed || ps_probe_is_full(probe, model->host, now_ns),
+                     now_ns, ps_probe_slack_ns(probe, model->host), "what can be sent is sent",
+                     model->host, pub->log.session_id);
     if (pub->sender_position != model->high) {
         complain(probe, model, "the sender's position is not what was sent", pub->sender_position,
                  model->high);
@@ -500,6 +504,7 @@ void ps_probe_send_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
     check_heartbeat(probe, model, now_ns);
     check_data(probe, model, now_ns);
     check_requests(probe, model, now_ns);
+    ps_probe_turn_check(probe, model, now_ns);
     if (model->pub->sent_ordinal != model->messages) {
         complain(probe, model, "messages sent are counted wrong", model->pub->sent_ordinal,
                  model->messages);

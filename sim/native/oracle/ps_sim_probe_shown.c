@@ -76,7 +76,7 @@ static void check_consumed(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now
              model->consumed_ns);
     }
     /* A sender that takes long over a cycle states when the cycle began. */
-    const int64_t slack_ns = pub->endpoint != NULL ? ps_probe_slack_ns(probe, model->host) : 0;
+    const int64_t slack_ns = pub->endpoint != NULL ? ps_probe_turn_slack_ns(probe, model->host) : 0;
     if (same && sum > model->consumed_sum && (shown_ns > now_ns || shown_ns < now_ns - slack_ns)) {
         fail(probe, model->host, pub->log.session_id, "the time of consumption", shown_ns, now_ns);
     }
@@ -107,8 +107,8 @@ void ps_probe_pub_shown(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
     }
     ps_probe_promise(probe, &model->promises[P_PUB_WAKE_AT],
                      load(&pub->slot->wake_position) == wake_position(pub), now_ns,
-                     ps_probe_slack_ns(probe, model->host), "readers know when to wake the sender",
-                     model->host, pub->log.session_id);
+                     ps_probe_turn_slack_ns(probe, model->host),
+                     "readers know when to wake the sender", model->host, pub->log.session_id);
     check_consumed(probe, model, now_ns);
 }
 

@@ -41,14 +41,16 @@ typedef struct ps_probe_bucket {
     int64_t at_ns;
 } ps_probe_bucket_t;
 
-/* A range of data that arrived after the receiver had requested this range with one NAK. If the
- * same range arrives a second time, the original datagram was late, not lost. */
+/* A range that arrived after the receiver had requested it with exactly one NAK. If the range
+ * arrives again, one arrival was the retransmit, and the other was the original, which was late and
+ * not lost. */
 typedef struct ps_probe_suspect {
     int64_t from, to, late_ns;
 } ps_probe_suspect_t;
 
-/* Model of an index ring of positions and ordinals, which has an entry for each 256th of a term or
- * each millisecond. */
+/* Model of an index ring, whose entries state positions and the number of messages before each
+ * position. The driver adds an entry after a 256th of a term, or after a millisecond if that comes
+ * first. */
 typedef struct ps_probe_index {
     uint64_t count;
     int64_t position, at_ns, end; /* `position` is the position of the newest entry; `end` is the
@@ -58,8 +60,8 @@ typedef struct ps_probe_index {
 /* Model of the rounds of CUBIC congestion control with HyStart++ (RFC 9406). */
 typedef struct ps_probe_round {
     int64_t least_ns, last_ns,
-        base_ns;              /* Least round-trip time of this round; of the previous round; and of
-                               * the round in which the conservative phase began. */
+        base_ns;              /* Least round-trip times: `least_ns` in this round, `last_ns` in the
+                               * previous round, `base_ns` when the conservative phase began. */
     int64_t received, window; /* Number of bytes received in this round, and the window at the
                                * beginning of this round. */
     int32_t samples, conservative, phase;
@@ -68,20 +70,21 @@ typedef struct ps_probe_round {
 /* Model of NAK-strength control in the sender. Rates are in bytes a second. */
 typedef struct ps_probe_strength {
     double limit, floor, base, wall, wall_dev;
-    double unsure;             /* Upper bound of the rounding errors in `limit` since the last
-                                * check. */
-    int64_t window_ns, end_ns; /* End of the present measuring window; 0 if the stream has no rate
-                                * limit, so that there is no such window. */
+    double unsure;             /* By how much `limit` may differ from the driver's value, because
+                                * the driver rounds to integers. */
+    int64_t window_ns, end_ns; /* `window_ns` is the length and `end_ns` the end of the present
+                                * measuring window. While the stream has no rate limit, `end_ns` is
+                                * 0. */
     int64_t base_until_ns, sent_ns, began_ns;
     int64_t culprit;
     int32_t level, quiet, beyond;
     uint64_t signals;
-    int64_t eighths[9], bytes[9]; /* For each of the last nine time intervals of 50/8 ms: the number
-                                   * of the interval, and the bytes that were sent in this
-                                   * interval. */
-    bool open;                    /* True if a value is so near a threshold that both decisions of
-                                   * the driver are correct. In this case, the model adopts the
-                                   * decision of the driver. */
+    int64_t eighths[9], bytes[9]; /* The last nine intervals of 50/8 ms with sent data: `eighths`
+                                   * has the number of each interval, `bytes` the bytes that the
+                                   * sender sent in it. */
+    bool open;                    /* True if a value is so near a threshold that the driver may
+                                   * decide either way. In this case, the model adopts the decision
+                                   * of the driver. */
 } ps_probe_strength_t;
 
 /* NAK-strength control in the receiver. */
@@ -94,8 +97,9 @@ typedef struct ps_probe_queue {
 
 typedef struct ps_probe_receiver {
     int64_t id, edge, position, heard_ns;
-    int64_t fc_heard_ns, left_ns; /* Time of the receiver's last status message for flow control;
-                                   * time at which the receiver stated that it leaves the stream. */
+    int64_t fc_heard_ns, left_ns; /* `fc_heard_ns`: time of the last status message that counts for
+                                   * flow control. `left_ns`: time at which the receiver stated that
+                                   * it leaves the stream. */
     int64_t open_ns;              /* Time at which the receiver last advertised a window of at least
                                    * one datagram. */
     uint32_t reason;
@@ -103,8 +107,8 @@ typedef struct ps_probe_receiver {
                              * receiver. */
     bool followed, leaving; /* `followed` is true if the strategy fc=min or fc=tagged tracks the
                              * receiver. */
-    bool within;            /* True if the sender position was within this receiver's window at some
-                             * time. */
+    bool within;            /* True if the sender position has ever been within this receiver's
+                             * window. */
 } ps_probe_receiver_t;
 
 /* State of a publication or an image before a duty cycle. If a duty cycle changes this state, the
@@ -116,15 +120,15 @@ typedef struct ps_probe_shown {
     int64_t limit;
 } ps_probe_shown_t;
 
-/* Contents of the events about one publication or image that the driver has sent to the conductor.
- * An entry of tether_ids is 1 + the id of a position counter; 0: the entry is free. */
+/* Summary of the events about one publication or image that the driver has sent to the conductor so
+ * far. An entry of tether_ids is 1 + the id of a position counter; 0: the entry is free. */
 typedef struct ps_probe_notified {
     int32_t connected; /* -1: no event yet */
     bool drained, ended;
     int64_t term, term_ns; /* Position up to which the driver last requested storage, and the time
                             * of this request; 0: it never requested storage. */
-    int64_t released_at;   /* 1 + the position of the end of the data at the time at which the
-                            * driver released terms; 0: the driver never released terms. */
+    int64_t released_at;   /* 1 + the position at which the data ended when the driver last released
+                            * terms; 0: the driver never released terms. */
     int64_t lost, lost_before, loss_ns, lost_gaps;
     int64_t tether_ids[PS_PROBE_TETHERS];
     int32_t tether_states[PS_PROBE_TETHERS];
@@ -139,16 +143,16 @@ typedef struct ps_probe_request {
     int64_t from, to, need, cursor, requested_ns, done_ns; /* done -1: open */
     /* True if the sender may drop this request, for example because there are too many requests. */
     bool optional;
-    bool cut; /* True if the range is longer than the most that the sender retransmits for one
-               * NAK. */
+    bool cut; /* True if the range is longer than the largest range that the sender retransmits for
+               * one NAK. */
 } ps_probe_request_t;
 
 /* A receiver that has caused a join hold of the sender (ps_join.h). */
 typedef struct ps_probe_joiner {
     int64_t id, given_ns;
     ps_addr_t address;
-    bool used, waited, joined; /* `waited` is true if the sender waits in a join hold for this
-                                * receiver */
+    bool used, waited, joined; /* `waited` is true while the sender waits for this receiver in a
+                                * join hold. */
 } ps_probe_joiner_t;
 
 typedef struct ps_probe_join {
@@ -160,15 +164,34 @@ typedef struct ps_probe_join {
                                 * sender. */
     bool held, known;          /* At the last check: `known` is true if there was a join hold;
                                 * `held` is true if this join hold limited the sender. */
-    bool fresh, owed;          /* `fresh` is true if a receiver has requested a SETUP for the first
-                                * time. `owed` is true if the sender has sent this SETUP, so that a
-                                * join hold for this receiver must begin. */
+    bool fresh, owed;          /* `fresh` is true while a SETUP that a new receiver has requested is
+                                * not sent yet. `owed` is true when this SETUP is sent: a join hold
+                                * for this receiver must begin. */
     bool began;                /* True if the driver sent a SETUP in this duty cycle. */
-    int64_t ended_ns;          /* Time of the check that last found that a join hold had ended since
-                                * the check before. */
+    int64_t ended_ns;          /* Time at which the probe last noticed that a join hold had
+                                * ended. */
     int64_t fresh_id;
     ps_addr_t fresh_from;
 } ps_probe_join_t;
+
+/* Model of the governor of a host, and of the turns of its streams. */
+typedef struct ps_probe_governor {
+    int64_t sampled_ns;       /* Time of the last sample; 0: none. */
+    int64_t waits, waited_ns; /* The driver's totals at the last sample. */
+    int64_t latency_ns;       /* moving average of the waits */
+    int64_t pressure;         /* ppm */
+    int64_t high_since_ns;    /* Time since which the pressure is above 0.8; -1: it is not. */
+    int64_t coalesce_ns, last_coalesce_ns; /* by the last sample, and by the sample before */
+    int64_t interval_ns, last_interval_ns; /* of status messages */
+    bool defers;
+    int64_t turned_ns; /* Time at which `defers` last changed. */
+    /* Time of the last duty cycle; time in which streams were certainly ready, since the last
+     * sample; whether streams waited after the last two duty cycles. */
+    int64_t step_ns, ready_ns;
+    bool waited_before, waited_twice;
+    int64_t sent_bytes; /* total of the host's data and retransmits */
+    ps_probe_promise_t samples;
+} ps_probe_governor_t;
 
 typedef struct ps_probe_pub {
     int32_t host;
@@ -178,12 +201,13 @@ typedef struct ps_probe_pub {
     bool settled; /* True if the publication existed at the end of an earlier duty cycle. */
     ps_probe_promise_t promises[PS_PROBE_PUB_PROMISES];
     /* datagrams */
-    int64_t high, last_high; /* End position of the sent data, now and at the last check. */
+    int64_t high, last_high; /* `high` is the end position of the sent data; `last_high` is the
+                              * value of `high` at the last check. */
     int64_t messages;        /* Number of messages that the publication has sent: the number of sent
                               * data frames with an END flag. */
     int64_t setup_ns, beat_ns, data_ns;
-    int64_t idle_ns; /* Time at which the publication last had no destination to which it could send
-                      * heartbeats. */
+    int64_t idle_ns; /* Last time at which the publication could send no heartbeats, because it had
+                      * no destination. */
     bool requested_setup, ever_heard, ever_connected;
     bool greets;     /* True if a new receiver may have appeared since the last heartbeat. */
     bool must_greet; /* A receiver is certainly new. */
@@ -195,32 +219,34 @@ typedef struct ps_probe_pub {
     int32_t receiver_count;
     ps_probe_receiver_t receivers[PS_PROBE_RECEIVERS];
     int64_t watch_ns,
-        watch_edge;      /* watch_ns: time since which every receiver advertises less than the
-                          * sender limit; 0: a receiver advertises this limit. watch_edge: highest
-                          * limit that a receiver has advertised since watch_ns. */
+        watch_edge;      /* watch_ns: since this time, all status messages have advertised a limit
+                          * below the sender limit; 0: the last status message advertised at least
+                          * the sender limit. watch_edge: highest limit advertised since
+                          * watch_ns. */
     int64_t limit;       /* by the strategy */
     int64_t stated_edge; /* Highest position that a status message of any receiver has stated. */
     ps_probe_join_t join;
-    int32_t answers; /* Number of ranges that one frame of a receiver may request; 0: unknown. */
+    int32_t answers; /* Number of ranges that the publication may retransmit at the same time; 0:
+                      * unknown. */
     int64_t plain_ns, plain_edge;
     /* memory and account */
     int64_t zero_to;           /* Position up to which the sender has certainly set the memory of
                                 * the log to zero. */
-    int64_t reach;             /* No publisher limit that the publication has had so far was higher
-                                * than this position. */
-    int64_t limit_most, began; /* Highest publisher limit so far; approximate start position of the
-                                * stream. */
+    int64_t reach;             /* Upper bound of all publisher limits that the publication has had
+                                * so far. */
+    int64_t limit_most, began; /* `limit_most` is the highest publisher limit so far; `began` is the
+                                * approximate start position of the stream. */
     int64_t held_ns, checked_ns;
     int32_t cause;
     ps_probe_bucket_t repair, pace, bytes, message_rate, nak;
     /* Pacing rate that a receiver with congestion control stated last; 0: none. */
     int64_t stated_rate;
     int64_t fresh_bytes, repair_bytes, fresh_messages; /* since the last check */
-    /* If the driver read a new pacing rate in this duty cycle: number of bytes that it had sent
-     * before, in the same duty cycle. */
+    /* A status message can set a new pacing rate within a duty cycle. `paced_bytes` is the number
+     * of bytes that the driver had sent in this cycle before it read the status message. */
     int64_t paced_bytes;
-    int64_t signal_bytes; /* If the driver read a PRESSURE frame in this duty cycle: number of bytes
-                           * of new data that it had sent before, in the same duty cycle. */
+    int64_t signal_bytes; /* Bytes of new data that the driver had sent in this duty cycle before it
+                           * read a PRESSURE frame. */
     ps_probe_index_t index;
     ps_probe_strength_t strength;
     ps_probe_tether_t tethers[PS_PROBE_TETHERS];
@@ -230,12 +256,13 @@ typedef struct ps_probe_pub {
                        * had been adopted from an old daemon as connected. */
     ps_probe_shown_t shown;
     ps_probe_notified_t notified;
-    bool counted, was_revoked; /* Values of these two states of the publication at the last check of
-                                * the counters. */
+    bool counted, was_revoked; /* At the last check of the counters: `counted` is true if the probe
+                                * had already counted this publication; `was_revoked` is true if it
+                                * was revoked. */
     int64_t held_count;
-    /* The last time that the sender sent data of this publication (a turn): the numbers of
-     * datagrams and bytes of new data; and, before the turn, the limit and the number of waiting
-     * bytes. */
+    /* A turn is one step of the sender in which it sends data of this publication. `turn_datagrams`
+     * and `turn_bytes` count the new data of the present turn. `turn_limit` and `turn_waits` are
+     * the sender limit and the counter `waits` at the previous check. */
     int64_t turn_datagrams, turn_bytes, turn_limit, turn_waits;
     int64_t consumed_sum, consumed_ns; /* as last shown */
     /* Publisher limit at which a policy (ps-policy) has paused the publishers; 0: the publishers
@@ -244,16 +271,24 @@ typedef struct ps_probe_pub {
     int64_t consumed_by;
     bool forgot;       /* True if the driver has removed a receiver from its table since the last
                         * check. */
-    int64_t published; /* On IPC: the token bucket of the rate limit has been charged for all data
-                        * up to this position. */
+    int64_t published; /* On IPC: position up to which the probe has charged the published data to
+                        * the token bucket of the rate limit. */
+    /* Governor: time of the last check; time since which less than a datagram waits (0: more or
+     * nothing waits); time of the last new data, and the bytes of its only datagram. */
+    int64_t step_ns, partial_ns, turn_ns, partial_bytes;
+    /* The present wait for a turn: when it began, in which band, and behind how many streams; what
+     * stream and host had sent then; the bound. */
+    int64_t wait_since_ns, wait_high, wait_bytes, wait_ahead, wait_bound;
+    int32_t wait_list;
 } ps_probe_pub_t;
 
 typedef struct ps_probe_gap {
     int64_t from, to, opened_ns, requested_ns, first_ns;
     int32_t requested;
-    bool placed;           /* True if the probe has checked the time of the first NAK. */
-    bool lost, fresh_loss; /* `lost` is true if the gap counts as a loss; `fresh_loss` is true if
-                            * the gap did not yet count as a loss before the last duty cycle. */
+    bool placed;           /* True if the probe has checked the time of the first NAK for this
+                            * gap. */
+    bool lost, fresh_loss; /* `lost` is true if the gap counts as a loss; `fresh_loss` is true if it
+                            * began to count as a loss in the last duty cycle. */
 } ps_probe_gap_t;
 
 typedef struct ps_probe_image {
@@ -272,12 +307,12 @@ typedef struct ps_probe_image {
     int64_t eos_since_ns; /* Time at which the first heartbeat with the EOS flag and the position
                            * `eos` arrived. */
     ps_sim_stated_t credits;
-    int64_t sm_ns, sm_position;
+    int64_t sm_ns, sm_position, sm_window;
     int64_t sm_forced_ns;                    /* Time at which the receiver last read a frame that it
                                               * must answer with a status message. */
-    int64_t rtt_ns, rtt_due_ns, rtt_late_ns; /* Time of the last RTT request; earliest time of the
-                                              * next RTT request; latest time of the next RTT
-                                              * request. */
+    int64_t rtt_ns, rtt_due_ns, rtt_late_ns; /* `rtt_ns` is the time of the last RTT request. The
+                                              * next one may come from `rtt_due_ns` on, and must
+                                              * come by `rtt_late_ns` if data arrives. */
     int64_t last_position;
     int64_t quiet_ns; /* Time of the last cycle in which no frame of the sender arrived. */
     int64_t seen_consumption, consumed_ns, drain_ns;
@@ -300,23 +335,24 @@ typedef struct ps_probe_image {
     int64_t naks_shown;
     bool was_revoked, was_rejected;
     int32_t readers, last_state;   /* at the last check */
-    int64_t lost_bytes, lost_gaps; /* Numbers of lost bytes and of gaps that the driver must have
-                                    * reported since the probe created this model. */
+    int64_t lost_bytes, lost_gaps; /* Numbers of lost bytes and of lost gaps that the driver must
+                                    * have counted for the image so far. */
     int32_t gap_count;
     ps_probe_gap_t gaps[PS_PROBE_GAPS];
     ps_probe_queue_t queue;
     int64_t beyond;                      /* Position that the sender had when it was last beyond the
                                           * range that the receiver accepts; 0: the sender was never
                                           * beyond this range. */
-    int64_t kept;                        /* With fc=nak: at the last check, the end of the range
-                                          * that the receiver accepted. */
-    int64_t joined_bytes;                /* If a gap that already counts as lost becomes longer, its
-                                          * additional missing bytes are added here. */
+    int64_t kept;                        /* With fc=nak: position up to which the receiver accepted
+                                          * data at the last check. */
+    int64_t joined_bytes;                /* A gap that already counts as a loss can grow. This field
+                                          * counts the missing bytes that such gaps have gained
+                                          * since the last check. */
     int64_t late_ns;                     /* learned reordering */
-    int64_t late_start_ns, late_top_ns;  /* Value of late_ns at the beginning of the present duty
-                                          * cycle; largest value of late_ns in this cycle. */
-    int64_t late_least_ns, late_most_ns; /* Least value of late_ns in the last duty cycle; largest
-                                          * value of late_ns in that cycle. */
+    int64_t late_start_ns, late_top_ns;  /* In the present duty cycle: value of late_ns at its
+                                          * beginning, and largest value of late_ns. */
+    int64_t late_least_ns, late_most_ns; /* In the last duty cycle: least and largest value of
+                                          * late_ns. */
     ps_probe_suspect_t suspects[PS_PROBE_SUSPECTS];
     uint32_t suspect_next;
     int64_t path_ns; /* Time at which the receiver last heard the sender; -1: unknown. */
@@ -349,13 +385,14 @@ typedef struct ps_probe_cycle {
     bool timed;               /* a timer was due */
     int64_t tick_ns, readers;
     uint64_t positions, reported;
-    uint64_t events[2]; /* Number of events that each of the two agents emitted. */
+    uint64_t events[2]; /* Number of events that each of the two agents had emitted before this
+                         * cycle. */
     uint32_t woken[PS_PROBE_CLIENTS];
     int64_t sent;                /* Number of datagrams of any kind that the driver passed to its
                                   * sockets, including refused datagrams. */
-    int64_t read, data, answers; /* Number of datagrams that the driver read; number of data
-                                  * datagrams that the driver sent; number of datagrams that the
-                                  * driver's receiver agent sent. */
+    int64_t read, data, answers; /* Numbers of datagrams. `read`: the driver read them. `data`: the
+                                  * driver sent data frames. `answers`: the driver sent status
+                                  * messages, NAKs and extension frames. */
 } ps_probe_cycle_t;
 
 /* Numbers of bytes and of heartbeats that a send endpoint sent to one destination in a duty
@@ -406,6 +443,7 @@ typedef struct ps_probe {
                                            * datagram. */
     ps_probe_cycle_t cycles[PS_SIM_MAX_HOSTS];
     ps_probe_counts_t counts[PS_SIM_MAX_HOSTS];
+    ps_probe_governor_t governors[PS_SIM_MAX_HOSTS];
     ps_probe_gap_t next_gaps[PS_PROBE_GAPS]; /* gaps of the checked image */
 } ps_probe_t;
 

@@ -130,10 +130,11 @@ static void check_intervals(ps_probe_t *probe, int32_t host)
             const ps_image_subscriber_t *reader = &image->subscribers[j];
             slowest = slower(slowest, &reader->tether, &reader->isolation, reader->position);
         }
-        receiver_due =
-            receiver_due || (image->hot != 0 &&
-                             (is_released_to(slowest, ps_probe_sm_due(image, image->sm_position)) ||
-                              is_returned(image)));
+        receiver_due = receiver_due ||
+                       (image->hot != 0 &&
+                        ((is_released_to(slowest, ps_probe_sm_due(image, image->sm_position)) &&
+                          image->sm_postponed == 0) ||
+                         is_returned(image)));
     }
     if (ps_sender_has_work(driver->sender) != sender_due) {
         complain(probe, host, "the sender looks for work and sees otherwise", sender_due, 0);
@@ -232,8 +233,8 @@ static void check_publishers(ps_probe_t *probe, ps_probe_pub_t *model, int64_t n
     const int64_t least = pub->turn.queued ? pub->window_bytes / 8 : 1;
     ps_probe_promise(probe, &model->promises[P_PUB_WAKE],
                      !waits || clients_woken || room < least || pub->state != PS_PUBLICATION_ACTIVE,
-                     now_ns, ps_probe_slack_ns(probe, model->host), "who waits for room is woken",
-                     model->host, pub->log.session_id);
+                     now_ns, ps_probe_turn_slack_ns(probe, model->host),
+                     "who waits for room is woken", model->host, pub->log.session_id);
 }
 
 static void check_sleepers(ps_probe_t *probe, int32_t host, int64_t now_ns)

@@ -9,8 +9,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Promises on a publication: conditions that must become true within a time. A comment names the
- * file that checks this promise and those after it. */
+/* Promises on a publication: conditions that must become true within a time. The comment beside a
+ * promise names the file that checks it. The same file checks the promises after it, up to the next
+ * comment. */
 enum ps_probe_pub_promise {
     P_PUB_LIMIT, /* ps_sim_probe_fc.c */
     P_PUB_RECEIVERS,
@@ -72,8 +73,8 @@ enum ps_probe_image_promise {
     PS_PROBE_IMAGE_PROMISES
 };
 
-/* State of a promise. since_ns is 1 + the time at which the probe first found the condition false;
- * 0: the condition is true. */
+/* State of a promise. While the promised condition is false, since_ns is 1 + the time at which the
+ * probe first found it false. While the condition is true, since_ns is 0. */
 typedef struct ps_probe_promise {
     int64_t since_ns;
     bool broken;
@@ -82,11 +83,11 @@ typedef struct ps_probe_promise {
 typedef struct ps_probe_tether {
     bool known;
     int32_t id, state;
-    int64_t since_ns, near_ns; /* Time at which the present tether state began; last time at which
-                                * the subscriber's position was near those of the other
-                                * subscribers. */
-    int64_t surely_ns, far_ns; /* Last time at which the subscriber was certainly near the other
-                                * subscribers; last time at which the subscriber was behind them. */
+    int64_t since_ns, near_ns; /* `since_ns`: start of the present tether state. `near_ns`: last
+                                * check at which the subscriber was near the other subscribers. */
+    int64_t surely_ns, far_ns; /* `far_ns`: last check at which the subscriber was behind the
+                                * others. `surely_ns`: last check at which the subscriber was near
+                                * them and had not been behind for at least one check interval. */
 } ps_probe_tether_t;
 
 #endif

@@ -10,18 +10,19 @@
 /* Records a sent datagram of a stream whose messages contain the time of sending. */
 void ps_sim_stamp_sent(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
                        enum ps_sim_kind kind, int64_t now_ns);
-/* Records that a socket did not accept a datagram. A spy may read a message of this datagram with
- * the time of the failed send attempt. */
+/* Records that a socket did not accept a datagram. If a spy reads a message of this datagram, the
+ * message may contain the time of this failed attempt to send it. */
 void ps_sim_stamp_refused(ps_probe_t *probe, int32_t host, const uint8_t *bytes, uint32_t length,
                           int64_t now_ns);
-/* Records that the sender position moved from `from` to `to` although the data between was not
- * sent, because only spies read the stream. */
+/* Records that the sender moved its position from `from` to `to` without sending the data between.
+ * It does so while only spies read the stream. */
 void ps_sim_stamp_passed(ps_probe_t *probe, const ps_probe_pub_t *model, int64_t from, int64_t to);
 /* Records that a driver is about to read a datagram, which arrived at rx_ns. */
 void ps_sim_stamp_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
                        int64_t rx_ns, int64_t now_ns);
-/* Computes the content that the host must deliver: checks the timestamps in the delivered message,
- * and copies them into the published message. Returns NULL, or the text of an error. */
+/* Changes `published`, the content of a published message, to the content that the host must
+ * deliver. For this purpose, it checks the timestamps in the delivered `message` and copies them
+ * into `published`. Returns NULL, or the text of an error. */
 const char *ps_sim_stamp_expected(const ps_probe_t *probe, int32_t host,
                                   const ps_message_t *message, uint8_t *published);
 void ps_sim_stamps_free(ps_probe_t *probe);

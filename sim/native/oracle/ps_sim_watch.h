@@ -9,7 +9,8 @@
 
 typedef struct ps_sim_watch ps_sim_watch_t;
 
-/* Kind of a datagram: data sent for the first time on this path, or retransmitted data. */
+/* Kind of a datagram: new data (FRESH), retransmitted data (AGAIN), or any other datagram
+ * (OTHER). */
 enum ps_sim_kind { PS_SIM_OTHER = 0, PS_SIM_FRESH = 1, PS_SIM_AGAIN = 2 };
 
 /* Creates a watch; NULL: no memory. The caller releases it with free(). */

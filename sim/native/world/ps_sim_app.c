@@ -191,6 +191,19 @@ static void check_stated(ps_simworld_t *world, ps_sim_ledger_t *ledger, const ps
     }
 }
 
+static void note_refusal(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t code,
+                         int64_t now_ns)
+{
+    publisher->refused = true;
+    publisher->stats.refusals++;
+    if (world->observer != NULL) {
+        world->observer->refused(world->observer_context, publisher, code);
+    }
+    if (publisher->blocked_since_ns < 0) {
+        publisher->blocked_since_ns = now_ns;
+    }
+}
+
 /* Offers the next message. After a refusal, the limit must change before the next offer: a refusal
  * wakes the sender, which would otherwise never become idle. */
 static bool offer(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t now_ns)
@@ -231,14 +244,10 @@ static bool offer(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t n
         return false;
     }
     if (position <= 0) {
-        publisher->refused = true;
         publisher->refused_limit = limit;
         publisher->refused_ordinals = ordinals;
         publisher->refused_connected = connected;
-        publisher->stats.refusals++;
-        if (publisher->blocked_since_ns < 0) {
-            publisher->blocked_since_ns = now_ns;
-        }
+        note_refusal(world, publisher, position, now_ns);
         return false;
     }
     if (publisher->blocked_since_ns >= 0) {
@@ -437,7 +446,9 @@ static bool as_published(ps_simworld_t *world, int32_t index, const ps_message_t
     return memcmp(published, message->data, (size_t)message->length) == 0;
 }
 
-static void check(ps_simworld_t *world, int32_t index, const ps_message_t *message, int64_t now_ns)
+/* `first`: it is the first message of its image in this poll. */
+static void check(ps_simworld_t *world, int32_t index, const ps_message_t *message, bool first,
+                  int64_t now_ns)
 {
     ps_sim_subscriber_t *subscriber = &world->subscribers[index];
     const int32_t at = ledger_of(world, message->session_id, message->stream_id);
@@ -461,6 +472,9 @@ static void check(ps_simworld_t *world, int32_t index, const ps_message_t *messa
     if (!in_order(world, index, reader, number)) {
         reader->stats.next = number + 1;
         return;
+    }
+    if (first) {
+        ps_sim_check_retained(world, index, ledger, message, number, now_ns);
     }
     reader->may_jump = false;
     reader->stats.first = reader->stats.first < 0 ? number : reader->stats.first;
@@ -503,6 +517,7 @@ static int32_t take(ps_simworld_t *world, int32_t index, int32_t limit, bool *ga
     ps_message_t messages[MAX_POLL];
     ps_sim_subscriber_t *subscriber = &world->subscribers[index];
     note_released(subscriber);
+    ps_sub_set_clock(subscriber->params.sub, &world->now_ns);
     const int32_t count = ps_sub_poll(subscriber->params.sub, messages, limit, PS_POLL_ASSEMBLE);
     *gap = count == PS_E_GAP && subscriber->gaps_allowed;
     if (count < 0 && !*gap) {
@@ -511,7 +526,8 @@ static int32_t take(ps_simworld_t *world, int32_t index, int32_t limit, bool *ga
         return -1;
     }
     for (int32_t i = 0; i < count; i++) {
-        check(world, index, &messages[i], now_ns);
+        const bool first = i == 0 || messages[i].image_index != messages[i - 1].image_index;
+        check(world, index, &messages[i], first, now_ns);
         subscriber->digest =
             scramble(subscriber->digest ^ (uint64_t)now_ns) + (uint64_t)messages[i].position;
     }

@@ -19,8 +19,6 @@ enum {
     PS_SIM_MESSAGE_MAX = 1 << 20
 };
 
-/* The ledger of a session: a record of the messages that the session has accepted from its
- * publishers. */
 typedef struct ps_log ps_log_t;
 
 /* A *mark* is a padding frame that states how many messages a policy dropped. This structure
@@ -30,6 +28,8 @@ typedef struct ps_sim_mark {
     int64_t end, total;
 } ps_sim_mark_t;
 
+/* The ledger of a session: a record of the messages that the session has accepted from its
+ * publishers. */
 typedef struct ps_sim_ledger {
     int32_t session_id;
     int32_t stream_id;
@@ -40,7 +40,8 @@ typedef struct ps_sim_ledger {
     int64_t capacity;
     int32_t *sizes; /* of message i */
     int64_t edge;   /* Highest position up to which any receiver accepted data. */
-    /* Used in ps_sim_drop.c: number of messages that the publication's policy dropped. */
+    /* These fields belong to ps_sim_drop.c, which counts the messages that the publication's policy
+     * dropped. */
     int64_t dropped; /* number that the publishers reported */
     ps_sim_mark_t *marks;
     int64_t mark_count, mark_capacity;
@@ -48,12 +49,14 @@ typedef struct ps_sim_ledger {
                      * for marks. */
     /* ps_sim_lead.c uses these fields to check the rate limits of a publication: it counts the
      * messages since message number lead_since, and the messages of the last second. */
-    int64_t lead_life; /* When the publication accepted message number lead_since, the publisher's
-                        * host had started this number of drivers; 0: no message was accepted
+    int64_t lead_life; /* Number of drivers that the publisher's host had started when the
+                        * publication accepted message number lead_since; 0: no message was accepted
                         * yet. */
     int64_t lead_id;   /* Id of the publication whose rates limit the messages since number
                         * lead_since. */
     int64_t lead_since, second_from, second_bytes;
+    int64_t retained_bytes, retained_ns; /* Limits on the data that the publication retains
+                                          * (ps-retention, ps-retention-time); 0: no limit. */
 } ps_sim_ledger_t;
 
 /* Returns the number of the first message that ends beyond `position`. If no message ends beyond
@@ -93,7 +96,7 @@ typedef struct ps_sim_gap {
     int64_t from, to;
 } ps_sim_gap_t;
 
-/* Progress of one subscriber in one session, whose messages a ledger describes. */
+/* Progress of one subscriber in one session; `ledger` is the index of the session's ledger. */
 typedef struct ps_sim_reader {
     int32_t ledger;
     bool may_jump;
@@ -143,18 +146,20 @@ typedef struct ps_sim_slot {
 typedef struct ps_sim_world_observer {
     /* Called when the host gets another driver, or when its driver is removed. */
     void (*driver_set)(void *context, int32_t host);
-    /* The world calls the first of these functions before each duty cycle of the host's driver, and
-     * the second after the duty cycle. `work` is the amount of work that the driver reports. */
+    /* The world calls `step_begins` before each duty cycle of the host's driver, and `stepped`
+     * after it. `work` is the amount of work that the driver reports. */
     void (*step_begins)(void *context, int32_t host, int64_t now_ns);
     void (*stepped)(void *context, int32_t host, int32_t work, int64_t now_ns);
     /* Called when a publication has accepted a message of `size` bytes, which ends at position
      * `end`. */
     void (*accepted)(void *context, const ps_sim_publisher_t *publisher, int64_t end, int32_t size);
+    /* Called when a publication has refused a message with a negative code. */
+    void (*refused)(void *context, const ps_sim_publisher_t *publisher, int64_t code);
     /* Returns true if a channel of this run writes timestamps into its messages. */
     bool (*has_stamps)(const void *context);
-    /* Channels can write timestamps into messages. This function changes the content of a published
-     * message to the content that a subscriber on the host must receive. Returns NULL, or the text
-     * of an error. */
+    /* If a channel writes timestamps into messages, a delivered message differs from the published
+     * message. This function changes the published content to the content that a subscriber on the
+     * host must receive. Returns NULL, or the text of an error. */
     const char *(*expected)(void *context, int32_t host, const ps_message_t *message,
                             uint8_t *published);
     void (*free)(void *context);
@@ -187,8 +192,8 @@ struct ps_simworld {
 /* Runs one turn of an application at now_ns. Returns true if it did work. */
 bool ps_sim_publisher_act(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t now_ns);
 bool ps_sim_subscriber_act(ps_simworld_t *world, int32_t index, int64_t now_ns);
-/* Returns the latest time of the application's next turn; an event of its host may wake the
- * application earlier. */
+/* Returns the time at which the application's next turn is due. If an event of its host wakes the
+ * application, the turn comes earlier. */
 int64_t ps_sim_publisher_due_ns(const ps_simworld_t *world, const ps_sim_publisher_t *publisher);
 int64_t ps_sim_subscriber_due_ns(const ps_sim_subscriber_t *subscriber);
 void ps_sim_apps_free(ps_simworld_t *world);
@@ -196,10 +201,15 @@ void ps_sim_apps_free(ps_simworld_t *world);
  * If no publisher of the session exists, the function returns NULL. */
 ps_sim_reader_t *ps_sim_reader_of(ps_simworld_t *world, int32_t subscriber, int32_t session_id,
                                   int32_t stream_id);
-/* If images of the subscriber have reached gaps, fetches the reports of these gaps and records
- * them. Returns true if an image had reached a gap. */
+/* Fetches the reports of gaps that images of the subscriber have reached, and records these gaps.
+ * Returns true if at least one image had reached a gap. */
 bool ps_sim_take_gaps(ps_simworld_t *world, int32_t subscriber);
-/* Returns the number of missing messages in [first, end) that are not in a reported gap. */
+/* Checks that the publication still retained `message`, the first message of a poll
+ * (ps_sim_retained.c). `number` is the number of this message in the ledger. */
+void ps_sim_check_retained(ps_simworld_t *world, int32_t index, const ps_sim_ledger_t *ledger,
+                           const ps_message_t *message, int64_t number, int64_t now_ns);
+/* The reader has missed the messages `first` to `end` - 1. Returns how many of these messages lie
+ * in no reported gap. */
 int64_t ps_sim_untold(const ps_sim_ledger_t *ledger, const ps_sim_reader_t *reader, int64_t first,
                       int64_t end);
 /* Removes the recorded gaps up to the reader's position. */

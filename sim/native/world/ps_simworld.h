@@ -26,8 +26,8 @@ enum ps_simworld_stop {
     PS_SIMWORLD_WOKEN = 3    /* A client that was passed to ps_simworld_await was woken. */
 };
 
-/* Rules of the protocol. For each run, the simulator records which of these rules the driver has
- * used. ps_simworld_rules returns a bit for each used rule. */
+/* Rules of the protocol. For each run, the simulator records which of the following rules the
+ * driver has used. ps_simworld_rules returns a bit for each used rule. */
 enum ps_sim_rule {
     PS_SIM_RULE_OVERRUN_REPAIRED,
     PS_SIM_RULE_OUTRUN,
@@ -54,6 +54,11 @@ enum ps_sim_rule {
     PS_SIM_RULE_SILENT_STRATEGY,
     PS_SIM_RULE_CUSTOM_WINDOW,
     PS_SIM_RULE_SILENT_WINDOW,
+    PS_SIM_RULE_COALESCES,
+    PS_SIM_RULE_COALESCED,
+    PS_SIM_RULE_DEFERS,
+    PS_SIM_RULE_DELAYS_STATUS,
+    PS_SIM_RULE_THROTTLES,
     PS_SIM_RULES
 };
 
@@ -75,12 +80,12 @@ typedef struct ps_sim_subscriber_params {
     int32_t host;
     int32_t stream_id;
     int32_t poll_limit;       /* messages a turn */
-    int64_t poll_interval_ns; /* Time between two turns of the application in which it reads
-                               * messages. */
+    int64_t poll_interval_ns; /* After a turn in which the application read messages, its next turn
+                               * comes after this time. */
     int32_t batch;            /* If above 0: number of messages that the application reads and
                                * releases at each multiple of poll_interval_ns. */
-    int64_t credits;          /* Number of credits that the application grants: as many messages may
-                               * be outstanding. 0: the application grants no credits. */
+    int64_t credits;          /* Number of credits that the application grants: the largest number
+                               * of outstanding messages. 0: the application grants no credits. */
 } ps_sim_subscriber_params_t;
 
 typedef struct ps_sim_publisher_stats {
@@ -88,8 +93,8 @@ typedef struct ps_sim_publisher_stats {
     int64_t bytes;
     int64_t position; /* after the last one */
     int64_t refusals;
-    int64_t blocked_ns; /* Total time for which the application was blocked. It is blocked from a
-                         * refused offer until the stream next accepts an offer. */
+    int64_t blocked_ns; /* Total time for which the application was blocked. The application is
+                         * blocked from a refused offer until the stream next accepts an offer. */
     int64_t last_ns;    /* of the last acceptance */
     int32_t at_end;     /* 1: the stream has reached the maximum position, so no further message
                          * fits. */
@@ -101,16 +106,16 @@ typedef struct ps_sim_reader_stats {
     int64_t bytes;
     int64_t missed; /* messages in explicit gaps */
     int64_t gaps;
-    int64_t first;    /* Number of the session's first message that was delivered; -1: no message
-                       * was delivered yet. */
+    int64_t first;    /* Number of the first delivered message (the session counts its messages from
+                       * 0); -1: no message was delivered yet. */
     int64_t next;     /* 1 + the number of the last delivered message. */
     int64_t position; /* delivered */
     int64_t last_ns;
     int64_t latency_ns; /* longest from acceptance to delivery */
     int64_t untold;     /* number of missing messages, after the last delivered message, that lie in
                          * no reported gap */
-    int64_t dropped;    /* sum of the numbers of messages that the publication's policy dropped, as
-                         * the reported gaps state these numbers */
+    int64_t dropped;    /* number of messages that the publication's policy dropped, according to
+                         * the reported gaps */
     int64_t uncounted;  /* number of reported gaps that do not state a number of messages */
 } ps_sim_reader_stats_t;
 
@@ -126,8 +131,7 @@ void ps_simworld_set_control_ns(ps_simworld_t *world, int32_t host, int64_t dead
 /* Runs one additional duty cycle of the host's driver now, outside of ps_simworld_run. Returns the
  * amount of work that the driver did. */
 int32_t ps_simworld_step(ps_simworld_t *world, int32_t host, int64_t now_ns);
-/* Marks the driver of this host as touched, so that the next ps_simworld_run executes a duty cycle
- * of the driver. */
+/* Makes the next ps_simworld_run execute a duty cycle of this host's driver. */
 void ps_simworld_touch(ps_simworld_t *world, int32_t host);
 
 /* Adds a ledger, which defines the messages of a session. The content of each message is computed
@@ -135,6 +139,9 @@ void ps_simworld_touch(ps_simworld_t *world, int32_t host);
  * the ledger. PS_E_NO_MEMORY. */
 int32_t ps_simworld_add_ledger(ps_simworld_t *world, int32_t session_id, int32_t stream_id,
                                uint64_t seed);
+/* Sets the limits on the data that the publication of a ledger retains for its readers: a number of
+ * bytes and an age. 0: no limit. */
+void ps_simworld_set_retention(ps_simworld_t *world, int32_t ledger, int64_t bytes, int64_t age_ns);
 int64_t ps_simworld_ledger_messages(const ps_simworld_t *world, int32_t ledger);
 int64_t ps_simworld_ledger_position(const ps_simworld_t *world, int32_t ledger);
 
@@ -147,30 +154,31 @@ void ps_simworld_detach_subscriber(ps_simworld_t *world, int32_t subscriber);
 /* Pauses or continues an application. */
 void ps_simworld_pause_publisher(ps_simworld_t *world, int32_t publisher, int32_t paused);
 void ps_simworld_pause_subscriber(ps_simworld_t *world, int32_t subscriber, int32_t paused);
-/* Records that the client has notified the subscriber of a new image. Before the first message of
- * this image, messages may be missing. */
+/* Records that the client has notified the subscriber of a new image. The simulator then allows
+ * messages to be missing before the first message of this image. */
 void ps_simworld_expect_gap(ps_simworld_t *world, int32_t subscriber, int32_t session_id,
                             int32_t stream_id);
-/* Allows gaps for the subscriber (reliable=false): each missing message must lie in a reported
- * gap. */
+/* Allows the subscriber to miss messages, as with reliable=false. Each missing message must lie in
+ * a reported gap. */
 void ps_simworld_allow_gaps(ps_simworld_t *world, int32_t subscriber);
 void ps_simworld_publisher(const ps_simworld_t *world, int32_t publisher,
                            ps_sim_publisher_stats_t *out);
 void ps_simworld_reader(const ps_simworld_t *world, int32_t subscriber, int32_t ledger,
                         ps_sim_reader_stats_t *out);
-/* Returns how many messages of a session the policy of the publication dropped; the publishers have
- * reported this number. */
+/* Returns how many messages the publication's policy (ps-policy) dropped in the session of this
+ * ledger. The simulated publishers count these messages. */
 int64_t ps_simworld_ledger_dropped(const ps_simworld_t *world, int32_t ledger);
 /* Returns a hash over the subscriber's messages and their times. */
 uint64_t ps_simworld_digest(const ps_simworld_t *world, int32_t subscriber);
 
-/* For applications in Python: makes the next run end as soon as the client's ticket differs from
- * `ticket`. The client must stay open until the call of ps_simworld_await_nobody. PS_E_NO_SPACE:
- * there are already PS_SIM_MAX_APPS waiting clients. */
+/* For applications in Python: makes the next run end as soon as the client is woken. Each wake-up
+ * changes the client's ticket, so the ticket then differs from `ticket`. The client must stay open
+ * until the call of ps_simworld_await_nobody. PS_E_NO_SPACE: there are already PS_SIM_MAX_APPS
+ * waiting clients. */
 int ps_simworld_await(ps_simworld_t *world, ps_client_t *client, uint32_t ticket);
 void ps_simworld_await_nobody(ps_simworld_t *world);
-/* Makes a publication of a Python application measure in virtual time for how long its offers were
- * refused. Close the publication before the world is destroyed. */
+/* Makes a publication of a Python application use virtual time when it measures how long it has
+ * refused offers. Close the publication before the world is destroyed. */
 void ps_simworld_set_clock(ps_simworld_t *world, ps_pub_t *pub);
 
 /* Runs the world until until_ns, or until Python code must run. The caller sets *now_ns to the time
@@ -186,8 +194,8 @@ uint64_t ps_simworld_steps(const ps_simworld_t *world);
 /* Returns the text of a violation that an oracle found, by its index; "" if there is no such
  * violation. The world keeps only the first PS_SIM_MAX_VIOLATIONS violations. */
 const char *ps_simworld_violation(const ps_simworld_t *world, int32_t index);
-/* Returns the rules of the protocol that the run used, as far as the probe records them: a bit for
- * each ps_sim_rule. */
+/* Returns a bit for each ps_sim_rule: the bit is set if the driver has used this rule in the run.
+ * The probe must be active, because it records the rules. */
 uint64_t ps_simworld_rules(const ps_simworld_t *world);
 
 #endif

@@ -113,6 +113,106 @@ static void test_under_drop_oldest_it_continues_with_the_newest(void)
     close_reader(&reader);
 }
 
+/* The agent states the newest position, and for which data a reader is late; nothing was written
+ * over. */
+static void show(const reader_t *reader, int64_t newest, int64_t late)
+{
+    ps_subscriber_slot_t *slot =
+        &reader->stream.shared->subscribers[reader->stream.subscriber_slot];
+    atomic_store(&slot->skip_to, newest);
+    atomic_store(&slot->late, late);
+}
+
+static void show_newest(const reader_t *reader, int64_t newest)
+{
+    show(reader, newest, newest);
+}
+
+static void test_under_drop_oldest_a_burst_makes_no_reader_late(void)
+{
+    reader_t reader;
+    ps_message_t messages[MESSAGES];
+    open_reader(&reader, PS_READER_DROP_OLDEST, 8 * FRAME);
+    show(&reader, MESSAGES * FRAME, 0); /* all came at once, just now */
+    CHECK_EQ(ps_img_poll(reader.image, messages, 4, PS_POLL_ASSEMBLE), 4);
+    CHECK_EQ(messages[0].data[0], 0);
+    show(&reader, MESSAGES * FRAME, 12 * FRAME); /* late for its depth, and not for more */
+    CHECK_EQ(ps_img_poll(reader.image, messages, 4, PS_POLL_ASSEMBLE), 4);
+    CHECK_EQ(messages[0].data[0], 4);
+    show(&reader, MESSAGES * FRAME, 17 * FRAME);
+    CHECK_EQ(ps_img_poll(reader.image, messages, 4, PS_POLL_ASSEMBLE), PS_E_GAP);
+    expect_gap(reader.image, 8 * FRAME, 32 * FRAME, 24);
+    close_reader(&reader);
+}
+
+static void test_under_drop_oldest_a_lagged_reader_skips_what_the_log_still_has(void)
+{
+    reader_t reader;
+    ps_message_t messages[MESSAGES];
+    open_reader(&reader, PS_READER_DROP_OLDEST, 8 * FRAME);
+    show_newest(&reader, 8 * FRAME); /* its depth, and not more */
+    CHECK_EQ(ps_img_poll(reader.image, messages, 2, PS_POLL_ASSEMBLE), 2);
+    CHECK_EQ(messages[0].data[0], 0);
+    show_newest(&reader, 30 * FRAME);
+    CHECK_EQ(ps_img_poll(reader.image, messages, 2, PS_POLL_ASSEMBLE), PS_E_GAP);
+    expect_gap(reader.image, 2 * FRAME, 22 * FRAME, 20);
+    show_newest(&reader, MESSAGES * FRAME);
+    CHECK_EQ(ps_img_poll(reader.image, messages, 2, PS_POLL_ASSEMBLE), 2); /* it gets on */
+    CHECK_EQ(messages[0].data[0], 22);
+    CHECK_EQ(ps_img_poll(reader.image, messages, 2, PS_POLL_ASSEMBLE), PS_E_GAP);
+    expect_gap(reader.image, 24 * FRAME, 32 * FRAME, 8);
+    const ps_subscriber_slot_t *slot =
+        &reader.stream.shared->subscribers[reader.stream.subscriber_slot];
+    CHECK_EQ(atomic_load(&slot->skipped_messages), 28);
+    CHECK_EQ(atomic_load(&slot->skipped_bytes), 28 * FRAME);
+    CHECK_EQ(ps_img_poll(reader.image, messages, MESSAGES, PS_POLL_ASSEMBLE), 8);
+    CHECK_EQ(messages[0].data[0], 32);
+    close_reader(&reader);
+}
+
+static void test_under_independent_a_lagged_reader_reads_what_the_log_still_has(void)
+{
+    reader_t reader;
+    ps_message_t messages[MESSAGES];
+    open_reader(&reader, PS_READER_INDEPENDENT, 8 * FRAME);
+    show_newest(&reader, MESSAGES * FRAME);
+    CHECK_EQ(ps_img_poll(reader.image, messages, MESSAGES, PS_POLL_ASSEMBLE), MESSAGES);
+    close_reader(&reader);
+}
+
+static void test_a_message_longer_than_the_depth_is_not_skipped(void)
+{
+    reader_t reader;
+    ps_message_t messages[MESSAGES];
+    open_reader(&reader, PS_READER_DROP_OLDEST, FRAME);
+    uint8_t source[4000];
+    memset(source, 200, sizeof source);
+    ps_counter_set(reader.stream.cnc, reader.stream.limit, PS_TERM_MIN);
+    const int64_t newest = ps_pub_offer(reader.pub, source, sizeof source, 0);
+    CHECK(newest > MESSAGES * FRAME);
+    show_newest(&reader, newest);
+    CHECK_EQ(ps_img_poll(reader.image, messages, 4, PS_POLL_ASSEMBLE), PS_E_GAP);
+    expect_gap(reader.image, 0, MESSAGES * FRAME, MESSAGES);
+    CHECK_EQ(ps_img_poll(reader.image, messages, 4, PS_POLL_ASSEMBLE), 1);
+    CHECK_EQ(messages[0].length, 4000);
+    CHECK_EQ(messages[0].data[3999], 200);
+    close_reader(&reader);
+}
+
+static void test_an_impossible_newest_position_is_not_believed(void)
+{
+    reader_t reader;
+    ps_message_t messages[4];
+    open_reader(&reader, PS_READER_DROP_OLDEST, 5 * FRAME);
+    const int64_t impossible[] = { -32, INT64_MIN, INT64_MAX, INT64_C(1) << 50 };
+    for (int32_t i = 0; i < 4; i++) {
+        show_newest(&reader, impossible[i]);
+        CHECK_EQ(ps_img_poll(reader.image, messages, 2, PS_POLL_ASSEMBLE), 2);
+        CHECK_EQ(messages[0].data[0], 2 * i);
+    }
+    close_reader(&reader);
+}
+
 static void test_a_rewound_message_is_delivered_again_or_lost(void)
 {
     reader_t reader;
@@ -147,6 +247,11 @@ int main(void)
     RUN(test_messages_are_copies);
     RUN(test_an_outrun_reader_continues_with_the_oldest);
     RUN(test_under_drop_oldest_it_continues_with_the_newest);
+    RUN(test_under_drop_oldest_a_lagged_reader_skips_what_the_log_still_has);
+    RUN(test_under_drop_oldest_a_burst_makes_no_reader_late);
+    RUN(test_under_independent_a_lagged_reader_reads_what_the_log_still_has);
+    RUN(test_a_message_longer_than_the_depth_is_not_skipped);
+    RUN(test_an_impossible_newest_position_is_not_believed);
     RUN(test_a_rewound_message_is_delivered_again_or_lost);
     RUN(test_impossible_boundaries_stop_the_image);
     return 0;

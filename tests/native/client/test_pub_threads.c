@@ -328,10 +328,57 @@ static void what_was_accepted_arrives_in_spite_of_the_unblocker(void)
     stream_close(&stream);
 }
 
+/* ---- credits --------------------------------------------------------------------------------- */
+
+enum { SPENDERS = 4, SPENDS = 20000 };
+
+typedef struct spender {
+    ps_pub_t *pub;
+    _Atomic uint64_t *place;
+    int64_t moves; /* how often it got another place than before */
+} spender_t;
+
+static void *look_for_its_place(void *argument)
+{
+    spender_t *self = argument;
+    self->place = ps_pub_spend_place(self->pub);
+    for (int32_t i = 0; i < SPENDS; i++) {
+        self->moves += ps_pub_spend_place(self->pub) != self->place;
+        if (i % 64 == 0) {
+            sched_yield();
+        }
+    }
+    return NULL;
+}
+
+/* The publication remembers the place of the latest thread, whichever that was. */
+static void each_thread_keeps_a_place_of_its_own(void)
+{
+    spender_t spenders[SPENDERS] = { 0 };
+    pthread_t threads[SPENDERS];
+    stream_t stream;
+    stream_open(&stream, NULL);
+    ps_pub_t *pub = stream_pub(&stream);
+    for (int32_t i = 0; i < SPENDERS; i++) {
+        spenders[i].pub = pub;
+        CHECK_EQ(pthread_create(&threads[i], NULL, look_for_its_place, &spenders[i]), 0);
+    }
+    for (int32_t i = 0; i < SPENDERS; i++) {
+        CHECK_EQ(pthread_join(threads[i], NULL), 0);
+        CHECK_EQ(spenders[i].moves, 0);
+        for (int32_t j = 0; j < i; j++) {
+            CHECK(spenders[i].place != spenders[j].place);
+        }
+    }
+    ps_pub_close(pub);
+    stream_close(&stream);
+}
+
 int main(void)
 {
     RUN(four_threads_share_a_publication);
     RUN(an_exclusive_publisher_and_a_reader);
     RUN(what_was_accepted_arrives_in_spite_of_the_unblocker);
+    RUN(each_thread_keeps_a_place_of_its_own);
     return 0;
 }

@@ -26,13 +26,17 @@ ROWS: Final = (
     "udp-32-credits", "shared-32-credits", "ipc-32-credits", "ipc-shared-32-credits",
 )
 MESSAGES: Final = 20_000
+HOSTS: Final = ("sender", "receiver")
+OPEN: Final = (10, 1000, 10_000)
+STREAMS_RATE: Final = 200       # messages a millisecond, as `penstock bench streams`
+IDLE_PERIOD_MS: Final = 1000    # in which each idle stream has its heartbeats and status messages
 LINE: Final = re.compile(r"^\s*([\d,]+) \(.*?\)\s+(\S+):")
 CORE: Final = re.compile(r"core/src/(\w+)/\w+\.[ch]$")
 
 
-def build() -> Path:
-    """Return the loop, built for release."""
-    program = ROOT / "build/native/release/loop"
+def build(name: str = "loop") -> Path:
+    """Return the program, built for release."""
+    program = ROOT / "build/native/release" / name
     subprocess.run(["make", "--silent", "-C", ROOT / "tests/native", program], check=True)
     return program
 
@@ -42,15 +46,14 @@ def compiler() -> str:
     return done.stdout.splitlines()[0]
 
 
-def count(program: Path, row: str) -> dict[str, float]:
-    """Return instructions a message, by folder of the core, and their sum as ``core``."""
+def _instructions(command: list[str]) -> dict[str, int]:
+    """Return the instructions of the core inside of the function ``measured``, by source file."""
     with tempfile.TemporaryDirectory() as place:
         out = f"{place}/callgrind.out"
         subprocess.run(
             [
                 "valgrind", "--quiet", "--tool=callgrind", "--collect-atstart=no",
-                "--toggle-collect=measured*", f"--callgrind-out-file={out}", str(program), row,
-                str(MESSAGES),
+                "--toggle-collect=measured*", f"--callgrind-out-file={out}", *command,
             ],
             check=True,
         )
@@ -58,14 +61,35 @@ def count(program: Path, row: str) -> dict[str, float]:
             ["callgrind_annotate", "--threshold=100", out], check=True, capture_output=True,
             text=True,
         ).stdout.splitlines()
-    folders: dict[str, int] = {}
+    files: dict[str, int] = {}
     for line in lines:
         found = LINE.match(line)
         of = CORE.search(found[2]) if found else None
         if found and of:
-            folders[of[1]] = folders.get(of[1], 0) + int(found[1].replace(",", ""))
+            files[of[0]] = files.get(of[0], 0) + int(found[1].replace(",", ""))
+    return files
+
+
+def count(program: Path, row: str) -> dict[str, float]:
+    """Return instructions a message, by folder of the core, and their sum as ``core``."""
+    files = _instructions([str(program), row, str(MESSAGES)])
+    folders: dict[str, int] = {}
+    for name, instructions in files.items():
+        folder = name.split("/")[2]
+        folders[folder] = folders.get(folder, 0) + instructions
     by_folder = {name: round(folders[name] / MESSAGES, 1) for name in sorted(folders)}
     return {"core": round(sum(folders.values()) / MESSAGES, 1), **by_folder}
+
+
+def count_streams(
+    program: Path, host: str, streams: int, milliseconds: int = IDLE_PERIOD_MS
+) -> dict[str, float]:
+    """Return the instructions of a message at one host, by source file, and their sum as ``core``:
+    ``streams`` streams are open, and 10 of them carry messages."""
+    files = _instructions([str(program), host, str(streams), str(milliseconds)])
+    messages = STREAMS_RATE * milliseconds
+    by_file = {name: round(files[name] / messages, 2) for name in sorted(files)}
+    return {"core": round(sum(files.values()) / messages, 1), **by_file}
 
 
 def read_table() -> dict[str, Any]:
@@ -73,11 +97,27 @@ def read_table() -> dict[str, Any]:
     return table
 
 
+def show_streams(program: Path, files: bool) -> None:
+    for host in HOSTS:
+        base = 0.0
+        for streams in OPEN:
+            found = count_streams(program, host, streams)
+            base = base or found["core"]
+            click.echo(f"{host:10} {streams:6} {found['core']:8.1f}  {found['core'] / base:6.3f}")
+            for name, value in found.items() if files else ():
+                click.echo(f"    {name:42} {value:8.2f}")
+
+
 @click.command()
 @click.option("--write", is_flag=True, help="Renew table.json.")
-@click.option("--program", type=click.Path(path_type=Path), help="Another build of the loop.")
-def main(write: bool, program: Path | None) -> None:
+@click.option("--streams", is_flag=True, help="Only the hosts with many open streams.")
+@click.option("--files", is_flag=True, help="With --streams: also each source file.")
+@click.option("--program", type=click.Path(path_type=Path), help="Another build of the program.")
+def main(write: bool, streams: bool, files: bool, program: Path | None) -> None:
     """Print instructions a message, beside those of the table."""
+    if streams:
+        show_streams(program or build("streams"), files)
+        return
     before = read_table()["rows"] if TABLE.exists() else {}
     path = program or build()
     rows = {row: count(path, row) for row in ROWS}

@@ -38,9 +38,9 @@ static void answer(world_t *world, const speaker_t *who, const ps_credit_frame_t
     world_pass(world, 2 * MS);
 }
 
-static void open_frozen(world_t *world, speaker_t *sender)
+static int32_t open_granting(world_t *world, speaker_t *sender, const world_options_t *options)
 {
-    open_image(world, &SPEAKING, sender);
+    open_image(world, options, sender);
     const int32_t position = world_counter(world, "sub-pos", 0);
     const ps_subscriber_params_t reader = { .position_counter_id = position,
                                             .slot = SLOT,
@@ -51,6 +51,12 @@ static void open_frozen(world_t *world, speaker_t *sender)
     CHECK_EQ(ps_image_add_subscriber(world->driver, world->image, &reader), PS_OK);
     world_pass(world, 2 * MS);
     CHECK_EQ(state_of(world), PS_CREDIT_GRANTING);
+    return position;
+}
+
+static void open_frozen(world_t *world, speaker_t *sender)
+{
+    const int32_t position = open_granting(world, sender, &SPEAKING);
     CHECK_EQ(ps_image_set_credits(world->driver, world->image, position, CREDITS, CREDITS, 1),
              PS_OK);
     world_pass(world, 2 * MS);
@@ -93,8 +99,71 @@ static void test_an_answer_to_another_member_or_epoch_is_ignored(void)
     world_close(&world);
 }
 
+/* Until the image has closed, the sender counts its receiver: what was granted stays stated. */
+static void test_the_last_reader_that_leaves_ends_no_grant(void)
+{
+    static memnet_dgram_t dgram;
+    world_t world;
+    speaker_t sender;
+    int32_t statements = 0;
+    world_options_t alone = SPEAKING;
+    alone.no_subscriber = 1;
+    const int32_t position = open_granting(&world, &sender, &alone);
+    memnet_discard(world.memnet);
+    CHECK_EQ(ps_image_remove_subscriber(world.driver, world.image, position), PS_OK);
+    world_pass(&world, 500 * MS);
+    while (world_sent(&world, PS_TYPE_SM, &dgram)) {
+        ps_sm_t sm;
+        CHECK_EQ(ps_wire_sm(dgram.data, dgram.length, &sm), PS_WIRE_OK);
+        CHECK_EQ(sm.trailer.credit_limit, CREDITS);
+        CHECK_EQ(sm.trailer.credit_messages, CREDITS);
+        statements++;
+    }
+    CHECK(statements > 0);
+    world_close(&world);
+}
+
+static ps_sm_t take_sm(world_t *world)
+{
+    static memnet_dgram_t dgram;
+    ps_sm_t sm;
+    CHECK_EQ(world_sent(world, PS_TYPE_SM, &dgram), 1);
+    CHECK_EQ(ps_wire_sm(dgram.data, dgram.length, &sm), PS_WIRE_OK);
+    return sm;
+}
+
+/* A publisher that spends each credit at once is blocked again before the next status message. */
+static void test_the_message_that_grants_names_the_reader_that_had_none_left(void)
+{
+    world_t world;
+    speaker_t sender;
+    open_image(&world, &SPEAKING, &sender);
+    const int32_t position = world_counter(&world, "sub-pos", 0);
+    const ps_subscriber_params_t reader = { .position_counter_id = position,
+                                            .slot = SLOT,
+                                            .client_slot = world.client_slot,
+                                            .credits = 2,
+                                            .credit_burst = 2,
+                                            .tether = 1 };
+    CHECK_EQ(ps_image_add_subscriber(world.driver, world.image, &reader), PS_OK);
+    world_pass(&world, 2 * MS);
+    memnet_discard(world.memnet);
+    data(&world, &sender, 0, 128);
+    CHECK_EQ(world.image->ordinal, world.image->credits.stated); /* all credits are spent */
+    atomic_store(&world.shared->subscribers[SLOT].credit_returned, 1);
+    world_consume(&world, 64);
+    world_pass(&world, 2 * MS);
+    const ps_sm_t grants = take_sm(&world);
+    CHECK_EQ(grants.trailer.credit_limit, 3);
+    CHECK_EQ(grants.trailer.reason, PS_CAUSE_CREDIT);
+    CHECK_EQ(grants.trailer.reason_client, 5);
+    world_close(&world);
+}
+
 int main(void)
 {
+    test_the_last_reader_that_leaves_ends_no_grant();
+    test_the_message_that_grants_names_the_reader_that_had_none_left();
     test_an_answer_from_a_stranger_is_counted_as_foreign();
     test_an_answer_to_another_member_or_epoch_is_ignored();
     return 0;

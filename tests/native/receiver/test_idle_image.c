@@ -3,6 +3,7 @@
  * test_idle_image.c: an image that rests keeps what may be read and half a term to receive into; it
  * goes on as if nothing had been.
  */
+#include "ps_image.h"
 #include "recv_world.h"
 
 enum { STEP = 1024, TERM = WORLD_TERM_LENGTH, QUARTER = TERM / 4 };
@@ -177,8 +178,63 @@ static void test_a_full_ring_delays_the_answer_and_what_comes_behind(void)
     world_close(&world);
 }
 
+/* A heartbeat each second; notes the status messages. */
+static int32_t idle(world_t *world, int64_t position, int32_t seconds, memnet_dgram_t *last)
+{
+    int32_t sent = 0;
+    for (int32_t i = 0; i < 100 * seconds; i++) {
+        if (i % 100 == 50) {
+            world_heartbeat(world, position, PS_FLAG_UNFRAGMENTED);
+        }
+        world_pass(world, 10 * MS);
+        while (world_sent(world, PS_TYPE_SM, last)) {
+            sent++;
+        }
+    }
+    return sent;
+}
+
+static void test_a_resting_image_repeats_its_status_message(void)
+{
+    world_t world;
+    memnet_dgram_t first, last;
+    open_at(&world, QUARTER);
+    (void)idle(&world, QUARTER, 5, &first);
+    CHECK(world.image->resting && world.image->sm_length == first.length);
+    CHECK_EQ(idle(&world, QUARTER, 10, &last), 10);
+    CHECK(first.length == last.length && memcmp(first.data, last.data, last.length) == 0);
+    receive(&world, QUARTER, QUARTER + STEP); /* goes on as if nothing had been */
+    CHECK(!world.image->resting);
+    (void)idle(&world, QUARTER + STEP, 5, &last);
+    CHECK(world.image->resting);
+    CHECK(memcmp(first.data, last.data, last.length) != 0);
+    world_close(&world);
+}
+
+static void test_a_resting_image_ends_when_its_sender_is_silent(void)
+{
+    world_t world;
+    memnet_dgram_t last;
+    ps_event_t event;
+    open_at(&world, QUARTER);
+    (void)idle(&world, QUARTER, 5, &last);
+    CHECK(world.image->resting);
+    for (int32_t i = 0; i < 94; i++) { /* the last heartbeat came half a second ago */
+        world_pass(&world, 100 * MS);
+    }
+    CHECK(!world_event(&world, PS_EV_IMAGE_INACTIVE, &event));
+    for (int32_t i = 0; i < 3; i++) {
+        world_pass(&world, 100 * MS);
+    }
+    CHECK(world_event(&world, PS_EV_IMAGE_INACTIVE, &event));
+    CHECK_EQ(event.ended.reason, PS_END_TIMEOUT);
+    world_close(&world);
+}
+
 int main(void)
 {
+    test_a_resting_image_repeats_its_status_message();
+    test_a_resting_image_ends_when_its_sender_is_silent();
     RUN(test_half_a_term_ahead_stays);
     RUN(test_a_stream_that_goes_on_requests_its_terms);
     RUN(test_what_is_unread_stays);

@@ -15,33 +15,6 @@ static uint32_t walk_random(uint32_t below)
     return (walk_state >> 8) % below;
 }
 
-static ps_publication_params_t adopted_publication(const rig_t *rig)
-{
-    const int32_t slot = (int32_t)(rig->slot - rig->shared->publications);
-    ps_publication_params_t params = rig_publication_params(rig, 1, rig->log_path, slot);
-    params.window_bytes = RIG_TERM / 2;
-    params.signal_eos = 1;
-    params.adopted = 1;
-    return params;
-}
-
-static void succeed(rig_t *rig)
-{
-    ps_send_endpoint_params_t endpoint = { .id = 1,
-                                           .status_counter_id = rig->status,
-                                           .destinations_counter_id = rig->destinations,
-                                           .refused_counter_id = -1 };
-    ps_driver_destroy(rig->driver);
-    ps_driver_params_t params = memnet_driver_params(rig->net, rig->cnc, rig->shared);
-    params.seed = 2;
-    params.receiver_id_base = 2;
-    CHECK_EQ(ps_driver_create(&params, &rig->driver), PS_OK);
-    CHECK_EQ(ps_driver_start(rig->driver), PS_OK);
-    endpoint.data.bind = rig->local;
-    endpoint.data.connect = rig->peer;
-    CHECK_EQ(ps_send_endpoint_open(rig->driver, &endpoint, &rig->endpoint), PS_OK);
-}
-
 /* What a publisher does that finds no room in its term: pads the rest, turns to the next term, and
  * requests again, so that the limit may hold it at that term's very beginning. */
 static void turn_term(rig_t *rig)
@@ -141,8 +114,8 @@ static void producers_that_stopped_at_a_turn_find_the_next_term_zeroed(void)
     rig_offer(rig, payload, sizeof payload, PS_FLAG_UNFRAGMENTED);
     turn_term(rig); /* a longer message than fits came: it waits for the limit now */
     CHECK(rig_tail(rig) > limit && (rig_tail(rig) & rig->log.term_mask) == 0);
-    succeed(rig);
-    ps_publication_params_t params = adopted_publication(rig);
+    rig_succeed(rig);
+    ps_publication_params_t params = rig_adopted_publication(rig);
     params.window_bytes = RIG_TERM;
     CHECK_EQ(ps_publication_add(rig->driver, &params, &rig->pub), PS_OK);
     int64_t covered = EDGE;
@@ -173,8 +146,8 @@ static void walk(uint32_t seed)
             const int64_t sent = rig_counter(rig, rig->sender_position);
             const int64_t limit = rig_counter(rig, rig->limit);
             offer_some(rig); /* nobody is there */
-            succeed(rig);
-            const ps_publication_params_t params = adopted_publication(rig);
+            rig_succeed(rig);
+            const ps_publication_params_t params = rig_adopted_publication(rig);
             CHECK_EQ(ps_publication_add(rig->driver, &params, &rig->pub), PS_OK);
             CHECK_EQ(rig_counter(rig, rig->limit), limit);
             CHECK_EQ(rig_counter(rig, rig->sender_position), sent);
@@ -207,8 +180,8 @@ static void nobody_there_is_noticed_after_the_connection_timeout(void)
 {
     rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST });
     rig_connect(rig);
-    succeed(rig);
-    const ps_publication_params_t params = adopted_publication(rig);
+    rig_succeed(rig);
+    const ps_publication_params_t params = rig_adopted_publication(rig);
     CHECK_EQ(ps_publication_add(rig->driver, &params, &rig->pub), PS_OK);
     for (int32_t i = 0; i < 49; i++) {
         rig_step(rig, 100 * MS);
@@ -232,9 +205,9 @@ static void counters_that_lie_are_refused(void)
         const int32_t counter = i % 2 == 0 ? rig->sender_position : rig->limit;
         const int64_t truth = rig_counter(rig, counter);
         ps_publication_t *pub = NULL;
-        succeed(rig);
+        rig_succeed(rig);
         ps_counter_set(rig->cnc, counter, lies[i / 2]);
-        const ps_publication_params_t params = adopted_publication(rig);
+        const ps_publication_params_t params = rig_adopted_publication(rig);
         if (counter != rig->limit || lies[i / 2] != 33) { /* a limit may lie anywhere near */
             CHECK_EQ(ps_publication_add(rig->driver, &params, &pub), PS_E_CORRUPT);
         }
@@ -264,8 +237,8 @@ static int64_t counted_over_a_death(int64_t index_ordinal, int64_t index_shift,
         ring->entries[i].position += index_shift;
     }
     rig->slot->sent_ordinal = slot_ordinal != 0 ? slot_ordinal : rig->slot->sent_ordinal;
-    succeed(rig);
-    const ps_publication_params_t params = adopted_publication(rig);
+    rig_succeed(rig);
+    const ps_publication_params_t params = rig_adopted_publication(rig);
     CHECK_EQ(ps_publication_add(rig->driver, &params, &rig->pub), PS_OK);
     rig_sm(rig, GOLDEN_RECEIVER, &rig->peer, rig_tail(rig), WINDOW, 0);
     rig_offer(rig, payload, sizeof payload, PS_FLAG_UNFRAGMENTED);
@@ -297,8 +270,8 @@ static void marks_of_the_dead_are_cleared(void)
         rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST });
         rig_connect(rig);
         atomic_store(&rig->slot->dirty, marks[i]);
-        succeed(rig);
-        const ps_publication_params_t params = adopted_publication(rig);
+        rig_succeed(rig);
+        const ps_publication_params_t params = rig_adopted_publication(rig);
         CHECK_EQ(ps_publication_add(rig->driver, &params, &rig->pub), PS_OK);
         rig_step(rig, 0);
         rig_sm(rig, GOLDEN_RECEIVER, &rig->peer, 0, WINDOW, 0);
@@ -310,8 +283,39 @@ static void marks_of_the_dead_are_cleared(void)
     }
 }
 
+/* An isolated reader was outrun before the death. Its client skips later, and then stores positions
+ * that are below the sender's: the daemon follows them. */
+static void a_reader_that_was_outrun_is_followed(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST, .window_bytes = RIG_TERM });
+    rig_connect(rig);
+    advance_to(rig, EDGE);
+    rig_succeed(rig);
+    const ps_publication_params_t adopted = rig_adopted_publication(rig);
+    CHECK_EQ(ps_publication_add(rig->driver, &adopted, &rig->pub), PS_OK);
+    const int32_t reader = rig_make_counter(rig, STEP);
+    const ps_subscriber_params_t params = { .position_counter_id = reader,
+                                            .slot = 0,
+                                            .client_slot = -1,
+                                            .tether = 1,
+                                            .isolated = 1,
+                                            .depth_bytes = 2 * STEP };
+    CHECK_EQ(ps_publication_add_subscriber(rig->driver, rig->pub, &params), PS_OK);
+    rig_dirty(rig);
+    rig_step(rig, MS);
+    CHECK_EQ(rig_counter(rig, reader), STEP);
+    CHECK_EQ(atomic_load(&rig->shared->subscribers[0].lagged), 1);
+    CHECK(atomic_load(&rig->shared->subscribers[0].overwritten) > STEP); /* its client will skip */
+    ps_counter_set(rig->cnc, reader, rig_tail(rig) - STEP);
+    rig_dirty(rig);
+    rig_step(rig, MS);
+    CHECK_EQ(atomic_load(&rig->shared->subscribers[0].lagged), 0);
+    rig_close(rig);
+}
+
 int main(void)
 {
+    a_reader_that_was_outrun_is_followed();
     producers_that_stopped_at_a_turn_find_the_next_term_zeroed();
     a_publication_survives_deaths_at_any_moment();
     nobody_there_is_noticed_after_the_connection_timeout();

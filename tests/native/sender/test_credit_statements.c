@@ -109,6 +109,58 @@ static void test_a_new_epoch_below_what_was_spent_admits_nothing(void)
     rig_close(rig);
 }
 
+/* Writes messages without a credit, as a client that does not count. */
+static void write_uncounted(rig_t *rig, int32_t messages)
+{
+    static const uint8_t payload[7] = { 0 };
+    for (int32_t i = 0; i < messages; i++) {
+        rig_offer(rig, payload, sizeof payload, PS_FLAG_UNFRAGMENTED);
+        rig_step(rig, MS);
+    }
+}
+
+static int64_t sent_messages(const rig_t *rig)
+{
+    return rig_counter(rig, rig->sender_position) / 64; /* a short message takes 64 bytes */
+}
+
+static void test_no_more_leaves_than_is_granted_if_a_client_miscounts(void)
+{
+    rig_t *rig = granted(&(rig_options_t){ .kind = RIG_UNICAST });
+    write_uncounted(rig, 2 * GRANTED + 3);
+    CHECK_EQ(rig_tail(rig), 64 * (2 * GRANTED + 3));
+    CHECK_EQ(sent_messages(rig), GRANTED);
+    const statement_t more = { "four more", GRANTED + 4, 4, GRANTED, 7, 0 };
+    state(rig, &more, PS_CAP_PENSTOCK | PS_CAP_ORDINALS | PS_CAP_CREDITS);
+    CHECK_EQ(sent_messages(rig), GRANTED + 4);
+    const statement_t rest = { "the rest", 3 * GRANTED, 2 * GRANTED, GRANTED, 7, 0 };
+    state(rig, &rest, PS_CAP_PENSTOCK | PS_CAP_ORDINALS | PS_CAP_CREDITS);
+    CHECK_EQ(sent_messages(rig), 2 * GRANTED + 3);
+    rig_close(rig);
+}
+
+/* The word is in memory that clients write: one that gives itself credits back. */
+static void test_no_more_leaves_than_is_granted_if_a_client_lowers_the_count(void)
+{
+    rig_t *rig = granted(&(rig_options_t){ .kind = RIG_UNICAST });
+    ps_client_t *client;
+    ps_pub_t *pub;
+    rig_open_publisher(rig, 100, 0, &client, &pub);
+    rig_step(rig, MS);
+    int64_t accepted = 0;
+    for (int32_t i = 0; i < 4 * GRANTED; i++) {
+        accepted += ps_pub_offer(pub, "message", 7, 0) > 0;
+        atomic_store(&rig->slot->spend, 0);
+    }
+    CHECK(accepted > GRANTED);
+    rig_step(rig, MS);
+    rig_step(rig, MS);
+    CHECK_EQ(sent_messages(rig), GRANTED);
+    ps_pub_close(pub);
+    ps_client_close(client);
+    rig_close(rig);
+}
+
 static void test_a_negative_limit_or_no_credits_end_the_grant(void)
 {
     const statement_t ended[] = { { "negative", -1, 0, GRANTED, 7, 0 },
@@ -131,11 +183,143 @@ static void test_a_receiver_without_the_capability_grants_nothing(void)
     rig_close(rig);
 }
 
+/* ---- a reader that leaves -------------------------------------------------------------------- */
+
+static int32_t offer_many(ps_pub_t *pub)
+{
+    int32_t accepted = 0;
+    for (int32_t i = 0; i < 10 * GRANTED; i++) {
+        accepted += ps_pub_offer(pub, "message", 7, 0) > 0;
+    }
+    return accepted;
+}
+
+/* How the sender loses its only receiver. */
+enum { BY_EOS, BY_ERROR, BY_MIN_TIMEOUT, BY_SILENCE, WAYS };
+
+static const rig_options_t MEDIA[WAYS] = {
+    [BY_EOS] = { .kind = RIG_UNICAST },
+    [BY_ERROR] = { .kind = RIG_UNICAST },
+    [BY_MIN_TIMEOUT] = { .kind = RIG_MULTICAST,
+                         .flow_control = PS_FC_MIN,
+                         .fc_timeout_ns = 100 * MS },
+    [BY_SILENCE] = { .kind = RIG_UNICAST },
+};
+
+static void leave(rig_t *rig, int32_t way, int64_t receiver_id)
+{
+    const ps_sm_t leaving = { .session_id = GOLDEN_SESSION,
+                              .stream_id = GOLDEN_STREAM,
+                              .term_id = GOLDEN_TERM,
+                              .receiver_id = receiver_id,
+                              .flags = PS_SM_EOS,
+                              .trailer = { .credit_limit = -1 } };
+    const ps_err_t error = { .session_id = GOLDEN_SESSION,
+                             .stream_id = GOLDEN_STREAM,
+                             .receiver_id = receiver_id,
+                             .text = (const uint8_t *)"" };
+    if (way == BY_EOS) {
+        ps_publication_on_sm(rig->pub, &leaving, 0, &rig->peer, rig->now_ns);
+    } else if (way == BY_ERROR) {
+        ps_publication_on_error(rig->pub, &error, &rig->peer, rig->now_ns);
+    } else {
+        rig_step(rig, 150 * MS);
+        rig_step(rig, way == BY_SILENCE ? 6000 * MS : 150 * MS);
+    }
+}
+
+/* A stream that is not connected accepts nothing; the status messages of a new receiver decide. */
+static void check_that_no_limit_binds_a_new_receiver(rig_t *rig, ps_pub_t *pub)
+{
+    rig_sm(rig, RECEIVER + 1, &rig->peer, 0, RIG_TERM / 2, 0); /* another one grants nothing */
+    rig_step(rig, MS);
+    CHECK_EQ(limit_of(rig), PS_CREDIT_OPEN);
+    CHECK_EQ(offer_many(pub), 10 * GRANTED);
+}
+
+static void test_a_receiver_that_leaves_lifts_no_limit(int32_t way)
+{
+    rig_t *rig = granted(&MEDIA[way]);
+    ps_client_t *client;
+    ps_pub_t *pub;
+    rig_open_publisher(rig, 100, 0, &client, &pub);
+    rig_step(rig, MS);
+    CHECK_EQ(limit_of(rig), GRANTED);
+    leave(rig, way, RECEIVER);
+    CHECK(offer_many(pub) <= GRANTED);
+    rig_step(rig, MS);
+    rig_step(rig, MS);
+    CHECK_EQ(offer_many(pub), 0);
+    check_that_no_limit_binds_a_new_receiver(rig, pub);
+    ps_pub_close(pub);
+    ps_client_close(client);
+    rig_close(rig);
+}
+
+/* The last of several: until then the others' limit holds. */
+static void test_the_last_of_several_receivers_lifts_no_limit(void)
+{
+    rig_t *rig = granted(&(rig_options_t){ .kind = RIG_MULTICAST });
+    ps_client_t *client;
+    ps_pub_t *pub;
+    rig_open_publisher(rig, 100, 0, &client, &pub);
+    const ps_sm_t more = { .session_id = GOLDEN_SESSION,
+                           .stream_id = GOLDEN_STREAM,
+                           .term_id = GOLDEN_TERM,
+                           .window = RIG_TERM / 2,
+                           .receiver_id = RECEIVER + 2,
+                           .trailer = { .capabilities = PS_CAP_PENSTOCK | PS_CAP_CREDITS,
+                                        .credit_limit = GRANTED + 2,
+                                        .credit_messages = GRANTED + 2,
+                                        .credit_epoch = 3 } };
+    ps_publication_on_sm(rig->pub, &more, 0, &rig->peer, rig->now_ns);
+    rig_step(rig, MS);
+    CHECK_EQ(limit_of(rig), GRANTED);
+    leave(rig, BY_EOS, RECEIVER);
+    rig_step(rig, MS);
+    CHECK_EQ(limit_of(rig), GRANTED + 2);
+    CHECK_EQ(offer_many(pub), GRANTED + 2);
+    leave(rig, BY_EOS, RECEIVER + 2);
+    CHECK_EQ(offer_many(pub), 0);
+    rig_step(rig, MS);
+    CHECK_EQ(offer_many(pub), 0);
+    check_that_no_limit_binds_a_new_receiver(rig, pub);
+    ps_pub_close(pub);
+    ps_client_close(client);
+    rig_close(rig);
+}
+
+/* A receiver that grants nothing keeps the stream connected: nothing limits its publishers. */
+static void test_a_receiver_without_credits_lifts_the_limit_of_one_that_left(void)
+{
+    rig_t *rig = granted(&(rig_options_t){ .kind = RIG_MULTICAST });
+    ps_client_t *client;
+    ps_pub_t *pub;
+    rig_open_publisher(rig, 100, 0, &client, &pub);
+    rig_sm(rig, RECEIVER + 1, &rig->peer, 0, RIG_TERM / 2, 0);
+    rig_step(rig, MS);
+    CHECK_EQ(limit_of(rig), GRANTED);
+    leave(rig, BY_EOS, RECEIVER);
+    rig_step(rig, MS);
+    CHECK_EQ(limit_of(rig), PS_CREDIT_OPEN);
+    CHECK_EQ(offer_many(pub), 10 * GRANTED);
+    ps_pub_close(pub);
+    ps_client_close(client);
+    rig_close(rig);
+}
+
 int main(void)
 {
+    for (int32_t way = 0; way < WAYS; way++) {
+        test_a_receiver_that_leaves_lifts_no_limit(way);
+    }
+    test_the_last_of_several_receivers_lifts_no_limit();
+    test_a_receiver_without_credits_lifts_the_limit_of_one_that_left();
     test_impossible_and_stale_statements_are_counted_and_ignored();
     test_a_limit_of_just_released_and_2_n_counts();
     test_a_new_epoch_below_what_was_spent_admits_nothing();
+    test_no_more_leaves_than_is_granted_if_a_client_miscounts();
+    test_no_more_leaves_than_is_granted_if_a_client_lowers_the_count();
     test_a_negative_limit_or_no_credits_end_the_grant();
     test_a_receiver_without_the_capability_grants_nothing();
     return 0;

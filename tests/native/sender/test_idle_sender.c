@@ -3,6 +3,7 @@
  * test_idle_sender.c: a publication that rests gives up the terms that nobody may touch, and none
  * else; it goes on as if nothing had been.
  */
+#include "ps_publication.h"
 #include "sender_rig.h"
 
 #include <sys/stat.h>
@@ -266,8 +267,75 @@ static void test_an_ending_publication_keeps_all(void)
     rig_close(rig);
 }
 
+/* Lets the stream be idle, with a status message each second; returns the datagrams sent. */
+static int32_t idle(rig_t *rig, int32_t seconds)
+{
+    int32_t sent = 0;
+    for (int32_t i = 0; i < 100 * seconds; i++) {
+        if (i % 100 == 50) {
+            rig_sm(rig, GOLDEN_RECEIVER, &rig->peer, rig_tail(rig), RIG_TERM / 2, 0);
+        }
+        rig_step(rig, S / 100);
+        while (memnet_take(rig->net, &rig->got)) {
+            sent++;
+        }
+    }
+    return sent;
+}
+
+static void test_a_resting_stream_sends_a_heartbeat_a_second_and_its_data_at_once(void)
+{
+    static const uint8_t payload[STEP - PS_HEADER_BYTES];
+    rig_t *rig = open_at(QUARTER);
+    (void)idle(rig, 5);
+    CHECK(rig->pub->resting);
+    CHECK_EQ(idle(rig, 10), 10);
+    CHECK(rig->pub->resting);
+    rig_offer(rig, payload, sizeof payload, PS_FLAG_UNFRAGMENTED);
+    rig_step(rig, 0);
+    CHECK(rig_take(rig) != NULL && rig->got.length == STEP);
+    CHECK(!rig->pub->resting);
+    rig_close(rig);
+}
+
+static void test_a_resting_stream_notices_that_its_receiver_is_silent(void)
+{
+    rig_t *rig = open_at(QUARTER);
+    ps_event_t event;
+    (void)idle(rig, 20); /* repeated status messages keep it connected */
+    CHECK(rig->pub->resting && rig->pub->connected);
+    while (rig_event(rig, PS_EV_PUB_CONNECTED, &event)) {
+    }
+    rig_step(rig, INT64_C(4400) * S / 1000);
+    rig_step(rig, S / 100);
+    CHECK(rig->pub->connected);
+    rig_step(rig, S / 5);
+    rig_step(rig, S / 100);
+    CHECK(rig_event(rig, PS_EV_PUB_CONNECTED, &event) && !event.connection.connected);
+    rig_close(rig);
+}
+
+static void test_a_status_message_with_another_window_is_no_repetition(void)
+{
+    rig_t *rig = open_at(QUARTER);
+    (void)idle(rig, 5);
+    CHECK(rig->pub->resting);
+    const int64_t limit = rig_counter(rig, rig->sender_limit);
+    rig_sm(rig, GOLDEN_RECEIVER, &rig->peer, rig_tail(rig), RIG_TERM / 2, 0);
+    rig_step(rig, 0);
+    CHECK(rig->pub->resting);
+    CHECK_EQ(rig_counter(rig, rig->sender_limit), limit);
+    rig_sm(rig, GOLDEN_RECEIVER, &rig->peer, rig_tail(rig), RIG_TERM / 4, 0);
+    rig_step(rig, 0);
+    CHECK(!rig->pub->resting);
+    rig_close(rig);
+}
+
 int main(void)
 {
+    test_a_resting_stream_sends_a_heartbeat_a_second_and_its_data_at_once();
+    test_a_resting_stream_notices_that_its_receiver_is_silent();
+    test_a_status_message_with_another_window_is_no_repetition();
     test_what_may_be_sent_again_and_what_limits_reach_stays();
     test_least_terms_are_kept();
     test_a_term_that_is_not_there_yet_keeps_none_below();

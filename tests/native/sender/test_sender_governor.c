@@ -142,6 +142,39 @@ static void test_the_governor_is_the_cause_only_while_it_holds_the_stream(void)
     close_many(many);
 }
 
+/* A stream that waited for its turn waits for a whole datagram only for the rest of the time. */
+static void test_the_wait_for_a_turn_counts(void)
+{
+    many_t *many = open_many();
+    ps_publication_t *pub = add_stream(many, 0);
+    connect_all(many, TERM / 2);
+    set_pressure(many, 60); /* 10 ms */
+    half_frame(many, pub);
+    ps_sender_ready(sender(many), pub);
+    pub->turn.since_ns -= 6 * MS;
+    run(many, 1 * MS);
+    CHECK_EQ(pub->sender_position, 0);
+    run(many, 5 * MS);
+    CHECK_EQ(pub->sender_position, FRAME / 2);
+    close_many(many);
+}
+
+/* The governor does not hold a stream that could not send anyway. */
+static void test_a_closed_window_is_the_cause_of_a_deferred_stream(void)
+{
+    many_t *many = open_many();
+    ps_publication_t *low = add_stream(many, -1);
+    connect_all(many, 2 * FRAME);
+    set_pressure(many, 90);
+    publish(many, low, 2 * FRAME); /* its turn of the second */
+    run(many, 1 * MS);
+    CHECK_EQ(low->sender_position, 2 * FRAME);
+    press(many, low);
+    CHECK_EQ(cause_of(low), PS_CAUSE_RECEIVER_WINDOW);
+    CHECK(!low->withheld);
+    close_many(many);
+}
+
 /* Each stream of a sender has data; the sample shows signals and waiting streams. */
 static void test_the_sample_is_shown(void)
 {
@@ -230,6 +263,8 @@ int main(void)
     test_the_end_of_a_stream_is_never_deferred();
     test_a_sample_waits_for_a_cycle_that_nobody_delayed();
     test_the_sample_is_shown();
+    test_the_wait_for_a_turn_counts();
+    test_a_closed_window_is_the_cause_of_a_deferred_stream();
     test_the_governor_is_the_cause_only_while_it_holds_the_stream();
     return 0;
 }

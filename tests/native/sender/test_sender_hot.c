@@ -154,8 +154,8 @@ static void test_a_bit_that_comes_late_does_no_harm(void)
     for (int i = 0; i < 8; i++) {
         offer_many(&hot);
         atomic_store(&hot.rig->slot->dirty, PS_DIRTY_DATA);
-        atomic_fetch_or(&hot.rig->shared->dirty[0],
-                        UINT64_C(1) << (hot.rig->slot - hot.rig->shared->publications));
+        ps_shared_set_dirty(hot.rig->shared,
+                            (int32_t)(hot.rig->slot - hot.rig->shared->publications));
         rig_step(hot.rig, 10 * US);
         CHECK_EQ(dirty(&hot), PS_DIRTY_HOT);
         CHECK_EQ(sender(&hot)->hot_count, 1);

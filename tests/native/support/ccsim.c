@@ -416,8 +416,7 @@ static void produce(ccsim_t *sim, flow_t *flow)
         atomic_fetch_add(tail, sim->options.mtu);
     }
     if (any && atomic_exchange(&flow->slot->dirty, 1) == 0) {
-        atomic_fetch_or(&sim->sides[0].shared->dirty[flow->slot_index / 64],
-                        UINT64_C(1) << (flow->slot_index % 64));
+        ps_shared_set_dirty(sim->sides[0].shared, flow->slot_index);
     }
 }
 

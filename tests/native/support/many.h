@@ -78,7 +78,7 @@ static inline void mark(const many_t *many, const ps_publication_t *pub)
     const uint32_t before = atomic_load(&pub->slot->dirty);
     if (before != PS_DIRTY_HOT && before != PS_DIRTY_DATA &&
         atomic_exchange(&pub->slot->dirty, PS_DIRTY_DATA) == PS_DIRTY_NOT) {
-        atomic_fetch_or(&many->rig->shared->dirty[slot / 64], UINT64_C(1) << (slot % 64));
+        ps_shared_set_dirty(many->rig->shared, (int32_t)slot);
     }
 }
 

@@ -157,6 +157,7 @@ rig_t *rig_open(const rig_options_t *options)
 {
     rig_t *rig = calloc(1, sizeof(*rig));
     CHECK(rig != NULL);
+    rig->kind = options->kind;
     rig->now_ns = 1000 * S;
     rig->peer = memnet_addr(9, RIG_PORT);
     make_files(rig, options);
@@ -173,6 +174,27 @@ rig_t *rig_open(const rig_options_t *options)
     }
     add_publication(rig, options);
     return rig;
+}
+
+void rig_succeed(rig_t *rig)
+{
+    ps_driver_destroy(rig->driver);
+    ps_driver_params_t params = memnet_driver_params(rig->net, rig->cnc, rig->shared);
+    params.seed = 2;
+    params.receiver_id_base = 2;
+    CHECK_EQ(ps_driver_create(&params, &rig->driver), PS_OK);
+    CHECK_EQ(ps_driver_start(rig->driver), PS_OK);
+    open_endpoint(rig, rig->kind);
+}
+
+ps_publication_params_t rig_adopted_publication(const rig_t *rig)
+{
+    const int32_t slot = (int32_t)(rig->slot - rig->shared->publications);
+    ps_publication_params_t params = rig_publication_params(rig, 1, rig->log_path, slot);
+    params.window_bytes = RIG_TERM / 2;
+    params.signal_eos = 1;
+    params.adopted = 1;
+    return params;
 }
 
 void rig_close(rig_t *rig)
@@ -208,7 +230,7 @@ void rig_dirty(rig_t *rig)
         return;
     }
     if (atomic_exchange(&rig->slot->dirty, PS_DIRTY_DATA) == PS_DIRTY_NOT) {
-        atomic_fetch_or(&rig->shared->dirty[index / 64], UINT64_C(1) << (index % 64));
+        ps_shared_set_dirty(rig->shared, (int32_t)index);
     }
 }
 

@@ -41,6 +41,7 @@ enum { RIG_TERM = 65536, RIG_MTU = 1408, RIG_PORT = 40124, RIG_CONTROL = 40500 }
 enum rig_kind { RIG_UNICAST, RIG_DYNAMIC, RIG_MANUAL, RIG_MULTICAST, RIG_IPC };
 
 typedef struct rig {
+    int32_t kind; /* rig_kind */
     char directory[64];
     char log_path[96];
     ps_cnc_t *cnc;
@@ -107,6 +108,10 @@ void rig_expect_golden(rig_t *rig, const char *name);
 /* Parameters of a publication with the rig's endpoint and counters. The whole log is reserved. */
 ps_publication_params_t rig_publication_params(const rig_t *rig, int64_t id, const char *log_path,
                                                int32_t slot);
+/* Kills the driver. A new one opens the endpoint, and has no publication yet. */
+void rig_succeed(rig_t *rig);
+/* Parameters with which a new driver adopts the rig's publication. */
+ps_publication_params_t rig_adopted_publication(const rig_t *rig);
 /* A local reader at a position, of the client in client_slot (-1: none).  Returns its counter. */
 int32_t rig_add_reader(rig_t *rig, int64_t position, int32_t client_slot, int tether);
 /* A client that publishes.  Returns its slot. */

@@ -209,6 +209,7 @@ UNUSED_OK static ps_img_t *stream_img(stream_t *stream)
                                      0,
                                      0,
                                      0,
+                                     0,
                                      0 };
     ps_img_t *image = NULL;
     CHECK_EQ(ps_img_open(stream->client, &params, &image), PS_OK);

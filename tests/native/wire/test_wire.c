@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Frames: the worked session byte for byte, each rule of the tables, and trailers.
- */
+ * Frames: the worked session byte for byte, each rule of the tables, and trailers. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -371,13 +370,14 @@ static void test_the_largest_trailers_fit(void)
 {
     ps_trailer_t largest = STATED;
     uint8_t out[PS_CONTROL_MAX];
-    largest.congestion_window = largest.pacing_rate = largest.rtt_ns = 1;
-    largest.credit_messages = largest.credit_flags = 1;
+    largest.congestion_window = largest.priority = largest.pacing_rate = largest.rtt_ns =
+        largest.retention_ns = 1;
+    largest.credit_messages = largest.credit_flags = largest.credit_weight = 1;
     memset(largest.client_name, 'c', PS_NAME_MAX);
     memset(largest.host, 'h', PS_NAME_MAX);
     CHECK_EQ(ps_trailer_write_sm(out, &largest), 210);
     largest.relay_path.count = PS_RELAYS_MAX;
-    CHECK_EQ(ps_trailer_write_setup(out, &largest), 152);
+    CHECK_EQ(ps_trailer_write_setup(out, &largest), 188);
     ps_trailer_t read;
     ps_trailer_read(out, ps_trailer_write_sm(out, &largest), &read);
     CHECK(memcmp(read.client_name, largest.client_name, sizeof read.client_name) == 0);

@@ -143,8 +143,8 @@ def test_stat_fits_a_narrow_terminal() -> None:
                 "subscription_id": 1, "stream_id": 1, "channel": LONG, "images": 1, "client_id": 2,
             }],
             "clients": [{
-                "client_id": 2, "name": "n" * 95, "pid": 4_194_303, "publications": 1,
-                "subscriptions": 1, "counters": 1,
+                "client_id": 2, "name": "n" * 95, "pid": 4_194_303, "state": "awaited",
+                "publications": 1, "subscriptions": 1, "counters": 1,
             }],
         },
     }

@@ -74,7 +74,7 @@ def test_credits_are_shown_where_they_are_granted() -> None:
     console = Console(width=160, record=True, file=io.StringIO())
     console.print(render(snapshot, None, 0.0, False, width=160))
     text = console.export_text()
-    assert text.count("42 of 100 pool, fifo, 3 leaked, withheld") == 1
+    assert text.count("42 used of 100, a pool (fifo), 3 leaked, withheld") == 1
     assert " 42  receiver window" in text
     assert text.count("credits") == 2
     assert "credits" not in shown(None, 0.0)

@@ -78,3 +78,37 @@ def test_another_client_cannot_withhold_it() -> None:
         control.WithholdCredits(registration_id=ready.registration_id, withheld=True),
     )
     assert answer.code == "unknown_registration"
+
+
+@pytest.mark.parametrize("channel", [UDP, "aeron:ipc"])
+def test_lost_credits_are_an_event_that_names_client_and_stream(channel: str) -> None:
+    rig = Rig()
+    client = rig.client("worker")
+    ready = rig.sub(client, f"{channel}?ps-credits=5" if channel == "aeron:ipc" else
+                    f"{channel}|ps-credits=5")
+    if channel == UDP:
+        rig.setup(rig.last(a.OpenRecvEndpoint).params.id)
+        slot = rig.last(a.AddImageSubscriber).params.slot
+    else:
+        rig.pub(client, channel)
+        slot = rig.last(a.AddPublicationSubscriber).params.slot
+
+    def told() -> list[tuple[int, int]]:
+        rig.advance(1.0)
+        events = [e.fields for e in rig.all(a.PublishEvent) if e.name == "credits_lost"]
+        assert all((e["client_id"], e["name"]) == (client, "worker") for e in events)
+        assert {e["stream_id"] for e in events} <= {ready.stream_id}
+        return [(e["credits"], e["leaked"]) for e in events]
+
+    assert told() == []
+    rig.leaked[slot] = 3
+    assert told() == told() == [(3, 3)]
+    rig.leaked[slot] = 1                # two were reclaimed
+    assert told() == [(3, 3)]
+    rig.leaked[slot] = 2
+    assert told() == [(3, 3), (1, 2)]
+    rig.request(client, control.RemoveSubscription(registration_id=ready.registration_id))
+    rig.leaked[slot] = 9
+    assert told() == [(3, 3), (1, 2)]
+    rig.advance(10.0)
+    assert "lost 3 credits" in rig.all(a.Warn)[0].text

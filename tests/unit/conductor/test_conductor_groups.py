@@ -154,6 +154,14 @@ def test_a_bad_channel_leaves_nothing_behind() -> None:
     rig.assert_nothing_left()
 
 
+def test_a_group_with_credits_is_refused_with_both_names() -> None:
+    rig = GroupRig()
+    answer = rig.open(UDP + "|ps-credits=5", name="orders")
+    assert answer.code == "invalid_channel"
+    assert "ps-credits=5 contradicts group orders" in answer.message
+    rig.assert_nothing_left()
+
+
 def test_a_channel_that_has_no_room_for_its_session_is_refused() -> None:
     rig = GroupRig()
     channel = UDP + "|alias="

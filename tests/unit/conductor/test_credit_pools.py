@@ -15,6 +15,7 @@ from penstock.core.credits import CAP_CREDITS, CreditState, CreditView
 from penstock.daemon.conductor import actions as a
 from penstock.daemon.conductor.actions.credits import (
     ReadCredits,
+    ReadRoundTrip,
     SetImageCredits,
     SetPublicationCredits,
 )
@@ -33,9 +34,12 @@ class Stream:
     limit: int = 0
     sent: int = 0
     owed: float = 0.0
+    allowed: float = 0.0                # part of a message that the credits allow
     final: int = -1
+    round_trip_s: float = 0.002
     deaf: bool = False                  # its sender acknowledges nothing
     stalled: bool = False               # the application returns nothing
+    polled: bool = True                 # the application sees what arrives
     returned: int = 0
 
     def told(self, credits: int, *, frozen: bool) -> None:
@@ -51,14 +55,16 @@ class Stream:
     def outstanding(self) -> int:
         return 0 if self.frozen else max(self.limit, self.returned + self.credits) - self.returned
 
-    def run(self, seconds: float, round_trip_s: float = 0.002) -> None:
+    def run(self, seconds: float) -> None:
         most = self.rate * seconds + self.owed
         if self.frozen:
             sent = 0
         elif self.stalled:
             sent = min(int(most), max(self.returned + self.credits, self.limit) - self.sent)
         else:
-            sent = min(int(most), int(self.credits * seconds / round_trip_s))
+            self.allowed += self.credits * seconds / self.round_trip_s
+            sent = min(int(most), int(self.allowed))
+            self.allowed = min(self.allowed - sent, 1.0)
         self.owed = min(most - sent, 100.0)
         self.sent += sent
         if not self.stalled:
@@ -90,10 +96,14 @@ class Pool(Rig):
             case ReadCredits(slot=slot):
                 stream = self.by_slot[slot]
                 return CreditView(
-                    credits=stream.credits, burst=stream.credits, passed=stream.sent,
+                    credits=stream.credits, burst=stream.credits,
+                    passed=stream.sent if stream.polled else stream.returned,
                     returned=stream.returned, leaked=0, granted=stream.limit,
-                    final=stream.final, epoch=1, state=CreditState.GRANTING,
+                    final=stream.final, epoch=1, state=CreditState.GRANTING, arrived=stream.sent,
                 )
+            case ReadRoundTrip(slot=slot):
+                (image,) = [i for i in self.state.images.values() if i.slot == slot]
+                return int(self.streams[image.session_id - 1].round_trip_s * 1e9)
             case _:
                 return super()._perform_native(action)
         return None
@@ -221,6 +231,19 @@ def test_weights_of_rules_divide_a_pool() -> None:
     assert pool.peak <= 1500
 
 
+def test_the_weight_that_a_remote_publisher_states_divides_a_pool() -> None:
+    """A rule of this host takes precedence; without any weight, it is 1."""
+    rules = (StreamRule(session_id=3, credit_weight=1),)
+    pool = pool_of("ps-credits=600|ps-credit-policy=weighted|rcv-wnd=4m", rules=rules)
+    endpoint = pool.last(a.OpenRecvEndpoint).params.id
+    for session_id, weight in ((1, 4), (2, 0), (3, 1000)):
+        pool.streams.append(Stream(rate=1e7))
+        pool.setup(endpoint, session_id=session_id, peer_capabilities=CAP_CREDITS | 1,
+                   peer_credit_weight=weight)
+    pool.steps(10)
+    assert pool.shares == [400, 100, 100]
+
+
 def test_fifo_serves_one_hungry_publisher_after_the_other() -> None:
     pool = pool_of("ps-credits=30|ps-credit-policy=fifo")
     pool.add(1e6, 1e6, 1e6)
@@ -231,6 +254,48 @@ def test_fifo_serves_one_hungry_publisher_after_the_other() -> None:
             served.append(pool.shares.index(28))
     assert set(served) == {0, 1, 2}
     assert pool.peak <= 30
+
+
+@pytest.mark.parametrize("round_trip_s", [0.2, 0.5, 1.0, 2.0])
+def test_a_round_trip_longer_than_a_division_takes_no_credit_away(round_trip_s: float) -> None:
+    """A publisher that waits for credit uses only a part of its share in a division."""
+    pool = pool_of("ps-credits=100|ps-credit-policy=round_robin")
+    pool.add(1e6, 1e6)
+    pool.streams[0].round_trip_s = round_trip_s
+    pool.steps(20 + int(8 * round_trip_s / STEP_S))
+    assert pool.shares == [50, 50]
+    pool.streams[0].rate = 4 / round_trip_s         # so many credits are on the way
+    pool.steps(20 + int(8 * round_trip_s / STEP_S))
+    assert 4 <= pool.shares[0] <= 40
+    assert pool.peak <= 100
+
+
+def test_a_publisher_whose_messages_have_all_arrived_waits_for_credit() -> None:
+    """Its reader has not polled since, so it has passed and returned nothing."""
+    pool = pool_of("ps-credits=40|ps-credit-policy=round_robin")
+    pool.add(1e6, 10)
+    pool.steps(12)
+    first, second = pool.streams
+    assert pool.shares[0] > 20
+    second.rate, second.stalled, second.polled = 1e6, True, False
+    pool.steps(12)
+    assert pool.shares == [20, 20]
+    assert first.sent > second.sent
+
+
+@pytest.mark.parametrize("policy", ["round_robin", "weighted"])
+def test_the_credit_that_does_not_divide_goes_round(policy: str) -> None:
+    """A pool of 7 gives two publishers 3 and 4 credits by turns."""
+    pool = pool_of(f"ps-credits=7|ps-credit-policy={policy}")
+    pool.add(1e6, 1e6)
+    pool.steps(10)
+    sums = [0, 0]
+    for _ in range(1000):
+        pool.steps(1)
+        sums = [total + share for total, share in zip(sums, pool.shares, strict=True)]
+    assert abs(sums[0] - sums[1]) <= 0.01 * sum(sums) / 2, sums
+    assert sum(sums) >= 6700
+    assert pool.peak <= 7
 
 
 def test_the_deficit_policy_pays_back_over_rounds() -> None:

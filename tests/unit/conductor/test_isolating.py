@@ -145,3 +145,49 @@ def test_a_second_publisher_states_the_same_fanout() -> None:
     client = rig.client()
     rig.pub(client, f"{IPC}|ps-fanout=independent")
     assert "ps-fanout=min" in rig.pub(client, f"{IPC}|ps-fanout=min").message
+
+
+RETAINS = "ps-retention=64k|ps-retention-time=5s"
+
+
+@pytest.mark.parametrize("first", ["publication", "subscription"])
+def test_a_reader_that_states_block_contradicts_a_retention(first: str) -> None:
+    rig = Rig()
+    client = rig.client()
+    refusal = "ps-sub-policy=block contradicts ps-retention=64k of the publication"
+    if first == "publication":
+        rig.pub(client, f"{IPC}|{RETAINS}")
+        assert refusal in rig.sub(client, f"{IPC}|ps-sub-policy=block").message
+        words = "ps-credits=5 contradicts ps-retention=64k"
+        assert words in rig.sub(client, f"{IPC}|ps-credits=5").message
+    else:
+        rig.sub(client, f"{IPC}|ps-sub-policy=block")
+        rig.pub(client, f"{IPC}|{RETAINS}")
+        assert refusal in rig.last(a.LogError).text
+        assert not rig.notices(control.ImageAvailable)
+
+
+def test_a_setup_that_states_a_retention_is_refused_to_a_reader_that_states_block() -> None:
+    rig = Rig()
+    client = rig.client()
+    rig.sub(client, f"{UDP}|ps-sub-policy=block")
+    (endpoint,) = rig.state.recv_endpoints.values()
+    rig.setup(endpoint.id, retention_ns=5 * 10**9)
+    assert "contradicts ps-retention-time=5s" in rig.last(a.RefuseSession).reason
+    assert not rig.state.images
+
+
+def test_an_image_has_the_limits_of_the_setup() -> None:
+    rig = Rig()
+    rig.sub(rig.client(), UDP)
+    (endpoint,) = rig.state.recv_endpoints.values()
+    rig.setup(endpoint.id, retention_bytes=64 * KIB, retention_ns=5 * 10**9)
+    (image,) = rig.state.images.values()
+    assert (image.params.retention_bytes, image.params.retention_ns) == (64 * KIB, 5 * 10**9)
+
+
+def test_publishers_of_a_stream_state_one_retention() -> None:
+    rig = Rig()
+    client = rig.client()
+    rig.pub(client, f"{IPC}|ps-retention=32k")
+    assert "ps-retention=16k" in rig.pub(client, f"{IPC}|ps-retention=16k").message

@@ -110,7 +110,7 @@ def test_a_timestamp_can_go_into_the_reserved_value() -> None:
     ("aeron:udp?response-correlation-id=5", "response-correlation-id", "response channels"),
     ("aeron:udp?response-endpoint=a:5", "response-endpoint", "response channels"),
     ("aeron:udp?ats=true", "ats", "not supported"),
-    ("aeron:udp?ps-fanin=equal", "ps-fanin", "later version"),
+    ("aeron:udp?ps-fanin=fair", "ps-fanin", "equal, priority"),
     ("aeron:udp?ps-credits=0", "ps-credits", "or auto"),
     ("aeron:udp?ps-credits=-3", "ps-credits", "1..16777216 messages"),
     ("aeron:udp?ps-credits=16777217", "ps-credits", "or auto"),

@@ -9,9 +9,10 @@ import pytest
 
 from penstock.config import uri
 from penstock.config.settings.backpressure import BackpressureConfig
+from penstock.config.settings.models import StreamRule
 from penstock.config.uri import ChannelError
 from penstock.core.driver_types import Isolation
-from penstock.daemon.conductor.channel import plans
+from penstock.daemon.conductor.channel import plans, rules
 from penstock.daemon.conductor.saga import Refused
 from penstock.daemon.conductor.settings import KIB, ConductorSettings
 
@@ -104,3 +105,29 @@ def test_the_configuration_gives_a_default_to_subscriptions() -> None:
     assert group.isolation is Isolation.GATES
     assert plans.publication_plan(plans.parse(UDP), UDP, found).policy == "block"   # by the depth
     assert BackpressureConfig(default_policy="drop-oldest").default_policy == "drop-oldest"
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    ("ps-retention=0", "ps-retention=0: retains no data"),
+    ("ps-retention=2k", "ps-retention=2048 is less than two datagrams of mtu=1408"),
+    ("ps-retention=193k|term-length=64k", "ps-retention=197632 exceeds the log, which has 3 terms "
+                                          "of term-length=65536"),
+    ("ps-retention-time=0", "ps-retention-time=0ns: is shorter than 10ms"),
+    ("ps-retention-time=9ms", "is shorter than 10ms: the time index"),
+    ("ps-retention-time=5", "is shorter than 10ms"),
+])
+def test_a_retention_that_cannot_be_is_refused(options: str, words: str) -> None:
+    channel = f"aeron:ipc?mtu=1408|{options}"
+    with pytest.raises(Refused, match=re.escape(words)):
+        plans.publication_plan(plans.parse(channel), channel, settings())
+
+
+def test_a_retention_is_that_of_the_channel_or_of_the_rule() -> None:
+    channel = "aeron:ipc?ps-retention=64k|ps-retention-time=5s|term-length=64k"
+    found = plans.publication_plan(plans.parse(channel), channel, settings())
+    assert (found.retention_bytes, found.retention_ns) == (64 * KIB, 5_000_000_000)
+    rule = StreamRule(stream_id=7, retention_bytes=32 * KIB, retention_time_ns=10**9)
+    for options, bytes_ in (("", 32 * KIB), ("|ps-retention=16k", 16 * KIB)):
+        stated = plans.parse(f"aeron:ipc?term-length=64k{options}")
+        filled = rules.apply(stated, 7, settings(rules=(rule,)), publication=True)
+        assert (filled.ps_retention, filled.ps_retention_time_ns) == (bytes_, 10**9)

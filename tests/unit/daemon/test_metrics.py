@@ -83,14 +83,19 @@ def test_a_reader_shows_what_it_skipped(port: LocalPort, status: DaemonStatus) -
         subscription_id=3, client_id=1, channel="aeron:ipc", stream_id=7, images=1, credits=0,
         credit_policy="", withheld=False, credits_granted=0, credits_returned=0,
         credits_outstanding=0, credits_leaked=0,
-        skipped=[SkipStatus(reader=5, messages=11, bytes=1100)],
+        skipped=[
+            SkipStatus(reader=5, messages=11, bytes=1100, reason="behind"),
+            SkipStatus(reader=5, messages=3, bytes=300, reason="retention"),
+        ],
     )
     clients = [ClientStatus(
-        client_id=1, name="slow", pid=10, uid=0, publications=0, subscriptions=1, counters=0
+        client_id=1, name="slow", pid=10, uid=0, state="active", publications=0, subscriptions=1,
+        counters=0,
     )]
     changed = attrs.evolve(status, subscriptions=[row], clients=clients)
     text = text_of(changed, port.cnc.counter).decode()
     lines = [line for line in text.splitlines() if "_skipped_" in line and line[0] != "#"]
-    assert [line.rpartition(" ")[2] for line in lines] == ["11.0", "1100.0"]
+    assert [line.rpartition(" ")[2] for line in lines] == ["11.0", "3.0", "1100.0", "300.0"]
+    assert ['reason="retention"' in line for line in lines] == [False, True, False, True]
     assert all('client="1"' in line and 'name="slow"' in line for line in lines)
     assert all('subscription="3"' in line and 'reader="5"' in line for line in lines)

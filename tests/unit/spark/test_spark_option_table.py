@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.spark_bridge import _option_table, _options, _sink_options
+from penstock.core.errors import InvalidArgument
+from penstock.spark_bridge import _kafka, _option_table, _options, _sink_options
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 
@@ -36,3 +37,44 @@ def test_defaults_of_the_table_are_those_of_the_code() -> None:
     assert rows["payload"] == f"`{read.payload}`"
     assert rows["failOnDataLoss"] == f"`{str(read.fail_on_data_loss).lower()}`"
     assert rows["startingOffsets"].startswith(f"`{read.starting}`")
+
+
+@pytest.mark.parametrize(("rows", "page"), [
+    (_kafka.SOURCE, "spark.md"), (_kafka.SINK, "spark-sink.md"),
+])
+def test_the_page_has_the_table_of_kafkas_options(
+    rows: tuple[_kafka.Row, ...], page: str
+) -> None:
+    assert _kafka.lines(rows) in (DOCS / page).read_text(encoding="utf-8")
+
+
+#: Of Spark's page about Kafka, and its code (KafkaSourceProvider).
+KAFKAS = (
+    "kafka.bootstrap.servers", "subscribe", "assign", "subscribePattern", "kafka.group.id",
+    "groupIdPrefix", "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp",
+    "startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy",
+    "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions",
+    "maxRecordsPerPartition", "failOnDataLoss", "includeHeaders", "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs",
+)
+OTHERS = ("kafka.isolation.level", "kafka.ssl.truststore.location", "kafka.max.poll.records")
+
+
+@pytest.mark.parametrize("option", [*KAFKAS, *OTHERS])
+def test_each_option_of_kafkas_source_exists_or_is_replaced_by_name(option: str) -> None:
+    instead = _kafka.replacement(_kafka.SOURCE, option)
+    assert instead
+    if option in _options.NAMES.values():
+        return
+    with pytest.raises(InvalidArgument) as raised:
+        _options.read_options({
+            "channel": "aeron:ipc", "streamid": "1", "subscription": "s", option.lower(): "1",
+        })
+    assert f"no such option. {instead} It has: " in str(raised.value)
+    assert "did you mean" not in str(raised.value)
+
+
+@pytest.mark.parametrize("option", ["topic", "kafka.bootstrap.servers", "kafka.acks"])
+def test_each_option_of_kafkas_sink_is_replaced_by_name(option: str) -> None:
+    with pytest.raises(InvalidArgument, match=r"penstock has .+\.$"):
+        _sink_options.read_options({"channel": "aeron:ipc", "streamid": "1", option: "1"})

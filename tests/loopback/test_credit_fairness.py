@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pools of credits between real daemons: publishers of very different rates, over many divisions.
+
+Two publishers send as fast as they get credit. Three others send at fixed rates, and need less than
+their shares. The publishers are on another host, so their weights travel in their SETUPs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+import pytest
+
+import penstock
+from loopback.conftest import NewHost
+from loopback.streams import connected, eventually
+from penstock import Credits, Publication, Subscription
+
+STREAM = 1001
+CREDITS = 64
+#: Messages a second; 0: all that the credits allow.
+RATES = (10.0, 100.0, 300.0, 0.0, 0.0)
+#: A division each 25 ms, which is longer than a round trip on a busy machine.
+CONFIG = '[credits]\nidle_timeout_ns = "200ms"\n'
+ROUND_S = 0.025
+ROUNDS = 200
+#: Beside other processes a publisher can miss divisions, in which it would have sent.
+ATTEMPTS = 5
+
+
+@attrs.define(kw_only=True)
+class Stream:
+    """One publisher, and what it sent."""
+
+    publication: Publication
+    rate: float
+    sent: int = 0
+    late: int = 0                       # messages of a fixed rate that got no credit at once
+
+    def step(self, elapsed_s: float) -> None:
+        wanted = int(elapsed_s * self.rate) - self.sent if self.rate else 4 * CREDITS
+        for _ in range(wanted):
+            if self.publication.offer(b"message") <= 0:
+                self.late += 1
+                return
+            self.sent += 1
+
+
+def run(streams: list[Stream], subscription: Subscription, seconds: float) -> None:
+    began = time.monotonic()
+    for stream in streams:
+        stream.sent = stream.late = 0
+    while (elapsed := time.monotonic() - began) < seconds:
+        for stream in streams:
+            stream.step(elapsed)
+        while subscription.poll(lambda _m, _h: None, 256):
+            pass
+
+
+@pytest.mark.parametrize(("policy", "weights"), [
+    ("round_robin", (1, 1)), ("weighted", (1, 3)),
+])
+def test_busy_publishers_divide_what_the_others_leave(
+    policy: str, weights: tuple[int, int], new_host: NewHost, port: Callable[[], int],
+    tmp_path: Path,
+) -> None:
+    config = tmp_path / "penstock.toml"
+    config.write_text(CONFIG)
+    near, far = new_host(), new_host("--config", str(config))
+    channel = f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k"
+    with penstock.connect(near.directory) as sender, penstock.connect(far.directory) as receiver:
+        subscription = receiver.add_subscription(
+            channel, STREAM, credits=Credits(CREDITS, policy=policy)
+        )
+        streams = []
+        for rate, weight in zip(RATES, (1, 1, 1, *weights), strict=True):
+            publication = sender.add_exclusive_publication(
+                f"{channel}|ps-credit-weight={weight}", STREAM
+            )
+            connected(publication, subscription)
+            streams.append(Stream(publication=publication, rate=rate))
+        for stream in streams:
+            eventually(lambda of=stream: of.publication.credits.granted > 0, "no grant")
+        run(streams, subscription, 20 * ROUND_S)
+        slow, busy = streams[:3], streams[3:]
+        seen = []
+        for _ in range(ATTEMPTS):
+            run(streams, subscription, ROUNDS * ROUND_S)
+            for stream in slow:         # at the end, at most the pool is missing
+                assert stream.sent >= stream.rate * ROUNDS * ROUND_S - CREDITS
+            shares = [stream.sent / weight for stream, weight in zip(busy, weights, strict=True)]
+            mean = sum(shares) / len(shares)
+            seen.append(max(abs(share - mean) for share in shares) / mean)
+            assert seen[-1] <= 0.05, shares
+            if seen[-1] <= 0.01:
+                return
+        pytest.fail(f"no attempt divided to 1 %: {seen}")

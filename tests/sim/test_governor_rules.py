@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A core that breaks one rule of the scheduler or of the governor is found by a generated scenario,
+among the first 2000 seeds.  Only seeds with a loaded host are run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support.old_core import OldCore, Patch
+
+from penstock.sim.generate.fuzz import generate
+
+SEEDS = 2000
+#: Seeds of one kind that are run at most.
+TRIED = 12
+
+
+def seeds_with(kind: str) -> Iterator[int]:
+    found = (n for n in range(1, SEEDS + 1) if f"load: {kind}" in generate(n).classes)
+    for _, seed in zip(range(TRIED), found, strict=False):
+        yield seed
+
+
+@pytest.fixture(scope="module")
+def wrong_core(tmp_path_factory: pytest.TempPathFactory) -> OldCore:
+    return OldCore(tmp_path_factory.mktemp("wrong-governor"))
+
+
+#: The rule that is broken, the kind of load that meets it, and how.
+WRONG = (
+    ("does not smooth the waits", "crowd", Patch(
+        file="ps_governor.c", now="(mean_ns - governor->latency_ns) / SMOOTH;",
+        old="(mean_ns - governor->latency_ns);",
+    )),
+    ("takes busy time for pressure", "crowd", Patch(
+        file="ps_governor.c", now="governor->busy < bound ? governor->busy : bound;",
+        old="governor->busy;",
+    )),
+    ("defers at the first peak", "slow machine", Patch(
+        file="ps_governor.c", now=">= PS_GOVERNOR_SUSTAINED_NS) {", old=">= 0) {",
+    )),
+    ("lets deferred streams send", "slow machine", Patch(
+        file="ps_sender_governor.c", now="sender->now_ns >= due_ns) {\n        return false;",
+        old="sender->now_ns >= due_ns - PS_GOVERNOR_DEFERRED_NS / 2) {\n        return false;",
+    )),
+    ("defers streams for longer than a second", "slow machine", Patch(
+        file="ps_sender_governor.c",
+        now="pub->data_sent_ns + PS_GOVERNOR_DEFERRED_NS;",
+        old="pub->data_sent_ns + 2 * PS_GOVERNOR_DEFERRED_NS;",
+    )),
+    ("sends partial datagrams at once", "crowd", Patch(
+        file="ps_sender_governor.c", now="if (coalesce_ns == 0 || pub",
+        old="if (coalesce_ns >= 0 || pub",
+    )),
+    ("delays partial datagrams for longer", "crowd", Patch(
+        file="ps_sender_governor.c", now="wait_until(sender, pub, pub->partial_since_ns + coalesce",
+        old="wait_until(sender, pub, pub->partial_since_ns + 9 * coalesce",
+    )),
+    ("throttles at half the pressure", "slow machine", Patch(
+        file="ps_governor.c", now="pressure < PS_GOVERNOR_THROTTLE ? 0",
+        old="pressure < PS_GOVERNOR_THROTTLE / 2 ? 0",
+    )),
+    ("ignores the interval of status messages", "crowd", Patch(
+        file="ps_image_status.c", now="now_ns < due_ns && open > image->sent_window / 2",
+        old="now_ns < due_ns && open > image->sent_window",
+    )),
+    ("serves the lowest band last", "crowd", Patch(
+        file="ps_bands.c", now="bands->at = bands->at == 0 ? PS_BAND_B4 : bands->at - 1;",
+        old="bands->at = bands->at <= PS_BAND_B1 ? PS_BAND_B4 : bands->at - 1;",
+    )),
+)
+
+
+@pytest.mark.parametrize(("kind", "patch"), [row[1:] for row in WRONG], ids=[r[0] for r in WRONG])
+def test_a_generated_scenario_finds_a_core_that(
+    kind: str, patch: Patch, wrong_core: OldCore
+) -> None:
+    assert wrong_core.first_seed(seeds_with(kind), (patch,)) is not None
+
+
+@pytest.mark.parametrize("feature", ["load", "load: low priority"])
+def test_a_twentieth_of_the_seeds_has(feature: str) -> None:
+    found = [feature in generate(seed).classes for seed in range(1, SEEDS + 1)]
+    assert sum(found) >= SEEDS // 20
