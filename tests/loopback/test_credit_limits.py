@@ -25,6 +25,7 @@ class Pair:
 
     publication: Publication
     subscription: Subscription
+    arrived: Callable[[], int]          # the position that the reader's host has received
     count: dict[str, int] = attrs.field(factory=lambda: {"sent": 0, "read": 0})
 
     @property
@@ -43,6 +44,14 @@ class Pair:
         wanted = number - self.in_flight
         eventually(lambda: self.publication.credits.available == wanted, f"not {wanted} credits")
         assert self.fill() == number
+
+    def arrives(self) -> None:
+        """Wait until the reader's host has all that was sent.
+
+        A reader that has read all that has arrived may grant a burst again.
+        """
+        end = self.publication.position
+        eventually(lambda: self.arrived() == end, "sent messages do not arrive")
 
     def read(self, number: int) -> None:
         """Read and release messages, without an offer meanwhile."""
@@ -78,7 +87,15 @@ def opens(
             publication = sender.add_publication(channel, STREAM)
             connected(publication, subscription)
             eventually(lambda: publication.credits.available > 0, "no grant arrived")
-            return Pair(publication, subscription)
+
+            def arrived() -> int:
+                if medium == "ipc":
+                    return publication.position
+                (image,) = [row for row in receiver.status()["images"]
+                            if row["session_id"] == publication.session_id]
+                return int(image["high_water"])
+
+            return Pair(publication, subscription, arrived)
 
         yield opened
 
@@ -88,6 +105,7 @@ def test_slack_of_10_with_bursts_of_100(opens: Opens) -> None:
     pair = opens(Credits(10, burst=100))
     for _ in range(3):
         pair.fills_to(100)
+        pair.arrives()
         pair.read(89)
         assert pair.fill() == 11            # ten and more are outstanding: no credit came
         pair.read(2)
