@@ -207,6 +207,11 @@ class Conductor:
         found = self._state.publications.get(publication_id)
         return None if found is None else PublicationSnapshot.of(found)
 
+    def awaited_clients(self) -> frozenset[int]:
+        """Return the ids of the clients in the state ``awaited``: the process has ended, or has not
+        returned since the daemon restarted."""
+        return frozenset(c.id for c in self._state.clients.values() if not c.attached)
+
     def floor(self, log_id: int) -> int | None:
         """Return the lowest position of a log from which a consumer group still needs data; None:
         no group needs the log.  Any thread."""

@@ -10,8 +10,8 @@ _STREAM: Final = (
     "publication_id", "channel", "stream_id", "session_id", "position", "limit",
     "consumer_position", "queue_depth_bytes", "queue_peak_bytes", "watermark", "pressure_events",
     "pressure_ns", "drained_messages", "policy", "dropped_messages", "dropped_bytes",
-    "dropped_by",     "credits_granted", "credits_spent",
-    "cause", "culprit", "held_ns", "blocked_ns", "blocked_by_ns", "refused", "warnings",
+    "dropped_by", "credits_granted", "credits_spent", "cause", "culprit", "culprit_awaited",
+    "held_ns", "blocked_ns", "blocked_by_ns", "refused", "warnings",
 )
 
 

@@ -94,11 +94,13 @@ class StatusReader:
         found = self._conductor.publication_snapshot(publication_id)
         if found is None:
             return None
+        awaited = self._conductor.awaited_clients()
 
         def work() -> PublicationStatus | None:
             return publication_status(
                 found, self._driver, self._shared, counter=self._cnc.counter,
                 now_ns=time.monotonic_ns(), running=self._strategies.get(found.id),
+                awaited=awaited,
             )
 
         async with self._limiter:

@@ -8,7 +8,7 @@ Positions are bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import attrs
@@ -81,6 +81,7 @@ class PublicationStatus:
     culprit: str                        # culprit of that cause, "" unknown
     culprit_client: int                 # the client that lags: of this host, or of the receiver
     culprit_name: str                   # its name, "" unknown
+    culprit_awaited: bool               # this daemon keeps its objects; its process has ended
     backlog_bytes: int                  # bytes that this client has not read, 0 unknown
     held_ns: int                        # since when that cause and culprit block it
     blocked_ns: dict[str, int]          # time by cause since the start, with the running interval
@@ -263,11 +264,12 @@ def _backlog(
 def publication_status(
     publication: PublicationSnapshot, driver: Driver, shared: Shared, *,
     counter: Callable[[int], int], now_ns: int, running: Running | None = None,
-    peers: bool = True,
+    peers: bool = True, awaited: Collection[int] = (),
 ) -> PublicationStatus | None:
     """Return the status of a publication; None if the publication ended after the snapshot. Any
     thread.
 
+    :param awaited: the ids of this daemon's clients whose processes have ended.
     :param peers: whether to read the publication's receivers too.
     """
     try:
@@ -305,6 +307,7 @@ def publication_status(
         culprit=view.culprit_text,
         culprit_client=client,
         culprit_name=name,
+        culprit_awaited=view.pid > 0 and client in awaited,
         backlog_bytes=_backlog(view, publication, live.producer_position, counter),
         held_ns=view.held_ns(now_ns),
         blocked_ns=view.by_cause(now_ns),
@@ -472,10 +475,11 @@ def take(
 
     :param peers: whether to read the receivers of each publication too.
     """
+    awaited = {client.id for client in snapshot.clients if not client.attached}
     found = (
         publication_status(
             publication, driver, shared, counter=cnc.counter, now_ns=now_ns,
-            running=strategies.get(publication.id), peers=peers,
+            running=strategies.get(publication.id), peers=peers, awaited=awaited,
         )
         for publication in snapshot.publications
     )

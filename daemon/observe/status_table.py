@@ -83,6 +83,8 @@ KEYS: Final[dict[tuple[str, type], dict[str, str]]] = {
         "culprit_client": "client id of the culprit, on this host or on the receiver's host; 0 if "
         "unknown",
         "culprit_name": "name of the culprit's client; empty if unknown",
+        "culprit_awaited": "`true` if the process of the culprit's client has ended, and the "
+        "daemon keeps the client's objects for the next process (see [relays](relay.md))",
         "backlog_bytes": "received bytes that the client in `culprit_client` has not read; 0 if "
         "unknown",
         "held_ns": "time since the `cause` and `culprit` of this row began to block the publisher",

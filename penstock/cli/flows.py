@@ -62,6 +62,8 @@ def _stream_rows(streams: list[dict[str, Any]]) -> list[list[str]]:
     rows = []
     for row in streams:
         held = f"{row['cause'].replace('_', ' ')} {row['culprit']}".strip()
+        if row["culprit_awaited"]:
+            held += " (process ended)"
         rows.append([
             str(row["publication_id"]), str(row["stream_id"]), str(row["session_id"]),
             row["channel"], str(row["position"]), str(row["limit"]),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import subprocess
@@ -158,6 +159,17 @@ def test_stat_shows_that_a_relay_process_has_ended(own: PenstockHost, port: Port
         assert [" active " in row for row in shown()] == [True]
         process.end(signal.SIGKILL)
         eventually(lambda: [" awaited " in row for row in shown()] == [True], "the death is shown")
+
+        def blocked() -> bool:
+            while publication.offer(bytes(1000)) > 0:
+                pass
+            return publication.pressure().client == "relay r"
+
+        eventually(blocked, "the dead relay blocks the source")
+        with own.command("flows", "--json", "--dir", str(own.directory)) as flows:
+            rows = json.loads(flows.output())["streams"]
+        (row,) = [row for row in rows if row["publication_id"] == publication.registration_id]
+        assert (row["culprit_awaited"], row["cause"]) == (True, "slow_subscriber"), row
         process.start()
         eventually(lambda: [" active " in row for row in shown()] == [True], "it is back")
 

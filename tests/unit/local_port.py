@@ -267,7 +267,7 @@ class LocalPort:
             local_subscribers=0, connected=True, receivers=0, position=0, consumer_position=0,
             limit=self.cnc.counter(self.limits[identity]), strategy="", rate_bytes_per_s=0,
             pressure_signals=0, strategy_failures=0, cause="none", culprit="",
-            culprit_client=0, culprit_name="", backlog_bytes=0, held_ns=0,
+            culprit_client=0, culprit_name="", culprit_awaited=False, backlog_bytes=0, held_ns=0,
             blocked_ns={}, blocked_by_ns={}, refused={}, refused_ns=0, refused_episodes=0,
             queue_depth_bytes=0, queue_peak_bytes=0,
             watermark="normal", pressure_events=0, pressure_ns=0, drained_messages=0,

@@ -35,7 +35,7 @@ def stream(number: int) -> dict[str, Any]:
         "channel": LONG, "position": 10**12, "limit": 10**12 + 131_072,
         "cause": "receiver_window", "culprit": HELD.removeprefix("receiver window "),
         "queue_depth_bytes": 65_536, "queue_peak_bytes": 131_072, "watermark": "high_watermark",
-        "credits_granted": 4242, "credits_spent": 2121,
+        "culprit_awaited": False, "credits_granted": 4242, "credits_spent": 2121,
     }
 
 
@@ -89,6 +89,13 @@ def test_flows_shows_what_matters_on_a_narrow_terminal(width: int) -> None:
         assert "…" in line
         assert "receiver window" in line
         assert line.endswith(":40456")      # of the culprit
+
+
+@pytest.mark.parametrize("width", [80, 300])
+def test_flows_says_that_the_process_of_the_culprit_has_ended(width: int) -> None:
+    rows = flows._stream_rows([{**stream(1), "culprit_awaited": True}])
+    lines = drawn(width, table("streams", flows._STREAMS, rows, width))
+    assert any("(process ended)" in line for line in lines)
 
 
 def test_flows_shows_everything_where_there_is_room() -> None:
