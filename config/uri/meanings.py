@@ -110,23 +110,24 @@ MEANINGS: Final[dict[str, Meaning]] = {
         accepted="min, independent"),
     "ps-fanin": Meaning(
         "S", "`equal`: the publishers of the subscription have equal parts of its receiver window "
-             "and of its polls; `priority`: parts by their `ps-priority` "
-             "([fan-in](back-pressure.md#fan-in))", accepted="equal, priority"),
+             "and of its polls; `priority`: a publisher with a higher `ps-priority` has a larger "
+             "part ([fan-in](back-pressure.md#fan-in))", accepted="equal, priority"),
     "ps-retention": Meaning(
         "P", "readers get no data that is more than this number of bytes behind the newest data "
              "([retention](back-pressure.md#retention)); at least two MTUs, at most the log",
         accepted="bytes, with the units k, m, g"),
     "ps-retention-time": Meaning(
-        "P", "readers get no data that arrived in the log of the reader's host longer ago than "
-             "this time ([retention](back-pressure.md#retention)); at least 10 ms",
+        "P", "readers get no data that is older than this time; the age counts from the "
+             "arrival in the log of the reader's host ([retention](back-pressure.md#retention)); "
+             "at least 10 ms",
         accepted="a duration such as 5s"),
     "ps-priority": Meaning(
-        "P", "[priority](scheduling.md) among the streams of this sender; if it is not stated, the "
-             "sender computes the priority: the more recently a reader consumed data of the "
-             "stream, the higher"),
+        "P", "[priority](scheduling.md) among the streams of this sender; without this parameter "
+             "the sender computes a priority, which is higher the more recently a reader consumed "
+             "data of the stream"),
     "ps-auto-priority": Meaning(
-        "P", "with `false`, a stream without `ps-priority` has priority 0, whether its readers "
-             "are active or not", "scheduler.auto_priority"),
+        "P", "with `false`, a stream without `ps-priority` has priority 0, even if its readers "
+             "consumed data recently", "scheduler.auto_priority"),
     "ps-never-throttle": Meaning(
         "P", "`true`: the [governor](scheduling.md#pressure) never delays or throttles this "
         "stream"),
@@ -150,19 +151,20 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "sends the NAK",
         "timeouts.nak_unicast_delay_ns"),
     "group": Meaning(
-        "S", "with `true`, the receiver delays each NAK by a random time, as among many receivers; "
-             "without this parameter it does so only on multicast and multi-destination channels"),
+        "S", "with `true`, the receiver delays each NAK by a random time, so that many receivers "
+             "do not request the same data at once; without this parameter the receiver does so "
+             "only on multicast and multi-destination channels"),
     "tether": Meaning(
-        "S", "with `false`, the stream does not wait for a slow subscription, but drops it after a "
-        "time-out",
+        "S", "with `false`, the stream does not wait for a slow subscription, but drops the "
+        "subscription after a time-out",
         "subscriptions.tether"),
     "rejoin": Meaning(
         "S", "with `false`: when the image of a session has ended, the subscription does not join "
              "this session again",
         "subscriptions.rejoin"),
     "ps-credits": Meaning(
-        "S", "largest number of messages that can be outstanding, that is sent by a publisher and "
-             "not yet released by the application. At this number, publishers have no credit, and "
+        "S", "largest number of messages that publishers have sent and the application has not "
+             "yet released. When this number is reached, publishers have no credit, and their "
              "offers are refused. With `auto` the daemon chooses the number"),
     "ps-credit-burst": Meaning(
         "S", "number of credits that the subscription grants, instead of `ps-credits`, while the "
@@ -170,9 +172,9 @@ MEANINGS: Final[dict[str, Meaning]] = {
     "ps-max-message": Meaning("S", "longest message that one credit covers; default: one frame"),
     "ps-credits-required": Meaning("S", "`true`: refuse publishers that do not support credits"),
     "ps-sub-policy": Meaning(
-        "S", "with `block`, the stream waits for this subscription when it is behind. With "
-             "`ps-sub-policy=independent` or `drop_oldest` the stream does not wait for a slow "
-             "subscription ([policies](back-pressure.md#subscriptions))",
+        "S", "with `block`, the stream waits for this subscription if the subscription is slow. "
+             "With `ps-sub-policy=independent` or `drop_oldest` the stream does not wait for a "
+             "slow subscription ([policies](back-pressure.md#subscriptions))",
         "backpressure.default_policy"),
     "ps-sub-depth": Meaning(
         "S", "with `independent` or `drop_oldest`: if the subscription is more than this number of "

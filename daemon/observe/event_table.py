@@ -31,7 +31,7 @@ EVENTS: Final[dict[str, str]] = {
                           "how often the data reached the depth since the last event",
     "pressure_relieved": "after the event `pressure_triggered`, the unsent data of the stream fell "
                          "to the low watermark. `drained_messages` is the number of messages that "
-                         "left the log between the two (`None` if it is unknown)",
+                         "left the log between the two events (`None` if unknown)",
     "backpressure_warning": "a setting or a load prevents back-pressure from working well. `kind` "
                             "is `depth`, `low_watermark`, `receiver_timeout` or `sustained`, "
                             "and `message` states the remedy. The daemon publishes each `kind` "
@@ -55,8 +55,8 @@ EVENTS: Final[dict[str, str]] = {
     "image_unavailable": "a stream ended for a subscription; `reason` states why",
     "image_state": "an image changed its state",
     "second_source": "two addresses send datagrams of the same session. The receiver accepts only "
-                     "those of the first address while that address is alive, and `address` is the "
-                     "second ([trust](trust.md))",
+                     "datagrams of the first address while that address is active; the field "
+                     "`address` states the second address ([trust](trust.md))",
     "loss": "a receiver found a gap in a stream and requested the missing bytes",
     "reader_outrun": "under `fc=nak`, a reader was slower than the lowest rate to which a sender "
     "slows down, and missed data",
@@ -75,14 +75,14 @@ EVENTS: Final[dict[str, str]] = {
     "group_opened": "a client opened a [consumer group](consumer-groups.md)",
     "group_closed": "a client closed a consumer group",
     "credits_lost": "an application dropped the handles of credits without releasing them. "
-                    "`credits` were lost since the last such event of the reader, `leaked` in all; "
-                    "the event names the client and the stream",
+                    "`credits` is the number lost since this reader's last such event, `leaked` "
+                    "the total number; the event names the client and the stream",
     "credits_withheld": "the credits of a subscription are withheld, or granted again",
     "group_expired": "a consumer group expired",
     "group_retains": "a consumer group keeps the log of an ended stream",
     "group_released": "a consumer group released the log of an ended stream",
     "adopted": "a new daemon adopted the objects of a dead daemon; the fields state how many "
-    "objects of each kind",
+    "objects of each kind it adopted",
 }
 
 TRACE_ONLY: Final[dict[str, str]] = {

@@ -329,8 +329,8 @@ def _images(rows: list[ImageStatus]) -> tuple[Family, ...]:
     window = gauge("penstock_image_window_bytes", "Receiver window.")
     buffer = gauge(
         "penstock_image_receive_buffer_bytes",
-        "Size of the receive buffer of the image's socket. If it is smaller than the receiver "
-        "window, the kernel may drop datagrams.",
+        "Size of the receive buffer of the image's socket. If this size is smaller than the "
+        "receiver window, the kernel may drop datagrams.",
     )
     failures = counter(
         "penstock_image_congestion_failures",
@@ -391,7 +391,8 @@ def _subscriptions(rows: list[SubscriptionStatus]) -> tuple[Family, ...]:
     )
     outstanding = gauge(
         "penstock_subscription_credits_outstanding",
-        "Messages that publishers may send or have sent and that the application has not released."
+        "Credits that have not returned: messages that publishers may still send, and messages "
+        "that they have sent and the application has not released."
     )
     leaked = gauge(
         "penstock_subscription_credits_leaked",
@@ -420,12 +421,12 @@ def _groups(rows: list[GroupStatus]) -> tuple[Family, ...]:
     left = gauge(
         "penstock_group_window_left_bytes",
         "Bytes that a sender may still send before it must wait for the group. Each stream of the "
-        "group has its own value; this is the smallest.",
+        "group has its own value; this metric is the smallest of them.",
     )
     expires = gauge(
         "penstock_group_expires_seconds",
-        "Time until the daemon ends the group if until then no reader sends a request for the "
-        "group.",
+        "Time after which the daemon ends the group, if no reader sends a request for the group "
+        "in this time.",
     )
     for row in rows:
         of = labels({

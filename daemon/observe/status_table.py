@@ -125,8 +125,8 @@ KEYS: Final[dict[tuple[str, type], dict[str, str]]] = {
         "position": "position in the receiver's last status message",
         "window": "receiver window in the receiver's last status message, in bytes",
         "penstock": "whether the receiver is a penstock daemon, not an Aeron driver",
-        "reason": "cause, stated by the receiver, for which the receiver limits the stream; empty "
-        "if it states none",
+        "reason": "why the receiver limits the stream, as the receiver states it; empty if the "
+        "receiver states no cause",
         "reason_client": "client id of the slowest reader on the receiver's host; 0 if unknown",
         "reason_name": "name of the client in `reason_client`; empty if the receiver does not "
         "state it",
@@ -197,8 +197,8 @@ KEYS: Final[dict[tuple[str, type], dict[str, str]]] = {
         "expires_s": "time until the daemon ends the group if no member sends a request, in "
         "seconds",
         "lag_bytes": "number of bytes that no member has committed, in all logs together",
-        "window_left_bytes": "bytes that the sender of the fullest log may send before it waits; "
-        "-1 if the group holds no live log",
+        "window_left_bytes": "bytes that the sender of the fullest log may send before it must "
+        "wait; -1 if the group has no live log",
         "logs": "list of logs, see the table below",
     },
     ("`logs` of a group", GroupLogStatus): _COMMON | {
