@@ -45,6 +45,8 @@ void ps_publication_update_connected(ps_publication_t *pub, int64_t now_ns)
     } else if (pub->credits.held && pub->state == PS_PUBLICATION_ACTIVE) {
         pull_back(pub); /* no room, so the credits of readers that have left may end */
         (void)ps_publication_credit_step(pub, now_ns);
+    } else if (pub->endpoint == NULL) {
+        pull_back(pub); /* before the disconnection is stored: the daemon may die in between */
     }
     atomic_store_explicit(&pub->log.meta->is_connected, connected, memory_order_release);
     atomic_store_explicit(&pub->status_connected, connected, memory_order_release);
@@ -220,11 +222,17 @@ static bool raise_limit(ps_publication_t *pub, int64_t now_ns)
     return !cleaned;
 }
 
+/* Leaves publishers no room. On IPC the limit then states where the next reader begins, and a new
+ * daemon takes the position from there: a rate may have left a limit within a message. The readers
+ * are never ahead of the producers, so a raised limit makes no room. */
 static void pull_back(ps_publication_t *pub)
 {
     const int64_t consumer = pub->endpoint != NULL ? pub->sender_position : pub->consumer_position;
     if (pub->publisher_limit > consumer) {
         store_limit(pub, consumer);
+    } else if (pub->endpoint == NULL && pub->publisher_limit < consumer) {
+        pub->publisher_limit = consumer; /* no wake-up: publishers cannot write */
+        atomic_store_explicit(ps_publication_limit_cell(pub), consumer, memory_order_release);
     }
 }
 

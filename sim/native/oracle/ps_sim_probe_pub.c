@@ -167,8 +167,8 @@ static void check_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
             now_ns, 8, "producers get a window of room");
     promise(probe, model, P_PUB_PULLED,
             !active || served ||
-                pub->publisher_limit <=
-                    (pub->endpoint != NULL ? pub->sender_position : pub->consumer_position),
+                (pub->endpoint != NULL ? pub->publisher_limit <= pub->sender_position
+                                       : pub->publisher_limit == pub->consumer_position),
             now_ns, 1, "without receivers there is no room");
     promise(probe, model, P_PUB_STORAGE,
             !active || !served || consumer == INT64_MAX || pub->rated ||

@@ -238,6 +238,47 @@ static void test_lost_ordinals_do_not_stop_a_stream(void)
     close_world(&world);
 }
 
+/* The byte limit lies within a message that began below it. The only reader has read the message
+ * when it dies, then the daemon dies: the next reader begins behind the message, and the stream
+ * keeps its rate. */
+static void test_a_limit_within_a_message_survives_the_daemon(void)
+{
+    const row_t row = { .bytes_per_s = 256 * 1024,
+                        .size = LONGEST,
+                        .publishers = 1,
+                        .exclusive = 1,
+                        .kind = RIG_IPC,
+                        .path = OFFER,
+                        .step_ns = 2 * MS };
+    world_t world;
+    open_world(&world, &row);
+    rig_t *rig = world.rig;
+    try_all(&world);
+    const int64_t tail = rig_tail(rig);
+    CHECK(rig_counter(rig, rig->limit) < tail); /* the last message exceeds it */
+    turn(&world, 0);
+    CHECK_EQ(ps_publication_remove_subscriber(rig->driver, rig->pub, world.reader), PS_OK);
+    rig_step(rig, MS);
+    CHECK_EQ(rig->log.meta->is_connected, 0);
+    rig_succeed(rig);
+    ps_publication_params_t params = rig_adopted_publication(rig);
+    params.rate_bytes_per_s = row.bytes_per_s;
+    params.exclusive = 1;
+    CHECK_EQ(ps_publication_add(rig->driver, &params, &rig->pub), PS_OK);
+    rig_step(rig, 10 * MS);
+    world.reader = rig_add_reader(rig, -1, -1, 1); /* no position: the stream's counts */
+    rig_step(rig, 0);
+    CHECK_EQ(rig_counter(rig, world.reader), tail);
+    const int64_t before = world.accepted;
+    for (int64_t at = 0; at < 2 * S; at += row.step_ns) {
+        try_all(&world);
+        turn(&world, row.step_ns);
+    }
+    expect_rate_kept(&world, before);
+    CHECK(units(&row, world.accepted - before + 2) >= 2 * row.bytes_per_s * 9 / 10);
+    close_world(&world);
+}
+
 static void test_an_aborted_claim_returns_its_ordinal(void)
 {
     const row_t row = { .messages_per_s = 100, .size = 50, .publishers = 1, .kind = RIG_IPC };
@@ -286,6 +327,7 @@ int main(void)
     test_the_word_wraps_and_keeps_its_epoch();
     test_an_aborted_claim_returns_its_ordinal();
     test_lost_ordinals_do_not_stop_a_stream();
+    test_a_limit_within_a_message_survives_the_daemon();
     test_every_way_keeps_the_rate();
     return 0;
 }

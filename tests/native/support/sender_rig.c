@@ -184,7 +184,9 @@ void rig_succeed(rig_t *rig)
     params.receiver_id_base = 2;
     CHECK_EQ(ps_driver_create(&params, &rig->driver), PS_OK);
     CHECK_EQ(ps_driver_start(rig->driver), PS_OK);
-    open_endpoint(rig, rig->kind);
+    if (rig->kind != RIG_IPC) {
+        open_endpoint(rig, rig->kind);
+    }
 }
 
 ps_publication_params_t rig_adopted_publication(const rig_t *rig)
