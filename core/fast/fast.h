@@ -5,11 +5,11 @@
  * This extension contains the part of the Python client that runs for each message: base classes of
  * Publication, Subscription, Image and Header. The methods of these classes call the core without a
  * Python frame and without releasing the interpreter's lock. An offer takes about 50 ns; a poll
- * takes about 10 ns for each message. The methods keep the lock, because a release would be slow:
- * if a second Python thread is busy, getting the lock again takes up to one switch interval (5 ms).
+ * takes about 10 ns for each message. The methods keep the lock, because they could wait long to
+ * get it back: up to one switch interval (5 ms) while a second Python thread is busy.
  *
- * In rare cases (refusals, closed handles, lists of buffers, changes of images) the C code calls
- * methods of the Python classes by name.
+ * In rare cases, the C code calls methods of the Python classes by name: after a refused offer or a
+ * change of images, and for closed handles and lists of buffers.
  *
  * The files use only the limited API of Python 3.11. Unless a comment states otherwise, the caller
  * of a function holds the interpreter's lock. If a function that returns a pointer fails, it sets
@@ -26,12 +26,12 @@
 
 /* ---- what the module has ------------------------------------------------------------------- */
 
-/* Table of the core's functions. The import of the module sets this pointer; it is not NULL
- * afterwards. */
+/* Table of the core's functions. The import of the module sets this pointer; after the import, the
+ * pointer is never NULL. */
 extern const ps_fast_table_t *fast_core;
 
-/* Python types that other files need for type checks. Each variable is set once, by the function
- * fast_add_... that makes the type. */
+/* Python types that other files need for type checks. The function fast_add_... that makes a type
+ * sets the variable of this type once. */
 extern PyTypeObject *fast_header_type;
 extern PyTypeObject *fast_log_type;
 extern PyTypeObject *fast_park_type;
@@ -56,8 +56,8 @@ PyTypeObject *fast_add_type(PyObject *module, const char *name, PyType_Spec *spe
 /* A native object and the Python object that keeps it alive. A fast_handle_t is the first member of
  * every struct with a native object, so that all these types share the attribute `_handle`. */
 typedef struct fast_handle {
-    PyObject_HEAD PyObject *owner; /* Python object whose destruction frees the native object (a
-                                    * cffi pointer); NULL: the handle is closed */
+    PyObject_HEAD PyObject *owner; /* cffi pointer that frees the native object when Python destroys
+                                    * the pointer; NULL: the handle is closed */
     void *native;
 } fast_handle_t;
 
@@ -80,8 +80,8 @@ int fast_arguments(const char *function, const char *const *names, Py_ssize_t po
 
 /* ---- logs and headers ------------------------------------------------------------------------ */
 
-/* A mapped log as a Python buffer. If `at` is NULL, the buffer is the whole log; otherwise the
- * buffer is the `at_length` bytes from `at` on. The log stays mapped as long as a view exists.
+/* A mapped log as a Python buffer. The buffer consists of the `at_length` bytes that begin at `at`;
+ * if `at` is NULL, the buffer is the whole log. The log stays mapped as long as a view exists.
  * `exports` counts the live views of the log, including slices and arrays that refer to a view. */
 typedef struct fast_log {
     PyObject_HEAD PyObject *owner;

@@ -28,7 +28,7 @@ typedef struct poller {
 /* Polls the core for at most `limit` messages. Returns the number of messages, or a negative
  * ps_error_code. */
 int32_t fast_poller_poll(const poller_t *poller, ps_message_t *out, int32_t limit);
-/* Releases all delivered messages. Has no effect if the object is closed. */
+/* Releases all delivered messages. If the poller is closed, does nothing. */
 void fast_poller_release(const poller_t *poller);
 int fast_poller_has_data(const poller_t *poller);
 /* Enlarges the array `messages` to at least `limit` entries. Returns 0 or -1. */
@@ -37,11 +37,10 @@ int fast_poller_room(poller_t *poller, int32_t limit);
 int fast_poller_limit(PyObject *self, PyObject *value, int32_t *limit);
 /* Applies the daemon's waiting notices. Called before each poll. Returns 0 or -1. */
 int fast_poller_prepare(poller_t *poller);
-/* Rewinds messages[done..count), so that the next poll delivers these messages again. Releases
- * messages[0..done). */
+/* Releases messages[0..done). The next poll delivers messages[done..count) again. */
 void fast_poller_finish(poller_t *poller, int32_t count, int32_t done);
-/* Drops the poller's references to Python objects; the dealloc functions of derived types also call
- * this function. */
+/* Drops the poller's references to Python objects. The dealloc functions of derived types also call
+ * fast_poller_dealloc. */
 void fast_poller_dealloc(PyObject *self);
 int fast_poller_traverse(PyObject *self, visitproc visit, void *arg);
 int fast_poller_clear(PyObject *self);

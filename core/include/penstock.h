@@ -2,12 +2,12 @@
  *
  * penstock.h: the data path of a penstock client.
  *
- * A client process maps a daemon's directory. The process publishes with offer and receives with
- * poll; in steady state, these calls make no system call. The client adds publications and
- * subscriptions in Python, by requests on the daemon's control socket. The daemon's answers contain
- * the parameters of the _open functions below.
+ * A client process maps the shared-memory files in a daemon's directory. The process publishes with
+ * offer and receives with poll; in steady state, these calls make no system call. The client adds
+ * publications and subscriptions in Python, by requests on the daemon's control socket. The
+ * daemon's answers contain the parameters of the _open functions below.
  *
- * Threads: a ps_client_t may be shared by threads. Several threads and processes may offer to a
+ * Threads: several threads may share a ps_client_t. Several threads and processes may offer to a
  * shared publication. Only one thread at a time may use an exclusive publication, a subscription or
  * an image.
  *
@@ -15,8 +15,8 @@
  * for the calling thread. Functions that return a position return a value > 0, or a negative
  * ps_offer_code or ps_error_code.
  *
- * Python's cffi also reads this header, so it uses only plain C types and enums, and no macro
- * defines a value.
+ * Python's cffi also reads this header. The header therefore uses only plain C types and enums, and
+ * defines no value by a macro.
  */
 #ifndef PENSTOCK_H
 #define PENSTOCK_H
@@ -33,8 +33,8 @@ extern "C" {
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* Reasons to refuse an offer. The codes -1 to -6 are Aeron's; those of penstock are <= -100
- * (docs/spec/rules.md section 5). */
+/* Reasons to refuse an offer. The codes -1 to -6 are the same as in Aeron; codes <= -100 exist only
+ * in penstock (docs/spec/rules.md section 5). */
 enum ps_offer_code {
     PS_NOT_CONNECTED = -1,         /* no receiver is connected to the stream; retry after a receiver
                                     * has joined */
@@ -52,10 +52,11 @@ enum ps_offer_code {
     PS_DROPPED = -103,
     PS_FAILED = -104,
     PS_STORAGE = -105,    /* there is no memory for the next term */
-    PS_DAEMON_AWAY = -106 /* the daemon died; offers resume when a new daemon adopts the stream */
+    PS_DAEMON_AWAY = -106 /* the daemon died; retry after a new daemon has adopted the stream */
 };
 
-/* Codes of misuse and failures. Back pressure is no error, so it has a ps_offer_code instead. */
+/* Codes of misuse and failures. Back pressure is no error: an offer reports back pressure by a
+ * ps_offer_code. */
 enum ps_error_code {
     PS_OK = 0,
     PS_E_INVALID = -1001,  /* an argument is out of range */
@@ -70,8 +71,8 @@ enum ps_error_code {
                                * process */
     PS_E_NO_SPACE = -1010,    /* the file system or a slot table is full */
     PS_E_AGAIN = -1011,       /* bounded queue full: repeat later */
-    /* The claim was open for too long and the daemon replaced it with padding; the message is not
-     * delivered. */
+    /* The claim was open for too long, so the daemon replaced the claim with padding; readers do
+     * not get the message. */
     PS_E_UNBLOCKED = -1012,
     PS_E_ADDRESS_IN_USE = -1013,
     PS_E_NO_INTERFACE = -1014,
@@ -112,8 +113,8 @@ void ps_client_close(ps_client_t *client);
  * PS_DAEMON_AWAY. Any thread. */
 void ps_client_set_daemon_away(ps_client_t *client, int32_t away);
 
-/* How a thread waits: it takes a ticket, checks its condition, and sleeps if the condition is
- * false. Any wake-up after the thread took its ticket ends the sleep. A wake-up is a change of the
+/* A thread that waits takes a ticket, checks its condition, and sleeps if the condition is false.
+ * Any wake-up after the thread took its ticket ends the sleep. A wake-up is a change of the
  * client's futex word. The daemon changes the futex word when an image of the client gets data, and
  * when the control plane has a notice for the client. If the client waits for room in a stream, the
  * daemon also changes the futex word when the publisher limit rises. The client's process can
@@ -122,17 +123,17 @@ uint32_t ps_client_ticket(ps_client_t *client);
 /* Sleeps until the futex word differs from the ticket, or for timeout_ns (< 0: without a limit).
  * Returns 0 if the thread was woken, else PS_E_TIMEOUT, PS_E_INTERRUPTED or PS_E_FORKED. */
 int ps_client_sleep(ps_client_t *client, uint32_t ticket, int64_t timeout_ns);
-/* Waits for a wake-up by spinning, without a system call; call it before ps_client_sleep. Returns 1
- * as soon as the futex word differs from ticket. Returns 0 after at most 150 us. If recent waits
- * were long, or in a forked child, returns 0 at once. */
+/* Waits for a wake-up by spinning, without a system call. Call this function before
+ * ps_client_sleep. Returns 1 as soon as the futex word differs from ticket. Returns 0 after at most
+ * 150 us. If recent waits were long, or in a forked child, returns 0 at once. */
 int32_t ps_client_await(ps_client_t *client, uint32_t ticket);
 void ps_client_wake(ps_client_t *client);
-/* Use this function in an event loop in place of ps_client_sleep. ps_client_watch requests that the
- * next wake-up writes the client's eventfd once. Returns 1 if the futex word already differs from
- * the ticket; the caller must then check its condition again instead of waiting. waited_ns is the
- * duration of the caller's last wait (< 0: there was none); ps_client_await spins only if recent
- * waits were short. Returns PS_E_INVALID if the client has no eventfd, and PS_E_FORKED in a forked
- * child. */
+/* Use this function in an event loop in place of ps_client_sleep. The thread that next wakes the
+ * client writes to the client's eventfd, once. Returns 1 if the futex word already differs from the
+ * ticket; the caller must then check its condition again instead of waiting. The parameter
+ * waited_ns is the duration of the caller's last wait (< 0: there was none). The client records
+ * this duration, because ps_client_await spins only if recent waits were short. Returns
+ * PS_E_INVALID if the client has no eventfd, and PS_E_FORKED in a forked child. */
 int32_t ps_client_watch(ps_client_t *client, uint32_t ticket, int64_t waited_ns);
 
 /* Counters in cnc.dat. A counter id is in [0, ps_client_counter_count). */
@@ -167,8 +168,8 @@ typedef struct ps_claim {
     size_t length;    /* payload bytes */
     int64_t position; /* stream position after the message */
     void *frame;      /* owned by the library */
-    uint32_t epoch;   /* Owned by the library. If the claim took credits or a part of the stream's
-                       * rate limit, ps_pub_abort uses this value to return them. */
+    uint32_t epoch;   /* Owned by the library. If the claim used credits or counted toward the
+                       * stream's rate limit, ps_pub_abort needs this value to undo this. */
 } ps_claim_t;
 
 typedef struct ps_pub_constants {
@@ -220,12 +221,12 @@ int64_t ps_pub_limit(const ps_pub_t *pub);    /* publisher limit, or PS_CLOSED *
  * INT64_MAX: the stream has no limit in messages per second. */
 int64_t ps_pub_ordinal_limit(const ps_pub_t *pub);
 /* Returns how long a publisher must wait after PS_THROTTLED before its next offer; 0: the governor
- * throttles no publisher now. Any thread. */
+ * (the daemon's overload control, docs/scheduling.md) throttles no publisher now. Any thread. */
 int64_t ps_pub_retry_after_ns(const ps_pub_t *pub);
-/* Call this function if the governor must not throttle a message, but the offer of the message
- * returned PS_THROTTLED. Checks all limits except the governor's, and returns the code of the limit
- * that refuses the message now. Counts the offer as refused by this limit
- * (ps_pressure_view_t.refused), and not by the governor. Any thread. */
+/* Call this function after an offer has returned PS_THROTTLED for a message that the governor must
+ * not throttle. Checks all other limits, and returns the code of the limit that refuses the message
+ * now. Counts the offer as refused by this limit (ps_pressure_view_t.refused), and not by the
+ * governor. Any thread. */
 int64_t ps_pub_unthrottle(ps_pub_t *pub);
 /* Returns how many more messages the stream's credits allow now; INT64_MAX: no receiver grants
  * credits. PS_E_FORKED. Any thread. */
@@ -241,8 +242,8 @@ int ps_pub_credit_counts(const ps_pub_t *pub, int64_t *granted, int64_t *spent);
 int ps_pub_reset(ps_pub_t *pub);
 /* Returns 1 from the failure of the publication until its reset, else 0. */
 int32_t ps_pub_is_failed(const ps_pub_t *pub);
-/* Takes over an exclusive publication from another process, which has died. Writes padding into the
- * log space that the dead process had reserved and not published. Then counts the messages from the
+/* Takes over an exclusive publication from a process that has died. Writes padding into the log
+ * space that the dead process had reserved and not published. Then counts the messages from the
  * position `from` to the tail (the end of the published data). The position `from` must lie between
  * two messages, at most two terms below the tail; `ordinal` is the number of messages of the stream
  * below `from`. Returns the number of messages from `from` to the tail. Returns PS_E_INVALID if
@@ -283,8 +284,9 @@ typedef struct ps_img_params {
                                   * reader for which the stream does not wait) */
     int64_t join_ordinal;        /* number of messages of the stream below join_position; -1:
                                   * unknown */
-    int32_t fan_in_weight;       /* Weight by which polls of the subscription divide their messages
-                                * among its images: 1 to PS_FAN_IN_MAX; 0: the images take turns. */
+    int32_t fan_in_weight;       /* Weight of this image, 1 to PS_FAN_IN_MAX: a poll of the
+                                  * subscription divides its messages among the images by weight. 0:
+                                  * the images take turns. */
 } ps_img_params_t;
 
 /* How a stream treats a reader that is too slow (docs/back-pressure.md). */
@@ -298,7 +300,7 @@ enum ps_reader_isolation {
 
 enum { PS_FAN_IN_MAX = 8 }; /* largest fan_in_weight */
 
-/* How the credits of an image's messages are returned to the publisher. */
+/* States when a reader returns the credits of its messages to the publisher. */
 enum ps_credit_mode {
     PS_CREDIT_PLAIN = 0,     /* the reader grants none */
     PS_CREDIT_AUTOMATIC = 1, /* the release of a message returns its credit */
@@ -349,31 +351,31 @@ int32_t ps_img_has_data(const ps_img_t *image);
  * its position). Returns 0 only if no message was available at any time during the call. If a
  * caller took its ticket before a poll, and the poll returned 0, the caller may sleep. Before a
  * poll delivers messages, it releases the messages of the previous poll. A poll ends after `limit`
- * messages or at the end of the term. If it found no message in this term, it continues with the
- * next term, for at most three terms. */
+ * messages or at the end of the term. A poll that finds no message in a term continues with the
+ * next term, and reads at most three terms. */
 int32_t ps_img_poll(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t flags);
 /* Makes polls report gaps: ranges that are lost permanently (with reliable=false, or because
  * publishers dropped messages). A poll that reaches a gap ends before the gap. The next poll moves
  * past the gap and returns PS_E_GAP. All further polls also return PS_E_GAP, until the application
  * has fetched the gap with ps_img_take_gap(). */
 void ps_img_report_gaps(ps_img_t *image);
-/* Declares this reader as a relay: it publishes the received messages on the publication in the
- * given slot of penstock.dat. If an application blocks that publication, the status messages of the
- * relay's image name this application as the culprit from then on. Owner thread of the image. */
+/* Declares this reader as a relay, which publishes the received messages on the publication in the
+ * given slot of penstock.dat. After this call, the status messages of the relay's image name an
+ * application that blocks the publication as the culprit. Owner thread of the image. */
 void ps_img_relay_to(ps_img_t *image, int32_t publication_slot);
 /* Fetches the gap that a poll reached. Returns 1 and the gap: the positions *from to *to are lost
  * permanently, and *messages is the number of lost messages (-1: unknown). Returns 0 if no poll has
  * reached a gap. */
 int32_t ps_img_take_gap(ps_img_t *image, int64_t *from, int64_t *to, int64_t *messages);
 /* Returns the number of received messages between two positions, each between two frames. Returns
- * -1 if a gap lies between the positions, or if the log does not contain these frames any more.
- * Cost: visits the frames of at most three terms. */
+ * -1 if a gap lies between the positions, or if the log no longer contains the frames between the
+ * positions. Cost: visits the frames of at most three terms. */
 int64_t ps_img_count(const ps_img_t *image, int64_t from, int64_t to);
 /* Moves the delivered position back to `position`, which must lie between two frames, at or above
  * the released position. The next poll delivers the messages after this position again. */
 int ps_img_rewind(ps_img_t *image, int64_t position);
-/* Releases all delivered messages. The receiver window moves forward by the released bytes, and
- * views of the released messages become invalid. */
+/* Releases all delivered messages. The receiver window moves forward by the released bytes. Views
+ * of the released messages become invalid. */
 void ps_img_release(ps_img_t *image);
 
 /* With PS_CREDIT_HANDLES: returns credits of delivered messages, in any order. Returns the number
@@ -382,14 +384,14 @@ void ps_img_release(ps_img_t *image);
  * credits of messages that publishers dropped. Rewound messages hold no credits. Any thread. */
 int64_t ps_img_return_credits(ps_img_t *image, int64_t credits);
 /* If the application drops a credit handle without returning its credits, call ps_img_leak_credits,
- * which counts these credits as lost. Publishers cannot use the lost credits until the image closes
- * or ps_img_reclaim_credits returns them. ps_img_leak_credits and ps_img_reclaim_credits return the
- * same error codes as ps_img_return_credits. On success, ps_img_reclaim_credits returns the number
- * of credits that are still lost. Any thread. */
+ * which counts these credits as lost. Publishers can use lost credits again after the image has
+ * closed, or after ps_img_reclaim_credits has returned them. The functions ps_img_leak_credits and
+ * ps_img_reclaim_credits return the same error codes as ps_img_return_credits. On success,
+ * ps_img_reclaim_credits returns the number of credits that are still lost. Any thread. */
 int64_t ps_img_leak_credits(ps_img_t *image, int64_t credits);
 int64_t ps_img_reclaim_credits(ps_img_t *image, int64_t credits);
-/* Copies the state of the credits that the image's reader grants, and its counts, to *out. PS_OK,
- * PS_E_INVALID, PS_E_FORKED. Any thread. */
+/* Copies the state and the counts of the reader's credits to *out. PS_OK, PS_E_INVALID,
+ * PS_E_FORKED. Any thread. */
 int ps_img_credits(const ps_img_t *image, ps_credit_view_t *out);
 
 enum ps_poll_flags {
@@ -405,11 +407,11 @@ int32_t ps_sub_image_count(const ps_sub_t *sub);
 /* Returns an image by its index, NULL beyond the last image. Indexes change when images are added
  * or removed. */
 ps_img_t *ps_sub_image(const ps_sub_t *sub, int32_t index);
-/* Polls the subscription's images one after the other, until `limit` messages were found. If a call
- * of ps_sub_poll starts with image i, the next call starts with image i + 1. */
+/* Polls the subscription's images one after the other, until the poll has found `limit` messages.
+ * If a call of ps_sub_poll starts with image i, the next call starts with image i + 1. */
 int32_t ps_sub_poll(ps_sub_t *sub, ps_message_t *out, int32_t limit, int32_t flags);
-/* Rewinds messages[from..count), so that the next poll delivers these messages again. Call this
- * function if the application's handler failed for messages[from]. */
+/* Moves the images' positions back, so that the next poll delivers messages[from..count) again.
+ * Call this function if the application's handler failed for messages[from]. */
 void ps_sub_rewind(ps_sub_t *sub, const ps_message_t *messages, int32_t count, int32_t from);
 void ps_sub_release(ps_sub_t *sub);
 int32_t ps_sub_has_data(const ps_sub_t *sub);

@@ -19,19 +19,20 @@ typedef struct ps_credit_view {
                        * application lost their handles. */
     int64_t granted;  /* number of messages for which the reader has granted credits */
     int64_t arrived;  /* number of messages that have arrived at the reader's host */
-    /* While the reader is frozen: number of messages that the reader will have received before it
-     * resumes. The number is exact in the state SETTLED; -1: unknown. In the state GRANTING,
-     * `final` has another meaning: number of messages for which publishers had taken credits when
-     * the reader last lowered its limit; -1: the reader never lowered it. */
+    /* While the reader's credits are frozen: number of messages that the reader will have received
+     * when it resumes; -1: unknown. The number is exact in the state SETTLED. In the state
+     * GRANTING, `final` has another meaning. It is then the number of messages for which publishers
+     * had taken credits when the reader last lowered its limit; -1: the reader has never lowered
+     * its limit. */
     int64_t final;
     int32_t epoch;
     int32_t state;            /* ps_credit_state */
-    int64_t skipped_messages; /* number of messages in the gaps that the reader skipped; a gap whose
-                            * number of messages is unknown does not count */
+    int64_t skipped_messages; /* number of messages in the gaps that the reader skipped, without the
+                               * gaps in which this number is unknown */
     int64_t skipped_bytes;    /* bytes of all gaps that the reader skipped */
     int64_t expired_messages; /* number of messages that the reader skipped because the publication
-                               * no longer retained them (ps-retention); these do not count in
-                               * skipped_messages */
+                               * no longer retained them (ps-retention); skipped_messages does not
+                               * include these messages */
     int64_t expired_bytes;
 } ps_credit_view_t;
 

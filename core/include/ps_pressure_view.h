@@ -11,8 +11,8 @@
 /* A culprit that blocks a publication: a receiver with an address, or a client of this host with a
  * name and a pid. */
 typedef struct ps_pressure_party {
-    int64_t id; /* Id of the receiver or client. 0: the culprit is unknown; in `culprits`, the entry
-                 * has the total time of all unknown culprits. */
+    int64_t id; /* Id of the receiver or client; 0: the culprit is unknown. In the array `culprits`,
+                 * the entry with id 0 has the total time of all unknown culprits. */
     int64_t blocked_ns;
     int64_t error_ns; /* error bound of blocked_ns: the true time lies between blocked_ns - error_ns
                        * and blocked_ns */
@@ -31,8 +31,8 @@ typedef struct ps_pressure_view {
                        * this view is an older, consistent copy. */
     int64_t since_ns; /* CLOCK_MONOTONIC */
     ps_pressure_party_t culprit;
-    uint32_t reason;       /* if the culprit is a receiver: the cause (ps_cause) that limits it, as
-                            * its status messages state; 0: none */
+    uint32_t reason;       /* if the culprit is a receiver: the cause (ps_cause) that limits this
+                            * receiver, as the receiver's status messages state; 0: none */
     int32_t counter_id;    /* If the culprit is a client of this host: id of its slowest reader's
                             * position counter; else -1. */
     int64_t reason_client; /* if the culprit is a receiver: id of its slowest client; 0: not
@@ -44,13 +44,12 @@ typedef struct ps_pressure_view {
     int64_t blocked_ns[32];          /* closed intervals, by ps_cause */
     ps_pressure_party_t culprits[9]; /* The eight culprits with the longest times. A ninth entry at
                                       * the end has the total time of all unknown culprits. */
-    int64_t refused[32];             /* Number of refused offers. The index of `refused` is the
-                                      * ps_cause that blocked the stream. */
-    int64_t refused_ns;              /* total time for which publishers were refused: each time
-                                      * from a publisher's first refused offer to its next
-                                      * accepted offer */
-    int64_t refused_episodes;        /* number of intervals in refused_ns, each from a publisher's
-                                      * first refused offer to its next accepted offer */
+    int64_t refused[32];             /* Number of refused offers. The entry with index c counts the
+                                      * offers refused while the cause c (ps_cause) blocked the
+                                      * stream. */
+    int64_t refused_ns;              /* sum of the intervals from a publisher's first refused offer
+                                      * to its next accepted offer */
+    int64_t refused_episodes;        /* number of the intervals in refused_ns */
     int64_t rate_bytes_per_s;        /* rate limit of the stream; 0: the stream has none */
     int64_t published_ordinal;
     int64_t sent_ordinal;
@@ -59,13 +58,13 @@ typedef struct ps_pressure_view {
     int64_t depth_bytes;      /* Number of published bytes that the sender has not sent (on IPC:
                                * that the slowest reader has not read). */
     int64_t peak_bytes;       /* largest value of depth_bytes */
-    int64_t pressed_since_ns; /* CLOCK_MONOTONIC time at which the present episode of pressure
-                               * began, because depth_bytes reached the configured depth; 0: no
-                               * episode. */
+    int64_t pressed_since_ns; /* CLOCK_MONOTONIC time at which depth_bytes reached the configured
+                               * depth, so that the present episode of pressure began; 0: there is
+                               * no episode now. */
     int64_t pressed_ns;       /* total duration of the episodes of pressure that have ended */
     int64_t pressed_episodes; /* number of episodes of pressure, including the present one; an
-                               * episode begins at the configured depth and ends at the low
-                               * watermark */
+                               * episode lasts from the time at which depth_bytes reaches the
+                               * configured depth until it has fallen to the low watermark */
     int64_t drained_messages; /* Number of messages sent (on IPC: read) during episodes of pressure.
                                * On IPC, such messages are counted only for streams with a policy
                                * (ps-policy). */
@@ -73,21 +72,22 @@ typedef struct ps_pressure_view {
     int64_t throttled;        /* Number of offers that returned PS_THROTTLED. */
     int64_t retry_after_ns;   /* Time for which a publisher must wait after PS_THROTTLED; 0: the
                                * governor does not throttle this stream now. */
-    int64_t deferrals;        /* Number of times that the governor delayed data that no other limit
-                               * held back. */
+    int64_t deferrals;        /* Number of times that the governor delayed data although no other
+                               * limit applied to this data. */
     int64_t waits;     /* Number of times that this stream had to wait for other streams before
                              * the sender served it. */
     int64_t waited_ns; /* total time of these waits */
     int64_t refused_since_ns; /* CLOCK_MONOTONIC time of the first refused offer of this handle
-                               * since its last accepted offer; 0: its last offer was accepted */
+                               * since its last accepted offer; 0: the last offer of this handle was
+                               * accepted */
     int64_t refused_cause;    /* ps_cause that refused this handle's offers since refused_since_ns;
                                * 0: the sender has not stated a cause yet */
     int64_t reason_pid;      /* process id of reason_client, if it is a client of this daemon; 0 not
                                * known */
-    int64_t dropped_storage; /* number of those dropped_messages that publishers dropped because no
-                              * memory was free */
-    int64_t dropped_rate;    /* number of those dropped_messages that publishers dropped because of
-                              * the rate limit */
+    int64_t dropped_storage; /* number of the messages in dropped_messages that publishers dropped
+                              * because no memory was free */
+    int64_t dropped_rate;    /* number of the messages in dropped_messages that publishers dropped
+                              * because of the rate limit */
     char strategy[64];
 } ps_pressure_view_t;
 

@@ -50,8 +50,9 @@ void ps_agent_wake(const ps_agent_t *agent);
 /* Sends an event. Agent thread. Returns false if the event ring is full; the caller must then store
  * the event and emit it in a later duty cycle. */
 bool ps_agent_emit(ps_agent_t *agent, const ps_event_t *event);
-/* Add and remove a socket's descriptor: data that arrives there ends the sleep of the agent's
- * thread. If fd is -1, the functions do nothing. Agent thread. */
+/* Add a socket to the agent's epoll instance, or remove the socket. When data arrives at an added
+ * socket, the kernel wakes the agent's thread. If fd is -1, the functions do nothing. Agent thread.
+ */
 void ps_agent_watch(ps_agent_t *agent, int fd);
 void ps_agent_unwatch(ps_agent_t *agent, int fd);
 

@@ -102,7 +102,7 @@ typedef struct ps_command {
             int32_t stream_id;
             int32_t session_id;
             bool keep; /* 1: the receiver ignores this session as long as a subscription reads the
-                        * stream. 0: it reports the session's next SETUP. */
+                        * stream. 0: the receiver reports the session's next SETUP. */
         } forget;
         struct {
             int32_t stream_id;

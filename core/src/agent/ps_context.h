@@ -20,7 +20,7 @@ typedef struct ps_context {
                                       * driver does not measure it. */
 } ps_context_t;
 
-/* Returns the number of ns to add to the monotonic time to get the time since 1970. Constant in the
+/* Returns the difference between the time since 1970 and the monotonic time, in ns. Constant in the
  * simulator. Any thread. */
 static inline int64_t ps_context_epoch_offset_ns(const ps_context_t *context)
 {

@@ -50,7 +50,7 @@ typedef struct ps_driver_params {
     int32_t max_gaps;                     /* Largest number of gaps that an image tracks, 1 to
                                            * 16384; default 1024. */
     /* A value of ps_loss_recovery. With PS_LOSS_SINGLE_GAP, a receiver requests the data of only
-     * one gap at a time, as Aeron does; use this value only to compare the two methods. */
+     * one gap at a time, as Aeron does. Use PS_LOSS_SINGLE_GAP only for comparisons. */
     int32_t loss_recovery;
     int32_t retransmit_percent;     /* Number of bytes that the sender may retransmit for each 100
                                      * bytes of new data; default 100. */
@@ -65,14 +65,14 @@ typedef struct ps_driver_params {
 } ps_driver_params_t;
 
 typedef struct ps_subscriber_params {
-    int32_t position_counter_id; /* Id of the subscriber's position counter; the counter was set to
-                                  * join_position before. */
+    int32_t position_counter_id; /* Id of the subscriber's position counter; the conductor has
+                                  * already set this counter to join_position. */
     int32_t slot;                /* subscriber slot in penstock.dat */
     int32_t client_slot;         /* to wake */
     int64_t join_position;       /* Position at which the subscriber joined. The client may already
                                   * have moved its position counter beyond this position. */
-    int64_t credits;             /* Number of messages that may be outstanding (sent, and not yet
-                                  * returned); 0: the reader grants no credits. */
+    int64_t credits;             /* Number of messages that may be outstanding (sent, and their
+                                  * credits not yet returned); 0: the reader grants no credits. */
     int64_t credit_burst;        /* Number of messages for which the reader grants credits while no
                                   * message is outstanding; 0: the same number as `credits`. */
     uint8_t tether;
@@ -81,9 +81,9 @@ typedef struct ps_subscriber_params {
     /* 1: the stream does not wait for this reader once it is depth_bytes behind (ps_isolation.h).
      */
     uint8_t isolated;
-    int64_t depth_bytes; /* for an isolated reader: if the reader is this number of bytes behind the
-                          * leading reader, the stream no longer waits for it; 0: a quarter of the
-                          * window */
+    int64_t depth_bytes; /* for an isolated reader: the stream stops waiting for the reader when the
+                          * reader is this number of bytes behind the leading reader; 0: a quarter
+                          * of the window */
 } ps_subscriber_params_t;
 
 /* A change of the credits that a reader grants. */

@@ -9,8 +9,8 @@
 
 #include "ps_types.h"
 
-/* Types of events. The name in parentheses is the member of ps_event_t's union in which the event
- * has its values. */
+/* Types of events. The name in parentheses is the member of ps_event_t's union that contains the
+ * event's values. */
 enum ps_event_type {
     PS_EV_NONE = 0,
     PS_EV_SETUP = 1,          /* On a subscribed stream, a SETUP frame of an unknown session
@@ -20,8 +20,8 @@ enum ps_event_type {
      * passed since then (`ended`). */
     PS_EV_IMAGE_DRAINED = 3,
     PS_EV_PUB_CONNECTED = 4,   /* connection */
-    PS_EV_PUB_DRAINED = 5,     /* A publication that is being closed has sent all its data, and its
-                                * spies have read all of it (`drained`). */
+    PS_EV_PUB_DRAINED = 5,     /* All data of a publication that is being closed was sent, and the
+                                * publication's spies have read all data (`drained`). */
     PS_EV_PUB_EOS_ACK = 6,     /* The receiver of a unicast publication has stated that it received
                                 * the whole stream. */
     PS_EV_PUB_BLOCKED = 7,     /* A publisher has claimed space and not committed it, so the sender
@@ -54,8 +54,8 @@ enum ps_event_type {
                                    * an image's stream. */
     PS_EV_JOIN = 21,              /* join; of a publication */
     /* The unsent data of a publication has reached its configured depth (`pressure`). The sender
-     * emits at most one PS_EV_PRESSURE_TRIGGERED a second. Each is followed by one
-     * PS_EV_PRESSURE_RELIEVED. */
+     * emits at most one PS_EV_PRESSURE_TRIGGERED a second. After each PS_EV_PRESSURE_TRIGGERED, the
+     * sender emits one PS_EV_PRESSURE_RELIEVED. */
     PS_EV_PRESSURE_TRIGGERED = 22,
     PS_EV_PRESSURE_RELIEVED = 23 /* The unsent data of a publication has fallen to the low watermark
                                   * (`pressure`). */
@@ -76,8 +76,8 @@ enum ps_image_end {
     PS_END_REJECTED = 5,
     PS_END_EVICTED = 6, /* The receiver ended a half-open session (only its SETUP had arrived),
                          * because it needed the session's table entry for another session. */
-    PS_END_OUTRUN = 7   /* The sender can no longer retransmit the image's missing data, because it
-                         * is too old. */
+    PS_END_OUTRUN = 7   /* The missing data of the image is so old that the sender can no longer
+                         * retransmit it. */
 };
 typedef struct ps_event {
     int32_t type; /* ps_event_type */
@@ -112,16 +112,16 @@ typedef struct ps_event {
                                          * -1: the SETUP does not state it. */
             uint32_t peer_capabilities; /* 0: a plain Aeron peer */
             int32_t peer_credit_weight; /* Weight of the publication in the division of a pool of
-                                         * credits; 0: the SETUP does not state it. */
-            int32_t peer_priority; /* Priority of the publication; 0: also if the SETUP does not
-                                         * state it. */
+                                         * credits; 0: the SETUP states no weight. */
+            int32_t peer_priority;      /* Priority of the publication; 0 if the SETUP states no
+                                    * priority. */
             ps_relay_path_t relay_path; /* Relays that the stream has passed on its path to this
                                          * host. */
         } setup;
         struct {
             int64_t position;
-            int64_t messages; /* Number of messages that the session has below `position`; -1:
-                               * unknown. */
+            int64_t messages; /* Number of messages of the session before `position`; -1: unknown.
+                               */
             int32_t reason;   /* ps_image_end */
         } ended;
         struct {
@@ -141,8 +141,8 @@ typedef struct ps_event {
         } unblocked;
         struct {
             int64_t reserved; /* position reserved so far */
-            int64_t wanted;   /* Position up to which the conductor must reserve storage at least;
-                               * 0: to the end of the next term. */
+            int64_t wanted;   /* The conductor must reserve storage up to this position or beyond;
+                               * 0: up to the end of the next term. */
         } term;
         struct {
             int64_t destination_id; /* If the released object is a receive destination
@@ -182,9 +182,9 @@ typedef struct ps_event {
             int32_t state; /* ps_tether_state */
         } subscriber;
         struct {
-            int64_t kept_to; /* The agent uses only the positions [kept_from, kept_to) of the log,
-                              * so the memory of other positions may be released. -1: the agent
-                              * needs all terms. */
+            int64_t kept_to; /* The agent uses only the positions [kept_from, kept_to) of the log.
+                              * The conductor may release the memory of all other positions. -1: the
+                              * agent needs all terms. */
             int64_t kept_from;
         } terms;
         struct {

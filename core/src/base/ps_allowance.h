@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_allowance.h: an allowance is a limit for a count that other threads increase; the limit rises
- * at a given rate. Unlike a token bucket (ps_pacer.h) an allowance never forgets a debt: if the
- * count exceeds the limit, the caller waits until the limit has grown by the whole excess. The
- * caller chooses the unit of the count (bytes or messages). Pure: no clock, no allocation. Owner:
- * the sender.
+ * ps_allowance.h: an allowance limits a count that other threads increase; the limit rises at a
+ * given rate. Unlike a token bucket (ps_pacer.h) an allowance never forgets a debt: if the count
+ * exceeds the limit, the caller waits until the limit has grown by the whole excess. The caller
+ * chooses the unit of the count (bytes or messages). Pure: no clock, no allocation. Owner: the
+ * sender.
  *
  *     taken within any time t <= burst + rate * t + what the last taker went beyond the limit
  *
@@ -32,7 +32,7 @@ typedef struct ps_allowance {
 void ps_allowance_init(ps_allowance_t *allowance, int64_t rate, int64_t burst);
 /* Returns the number of units that may still be taken at now_ns if the count is `taken`: INT64_MAX
  * if unlimited, <= 0: none. At the first call, a full burst is available. `taken` may decrease. If
- * now_ns is lower than at the call before, the limit does not rise. */
+ * now_ns is lower than in the call before, the limit does not rise. */
 int64_t ps_allowance_room(ps_allowance_t *allowance, int64_t taken, int64_t now_ns);
 /* Returns the time at which the caller may take `units` (at most the burst), computed from the
  * state at the last call of ps_allowance_room. */

@@ -4,10 +4,10 @@
  *
  * PS_ASSERT checks an invariant of this thread's own data: a state, a range or an owner. The agents
  * never assert values from the wire, from memory that another process writes, or from an adopted
- * directory. The agents check such values and count the invalid ones, because a forged value could
- * otherwise end the daemon. An assertion costs a compare and a branch that is never taken. The text
- * of an assertion is only the file and the line, so that many assertions need little space
- * (docs/decisions/0131-assertions-of-the-agents.md). */
+ * directory. The agents check such values and count the invalid values. If the agents asserted
+ * them, a forged value could end the daemon. An assertion costs a compare and a branch that is
+ * never taken. A failed assertion prints only its file and line, so that many assertions need
+ * little space (docs/decisions/0131-assertions-of-the-agents.md). */
 #ifndef PS_ASSERT_H
 #define PS_ASSERT_H
 

@@ -7,13 +7,13 @@
 
 #include <stdbool.h>
 
-/* Registers this process, so that ps_barrier_run in other processes also reaches its threads. One
- * call per process is enough; further calls have no effect. Returns false if the kernel has no
- * membarrier(2); without membarrier(2), this process must execute the fences itself. Any thread may
- * call ps_barrier_join; the call may take some milliseconds. */
+/* Registers this process, so that ps_barrier_run in other processes also reaches the threads of
+ * this process. One call per process is enough; further calls have no effect. Returns false if the
+ * kernel has no membarrier(2); without membarrier(2), this process must execute the fences itself.
+ * Any thread may call ps_barrier_join; the call may take some milliseconds. */
 bool ps_barrier_join(void);
-/* Executes one barrier as a test. Returns true if the kernel executed the barrier, so that the
- * process may call ps_barrier_run. Any thread. */
+/* Executes one barrier as a test. Returns true if the kernel executed the barrier; only then may
+ * the process call ps_barrier_run. Any thread. */
 bool ps_barrier_available(void);
 /* Executes a full barrier on every running thread of every registered process. The call interrupts
  * each CPU that runs such a thread. The call takes some microseconds, or milliseconds if memory is

@@ -4,7 +4,7 @@
 #define PS_CAUSE_H
 
 /* Causes (docs/spec/rules.md section 6). If two limits block a stream at the same position, the
- * cause with the lower value is reported. */
+ * sender reports the cause with the lower value. */
 enum ps_cause {
     PS_CAUSE_NONE = 0,
     PS_CAUSE_RECEIVER_WINDOW = 1,

@@ -14,8 +14,8 @@ int64_t ps_monotonic_ns(void);
 /* Returns the processor time of the calling thread in ns. A system call. */
 int64_t ps_thread_ns(void);
 int64_t ps_epoch_ns(void);
-/* Returns the number of ns to add to CLOCK_MONOTONIC to get the time of day. If the thread is
- * interrupted between its reads of the two clocks, the difference of the clocks appears too large,
+/* Returns the difference between the time of day and CLOCK_MONOTONIC, in ns. If the kernel
+ * interrupts the thread between its reads of the two clocks, the measured difference is too large,
  * never too small. The function therefore reads both clocks several times and returns the smallest
  * difference. */
 int64_t ps_epoch_offset_ns(void);

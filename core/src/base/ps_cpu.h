@@ -6,8 +6,9 @@
 
 /* Fetches a cache line for writing: other processors release the line now, so that a later store of
  * the caller need not wait for them. On x86-64, __builtin_prefetch fetches the line only for
- * reading, unless the code is compiled for a newer processor. The store would then have to fetch
- * the line a second time. A processor that does not have the instruction prefetchw ignores it. */
+ * reading, unless the code is compiled for a newer processor. With a line fetched only for reading,
+ * the later store would have to fetch the line a second time. Processors without the instruction
+ * prefetchw ignore this instruction. */
 static inline void ps_cpu_prefetch_write(const void *at)
 {
 #if defined(__x86_64__)

@@ -2,11 +2,11 @@
  *
  * ps_idle.h: the behaviour of an agent's thread after a duty cycle without work.
  *
- * SPIN and YIELD never sleep. BACKOFF sleeps up to 1 ms and cannot be woken. PARK spins, then
- * yields, then sleeps until it is woken or a timer is due. With PARK, the thread measures how soon
- * work arrives after a duty cycle without work. If work usually arrives within microseconds, the
- * thread stays awake; otherwise it sleeps at once. PARK therefore suits both an idle host and an
- * exchange of requests and replies. */
+ * SPIN and YIELD never sleep. With BACKOFF, the thread sleeps up to 1 ms and cannot be woken. With
+ * PARK, the thread spins, then yields the processor, then sleeps until another thread wakes it or a
+ * timer is due. With PARK, the thread measures how soon work arrives after a duty cycle without
+ * work. If work usually arrives within microseconds, the thread stays awake; otherwise it sleeps at
+ * once. PARK therefore suits both an idle host and an exchange of requests and replies. */
 #ifndef PS_IDLE_H
 #define PS_IDLE_H
 
@@ -44,7 +44,7 @@ typedef struct ps_idle_state {
 /* If cpus <= PS_IDLE_FEW_CPUS, the thread never spins; it only yields. */
 void ps_idle_init(ps_idle_state_t *idle, int32_t strategy, int32_t cpus);
 /* Call this function after a duty cycle that found work. Set `light` if the duty cycle found little
- * work, and more work will probably not follow at once. With PARK and at most PS_IDLE_FEW_CPUS
+ * work, and probably no more work follows at once. With PARK and at most PS_IDLE_FEW_CPUS
  * processors, the thread yields if it was idle before and the work was light. While the thread
  * yields, a client that waits for the result of the work can use the processor. Returns true if the
  * thread yielded. If the thread yielded, the caller must read the clock again.
@@ -53,8 +53,8 @@ bool ps_idle_on_work(ps_idle_state_t *idle, int64_t now_ns, bool light);
 /* Call this function after a duty cycle without work. The function may pause the CPU or yield the
  * CPU to another thread. Returns the next step, PS_IDLE_... */
 int ps_idle_on_nothing(ps_idle_state_t *idle, int64_t now_ns);
-/* Returns true if the thread may sleep for a moment although there is work: its strategy is PARK
- * and the host has few CPUs. */
+/* Returns true if the thread may sleep for a moment although there is work. The thread may do so if
+ * its strategy is PARK and the host has few CPUs. */
 bool ps_idle_may_nap(const ps_idle_state_t *idle);
 
 #endif

@@ -8,9 +8,9 @@
 /* Marks a function that runs for each message and has one or two callers; the compiler must inline
  * it. */
 #define PS_ALWAYS_INLINE inline __attribute__((always_inline))
-/* Marks a function that must not be inlined, because it runs only for few messages, or once a term.
- * If the compiler inlined a rarely executed function, the function would occupy registers for each
- * message. */
+/* Marks a function that the compiler must not inline, because the function runs only for few
+ * messages, or once a term. If the compiler inlined a rarely executed function, the function would
+ * occupy registers for each message. */
 #define PS_NOINLINE __attribute__((noinline))
 
 #endif

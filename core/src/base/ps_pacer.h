@@ -32,7 +32,7 @@ typedef struct ps_pacer {
 /* Unlimited. */
 void ps_pacer_init(ps_pacer_t *pacer);
 /* Sets rate (units per second, <= 0: unlimited) and burst (units, at least 1). The bucket keeps its
- * saved units, but no more than the new burst. An unlimited bucket starts full. */
+ * saved units, up to the new burst. An unlimited bucket starts full. */
 void ps_pacer_set(ps_pacer_t *pacer, int64_t rate, int64_t burst, int64_t now_ns);
 static inline bool ps_pacer_limits(const ps_pacer_t *pacer)
 {

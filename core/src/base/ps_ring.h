@@ -2,11 +2,11 @@
  *
  * ps_ring.h: bounded queue of fixed-size records between exactly one producer and one consumer.
  *
- * The producer keeps a copy of the consumer's index, and the consumer a copy of the producer's. The
- * producer reads the consumer's index only if, according to the copy, the ring is full. The
- * consumer reads the producer's index only if, according to the copy, the ring is empty. With these
- * copies, a busy queue moves fewer cache lines between the two CPUs (Lamport 1983; FastForward
- * 2008). */
+ * The producer keeps a copy of the consumer's index, and the consumer keeps a copy of the
+ * producer's index. The producer reads the consumer's index only if, according to the copy, the
+ * ring is full. The consumer reads the producer's index only if, according to the copy, the ring is
+ * empty. With these copies, a busy queue moves fewer cache lines between the two CPUs (Lamport
+ * 1983; FastForward 2008). */
 #ifndef PS_RING_H
 #define PS_RING_H
 
