@@ -83,8 +83,8 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "publications.max_resend"),
     "eos": Meaning("P", "`true`: notify receivers when the stream ends"),
     "ssc": Meaning(
-        "P", "`true`: a spy counts as a receiver: the publication is connected even if only a spy "
-        "reads it",
+        "P", "with `true`, a spy counts as a receiver, so the publication is connected even if "
+        "only spies read it",
         "publications.spies_simulate_connection"),
     "sparse": Meaning("P S", "sparse log file", "publications.sparse"),
     "fc": Meaning(
@@ -97,9 +97,9 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "P", "action of the publication when its log is full ([policies](back-pressure.md))",
         "backpressure.default_policy"),
     "ps-depth": Meaning(
-        "P", "largest number of bytes that publishers have written and the sender has not sent (on "
-             "IPC: the slowest reader has not read); at most the publication "
-             "window", "backpressure.default_queue_depth"),
+        "P", "limit of the bytes that publishers have written and the sender has not yet sent "
+             "(on IPC: the slowest reader has not yet read); at most the publication window",
+        "backpressure.default_queue_depth"),
     "ps-low-watermark": Meaning(
         "P", "if the log of a publication was full, the publication accepts messages again when "
              "its unsent data has fallen to this fraction of `ps-depth`",
@@ -167,8 +167,8 @@ MEANINGS: Final[dict[str, Meaning]] = {
              "yet released. When this number is reached, publishers have no credit, and their "
              "offers are refused. With `auto` the daemon chooses the number"),
     "ps-credit-burst": Meaning(
-        "S", "number of credits that the subscription grants, instead of `ps-credits`, while the "
-             "application has released all messages; at least `ps-credits`"),
+        "S", "number of credits that the subscription grants while no message is unreleased; in "
+             "this time it replaces `ps-credits`, and is at least as high"),
     "ps-max-message": Meaning("S", "longest message that one credit covers; default: one frame"),
     "ps-credits-required": Meaning("S", "`true`: refuse publishers that do not support credits"),
     "ps-sub-policy": Meaning(

@@ -57,12 +57,13 @@ _SYSTEM: Final = (
     (11, "penstock_retransmits_sent", "Retransmits sent."),
     (36, "penstock_retransmitted_bytes", "Bytes retransmitted."),
     (12, "penstock_under_runs", "Received datagrams that begin before the position in the "
-                                "receiver's last status message: duplicates, or late."),
+                                "receiver's last status message; they are late or "
+                                "duplicates."),
     (13, "penstock_over_runs", "Datagrams above the window."),
     (14, "penstock_invalid_packets", "Malformed datagrams."),
     (15, "penstock_errors", "Errors recorded in the error log; a repeated error counts each "
                             "time."),
-    (16, "penstock_short_sends", "System calls for sending in which the socket did not accept all "
+    (16, "penstock_short_sends", "Send system calls in which the socket did not accept all "
     "datagrams."),
     (18, "penstock_back_pressure_events",
         "Number of times that the sender stopped because a stream had reached its flow-control "
@@ -236,7 +237,7 @@ def _publications(rows: list[PublicationStatus]) -> tuple[Family, ...]:
     blocked_by = counter(
         "penstock_publication_blocked_by_seconds",
         "Time for which publishers were blocked at their limit, for each receiver or client that "
-        "caused it.", "culprit",
+        "limited them.", "culprit",
     )
     rate = gauge(
         "penstock_publication_rate_limit_bytes",
@@ -360,8 +361,8 @@ def _skips(
         "subscription", "channel", "stream", "reader", "client", "name", "reason")
     messages = counter(
         "penstock_subscription_skipped_messages",
-        "Messages that a reader skipped because it was too far behind (reason behind, "
-        "ps-sub-policy) or because they were too old (reason retention, ps-retention). "
+        "Messages that a reader skipped because the reader was too far behind (reason behind, "
+        "ps-sub-policy) or because the messages were too old (reason retention, ps-retention). "
         "Messages of Aeron's senders are not counted.",
     )
     skipped = counter(

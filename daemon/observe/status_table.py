@@ -174,8 +174,8 @@ KEYS: Final[dict[tuple[str, type], dict[str, str]]] = {
         "released the messages",
         "credits_outstanding": "messages granted and not released",
         "credits_leaked": "credits whose handles were garbage-collected without a release",
-        "skipped": "list of sessions whose data the subscription skipped because it was too far "
-        "behind or the data too old, see the table below",
+        "skipped": "list of sessions whose data the subscription skipped because the reader was "
+        "too far behind or the data was too old, see the table below",
     },
     ("`skipped` of a subscription", status.SkipStatus): {
         "reader": "slot of the reader in shared memory",
