@@ -94,8 +94,9 @@ void ps_probe_pressure_event(ps_probe_t *probe, ps_probe_pub_t *model, const ps_
     }
     if (begins) {
         notified->triggered_ns = now_ns;
-        /* It may have begun up to a second before its report. */
-        notified->drained_least = event->pressure.duration_ns > 0 ? 0 : notified->messages_before;
+        /* The report may wait a second, or for room in the ring; the episode may be over then. */
+        const bool now = !notified->waits && load(&model->pub->slot->episodes) != notified->counted;
+        notified->drained_least = now ? notified->messages_before : notified->began_by;
         notified->drained_most = messages_of(model);
         notified->drained_by = -1;
         notified->episodes = load(&model->pub->slot->episodes);
@@ -135,5 +136,10 @@ void ps_probe_pressure_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t n
         (!pressed || load(&pub->slot->episodes) != notified->episodes)) {
         notified->drained_by = notified->messages_before;
     }
+    if (load(&pub->slot->episodes) != notified->counted && !notified->waits) {
+        notified->began_by = notified->messages_before;
+    }
+    notified->counted = load(&pub->slot->episodes);
+    notified->waits = (pub->pending & PS_PEND_TRIGGERED) != 0;
     notified->messages_before = messages_of(model);
 }

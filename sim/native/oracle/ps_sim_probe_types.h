@@ -135,6 +135,11 @@ typedef struct ps_probe_notified {
     bool pressed; /* True if the driver has reported the beginning of an episode of pressure, but
                    * not its end. The fields of the next line concern this episode. */
     int64_t triggered_ns, messages_before, drained_least, drained_most, drained_by, episodes;
+    /* At the last check: the number of episodes, and true if the report of a beginning waited for
+     * room in the ring. began_by: the number of messages sent before the newest episode whose
+     * report did not wait behind another one. */
+    int64_t counted, began_by;
+    bool waits;
 } ps_probe_notified_t;
 
 /* A range that a receiver requested with a NAK. The sender must retransmit the positions from
