@@ -19,9 +19,9 @@
 #define PS_LIKELY(x)   __builtin_expect(!!(x), 1)
 #define PS_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-/* Number of forks between the first process that loaded this library and the present process: the
- * child of each fork adds 1. A client handle stores the number of forks at the time of its opening.
- * A function that gets a handle compares the two numbers. If the numbers differ, the process was
+/* Number of forks between the process that loaded this library first and the present process. Each
+ * forked child adds 1. A client handle stores the number of forks at the time of its opening. A
+ * function that gets a handle compares the two numbers. If the numbers differ, the process was
  * forked after the handle was opened, and the function returns PS_E_FORKED. */
 extern _Atomic uint32_t ps_fork_generation;
 
@@ -42,8 +42,8 @@ struct ps_client {
                               * 1970. */
     _Atomic int32_t daemon_away;
     _Atomic int64_t learned_ns; /* average time of recent sleeps */
-    _Atomic uint64_t awaited;   /* 1 + the ticket of the last call of ps_client_await that ended
-                                 * without a wake-up. */
+    _Atomic uint64_t awaited;   /* 1 + the ticket of the last call of ps_client_await that no
+                                 * wake-up ended. */
 };
 
 static inline bool ps_client_forked(const ps_client_t *client)
@@ -60,9 +60,9 @@ void ps_client_kick(int32_t fd);
  * first sets the publication's word `dirty`, then the publication's bit in the dirty bitmap. The
  * sender clears first the bit, then `dirty`, and then checks the log. */
 void ps_client_mark_dirty(const ps_client_t *client, int32_t publication_slot);
-/* Requests the sender to check the positions of a publication although no message was published.
- * Unlike newly published data, such a request does not make the sender wake the stream's
- * readers. */
+/* Requests that the sender checks the positions of a publication although no message was published.
+ * After such a request, unlike after a new message, the sender does not wake the stream's readers.
+ */
 void ps_client_request_to_check(const ps_client_t *client, int32_t publication_slot);
 
 typedef struct ps_isolated ps_isolated_t;
@@ -73,8 +73,8 @@ typedef struct ps_retention {
     int64_t bytes;  /* Readers do not get data that is more than this number of bytes behind the
                      * newest data; 0: no limit. */
     int64_t age_ns; /* Largest age; 0: no limit. */
-    int64_t aged;   /* When the client last compared ages, the data below this position exceeded
-                     * age_ns. */
+    int64_t aged;   /* At the client's last check of ages, all data before this position was older
+                     * than age_ns. */
     int64_t due_ns; /* Time of the next look. */
     const struct ps_time_table *times; /* of the stream */
 } ps_retention_t;
@@ -84,20 +84,22 @@ struct ps_img {
     ps_log_t log;
     _Atomic int64_t *position_cell;   /* sub-pos: released */
     ps_subscriber_slot_t *subscriber; /* NULL: none */
-    _Atomic int64_t *wake_position;   /* Address of wake_position in the image's or publication's
-                                       * slot: a release up to this position or beyond must wake the
-                                       * agent (ps_shared.h). NULL: none. */
+    _Atomic int64_t *wake_position;   /* Address of wake_position in the slot of the image or
+                                       * publication: the client must wake the agent when it
+                                       * releases data up to this position or beyond (ps_shared.h).
+                                       * NULL: none. */
     int32_t publication_slot;         /* -1: network image */
     int64_t correlation_id;
     int64_t join_position;
     int64_t delivered;
     int64_t released;
-    /* The client uses short_polls and `behind` only if a publisher on this host writes the log. */
+    /* The client uses the fields short_polls and `behind` only if a publisher of this host writes
+     * the log. */
     int32_t short_polls;   /* Number of consecutive polls that found few messages. */
     int32_t behind;        /* 1: the last poll stopped at its fragment limit. */
     int32_t index;         /* in the subscription's list */
-    int32_t fan_in_weight; /* Weight in polls of the subscription, 1 to PS_FAN_IN_MAX; 0: the
-                             * subscription polls its images in turn. */
+    int32_t fan_in_weight; /* Weight of this image in polls of the subscription, 1 to PS_FAN_IN_MAX;
+                            * 0: the subscription polls its images in turn. */
     int64_t fan_in_owed;   /* In a subscription with weights: number of messages to which the weight
                           * still entitles this image, multiplied by the sum of all weights. */
     int32_t stopped;       /* 0, or PS_E_CORRUPT after a poll found a damaged frame. */
@@ -116,11 +118,11 @@ struct ps_img {
      * the reader joined. */
     int32_t credit_mode;  /* ps_credit_mode */
     int64_t passed;       /* up to the delivered position */
-    _Atomic int64_t held; /* Number of those messages in `passed` for which the application still
-                           * holds the credit in a handle (PS_CREDIT_HANDLES). */
+    _Atomic int64_t held; /* Number of the messages in `passed` whose credits the application has in
+                           * handles and has not yet returned (PS_CREDIT_HANDLES). */
     _Atomic int64_t leaked;
-    bool guarded; /* True if `isolated` or `retention` can move the reader past data that it has not
-                   * read. */
+    bool guarded; /* True if the reader may skip unread data, because of `isolated` or `retention`.
+                   */
     ps_retention_t retention;
     ps_isolated_t *isolated; /* NULL: the stream waits for this reader */
     ps_message_t assembled;  /* position 0: none */
@@ -132,7 +134,7 @@ struct ps_img {
  */
 int ps_img_assemble(ps_img_t *image, const ps_message_t *fragment);
 
-/* Lets a client read a clock of the simulator in place of the system's: *now_ns +
+/* Makes a client read the simulator's clock in place of the system's clock: *now_ns +
  * PS_INVOKER_EPOCH_OFFSET_NS is the time since 1970. */
 void ps_client_set_clock(ps_client_t *client, const int64_t *now_ns);
 void ps_sub_set_clock(ps_sub_t *sub, const int64_t *now_ns);
@@ -164,13 +166,13 @@ int32_t ps_img_isolated_end(ps_img_t *image, const ps_img_before_t *before, ps_m
  */
 int32_t ps_img_skip(ps_img_t *image, int64_t from);
 /* A reader under drop_oldest may be at most depth_bytes behind the newest data. If the reader is
- * farther behind, moves it forward to this distance. After a skip the reader gets at least one
- * message before it skips again. Returns 1 if the reader does not skip, otherwise the same as
- * ps_img_skip. */
+ * farther behind, moves the reader forward to this distance. After a skip the reader gets at least
+ * one message before the next skip. Returns 1 if the reader does not skip, otherwise the same
+ * values as ps_img_skip. */
 int32_t ps_img_skip_lagged(ps_img_t *image, const ps_img_before_t *before);
 /* Records that the messages between `to` and the delivered position will be delivered again. */
 void ps_img_isolated_rewound(ps_img_t *image, int64_t to);
-/* Records that the reader passes this number of messages; -1: the number is unknown. */
+/* Records that the reader moves past this number of messages; -1: the number is unknown. */
 void ps_img_isolated_passed(ps_img_t *image, int64_t messages);
 
 /* ---- ps_client_image_retention.c: images whose publisher limits what readers get ------------- */
@@ -183,22 +185,23 @@ int32_t ps_img_expire(ps_img_t *image);
 /* ---- ps_client_image_credit.c: images whose reader grants credits ---------------------------- */
 
 /* Returns the number of messages that end in [from, to). Dropped messages count, too: a padding
- * frame states how many messages it replaces. Cost: visits all frames of the range. */
+ * frame that replaces dropped messages states their number. Cost: visits all frames of the range.
+ */
 int64_t ps_img_messages(const ps_img_t *image, int64_t from, int64_t to);
 /* Records that a poll moved from `from` to the delivered position and delivered `count`
  * messages. */
 void ps_img_credit_polled(ps_img_t *image, int64_t from, const ps_message_t *out, int32_t count);
 /* Records that the messages between `to` and the delivered position will be delivered again. */
 void ps_img_credit_rewound(ps_img_t *image, int64_t to);
-/* Call this function for the last message of a poll, if that message was assembled from fragments.
- * If `messages` is 1, records that the message will be delivered again; if -1, that the message was
- * delivered again. */
+/* Call this function if the client has assembled the last message of a poll from fragments.
+ * `messages` is 1 if the next poll will deliver this message again; -1 if a poll has delivered this
+ * message again. */
 void ps_img_credit_redelivered(ps_img_t *image, int64_t messages);
-/* Returns to the image's agent the credits of all polled messages. Call this function before the
- * client stores its released position. */
+/* Returns the credits of all polled messages to the agent of the image. Call this function before
+ * the client stores its released position. */
 void ps_img_credit_released(ps_img_t *image);
-/* Returns true if the client must wake the agent, because it has returned as many credits as the
- * agent waits for. */
+/* Returns true if the client has returned as many credits as the agent waits for; the client must
+ * then wake the agent. */
 bool ps_img_credit_awaited(const ps_img_t *image);
 /* Wakes the agent of the image. */
 void ps_img_wake_agent(const ps_img_t *image);

@@ -11,9 +11,9 @@
 struct ps_pub {
     ps_client_t *client;
     ps_log_t log;
-    /* Address of the publisher limit. Without credits, the publisher limit is the value of the
-     * counter pub-lmt; if receivers of the stream grant credits, it is credited_limit in the
-     * publication's slot. */
+    /* Address of the publisher limit. The publisher limit is the value of the counter pub-lmt. If
+     * receivers of the stream grant credits, the publisher limit is credited_limit in the
+     * publication's slot instead. */
     _Atomic(_Atomic int64_t *) limit;
     _Atomic int64_t *plain_limit; /* pub-lmt */
     ps_publication_slot_t *slot;
@@ -23,8 +23,8 @@ struct ps_pub {
     int32_t max_payload;
     int32_t max_message;
     int32_t exclusive;
-    /* Copy of the slot's `metered` flags. If a flag is set, the stream is metered: the publisher
-     * takes a message number (ordinal) for each message (ps_client_publication_admit.c). The client
+    /* Copy of the slot's `metered` flags. If a flag is set, the stream is metered: a publisher
+     * needs a message number (ordinal) for each message (ps_client_publication_admit.c). The client
      * reads the slot's flags again after a refused offer, and in each offer on a metered stream. */
     _Atomic int32_t metered;
     int32_t policy;               /* ps_policy (ps_client_publication_policy.c) */
@@ -38,8 +38,8 @@ struct ps_pub {
     /* For the account of refusals: time of the first refused offer since the last accepted offer;
      * 0: no offer was refused since then. */
     _Atomic int64_t refused_since_ns;
-    _Atomic int32_t refused_cause; /* cause that the sender stated at the latest refused offer; 0:
-                                    * it stated no cause */
+    _Atomic int32_t refused_cause; /* cause that the sender stated when an offer was last refused;
+                                    * 0: the sender stated no cause */
     _Atomic int64_t refused_early; /* number of refused offers for which the sender has not stated a
                                     * cause yet */
     const int64_t *clock_ns;       /* the simulator's; NULL: CLOCK_MONOTONIC */
@@ -145,9 +145,9 @@ static inline int64_t ps_pub_gate(ps_pub_t *pub)
 
 /* Notifies the sender after a commit, unless the stream is hot: the sender checks a hot stream in
  * every duty cycle without a notification. The load of `dirty` must not move before the store of
- * the commit. For hot streams the sender's process-wide barrier keeps the load after the store
- * (docs/decisions/0020), so a compiler barrier is enough in this function. For streams that are not
- * hot, this function executes a fence. */
+ * the commit. On a hot stream, a compiler barrier is enough in this function, because the sender's
+ * process-wide barrier keeps the load after the store (docs/decisions/0020). On all other streams,
+ * this function executes a fence. */
 static inline void ps_pub_dirty(const ps_pub_t *pub)
 {
     atomic_signal_fence(memory_order_seq_cst);
@@ -177,7 +177,8 @@ static inline void ps_pub_count(ps_pub_t *pub, int64_t messages)
 }
 
 /* Adds committed messages of a metered stream to the stream's number of published messages. On a
- * stream with credits, the word `spend` already counts the committed messages. */
+ * stream with credits, the function does not count messages, because the word `spend` already
+ * counts them. */
 static inline void ps_pub_count_metered(ps_pub_t *pub, int64_t messages)
 {
     if ((ps_pub_metered(pub) & PS_METERED_CREDITS) == 0) {
@@ -211,24 +212,25 @@ int64_t ps_pub_publish_policed(ps_pub_t *pub, const ps_iov_t *pieces, int64_t le
 /* Returns 0 if the policy of the stream admits publishers now; otherwise the ps_offer_code that the
  * offer must return. */
 int64_t ps_pub_policy_gate(ps_pub_t *pub);
-/* Requests the sender to serve the stream. Has no effect while the stream is in the state
- * PS_WATERMARK_PAUSED, in which its consumers wake the sender. */
+/* Requests that the sender serves the stream. In the state PS_WATERMARK_PAUSED this function does
+ * nothing, because the stream's readers then wake the sender. */
 void ps_pub_request_unless_paused(const ps_pub_t *pub);
 /* Applies the stream's policy to refused messages; `messages` is their number. Returns the
  * ps_offer_code that the offer must return. */
 int64_t ps_pub_policy_refused(ps_pub_t *pub, int64_t code, int64_t messages, int64_t bytes);
-/* Both functions publish one message, as ps_pub_publish_open does. On a metered stream, the caller
- * of ps_pub_publish_admitted must have taken an ordinal (message number) for the message. The
- * function ps_pub_publish_metered takes the ordinal itself. */
+/* Both functions publish one message, as ps_pub_publish_open does. On a metered stream, a message
+ * needs an ordinal (message number). The caller of ps_pub_publish_admitted must have taken this
+ * ordinal; ps_pub_publish_metered takes the ordinal itself. */
 int64_t ps_pub_publish_admitted(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
                                 int64_t reserved_value);
 int64_t ps_pub_publish_metered(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
                                int64_t reserved_value);
-/* Finds the calling thread's entry in the array `spends` of the client's slot. Stores the entry's
- * index in the publication, where the thread finds it for its next message. */
+/* Finds the calling thread's entry in the array `spends` of the client's slot. Stores the index of
+ * this entry in the publication, so that the thread finds the entry at once for its next message.
+ */
 uint32_t ps_pub_find_spend_place(ps_pub_t *pub, uint64_t identity);
-/* Returns the calling thread's entry of `spends` in the client's slot, where the thread states the
- * credits that it is about to take. */
+/* Returns the calling thread's entry of `spends` in the client's slot. In this entry, the thread
+ * states the credits that it is about to take. */
 static inline _Atomic uint64_t *ps_pub_spend_place(ps_pub_t *pub)
 {
     const uint64_t identity = ps_thread_identity();
@@ -238,8 +240,8 @@ static inline _Atomic uint64_t *ps_pub_spend_place(ps_pub_t *pub)
                                : ps_pub_find_spend_place(pub, identity);
     return &pub->client->shared->clients[pub->client->slot].spends[place];
 }
-/* Returns the word that a thread writes into its entry of `spends` (ps_client_slot_t) before it
- * takes `credits` credits of this stream. */
+/* Returns the value that a thread stores in its entry of `spends` (ps_client_slot_t) before the
+ * thread takes `credits` credits of this stream. */
 static inline uint64_t ps_pub_spend_mark(const ps_pub_t *pub, int64_t credits)
 {
     return (uint64_t)credits << 32 | (uint32_t)(pub->slot_index + 1);

@@ -2,8 +2,9 @@
  *
  * ps_fast.h: the functions of the core that other extensions call: the Python fast path (core/fast,
  * `penstock._fast`) and the load loops (`penstock._core_bench`). The core's symbols are hidden in
- * `penstock._core`, so another extension cannot link to them. When such an extension is loaded, it
- * gets this table of functions, and checks the table's version and size. */
+ * `penstock._core`, so another extension cannot link to them. Python loads such an extension after
+ * the core. The extension then gets this table of functions, and checks the version and the size of
+ * the table. */
 #ifndef PS_FAST_H
 #define PS_FAST_H
 

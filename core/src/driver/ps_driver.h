@@ -43,8 +43,8 @@ void ps_driver_destroy(ps_driver_t *driver);
 /* In INVOKER mode: runs one duty cycle of both agents at time now_ns. Returns the amount of work
  * that the agents did; 0: none. */
 int32_t ps_driver_step(ps_driver_t *driver, int64_t now_ns);
-/* In INVOKER mode: returns the time at which the next timer of either agent is due, INT64_MAX if
- * there is none. */
+/* In INVOKER mode: returns the time at which the next timer of either agent is due; INT64_MAX: no
+ * timer runs. */
 int64_t ps_driver_next_deadline_ns(ps_driver_t *driver, int64_t now_ns);
 /* Returns an eventfd that becomes readable when the agents have emitted events. A read of the
  * eventfd clears it. -1 in INVOKER mode. */
@@ -82,20 +82,21 @@ int ps_send_endpoint_remove_destination(ps_driver_t *driver, ps_send_endpoint_t 
  * -1 means the peer of a unicast endpoint. */
 int ps_send_endpoint_set_address(ps_driver_t *driver, ps_send_endpoint_t *endpoint,
                                  int64_t destination_id, const ps_addr_t *address);
-/* Requests the sender to release the endpoint; the sender then emits PS_EV_RELEASED. The caller
+/* Requests that the sender releases the endpoint; the sender then emits PS_EV_RELEASED. The caller
  * must have removed all publications of the endpoint before this call. */
 int ps_send_endpoint_remove(ps_driver_t *driver, ps_send_endpoint_t *endpoint);
 void ps_send_endpoint_destroy(ps_driver_t *driver, ps_send_endpoint_t *endpoint);
 
 /* ---- publications ---------------------------------------------------------------------------- */
 
-/* Maps the log, initialises flow control, and hands the publication over to the sender. Errors:
- * PS_E_SYSTEM, PS_E_VERSION (the log metadata has another version), PS_E_NO_MEMORY, PS_E_AGAIN. */
+/* Maps the log, initialises flow control, and hands the publication over to the sender. The
+ * function may return PS_E_SYSTEM, PS_E_VERSION (the log metadata has another version),
+ * PS_E_NO_MEMORY or PS_E_AGAIN. */
 int ps_publication_add(ps_driver_t *driver, const ps_publication_params_t *params,
                        ps_publication_t **out);
 /* Changes the credits that a local reader grants. A new credit epoch begins if the reader grants
  * fewer credits than before, freezes its credits, or ends a freeze (see ps_slot_read_credit). The
- * function requires a reader that has granted credits since it joined. Error: PS_E_AGAIN. */
+ * local reader must have granted credits since its join. Error: PS_E_AGAIN. */
 int ps_publication_set_credits(ps_driver_t *driver, ps_publication_t *publication,
                                int32_t position_counter_id, int64_t credits, int64_t burst,
                                int32_t frozen);
@@ -119,11 +120,11 @@ int ps_publication_unblock(ps_driver_t *driver, ps_publication_t *publication, i
 /* Notifies the sender that storage of the log is reserved up to `position` (INT64_MAX: of all three
  * terms). */
 int ps_publication_reserved(ps_driver_t *driver, ps_publication_t *publication, int64_t position);
-/* Requests the sender to release the terms that are not in use. The sender answers with the event
- * PS_EV_TERMS_RELEASED; until then the memory stays reserved. When the sender releases the terms,
- * it forgets a request for storage (PS_EV_TERM_NEEDED) that it emitted before; it emits the request
- * again later. least_terms is the number of terms to keep, beginning with the term in use: 1 or
- * 2. */
+/* Requests that the sender releases the unused terms. The memory stays reserved until the sender
+ * has answered with the event PS_EV_TERMS_RELEASED. After the release, an earlier request for
+ * storage (PS_EV_TERM_NEEDED) is void: the sender requests the storage again when it needs the
+ * storage. The parameter least_terms is the number of terms to keep, beginning with the term in
+ * use: 1 or 2. */
 int ps_publication_release_terms(ps_driver_t *driver, ps_publication_t *publication,
                                  int32_t least_terms);
 void ps_publication_get_status(const ps_publication_t *publication, ps_publication_status_t *out);
@@ -140,7 +141,7 @@ int32_t ps_publication_joiner(const ps_publication_t *publication, ps_receiver_v
  * until_ns on the driver's clock. */
 int ps_publication_set_limit(ps_driver_t *driver, ps_publication_t *publication, int64_t limit,
                              int64_t until_ns);
-/* Requests the sender to release the publication; the sender then emits PS_EV_RELEASED. */
+/* Requests that the sender releases the publication; the sender then emits PS_EV_RELEASED. */
 int ps_publication_remove(ps_driver_t *driver, ps_publication_t *publication);
 void ps_publication_destroy(ps_driver_t *driver, ps_publication_t *publication);
 
@@ -155,8 +156,8 @@ int ps_recv_endpoint_open(ps_driver_t *driver, const ps_recv_endpoint_params_t *
  * of ps_net_ops.open. */
 int ps_recv_endpoint_add_destination(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                      const ps_recv_destination_params_t *params, ps_addr_t *local);
-/* Requests the receiver to stop reading the socket of a destination. After the event PS_EV_RELEASED
- * for the destination, the caller closes the socket with _destroy_destination. */
+/* Requests that the receiver stops reading the socket of a destination. After the event
+ * PS_EV_RELEASED for the destination, the caller closes the socket with _destroy_destination. */
 int ps_recv_endpoint_remove_destination(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                         int64_t destination_id);
 /* Closes and frees a destination that the receiver released. PS_E_INVALID: the receiver has not
@@ -177,8 +178,8 @@ int ps_recv_endpoint_add_interest(ps_driver_t *driver, ps_recv_endpoint_t *endpo
 int ps_recv_endpoint_remove_interest(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                      int32_t stream_id, int32_t session_id, int32_t any_session);
 /* Call this function after the event PS_EV_SETUP if the conductor creates no image for the session.
- * keep = 1: the receiver ignores the session as long as a subscription reads the stream. keep = 0:
- * the receiver reports the session's next SETUP. */
+ * With keep = 1, the receiver ignores the session as long as a subscription reads the stream. With
+ * keep = 0, the receiver reports the session's next SETUP. */
 int ps_recv_endpoint_forget_session(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                     int32_t stream_id, int32_t session_id, int32_t keep);
 /* Refuses a SETUP from which no image can be created. The receiver sends an ERR frame with the
@@ -213,13 +214,14 @@ int ps_image_reserved(ps_driver_t *driver, ps_image_t *image, int64_t position);
 /* Like ps_publication_release_terms, for an image. */
 int ps_image_release_terms(ps_driver_t *driver, ps_image_t *image, int32_t least_terms);
 void ps_image_get_status(const ps_image_t *image, ps_image_status_t *out);
-/* For PS_CC_CUSTOM: sets the congestion window that the Python class returned, in bytes. The window
- * is clipped to the range from two datagrams to the receiver window. The window is valid until the
- * next call of this function, at most for PS_CC_SILENT_NS. */
+/* For PS_CC_CUSTOM: sets the congestion window that the Python class returned, in bytes. The
+ * receiver clips the window to the range from two datagrams up to the receiver window. The window
+ * is valid until the next call of this function, but at most for PS_CC_SILENT_NS. */
 int ps_image_set_congestion_window(ps_driver_t *driver, ps_image_t *image, int64_t window);
-/* Sets an upper bound for the receiver window of an image whose subscription divides its window
- * among its images (ps-fanin). The bound is a multiple of 32 bytes, at least two MTUs; 0: no bound.
- * NAK-strength flow control does not obey windows, so the bound has no effect there. */
+/* Sets an upper bound for the receiver window of an image. The conductor does so if the
+ * subscription divides its window among several images (ps-fanin). The bound is a multiple of 32
+ * bytes, at least two MTUs; 0: no bound. The bound has no effect under NAK-strength flow control
+ * (fc=nak), because the sender then does not obey windows. */
 int ps_image_set_share(ps_driver_t *driver, ps_image_t *image, int64_t window);
 /* For PS_CC_CUSTOM: copies to `out` the values from which the Python class computes the congestion
  * window. All values are 0 until the receiver has processed the image for the first time. */

@@ -32,8 +32,8 @@ typedef struct ps_loop {
     int wake_fd;
     bool running;
     bool coarse_timeout;   /* no epoll_pwait2 on this kernel */
-    int64_t next_epoch_ns; /* Time at which the thread next updates the offset from monotonic time
-                            * to the time of day. */
+    int64_t next_epoch_ns; /* Time at which the thread next measures the offset between monotonic
+                            * time and the time of day. */
     ps_idle_state_t idle;
     const char *name;
 } ps_loop_t;
@@ -50,8 +50,8 @@ struct ps_driver {
                         * alternates between the two agents. */
     int event_fd;
     _Atomic bool stop;
-    /* For each agent, the word that is 1 while the agent sleeps; used only if there is no
-     * penstock.dat. */
+    /* For each agent, a word that is 1 while the agent sleeps. The agents use these words only if
+     * there is no penstock.dat. */
     alignas(PS_LINE) _Atomic uint32_t own_parked[PS_AGENTS];
 };
 

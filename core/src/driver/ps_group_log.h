@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_group_log.h: read access to a log for consumer groups. The functions find the end of the log's
- * contiguous frames, split ranges between frames, and read the bytes. The log is mapped read-only,
- * and every frame header is checked before use. Also the cffi declaration.
+ * contiguous frames, split ranges at the boundaries of frames, and read the bytes. The log is
+ * mapped read-only, and every frame header is checked before use. Also the cffi declaration.
  *
  * Only one thread at a time may use a handle. Positions are stream positions. */
 #ifndef PS_GROUP_LOG_H
@@ -38,7 +38,7 @@ int64_t ps_group_log_end(const ps_group_log_t *reader, int64_t from, int64_t max
  * contains at least one frame, even if that frame is longer than max_bytes. PS_E_CORRUPT: no
  * complete and valid frame begins at `from` and ends at or before `to`. */
 int64_t ps_group_log_cut(const ps_group_log_t *reader, int64_t from, int64_t to, int64_t max_bytes);
-/* Returns a pointer to the bytes at `position`, which are readable at least to the end of the
+/* Returns a pointer to the bytes at `position`. The caller may read the bytes up to the end of the
  * term. */
 const uint8_t *ps_group_log_at(const ps_group_log_t *reader, int64_t position);
 
@@ -56,10 +56,10 @@ int32_t ps_slot_read_times(const ps_shared_t *shared, int32_t kind, int32_t slot
                            int64_t end, ps_index_view_t *out, int32_t capacity);
 
 /* Parameters of ps_driver_release, which moves the position of a consumer group (a subscriber
- * without a client process) forward. This has the same effect as if a client released the data. If
- * `position` is below the present position of the subscriber, the call has no effect. Only the
- * conductor thread may call ps_driver_release. publication_slot is -1 if the subscriber reads a
- * network image. */
+ * without a client process) forward. The call has the same effect as a release of the data by a
+ * client. If `position` is below the present position of the subscriber, the call has no effect.
+ * Only the conductor thread may call ps_driver_release. publication_slot is -1 if the subscriber
+ * reads a network image. */
 typedef struct ps_release_params {
     int64_t position;
     int32_t position_counter_id;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_account.h: the account of a publication: which cause blocks it, since when, and which receiver
- * or client is the culprit (docs/spec/rules.md section 6). While cause and culprit stay the same,
- * one interval runs; a change of either ends it. The account adds the duration of the interval to
- * the total time of its cause and to the total time of its culprit. The times of all causes
- * therefore add up to the total blocked time, and so do the times of all culprits. */
+ * or client is the culprit (docs/spec/rules.md section 6). An interval lasts as long as cause and
+ * culprit stay the same. The account adds the duration of the interval to the total time of the
+ * cause, and to the total time of the culprit. The times of all causes therefore add up to the
+ * total blocked time. The times of all culprits also add up to the total blocked time. */
 #ifndef PS_ACCOUNT_H
 #define PS_ACCOUNT_H
 
@@ -34,19 +34,20 @@ _Static_assert(sizeof(ps_holder_t) <= PS_HOLDER_WORDS * sizeof(uint64_t),
                "a holder fits its words");
 
 /* Records the cause (ps_cause) and the culprit (receiver or client id, 0 unknown) that block the
- * publication from now_ns on. If the cause or the culprit changed: the account adds the time since
- * the last change to the total times of the old cause and of the old culprit. `holder` is NULL if
- * the culprit is unknown. Sender thread. Cost: visits at most PS_CULPRITS entries. */
+ * publication from now_ns on. If the cause or the culprit changed, the account adds the time since
+ * the last change to the totals of both old values. `holder` is NULL if the culprit is unknown.
+ * Sender thread. Cost: visits at most PS_CULPRITS entries. */
 void ps_account_bind(ps_publication_slot_t *slot, int32_t cause, int64_t culprit,
                      const ps_holder_t *holder, int64_t now_ns);
-/* Returns true if the account already states this cause and this culprit; a call of ps_account_bind
- * with them would do nothing. Sender thread. */
+/* Returns true if the account already states this cause and this culprit, so that a call of
+ * ps_account_bind would change nothing. Sender thread. */
 bool ps_account_binds(const ps_publication_slot_t *slot, int32_t cause, int64_t culprit);
 /* Updates the details of the present culprit (ps_holder_t). Sender thread. */
 void ps_account_describe(ps_publication_slot_t *slot, const ps_holder_t *holder);
 /* Stores the state of a publication's fill level (ps_watermark). The state HIGH begins an episode
- * of pressure. The states LOW and NORMAL end the episode of pressure: the function adds `drained`,
- * the number of messages consumed during the episode, to the slot. Sender thread. */
+ * of pressure. The states LOW and NORMAL end the episode of pressure. `drained` is the number of
+ * messages consumed during the episode; the function adds this number to the count in the slot.
+ * Sender thread. */
 void ps_account_press(ps_publication_slot_t *slot, int32_t state, int64_t drained, int64_t now_ns);
 /* Called when a new daemon adopts the slot. If the old daemon died during an update of the account,
  * completes this update. Adds the time since `alive_until_ns`, the last heartbeat of the old

@@ -25,8 +25,8 @@ typedef struct ps_cnc_params {
 } ps_cnc_params_t;
 
 /* Creates cnc.dat (which must not exist) with the system counters, and creates loss-report.dat.
- * Stores the version field last, with release order: a program that finds the version in the file
- * also finds all other fields. PS_E_SYSTEM, PS_E_NO_SPACE. */
+ * Stores the version field last, with release order. A program that reads the version in the file
+ * therefore also reads valid values of all other fields. PS_E_SYSTEM, PS_E_NO_SPACE. */
 int ps_cnc_create(const ps_cnc_params_t *params, ps_cnc_t **out);
 /* Maps an existing cnc.dat. PS_E_VERSION: the daemon has not completed cnc.dat yet, or the version
  * of the file's layout is not 0.2.x. */
@@ -54,16 +54,16 @@ int ps_cnc_log_error(ps_cnc_t *cnc, int64_t epoch_ms, int32_t stranger, const ch
  * than `capacity` is cut. */
 int32_t ps_cnc_read_error(const ps_cnc_t *cnc, int32_t index, int64_t *count, int64_t *first_ms,
                           int64_t *last_ms, char *text, int32_t capacity);
-/* Adds a loss to the loss report (docs/spec/shared-memory.md section 2). The losses of the same
- * session, stream, channel and source have one entry. Forged datagrams can invent any number of
+/* Adds a loss to the loss report (docs/spec/shared-memory.md section 2). Losses with the same
+ * session, stream, channel and source share one entry. Forged datagrams can invent any number of
  * streams, so the number of entries is limited. For each channel and stream, a sending host has at
  * most PS_LOSS_SESSIONS entries. Young streams (`settled` is 0) may add entries only in the first
- * eighth of the file, settled streams only in the first three quarters. A loss for which no new
- * entry is allowed is added to a shared entry with session 0. A shared entry sums up the losses of
- * one source host. If a source host gets no shared entry, its losses are added to the channel's
- * entry "other sources". If a channel gets no such entry, its losses are added to the entry "other
- * channels". PS_E_INVALID. PS_E_NO_SPACE: the loss report has no room for a new entry, nor for a
- * new shared entry. */
+ * eighth of the file. Settled streams may add entries only in the first three quarters of the file.
+ * A loss for which no new entry is allowed is added to a shared entry with session 0. A shared
+ * entry sums up the losses of one source host. If a source host gets no shared entry, its losses
+ * are added to the channel's entry "other sources". If a channel gets no such entry, its losses are
+ * added to the entry "other channels". PS_E_INVALID. PS_E_NO_SPACE: the loss report has no room for
+ * a new entry, nor for a new shared entry. */
 enum ps_loss_bounds { PS_LOSS_SESSIONS = 16 };
 
 typedef struct ps_loss {
@@ -75,8 +75,8 @@ typedef struct ps_loss {
                    * observations marks the end of the report. */
     int32_t session_id;
     int32_t stream_id;
-    int32_t settled; /* 1: the stream has existed for so long that it cannot belong to a flood of
-                      * forged sessions. */
+    int32_t settled; /* 1: the stream is so old that it cannot belong to a flood of forged sessions.
+                      */
     const char *channel;
     const char *source; /* "host:port" */
 } ps_loss_t;

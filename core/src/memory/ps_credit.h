@@ -8,8 +8,9 @@
  *   base     ordinal at which the reader joined
  *   returned credits that its client returned since then
  *
- * While no message is outstanding, the reader grants credits for `burst` messages instead of
- * `credits` messages. A reader's `limit` may decrease only when a new epoch of credits begins. */
+ * The reader normally grants credits for `credits` messages. While no message is outstanding, the
+ * reader grants credits for `burst` messages instead. A reader's `limit` may decrease only when a
+ * new epoch of credits begins. */
 #ifndef PS_CREDIT_H
 #define PS_CREDIT_H
 
@@ -28,12 +29,12 @@ typedef struct ps_credit_reader {
     int64_t credits;            /* 0: grants none */
     int64_t burst;
     int64_t base; /* -1: not known yet */
-    int64_t at;   /* While `base` (the ordinal of the reader's join) is unknown: position up to
+    int64_t at;   /* Used while `base` (the ordinal of the reader's join) is unknown: position up to
                    * which the agent has counted the messages since the join. */
     int64_t counted;
     int64_t returned;
-    int64_t exist; /* number of messages since the reader's join that were known to exist when the
-                    * agent last computed `limit` */
+    int64_t exist; /* number of messages published since the reader's join, as far as the agent knew
+                    * when it last computed `limit` */
     int64_t limit;
     bool frozen;
 } ps_credit_reader_t;
@@ -49,8 +50,8 @@ typedef struct ps_counted {
 void ps_credit_join(ps_credit_reader_t *reader, ps_subscriber_slot_t *slot, int64_t position,
                     bool adopted);
 /* Sets the credits that the reader grants. Returns true if the reader's limit may decrease; the
- * caller must then begin a new epoch. Also returns true if the reader was already frozen and this
- * call freezes it again. */
+ * caller must then begin a new epoch. Also returns true if the call freezes credits that were
+ * already frozen. */
 bool ps_credit_set(ps_credit_reader_t *reader, int64_t credits, int64_t burst, bool frozen);
 /* Reads the number of returned credits, and computes the reader's limit. exist_ordinal is a lower
  * bound of the number of messages in the stream. Returns false while the ordinal at which the
@@ -58,15 +59,16 @@ bool ps_credit_set(ps_credit_reader_t *reader, int64_t credits, int64_t burst, b
 bool ps_credit_step(ps_credit_reader_t *reader, const ps_log_t *log, const ps_counted_t *counted,
                     int64_t exist_ordinal);
 /* Reads the position that the reader's client released last, and the number of messages below this
- * position. If the client changes one of these two values during the call, the values may not
- * match, and the function returns false. Call this function only for a client that counts released
- * messages (credit_in_order). */
+ * position. If the client changes one of these two values during the call, so that the values may
+ * not match, returns false. Call this function only for a client that counts released messages
+ * (credit_in_order). */
 bool ps_credit_read_counted(const ps_credit_reader_t *reader, const _Atomic int64_t *position,
                             ps_counted_t *out);
 /* Begins a new epoch of credits, in which the reader's limit may be lower than before. */
 void ps_credit_restart(ps_credit_reader_t *reader);
-/* Stores the state of a reader's credits in its slot, where the reader's client finds the state.
- * `final` is the number of the last message that arrives before the reader resumes; -1: unknown. */
+/* Stores the state of a reader's credits in the reader's slot, from which the reader's client reads
+ * the state. `final` is the number of the last message that arrives before the reader resumes; -1:
+ * unknown. */
 void ps_credit_show(const ps_credit_reader_t *reader, uint32_t epoch, int32_t state, int64_t final);
 /* Sets the number of returned credits at which the client wakes the agent. */
 void ps_credit_wake_at(const ps_credit_reader_t *reader, int64_t returned);

@@ -9,8 +9,7 @@
  *
  * A range begins and ends between messages (ps_gather_scan finds such positions). A message is
  * incomplete if its first fragment is missing, or if padding replaces its last fragments. The walk
- * counts and skips the other fragments of such a message. A subscription skips the same fragments
- * as the walk.
+ * counts and skips all fragments of an incomplete message. A subscription skips the same fragments.
  *
  * Threads: a ps_gather_log_t is read-only and may be shared; everything else belongs to the
  * caller. */
@@ -55,8 +54,8 @@ typedef struct ps_gather_rows {
     int32_t rows;
     int64_t used;         /* bytes in values */
     int64_t position;     /* the next call continues here */
-    int64_t needed;       /* After PS_GATHER_TOO_LONG: number of bytes that the walk has read of the
-                           * message that did not fit. */
+    int64_t needed;       /* After PS_GATHER_TOO_LONG: size of the message that did not fit, as far
+                           * as the walk has read this message. */
     int64_t gaps;         /* Number of padding frames that the walk has read and that replace
                            * dropped messages. */
     int64_t gap_messages; /* Number of dropped messages that the padding frames counted in `gaps`
@@ -71,7 +70,7 @@ typedef struct ps_gather_rows {
 int ps_gather_copy(const ps_gather_frames_t *frames, ps_gather_rows_t *rows);
 
 /* Limits and result of ps_gather_scan, a walk that copies no payload. If the caller sets `messages`
- * to 0, the walk includes the first message even if this message exceeds the limits. */
+ * to 0, the walk includes the first message even if the message is larger than the limits allow. */
 typedef struct ps_gather_scan {
     int64_t byte_limit;    /* largest number of log bytes over which one call may move */
     int64_t message_limit; /* limit of `messages`; 0: none */
@@ -129,8 +128,8 @@ int ps_gather_locate(const ps_gather_log_t *log, int64_t position, int64_t end,
                      ps_gather_frames_t *out);
 /* Returns 1 if no writer has overwritten the frame at `position`. Returns 0 if a writer has
  * overwritten the frame; the bytes that the caller copied from the frame are not valid. The check
- * is quick but not certain; to be certain, ask the daemon after the copy whether the daemon retains
- * the position. */
+ * is quick, but may miss that a writer has overwritten the frame. To be certain, ask the daemon
+ * after the copy whether the daemon still retains the position. */
 int ps_gather_intact(const ps_gather_log_t *log, int64_t position);
 
 #endif

@@ -10,11 +10,12 @@
  *
  * A reader becomes lagged when it is too far behind the leading reader of the stream. The position
  * of a lagged reader limits neither the window nor the publisher limit, and the stream stays
- * connected. The writer may overwrite data that a lagged reader has not read. It overwrites only
- * data below the mark, a position that the agent stores in the reader's slot of penstock.dat. The
- * agent stores the mark before it releases the memory below the mark. The reader's client copies
- * data from the log, then reads the mark. If the copied data begins below the mark, the client
- * discards the copy. Publications (for spies and IPC readers) and images use the same rules. */
+ * connected. The writer may overwrite data that a lagged reader has not read. The writer overwrites
+ * only data below the mark: a position that the agent stores in the reader's slot of penstock.dat.
+ * The agent stores the mark before it releases the memory below the mark. The reader's client
+ * copies data from the log, then reads the mark. If the copied data begins below the mark, the
+ * client discards the copy. Publications (for spies and IPC readers) and images use the same rules.
+ */
 #ifndef PS_ISOLATION_H
 #define PS_ISOLATION_H
 
@@ -24,9 +25,9 @@
 #include "ps_shared.h"
 
 /* A reader is late if it has not read data that the agent saw PS_ISOLATION_LATE_NS ago. The agent
- * notes the end of the data only once in PS_ISOLATION_LATE_NS, so it can detect a late reader up to
- * this time later. A burst of data, for example after a retransmit has closed a gap, does not make
- * a reader late at once. */
+ * stores the end of the data only once in PS_ISOLATION_LATE_NS. The agent may therefore detect a
+ * late reader up to PS_ISOLATION_LATE_NS too late. A burst of data, for example after a retransmit
+ * has closed a gap, does not make a reader late at once. */
 enum { PS_ISOLATION_LATE_NS = 5 * 1000 * 1000 };
 
 typedef struct ps_isolation {
@@ -39,17 +40,17 @@ typedef struct ps_isolation {
 } ps_isolation_t;
 
 /* Makes a reader isolated; `slot` is its slot in penstock.dat. The reader becomes lagged when it is
- * depth_bytes behind the leading reader. depth_bytes is at most half of window_bytes, the stream's
- * largest window; 0 means a quarter of window_bytes. */
+ * depth_bytes behind the leading reader. The parameter depth_bytes is at most half of window_bytes,
+ * the stream's largest window; 0 means a quarter of window_bytes. */
 void ps_isolation_init(ps_isolation_t *isolation, ps_subscriber_slot_t *slot, int64_t depth_bytes,
                        int64_t window_bytes);
 /* Compares the position of a reader with the position of the leading reader, and decides whether
  * the reader is lagged. Returns true if the reader has become lagged or has ceased to be lagged. */
 bool ps_isolation_step(ps_isolation_t *isolation, int64_t position, int64_t leader);
-/* Stores in the reader's slot that memory below the position `mark` may be overwritten from now on.
- * `newest` is the end of the available data, at or above `mark`; the reader can continue there.
- * Also stores the limit for late readers: the end of the data that the agent saw
- * PS_ISOLATION_LATE_NS ago. A reader below this position is late. */
+/* Stores the position `mark` in the reader's slot: after this call, the writer may overwrite memory
+ * below `mark`. `newest` is the end of the available data, at or above `mark`. A reader can
+ * continue at `newest`. Also stores the limit for late readers: the end of the data that the agent
+ * saw PS_ISOLATION_LATE_NS ago. A reader below this position is late. */
 void ps_isolation_mark(ps_isolation_t *isolation, int64_t mark, int64_t newest, int64_t now_ns);
 /* Makes the stored marks visible to the clients. Call this function before any store that
  * overwrites memory below a new mark. */

@@ -8,14 +8,14 @@
  *
  * position = (term_count << log2 T) + term_offset, partition = term_count mod 3, term_count =
  * term_id - initial_term_id (wrapping). Frames start at multiples of 32. The field frame_length is
- * 0 before there is a frame, negative while the frame is claimed, and positive when it is complete.
- * Load frame_length with acquire order before the other fields.
+ * 0 where no frame is, negative in a claimed frame, and positive in a complete frame. Load
+ * frame_length with acquire order before the other fields.
  *
  * Claim protocol of penstock publishers (docs/spec/log-buffer.md section 4). The first 8 bytes of a
  * frame are one word. A shared publisher claims a frame of n bytes by a 64-bit compare-and-swap of
  * this word: from 0 to {frame_length = -n, upper half = its client slot}. The publisher commits the
  * frame with a compare-and-swap of the first word to {+n, version, flags, type}. A claim contains
- * the client slot, so the daemon can find the client that claimed a blocked frame. If the daemon
+ * the client slot, so that the daemon can find the client whose claim blocks the log. If the daemon
  * has replaced a claim with padding, the publisher's later commit fails, and the message is never
  * delivered. An exclusive publisher is the only writer of its log, so it uses release stores. An
  * exclusive publisher zeroes the word behind a frame before the frame becomes visible. */
@@ -137,8 +137,8 @@ int ps_log_pad_marked(const ps_log_t *log, int64_t position, int32_t length, int
 int32_t ps_log_unblock(const ps_log_t *log, int64_t position, int32_t only_claimer,
                        int32_t *claimer);
 /* Rotates the log from the term term_count to the term after it. Returns 1 if this call rotated the
- * log. Publishers' threads may call this function. The sender also calls it, when it unblocks the
- * log at the start of a term. */
+ * log. The threads of publishers call this function. The sender also calls this function when the
+ * sender unblocks the log at the start of a term. */
 int ps_log_rotate(const ps_log_t *log, int32_t term_count, int32_t term_id);
 
 #endif

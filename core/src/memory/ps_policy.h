@@ -7,7 +7,7 @@
  *
  * A publisher that drops a message first adds 1 to the number of dropped messages, then sets the
  * flag `shut`. While the flag `shut` is set, every offer is refused. Only the sender clears `shut`.
- * Before the sender clears `shut`, it writes a padding frame into the log. The padding frame states
+ * Before clearing `shut`, the sender writes a padding frame into the log. The padding frame states
  * the number of messages that publishers have dropped since the last padding frame for dropped
  * messages.
  */
@@ -32,11 +32,11 @@ enum ps_policy {
 };
 
 /* State of a publication, which depends on the fill level of its log. HIGH: the unsent data has
- * reached the configured depth, and the sender has reported it. PAUSED: as HIGH, and since the
- * state HIGH began, the log has become full or the policy has refused publishers. The state PAUSED
- * ends when the log has drained to the low watermark. LOW: the log has drained to the low
- * watermark, and no publisher has continued yet. A stream without a policy has the same states, but
- * it refuses offers only while its log is full. */
+ * reached the configured depth, and the sender has reported this fact. PAUSED: after the state HIGH
+ * began, the log has become full, or the policy has refused publishers. The state PAUSED ends when
+ * the log has drained to the low watermark. LOW: the log has drained to the low watermark, and no
+ * publisher has continued yet. A stream without a policy has the same states, but refuses offers
+ * only while the log is full. */
 enum ps_watermark {
     PS_WATERMARK_NORMAL = 0,
     PS_WATERMARK_HIGH = 1,
@@ -46,8 +46,9 @@ enum ps_watermark {
 };
 
 /* Returns true if publishers drop a message when the log is full. With a policy that drops
- * messages, the sender also appends frames to the log. Because the log has two writers, an
- * exclusive publisher reserves space with an atomic operation, as shared publishers do. */
+ * messages, the sender also appends frames to the log. The log of an exclusive publisher then has
+ * two writers, so the publisher reserves space with an atomic operation, as shared publishers do.
+ */
 static inline bool ps_policy_drops(int32_t policy)
 {
     return policy == PS_POLICY_DROP_NEWEST || policy == PS_POLICY_DROP_OLDEST;
