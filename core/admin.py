@@ -115,11 +115,11 @@ class Cnc(NativeObject):
         self, *, epoch_ms: int, lost_bytes: int, gaps: int, session_id: int, stream_id: int,
         channel: str, source: str, settled: bool,
     ) -> None:
-        """Add a loss to the stream's entry in the loss report. If the stream may get no new entry,
-        add the loss to an entry that many streams share (ps_cnc.h). If the report has no room for
-        that entry either, ignore the loss. ``gaps`` is the number of new gaps; the call adds this
-        number to the entry's number of observations. If a gap that was reported before has become
-        longer and there is no new gap, ``gaps`` is 0.
+        """Add a loss to the stream's entry in the loss report. If the report accepts no new entry
+        for the stream, add the loss to an entry that many streams share (ps_cnc.h). If the report
+        has no room for that entry either, ignore the loss. ``gaps`` is the number of new gaps; the
+        call adds this number to the entry's number of observations. If the loss only makes an
+        already reported gap longer, ``gaps`` is 0.
         """
         texts = [self._ffi.new("char[]", text.encode()) for text in (channel, source)]
         loss = self._ffi.new(
@@ -255,9 +255,10 @@ class Shared(NativeObject):
         self._lib.ps_slot_wake_client(self._handle, index)
 
     def watch_client(self, index: int, fd: int) -> None:
-        """Set the eventfd that wakes the client of a slot while the client waits in an event loop;
-        -1: none. The agents may write to ``fd`` until they end, so the caller must keep ``fd`` open
-        until then. To replace the eventfd, give the new eventfd the same number with ``os.dup2``.
+        """Set the eventfd with which the agents wake the slot's client while this client waits in
+        an event loop; -1: no eventfd. The agents may write to ``fd`` until they end, so the caller
+        must keep ``fd`` open until then. To replace the eventfd, duplicate the new eventfd onto the
+        old number with ``os.dup2``.
         """
         self._lib.ps_slot_watch_client(self._handle, index, fd)
 
@@ -272,7 +273,7 @@ class Shared(NativeObject):
 
     def read_scheduler(self, now_ns: int) -> SchedulerView:
         """Return the last sample of the governor (``docs/scheduling.md``). If the sample is too old
-        at the time ``now_ns``, the result states no pressure and no delays. Any thread."""
+        at the time ``now_ns``, the pressure and the delays of the result are 0. Any thread."""
         view = self._ffi.new("ps_scheduler_view_t *")
         self._lib.ps_slot_read_scheduler(self._handle, now_ns, view)
         return scheduler_view(self._ffi, view)

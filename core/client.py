@@ -51,7 +51,7 @@ def library_version() -> str:
 
 @attrs.frozen(kw_only=True)
 class ClientParams:
-    """The daemon's reply to a new client (its lease): directory, client id, slot, descriptors."""
+    """The lease that the daemon sends to a new client: directory, client id, slot, descriptors."""
 
     directory: str
     client_id: int
@@ -90,7 +90,7 @@ def client_open(params: ClientParams, library: Library = CORE) -> ClientHandle:
 
 
 def close_fds(*fds: int) -> None:
-    """Close descriptors that the daemon sent for a client, if the client was not opened."""
+    """Close the descriptors that the daemon sent for a client that could not be opened."""
     _close_all([fd for fd in fds if fd >= 0])
 
 
@@ -284,7 +284,7 @@ def pub_is_connected(pub: PublicationHandle) -> int:
 
 
 def pub_pressure(pub: PublicationHandle) -> PressureView | None:
-    """Copy what blocked the publication; None if the sender changed it during each attempt."""
+    """Copy the pressure account; None if the sender changed the account during each attempt."""
     view = pub.library.ffi.new("ps_pressure_view_t *")
     code = pub.lib.ps_pub_pressure(pub.native, view)
     if code == pub.lib.PS_E_AGAIN:
@@ -372,7 +372,8 @@ def pub_offer_strided(
 
 
 class NativeClaim:
-    """A claimed frame. ``position`` is the message's end, or a code < 0: the claim was refused."""
+    """A claimed frame. ``position`` is the message's end; a negative code if the claim was
+    refused."""
 
     __slots__ = ("_native", "_pub", "position")
 

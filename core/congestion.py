@@ -9,7 +9,7 @@ import attrs
 
 @attrs.frozen(kw_only=True)
 class CongestionView:
-    """The input of a congestion control in Python. Each total counts from the beginning of the
+    """The input of a congestion control in Python. Each total is a sum since the beginning of the
     image. The values are read one after the other, so they can belong to different duty cycles of
     the receiver.
     """

@@ -20,7 +20,8 @@ CAP_CREDITS: Final = 32
 
 
 class CreditMode(enum.IntEnum):
-    """How the credits of an image's messages are returned to the publisher (ps_credit_mode)."""
+    """Way in which a reader returns the credits of an image's messages to the publisher
+    (ps_credit_mode)."""
 
     PLAIN = 0           # the reader grants none
     AUTOMATIC = 1       # with the release of the messages
@@ -40,9 +41,9 @@ class CreditState(enum.IntEnum):
 
 @attrs.frozen(kw_only=True)
 class CreditView:
-    """Credits of one reader, and the amount of data that it skipped; read from the reader's
-    subscriber slot in ``penstock.dat``. The counts are numbers of messages since the reader
-    joined."""
+    """Credits of one reader, and the amount of data that the reader skipped. The values come from
+    the reader's subscriber slot in ``penstock.dat``. The counts are numbers of messages since the
+    reader joined."""
 
     credits: int                        # 0: the reader grants none
     burst: int
@@ -61,8 +62,8 @@ class CreditView:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the freeze of the reader's credits is complete: no further message arrives, and
-        the credit of each message was returned or lost."""
+        """Whether the reader's credits are completely frozen: no further message arrives, and the
+        credit of each message was returned or lost."""
         settled = self.state == CreditState.SETTLED
         return settled and self.returned + self.leaked >= self.final
 
@@ -93,8 +94,8 @@ def img_leak_credits(image: ImageHandle, number: int) -> int:
 
 
 def img_reclaim_credits(image: ImageHandle, number: int) -> int:
-    """Return credits that were counted as lost. The result is the number of credits that are still
-    lost."""
+    """Return to the publisher ``number`` credits that were counted as lost. The result is the
+    number of credits that are still lost."""
     left = int(image.lib.ps_img_reclaim_credits(image.native, number))
     return image.library.check(left, "reclaim credits") if left < 0 else left
 
@@ -127,7 +128,7 @@ def pub_credit_counts(pub: PublicationHandle) -> tuple[int, int] | None:
 
 def read_spent(shared: Shared, publication_slot: int) -> tuple[int, int] | None:
     """Return two message numbers (ordinals) of the stream. The receivers have granted credits for
-    the messages up to the first number; publishers have taken credits for the messages up to the
+    the messages up to the first number; publishers have used credits for the messages up to the
     second. None: no receiver grants credits. Any thread."""
     ffi = shared.library.ffi
     granted, spent = ffi.new("int64_t *"), ffi.new("int64_t *")

@@ -212,7 +212,8 @@ class Loss(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class SubscriberChanged(DriverEvent):
-    """The tether state of a subscriber changed, which decides whether the stream waits for it."""
+    """The tether state of a subscriber changed. This state determines whether the stream waits for
+    the subscriber."""
 
     type = EventType.SUBSCRIBER
     member = "subscriber"

@@ -206,8 +206,8 @@ class Rows:
 
     @property
     def needed(self) -> int:
-        """After ``Stop.TOO_LONG``: the next message did not fit into the array, and this is the
-        number of its bytes that the call has read."""
+        """After ``Stop.TOO_LONG``: number of bytes that the call has read of the next message,
+        which did not fit into the array."""
         return int(self._native.needed)
 
     @property
@@ -217,8 +217,8 @@ class Rows:
 
     @property
     def gap_messages(self) -> int:
-        """Number of dropped messages: each of these padding frames states a number, and this is
-        their sum."""
+        """Number of dropped messages: the sum of the numbers in the padding frames that replace
+        dropped messages."""
         return int(self._native.gap_messages)
 
     @property

@@ -3,10 +3,10 @@
 converts Python values to their arguments.
 
 A process may load two cores: the product's ``penstock._core`` and the simulator's
-``penstock._core_sim``, which contains the same object files and those of the simulator. The two
-cores share no variable, so an object that one core created must not be passed to a function of the
-other core. Each handle refers to the library (the core) that created it. If a function gets a
-handle of another library, it raises an error that names both libraries.
+``penstock._core_sim``, which adds the simulator's object files to the same core. The two cores
+share no variable, so an object that one core created must not be passed to a function of the other
+core. Each handle refers to the library (the core) that created it. If a function gets a handle of
+another library, it raises an error that names both libraries.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class Library:
         for name, owned in objects.items():
             if owned.library is not self:
                 raise InvalidArgument(
-                    f"{name} belongs to {owned.library.name}, not to {self.name}: make both "
-                    "with the same library"
+                    f"{name} belongs to {owned.library.name}, not to {self.name}: "
+                    "create both with the same library"
                 )
 
     # ---- arguments ----

@@ -83,8 +83,8 @@ class Scheduling(NamedTuple):
 
 
 class Recent(NamedTuple):
-    """The offers through one publication handle that were refused since its last accepted offer.
-    Also the process id of the client that is farthest behind."""
+    """The offers through one publication handle that were refused since its last accepted offer,
+    and the process id of the client that is farthest behind."""
 
     refused_since_ns: int = 0           # CLOCK_MONOTONIC; 0: the last offer was accepted
     cause: int = 0                      # Cause of it; 0: the sender has not stated one yet
@@ -174,8 +174,8 @@ class PressureView:
         return Recent(*_RECENT.unpack_from(self.levels, _LEVELS.size + _SCHEDULING.size))
 
     def past(self) -> PressureView:
-        """Return a copy of this view that states, as its cause, the cause of the latest refused
-        offers. If the account contains exactly one known culprit, the copy names this culprit."""
+        """Return a copy of this view whose cause is the cause of the latest refused offers. If the
+        account contains exactly one known culprit, the copy names this culprit."""
         known = [party for party in self.culprits if party.id]
         return attrs.evolve(
             self, cause=self.recent().cause, since_ns=_NEVER_NS,
@@ -184,8 +184,8 @@ class PressureView:
 
     def away(self, since_ns: int) -> PressureView:
         """Return a copy of the view for a time without a daemon: the cause is DAEMON_AWAY since
-        ``since_ns``. The method adds the time up to ``since_ns`` to the total of the previous
-        cause, because no sender runs that could add it."""
+        ``since_ns``. No sender runs that could complete the account, so the method adds the time up
+        to ``since_ns`` to the total of the previous cause."""
         if self.cause == Cause.DAEMON_AWAY:
             return self
         held_ns = self.held_ns(since_ns)

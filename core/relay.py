@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that only relays use. They take over the publication of a dead process, and declare the
+"""Functions that only relays use: take over the publication of a dead process, and declare the
 publication on which a relay publishes a reader's messages."""
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 """Divide a pool of credits among the publishers of a stream.
 
 The division is a pure function. Its result depends only on its arguments: the policy, the pool, the
-publishers' requests, and the credits that earlier rounds still owe to each publisher. The unit is
-messages. The policies (docs/credits.md):
+publishers' requests, and the number of credits that each publisher did not get in earlier rounds.
+The unit is messages. The policies (docs/credits.md):
 
 ``round_robin``
     Max-min fair: a publisher that requests less than the equal share gets its request, and the

@@ -39,8 +39,8 @@ class SetCongestionWindow(Action):
 
 @attrs.frozen(kw_only=True)
 class SetWindowShare(Action):
-    """Bound the receiver window of an image whose subscription divides one window among its images
-    (``ps-fanin``)."""
+    """Limit the receiver window of an image. The image's subscription divides its window among its
+    images (``ps-fanin``)."""
 
     image_id: int
     window: int                         # bytes, a multiple of 32; 0: the window is not divided

@@ -11,8 +11,8 @@ from penstock.daemon.conductor.actions.base import Action
 @attrs.frozen(kw_only=True)
 class SetImageCredits(Action):
     """Change the credits that a reader of an image grants. A new credit epoch begins when the
-    number of credits decreases. It also begins each time the reader withholds its credits
-    (``frozen``), and when the reader grants them again."""
+    number of credits decreases. A new credit epoch also begins each time the reader withholds its
+    credits (``frozen``), and when the reader grants them again."""
 
     image_id: int
     position_counter_id: int

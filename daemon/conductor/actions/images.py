@@ -140,7 +140,7 @@ class ImageReserved(Action):
 
 @attrs.frozen(kw_only=True)
 class ReleaseImageTerms(Action):
-    """Request the receiver to release the terms of an image that are not in use. The receiver
+    """Request the receiver to release those terms of an image that are not in use. The receiver
     answers with the event PS_EV_TERMS_RELEASED."""
 
     image_id: int

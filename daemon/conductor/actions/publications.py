@@ -104,7 +104,7 @@ class PublicationReserved(Action):
 
 @attrs.frozen(kw_only=True)
 class ReleasePublicationTerms(Action):
-    """Request the sender to release the terms of a publication that are not in use. The sender
+    """Request the sender to release those terms of a publication that are not in use. The sender
     answers with the event PS_EV_TERMS_RELEASED."""
 
     publication_id: int

@@ -12,8 +12,8 @@ from penstock.daemon.conductor.strategy_kind import StrategyKind as StrategyKind
 
 @attrs.frozen(kw_only=True)
 class ReadReceivers(Action):
-    """Read the state of a publication's live receivers, for the Python class that is its flow
-    control. Result: tuple[ReceiverView, ...]."""
+    """Read the state of a publication's live receivers, for the publication's flow control in
+    Python. Result: tuple[ReceiverView, ...]."""
 
     publication_id: int
 

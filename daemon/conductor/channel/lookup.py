@@ -155,7 +155,8 @@ def send_addressing(plan: EndpointPlan, settings: ConductorSettings) -> Saga[Sen
         )
     if plan.endpoint.port == 0:
         raise Refused(
-            "invalid_channel", f"{plan.channel}: port 0 in the endpoint of a publication"
+            "invalid_channel",
+            f"{plan.channel}: the endpoint of a publication has port 0: state the receiver's port",
         )
     remote = yield from resolve(plan.endpoint)
     if remote.is_multicast:
@@ -192,7 +193,8 @@ def _group_send_addressing(
 ) -> Saga[SendAddressing]:
     if plan.control is not None:
         raise Refused(
-            "invalid_channel", f"{plan.channel}: control has no meaning with a multicast endpoint"
+            "invalid_channel",
+            f"{plan.channel}: control has no effect with a multicast endpoint: leave control out",
         )
     back = _control_of(group)
     interface = yield from _choose(plan.interface, family=group.family, multicast=True)
@@ -222,7 +224,9 @@ def recv_addressing(plan: EndpointPlan, settings: ConductorSettings) -> Saga[Rec
     if plan.control is not None:
         if plan.control.port == 0:
             raise Refused(
-                "invalid_channel", f"{plan.channel}: port 0 in the control of a subscription"
+                "invalid_channel",
+                f"{plan.channel}: the control address of a subscription has port 0: state the "
+                "publisher's control port",
             )
         control = yield from resolve(plan.control)
         name = plan.control if plan.control.ip is None else None
@@ -248,7 +252,9 @@ def _group_recv_addressing(
 ) -> Saga[RecvAddressing]:
     back = _control_of(group)
     if group.port == 0:
-        raise Refused("invalid_channel", f"{plan.channel}: port 0 in a multicast endpoint")
+        raise Refused(
+            "invalid_channel", f"{plan.channel}: the multicast endpoint has port 0: state its port"
+        )
     interface = yield from _choose(plan.interface, family=group.family, multicast=True)
     local = Address(ip=interface.ip, port=0)
     return RecvAddressing(

@@ -345,8 +345,8 @@ def _depth(
         raise Refused(
             "invalid_channel",
             f"{channel}: ps-depth={parsed.ps_depth} exceeds the publication window of "
-            f"{window_bytes} bytes (pub-wnd; half a term at most, on IPC a term): choose a larger "
-            "term-length or a smaller depth",
+            f"{window_bytes} bytes (pub-wnd; at most half a term, or one term on IPC): choose a "
+            "larger term-length or a smaller depth",
         )
     return parsed.ps_depth
 
@@ -396,7 +396,7 @@ def _policy(parsed: uri.ChannelUri, channel: str, settings: ConductorSettings) -
         raise Refused(
             "invalid_channel",
             f"{channel}: ps-fanout=min contradicts backpressure.default_policy = drop_oldest, "
-            "under which readers skip: state ps-policy=block, or ps-fanout=independent",
+            "under which readers skip messages: state ps-policy=block, or ps-fanout=independent",
         )
     return policy
 

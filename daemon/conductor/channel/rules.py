@@ -73,7 +73,7 @@ def apply(
 def on_late(
     parsed: uri.ChannelUri, stream_id: int, settings: ConductorSettings, strategy: object
 ) -> StrategyLate:
-    """Return which limit the sender obeys while the answer of the user's flow-control class is
+    """Return the limit that the sender obeys while the answer of the user's flow-control class is
     late. If a matching ``[[stream]]`` rule states this limit, the rule applies. Otherwise the
     class's attribute ``on_late`` applies; the default is ``hold``.
 
@@ -230,8 +230,8 @@ def choose(
     if not group and not ipc and not custom and name not in _ONE_RECEIVER:
         raise Refused(
             "invalid_channel",
-            f"{channel}: fc={given} chooses among receivers, and this channel has one: leave it "
-            "out, or use a multicast or multi-destination channel",
+            f"{channel}: fc={given} chooses among receivers, and this channel has only one: "
+            "leave fc out, or use a multicast or multi-destination channel",
         )
     kind = _kind_of(given)
     tag = given.group_tag

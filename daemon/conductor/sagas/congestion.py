@@ -176,8 +176,8 @@ def _watch_silence(state: State, image: Image) -> None:
                         stream_id=image.stream_id, congestion=image.params.congestion_name)
             state.error(
                 "congestion silent", image.endpoint.channel,
-                f"{describe(image)}: no answer for {SILENT_NS / 1e9:.0f} s; the receiver window "
-                "alone applies until it answers: correct the class and restart the daemon",
+                f"{describe(image)}: no answer for {SILENT_NS / 1e9:.0f} s; only the receiver "
+                "window applies until the class answers: correct the class and restart the daemon",
             )
         _watch_silence(state, image)
 

@@ -50,7 +50,7 @@ _ROUND_TRIPS: Final = 2                 # in which a publisher without credit us
 
 def first_share(state: State, subscription: Subscription) -> CreditShare:
     """Return the share of credits that a publisher gets when it joins. With ``ps-credit-policy``,
-    this is the part of the pool that no other publisher holds.
+    the share consists of the pool's credits that no other publisher holds.
 
     :raises Refused: the pool has no credit for one more publisher.
     """
@@ -75,8 +75,9 @@ def check_room(subscription: Subscription, members: int) -> None:
         raise Refused(
             "limit",
             f"{plan.channel} stream {subscription.stream_id}: ps-credits={plan.credits} with "
-            f"ps-credit-policy={plan.credit_policy} is a pool for {plan.credits} publishers{of}, "
-            f"and this would be publisher {members + 1}: raise ps-credits, or leave the policy out",
+            f"ps-credit-policy={plan.credit_policy} is a pool for at most {plan.credits} "
+            f"publishers{of}, and this would be publisher {members + 1}: raise ps-credits, or "
+            "leave the policy out",
         )
 
 

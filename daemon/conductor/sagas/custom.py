@@ -126,7 +126,8 @@ def _watch_silence(state: State, publication: Publication) -> None:
             state.error(
                 "strategy silent", publication.plan.channel,
                 f"{publication.plan.channel}: fc={name}: no answer for {SILENT_NS / 1e9:.0f} s; "
-                "max applies until it answers: correct the strategy and restart the publication",
+                "max applies until the strategy answers: correct the strategy and restart the "
+                "publication",
             )
         _watch_silence(state, publication)
 

@@ -4,9 +4,9 @@
 Without ``ps-fanin``, each image of a subscription has the subscription's whole receiver window, and
 the subscription polls its images in turn. With ``ps-fanin=equal``, the images of a subscription
 share its receiver window in equal parts. With ``ps-fanin=priority``, each part is proportional to
-the weight of a scheduler's band. The band follows from the ``ps-priority`` that the image's
-publication states. The client divides the messages of each poll by the same weights
-(docs/decisions/0336). A subscription that grants credits divides its credits instead of its window.
+the weight of a scheduler's band. The ``ps-priority`` of the image's publication determines the
+band. The client divides the messages of each poll by the same weights (docs/decisions/0336). A
+subscription that grants credits divides its credits instead of its window.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _ALIGNMENT: Final = 32
 
 
 def weight_of(link: SubscriberLink) -> int:
-    """Return the weight of a link's publisher, 1 to 8; 0: its subscription has no fan-in."""
+    """Return the weight of a link's publisher, 1 to 8; 0: the link's subscription states no
+    ``ps-fanin``."""
     fanin = link.subscription.plan.fanin
     if not fanin:
         return 0
@@ -36,8 +37,8 @@ def weight_of(link: SubscriberLink) -> int:
 
 
 def divide(state: State, subscription: Subscription) -> None:
-    """Divide the window of a subscription again: call this function when an image joins or leaves
-    it, or ends."""
+    """Divide the window of a subscription again. Call this function when an image ends, or joins or
+    leaves the subscription."""
     if not subscription.plan.fanin:
         return
     for image in _images(subscription):
@@ -45,8 +46,8 @@ def divide(state: State, subscription: Subscription) -> None:
 
 
 def bound(state: State, image: Image) -> None:
-    """Several subscriptions may read one image, and each divides its window among its images. Bound
-    the image's window by the smallest of its shares."""
+    """Limit the window of an image. Several subscriptions may read the image, and each gives the
+    image a share of its own window; the smallest share is the limit."""
     if image.state is not ImageState.ACTIVE:
         return
     shares = [

@@ -235,7 +235,8 @@ def _channels(message: OpenGroup) -> list[str]:
     if parsed.session_id is not None:
         raise Refused(
             "invalid_channel",
-            f"{message.channel}: states a session-id, and sessions are given too: use one of them",
+            f"{message.channel}: the channel states a session-id, and the request also lists "
+            "sessions: use only one of the two",
         )
     joint = "|" if "?" in message.channel else "?"
     found = [f"{message.channel}{joint}session-id={s}" for s in sorted(set(message.sessions))]
@@ -243,8 +244,8 @@ def _channels(message: OpenGroup) -> list[str]:
     if longest > MAX_CHANNEL_CHARS:
         raise Refused(
             "invalid_channel",
-            f"the channel has {longest} characters with its session-id, at most "
-            f"{MAX_CHANNEL_CHARS} are allowed: shorten it, or give no sessions",
+            f"the channel with its session-id has {longest} characters, and at most "
+            f"{MAX_CHANNEL_CHARS} are allowed: shorten the channel, or list no sessions",
         )
     return found
 
@@ -344,7 +345,8 @@ def _described(state: State, group: Group) -> Saga[dict[str, Any]]:
 
 
 def view_retained(state: State, retained: Retained) -> Saga[LogView]:
-    """Return the state of a log that a group retains, whose stream has ended or is about to end."""
+    """Return the state of a log that a group retains. The log's stream has ended or is about to
+    end."""
     source: Image | Publication | None = state.images.get(retained.log_id)
     if source is None:
         source = state.publications.get(retained.log_id)

@@ -151,8 +151,8 @@ def on_established(state: State, image_id: int) -> Saga[None]:
 
 def show(state: State, image: Image) -> Saga[None]:
     """Link each subscription that reads a new image's session to the image, starting at the image's
-    join position. When all links exist, write a journal record that says so. If the daemon dies
-    before it has written this record, the next daemon creates the missing links."""
+    join position. When all links exist, record this in the journal. If the daemon dies before it
+    has written this record, the next daemon creates the missing links."""
     for subscription in image.endpoint.subscriptions.of_stream(image.stream_id):
         if not subscription.wants_session(image.session_id) \
                 or subscription.id in image.subscribers:
@@ -271,8 +271,8 @@ def _check_share(state: State, amount: int) -> None:
         raise Refused(
             "storage",
             f"sessions that have sent a SETUP but no data occupy {state.half_open_bytes} bytes, "
-            f"and may occupy 1/{HALF_OPEN_SHARE} of the storage budget: unless this is an attack, "
-            "raise storage.budget",
+            f"and may occupy at most 1/{HALF_OPEN_SHARE} of the storage budget: unless this is an "
+            "attack, raise storage.budget",
         )
 
 

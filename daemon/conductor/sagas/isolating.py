@@ -33,8 +33,7 @@ class ReaderIsolation:
 
 @attrs.frozen
 class Stated:
-    """Rules that the sender of a stream states: which data the readers of the stream no longer
-    get."""
+    """Rules of a stream's sender that determine which data the stream's readers no longer get."""
 
     policy: int = Policy.NONE
     depth_bytes: int = 0                # under DROP_OLDEST; 0: a quarter of the window
@@ -88,13 +87,14 @@ def check_policies(plan: SubscriptionPlan, stated: Stated) -> None:
         raise Refused(
             "not_supported",
             f"{plan.channel}: {must} contradicts {stated.retention} of the "
-            "publication, whose readers lose what is older: leave out one of the two",
+            "publication, whose readers lose older data: leave out one of the two",
         )
     if stated.policy == Policy.DROP_OLDEST and must and plan.isolation is Isolation.GATES:
         raise Refused(
             "not_supported",
             f"{plan.channel}: {must} contradicts ps-policy=drop_oldest of the publication, whose "
-            "readers skip messages when they are behind: choose another policy at one end",
+            "readers skip messages when they are behind: choose another policy for "
+            "the publication or for the subscription",
         )
 
 

@@ -23,10 +23,11 @@ from penstock.daemon.conductor.state.state import State
 LOG_EVERY_NS: Final = 10_000_000_000
 _REMEMBERED: Final = 256                # number of logged refusals kept for each endpoint
 _REASONS: Final = {
-    JoinVerdict.EXPIRED: "it did not join within the time-out, and the group continues without it",
-    JoinVerdict.TOO_SOON: "the group has already waited for it, less than one time-out ago",
+    JoinVerdict.EXPIRED: "the receiver did not join within the time-out, and the "
+    "group continues without this receiver",
+    JoinVerdict.TOO_SOON: "the group waited for this receiver less than one time-out ago",
     JoinVerdict.NOT_JOINED: (
-        "the group has waited for a receiver at this address before, and it did not join"
+        "the group has already waited for a receiver at this address, which did not join"
     ),
     JoinVerdict.SPENT: "the group waited for joining receivers during one of the last four "
     "time-outs",

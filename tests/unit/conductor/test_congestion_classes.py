@@ -303,7 +303,7 @@ def test_silence_of_five_seconds_is_told_once_and_so_is_its_end() -> None:
     assert world.events == ["congestion_silent"]
     raised, silent = world.errors
     assert raised.endswith("it raised")
-    assert "the receiver window alone applies until it answers" in silent
+    assert "only the receiver window applies until the class answers" in silent
     answered(asked(world, image), a.StrategyAnswer(limit=9000))
     assert world.events == ["congestion_silent", "congestion_answers"]
     assert (image.unanswered_ns, image.silence_told) == (None, False)
