@@ -14,8 +14,8 @@ EVENTS: Final[dict[str, str]] = {
     "client_added": "a client connected",
     "client_gone": "a client ended",
     "client_returned": "a client has connected again, after its daemon died and a new daemon "
-                       "started. For a relay: a new process continues the client that the event "
-                       "`client_lingers` reported",
+                       "started. For a relay: a new relay process has taken over the client of "
+                       "the process that ended (event `client_lingers`)",
     "client_lingers": "the process of a [relay](relay.md) ended; the daemon keeps the objects of "
                       "the relay for `linger_ns`",
     "publication_added": "a client added a publication",

@@ -181,8 +181,8 @@ KEYS: Final[dict[tuple[str, type], dict[str, str]]] = {
         "reader": "slot of the reader in shared memory",
         "messages": "number of skipped messages; gaps in which this number is unknown do not count",
         "bytes": "number of skipped bytes, headers included",
-        "reason": "`behind`: an isolated reader was too far behind; `retention`: the publication "
-        "no longer retained the data",
+        "reason": "`behind`: the reader was too far behind, under `ps-sub-policy`; `retention`: "
+        "the publication no longer retained the data",
     },
     ("`endpoints`", status.EndpointStatus): _COMMON | {
         "endpoint_id": "id of the socket",

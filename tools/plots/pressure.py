@@ -84,8 +84,8 @@ def table(result: dict[str, Any]) -> str:
         "",
         "Each row summarises those seconds of the run in which the mean pressure was in the range "
         "of the row.",
-        "The pressure can exceed 0.98 for a part of a second, so rows with a lower mean also have "
-        "throttled offers.",
+        "In a second with a lower mean, the pressure can exceed 0.98 for a moment, so rows with a "
+        "lower mean also have throttled offers.",
         f"In the measured run the publishers accepted {result['accepted']:,} messages, and the "
         f"readers got {result['delivered']:,},",
         "each stream in order. The load average of the machine was "
