@@ -68,14 +68,14 @@ typedef struct ps_driver_slot {
     _Atomic int64_t storage_budget_bytes;
     _Atomic int64_t storage_used_bytes;
     /* Cache line of the sender. 1: the sender sleeps in epoll_wait, so a thread that adds work must
-     * write the sender's eventfd. The sender and the threads that add work access the word
+     * write to the sender's eventfd. The sender and the threads that add work access the word
      * sender_parked in sequentially consistent order. */
     alignas(PS_LINE) _Atomic uint32_t sender_parked;
     /* line: receiver */
     alignas(PS_LINE) _Atomic uint32_t receiver_parked;
     /* Cache line of the sender. The latest sample of the governor: the pressure on this host, the
-     * time of the sample, and the resulting delays. If a sample is older than PS_PRESSURE_STALE_NS,
-     * a process that reads it must assume that there is no pressure. */
+     * time of the sample, and the resulting delays. A process that reads a sample older than
+     * PS_PRESSURE_STALE_NS must assume that there is no pressure. */
     alignas(PS_LINE) _Atomic uint32_t pressure_ppm;
     _Atomic int64_t pressure_ns;
     _Atomic int64_t retry_after_ns;
@@ -98,8 +98,8 @@ typedef struct ps_driver_slot {
     alignas(PS_LINE) _Atomic uint64_t dirty_words[PS_DIRTY_WORDS];
 } ps_driver_slot_t;
 
-/* Flag in the upper half of the word ps_client_slot_t.waiting; older clients never write this half
- * of the word. */
+/* Flag in the upper half of the word ps_client_slot_t.waiting. Clients of older versions never
+ * write the upper half of this word. */
 #define PS_WATCHED (UINT64_C(1) << 32)
 
 /* Size of the array `spends`: the number of threads of one client that can take credits without
@@ -117,44 +117,44 @@ typedef struct ps_client_slot {
     alignas(PS_LINE) _Atomic uint32_t futex_word;
     /* Cache line of the client. The low half of `waiting` is the number of threads that sleep on
      * futex_word or are about to sleep. If the flag PS_WATCHED is set, the next thread that wakes
-     * the client clears the flag and writes the client's eventfd. The number and the flag are in
-     * one word, so a thread that wakes the client reads both with one load. A thread that wakes the
+     * the client clears the flag and writes the client's eventfd. One word contains the number and
+     * the flag, so a thread that wakes the client reads both with one load. A thread that wakes the
      * client first changes futex_word, then loads `waiting` in sequentially consistent order. */
     alignas(PS_LINE) _Atomic uint64_t waiting;
     _Atomic uint64_t claims_lost; /* Number of commits of this client that failed, because the
                                    * daemon had replaced the claim with padding. */
     /* Cache line of the client. Each entry of `spends` states the credits that a thread of the
      * client is about to take. The low half of an entry is the publication slot + 1, the high half
-     * the number of credits; 0: no credits. The thread stores the entry before it takes the
-     * credits, and clears the entry when it has claimed its frames. While an entry is not 0, the
-     * sender does not count the credits in this entry as lost. */
+     * is the number of credits. The entry 0 means that the thread takes no credits. The thread
+     * stores the entry before taking the credits, and clears the entry after claiming its frames.
+     * While an entry is not 0, the sender does not count the credits in this entry as lost. */
     alignas(PS_LINE) _Atomic uint64_t spends[PS_CLIENT_SPENDS];
 } ps_client_slot_t;
 
 /* Flags for the limits that publishers of a stream must obey. The value 0 means that only the
- * publisher limit applies. PS_METERED_LEASES: an exclusive publisher may take several credits at
- * once, before it needs them (ps_spend.h). */
+ * publisher limit applies. PS_METERED_LEASES: an exclusive publisher may take several credits in
+ * advance (ps_spend.h). */
 enum ps_metered { PS_METERED_RATE = 1, PS_METERED_CREDITS = 2, PS_METERED_LEASES = 4 };
 
 /* Size of the copy of a ps_holder_t (ps_account.h) in a publication slot, in 64-bit words. */
 #define PS_HOLDER_WORDS 16
 
-/* An entry of the list of culprits: a receiver or client, and the time for which it blocked the
- * publication. The list of culprits is an estimate: blocked_ns exceeds the true time by at most
- * error_ns. `who` has the first words of the culprit's ps_holder_t. */
+/* An entry of the list of culprits: a receiver or client, and the time for which this culprit
+ * blocked the publication. The list of culprits is an estimate: blocked_ns exceeds the true time by
+ * at most error_ns. `who` has the first words of the culprit's ps_holder_t. */
 typedef struct ps_culprit {
     _Atomic int64_t id; /* Receiver id or client id; 0: the entry is free. The last entry of the
-                         * list has id 0, and the total time for which unknown culprits blocked the
-                         * publication. */
+                         * list also has id 0. Its blocked_ns is the total time for which unknown
+                         * culprits blocked the publication. */
     _Atomic int64_t blocked_ns;
     _Atomic int64_t error_ns;
     _Atomic uint64_t who[4];
 } ps_culprit_t;
 
-/* Reasons for which a publication is in the sender's ready set. PS_DIRTY_DATA: the log has new
- * frames, so the sender also wakes readers. PS_DIRTY_CHECK: a publisher waits for room, or a reader
- * has released memory. PS_DIRTY_HOT: the sender checks this stream in every duty cycle, so
- * publishers need not notify the sender (docs/decisions/0020). */
+/* Reasons why a publication is in the sender's ready set. PS_DIRTY_DATA: the log has new frames, so
+ * the sender also wakes readers. PS_DIRTY_CHECK: a publisher waits for room, or a reader has
+ * released memory. PS_DIRTY_HOT: the sender checks this stream in every duty cycle, so publishers
+ * need not notify the sender (docs/decisions/0020). */
 enum ps_dirty_flag { PS_DIRTY_NOT = 0, PS_DIRTY_DATA = 1, PS_DIRTY_CHECK = 2, PS_DIRTY_HOT = 3 };
 
 typedef struct ps_publication_slot {
@@ -166,17 +166,16 @@ typedef struct ps_publication_slot {
     char strategy[PS_STRATEGY_BYTES]; /* Name of the stream's flow control strategy, as written in
                                        * the channel URI. */
     /* Cache line of the publishers (any client) and the sender. The field `dirty` is a
-     * ps_dirty_flag. If `dirty` is PS_DIRTY_DATA or PS_DIRTY_CHECK, the sender must serve the
-     * publication, which is then in the ready set. After a commit, a publisher stores PS_DIRTY_DATA
-     * in `dirty` with a sequentially consistent exchange. After this store, the publisher sets the
-     * publication's bit in the dirty bitmap. The sender clears `dirty` before it checks the log, so
-     * that it misses no commit. */
+     * ps_dirty_flag. If `dirty` is PS_DIRTY_DATA or PS_DIRTY_CHECK, the publication is in the ready
+     * set, and the sender must serve it. After a commit, a publisher stores PS_DIRTY_DATA in
+     * `dirty` with a sequentially consistent exchange. After this store, the publisher sets the
+     * publication's bit in the dirty bitmap. To miss no commit, the sender clears `dirty` before
+     * checking the log. */
     alignas(PS_LINE) _Atomic uint32_t dirty;
     _Atomic uint32_t want_room; /* 1: a client sleeps until the publisher limit rises. */
     /* Written by the sender: flags of ps_metered. If a flag is set, a publisher may publish a
-     * message only after it has taken an ordinal (message number) below ordinal_limit. The sender
-     * sets PS_METERED_CREDITS when the first receiver grants credits, and clears it when no
-     * receiver grants credits any more. */
+     * message only after it has taken an ordinal (message number) below ordinal_limit. The flag
+     * PS_METERED_CREDITS is set while at least one receiver grants credits. */
     _Atomic uint32_t metered;
     _Atomic uint32_t never_throttle; /* 1: the governor never throttles this stream; constant while
                                       * the publication exists. */
@@ -198,10 +197,10 @@ typedef struct ps_publication_slot {
     alignas(PS_LINE) _Atomic int64_t sent_ordinal;
     _Atomic int64_t credit_limit;   /* Message ordinal up to which the receivers have granted
                                      * credits; INT64_MAX: no receiver grants credits. */
-    _Atomic int64_t credit_refused; /* Number of status messages whose credits the sender ignored,
-                                     * because they were out of range or too old. */
-    _Atomic int64_t credit_base;    /* Value of the message count in the word `spend` before the
-                                     * first message of the stream (ordinal 0). */
+    _Atomic int64_t credit_refused; /* Number of status messages whose credits were out of range or
+                                     * too old, so that the sender ignored the credits. */
+    _Atomic int64_t credit_base;    /* Value that the message count in the word `spend` had before
+                                     * the first message of the stream (ordinal 0). */
     _Atomic int64_t rate_bytes_per_s;
     _Atomic int64_t tokens_bytes;
     _Atomic int64_t enqueued_ns;
@@ -211,7 +210,7 @@ typedef struct ps_publication_slot {
     /* On IPC with credits: position up to which the sender has counted the messages. */
     alignas(PS_LINE) _Atomic int64_t counted_position;
     _Atomic int64_t counted_ordinal;
-    /* When a client releases data of its spy or IPC reader up to wake_position or beyond, the
+    /* When a client releases data up to wake_position or beyond for its spy or IPC reader, the
      * client wakes the sender. INT64_MAX: never. */
     alignas(PS_LINE) _Atomic int64_t wake_position;
     /* The account of the time for which the publication was blocked (ps_account.c). To copy the
@@ -227,8 +226,8 @@ typedef struct ps_publication_slot {
     _Atomic int64_t blocked_ns[PS_CAUSE_COUNT];
     ps_culprit_t culprits[PS_CULPRITS + 1];
     /* Cache lines of the publishers (any client, fetch_add). The account of refusals. `refused` has
-     * the number of refused offers for each cause that blocked the stream. `refused_ns` is the
-     * total of the times from a publisher's first refused offer to its next accepted offer. */
+     * the number of refused offers for each cause. `refused_ns` is the sum of the intervals from a
+     * publisher's first refused offer to its next accepted offer. */
     alignas(PS_LINE) _Atomic int64_t refused[PS_CAUSE_COUNT];
     _Atomic int64_t refused_ns;
     _Atomic int64_t refused_episodes;
@@ -242,8 +241,8 @@ typedef struct ps_publication_slot {
     _Atomic int64_t dropped_storage; /* Number of messages that were dropped because no storage was
                                       * reserved. */
     _Atomic int64_t dropped_rate;    /* Number of dropped messages that exceeded the stream's rate.
-                                      * A dropped message counts in neither dropped_storage nor
-                                      * dropped_rate if it was dropped because the log was full. */
+                                      * Messages dropped because the log was full count neither in
+                                      * dropped_storage nor in dropped_rate. */
     /* line: sender */
     alignas(PS_LINE) _Atomic int32_t policy; /* The stream's policy (ps_policy); constant while the
                                               * publication exists. */
@@ -268,9 +267,9 @@ typedef struct ps_publication_slot {
     _Atomic int32_t watermark_state;  /* ps_watermark */
     _Atomic int64_t episodes;         /* Number of times that the unsent data reached the configured
                                        * depth. */
-    _Atomic int64_t drained;          /* Number of messages sent (on IPC: read) while the unsent
-                                       * data was above the low watermark, after it had reached the
-                                       * configured depth. */
+    _Atomic int64_t drained;          /* Number of messages sent (on IPC: read) during episodes of
+                                       * pressure. An episode begins when the unsent data reaches
+                                       * the configured depth, and ends at the low watermark. */
     _Atomic int64_t pressed_since_ns; /* Time at which the unsent data reached the configured
                                        * depth; 0: the unsent data has since fallen to the low
                                        * watermark. */
@@ -307,9 +306,8 @@ typedef struct ps_subscriber_slot {
     int32_t position_counter_id;
     alignas(PS_LINE) _Atomic int64_t delivered; /* client */
     _Atomic int64_t released;
-    _Atomic int64_t skipped_messages; /* number of messages that an isolated reader skipped; a gap
-                                       * in which the number of messages is unknown does not
-                                       * count */
+    _Atomic int64_t skipped_messages; /* number of messages that an isolated reader skipped, without
+                                       * the gaps in which this number is unknown */
     _Atomic int64_t skipped_bytes;    /* number of bytes in all gaps that an isolated reader
                                        * skipped */
     _Atomic int64_t credit_passed;    /* number of messages that the reader has polled since it
@@ -321,13 +319,14 @@ typedef struct ps_subscriber_slot {
                                        * release() */
     _Atomic int32_t relayed_to; /* for a relay: 1 + the slot of the publication on which the relay
                                  * publishes; 0: no such publication */
-    _Atomic int32_t credit_in_order; /* 1: the reader returns a credit when it releases the message,
-                                      * so credit_returned counts the messages below `released` */
+    _Atomic int32_t credit_in_order; /* 1: the reader returns a message's credit when it releases
+                                      * the message, so that credit_returned is the number of
+                                      * messages below `released` */
     /* Cache line of the client: what the reader skipped because the publication no longer retains
      * it (ps-retention). These messages and bytes count neither in skipped_messages nor in
      * skipped_bytes. */
-    alignas(PS_LINE) _Atomic int64_t expired_messages; /* a gap in which the number of messages is
-                                                        * unknown does not count */
+    alignas(PS_LINE) _Atomic int64_t expired_messages; /* gaps in which the number of messages is
+                                                        * unknown do not count */
     _Atomic int64_t expired_bytes;
     /* Cache line of the agent that serves this reader (ps_isolation.h): the receiver for a reader
      * of an image, the sender for other readers */
@@ -336,12 +335,12 @@ typedef struct ps_subscriber_slot {
                                                * messages, at or above `overwritten`, from which the
                                                * reader can continue */
     _Atomic int64_t join_ordinal;             /* number of the message at the reader's join
-                                               * position, in the same count as in the index ring;
-                                               * 0: unknown */
+                                               * position, counted as in the index ring; 0: unknown
+                                               */
     _Atomic int64_t overwritten;              /* for an isolated reader: the log may be overwritten
                                                * below this position; 0 for other readers */
-    _Atomic int64_t late; /* for an isolated reader: if it has not read up to this position, it is
-                           * late (ps_isolation.h); not above skip_to */
+    _Atomic int64_t late; /* for an isolated reader: a reader that has not read up to this position
+                           * is late (ps_isolation.h); the position is at most skip_to */
     /* Cache line of the agent that serves this reader (ps_credit.h): the receiver for a reader of
      * an image, the sender for other readers */
     alignas(PS_LINE) _Atomic int64_t credits; /* N, 0: grants none */
@@ -350,15 +349,15 @@ typedef struct ps_subscriber_slot {
                                      * if credit_epoch is not 0. */
     _Atomic int64_t credit_granted; /* Number of messages since the reader's join for which the
                                      * reader has granted credits. */
-    _Atomic int64_t credit_final;   /* While the reader's credits are frozen: number of messages
-                                     * since its join that can have arrived at most when it resumes;
-                                     * -1: unknown. */
+    _Atomic int64_t credit_final;   /* While the reader's credits are frozen: largest number of
+                                     * messages that can arrive from the reader's join until the
+                                     * reader resumes; -1: unknown. */
     _Atomic int64_t credit_wake;    /* When credit_returned reaches this number, the client wakes
                                      * the agent. */
     _Atomic uint32_t credit_epoch;  /* 0: none yet */
     _Atomic int32_t credit_state;   /* ps_credit_state */
-    _Atomic int64_t credit_arrived; /* Number of messages since the reader's join of which this host
-                                     * knows that they exist. */
+    _Atomic int64_t credit_arrived; /* Number of messages published since the reader's join, as far
+                                     * as this host knows. */
 } ps_subscriber_slot_t;
 
 typedef struct ps_group_slot {
@@ -371,14 +370,14 @@ typedef struct ps_group_slot {
 /* Index ring of a stream. The sender writes the index ring of a publication; the receiver writes
  * the index ring of an image. The newest entry has number count - 1. A reader of the ring copies
  * entries, executes an acquire fence, and reads `count` again. A copied entry is valid if its
- * number is one of the PS_INDEX_ENTRIES - 1 numbers below this second `count`. The writer may have
- * overwritten all older entries. */
+ * number is one of the PS_INDEX_ENTRIES - 1 numbers below the second value of `count`. The writer
+ * may have overwritten all older entries. */
 #define PS_ORDINAL_UNKNOWN INT64_C(-1)
 /* On IPC, the sender begins this count of messages when the first isolated reader joins. The first
- * ordinal is PS_ORDINAL_FIRST + 8 * (time of the join in ns). Such ordinals are negative, and only
- * the difference of two ordinals of the same count has a meaning. If two ordinals differ by more
- * than PS_ORDINAL_APART, they belong to different counts. Dropped messages also take ordinals, so
- * two ordinals can differ by more than the number of messages in the log. */
+ * ordinal is PS_ORDINAL_FIRST + 8 * (time of the join in ns). Ordinals of this count are negative.
+ * Only the difference of two ordinals of the same count has a meaning. If two ordinals differ by
+ * more than PS_ORDINAL_APART, they belong to different counts. Dropped messages also take ordinals,
+ * so two ordinals can differ by more than the number of messages in the log. */
 #define PS_ORDINAL_BASE  (INT64_MIN / 4)
 #define PS_ORDINAL_FIRST (INT64_MIN / 8)
 #define PS_ORDINAL_APART (INT64_C(1) << 28)
@@ -437,9 +436,8 @@ struct ps_shared {
     ps_group_slot_t *groups;
     ps_history_t *publication_histories;
     ps_history_t *image_histories;
-    /* One byte for each history: 1 if this process has reserved the memory of the history or
-     * found it reserved (ps_shared.c). The bytes of the publications come first, then those of
-     * the images. */
+    /* One byte for each history; 1: this process knows that the memory of the history is reserved
+     * (ps_shared.c). The bytes of the publications come first, then those of the images. */
     uint8_t *backing;
     int32_t n_clients, n_publications, n_images, n_subscribers, n_groups; /* trusted copies */
     int32_t read_only;
@@ -452,8 +450,8 @@ struct ps_shared {
 };
 
 /* Sets the bit of a publication slot in the dirty bitmap, then the bit of the bitmap's word. The
- * sender first reads and clears the word's bit, then reads the word. If it finds the word's bit
- * set, it therefore also finds the publication's bit. */
+ * sender first reads and clears the word's bit, then reads the word. A sender that finds the word's
+ * bit set therefore also finds the publication's bit. */
 static inline void ps_shared_set_dirty(const ps_shared_t *shared, int32_t slot)
 {
     atomic_fetch_or_explicit(&shared->dirty[slot / 64], UINT64_C(1) << (slot % 64),

@@ -31,7 +31,7 @@ typedef struct ps_shared_params {
 
 int ps_shared_create(const ps_shared_params_t *params, ps_shared_t **out);
 int ps_shared_open(const char *directory, int32_t read_only, ps_shared_t **out);
-/* Adopts the opened penstock.dat of a dead daemon: keeps the slots, sets ids and pid to those in
+/* Adopts the opened penstock.dat of a dead daemon. Keeps the slots, copies the ids and the pid from
  * params, marks both agents as awake, and sets the state STARTING. Call this function while no
  * agent runs. */
 void ps_shared_adopt(ps_shared_t *shared, const ps_shared_params_t *params);
@@ -65,12 +65,13 @@ void ps_slot_describe_client(ps_shared_t *shared, int32_t index, int64_t pid, in
 /* Advances a client's futex word and wakes the client. Any thread. */
 void ps_slot_wake_client(ps_shared_t *shared, int32_t index);
 /* Sets the eventfd by which the daemon wakes a client that waits in an event loop; -1: none. The
- * eventfd must be non-blocking. The agents may write to fd until they end. As long as the agents
- * run, the caller must keep fd open, and may replace the eventfd only with dup2. Any thread. */
+ * eventfd must be non-blocking. The agents may write to fd until they end. While the agents run,
+ * the caller must keep fd open. To replace the eventfd while the agents run, the caller must use
+ * dup2. Any thread. */
 void ps_slot_watch_client(ps_shared_t *shared, int32_t index, int32_t fd);
 
 /* Copies the governor's latest sample. If the sample is older than PS_PRESSURE_STALE_NS at now_ns,
- * *out states no pressure and no delays. Any thread. */
+ * *out contains no pressure and no delays. Any thread. */
 void ps_slot_read_scheduler(const ps_shared_t *shared, int64_t now_ns, ps_scheduler_view_t *out);
 /* Copies both accounts of a publication slot (ps_pressure_view.h). Returns PS_OK. PS_E_AGAIN: the
  * sender changed the accounts during each of eight attempts to copy them, so the function only sets
@@ -79,8 +80,8 @@ int ps_slot_read_pressure(const ps_shared_t *shared, int32_t publication_slot,
                           ps_pressure_view_t *out);
 enum ps_strategy_bytes { PS_STRATEGY_BYTES = 64 };
 
-/* States of a reader that grants credits; its agent stores the state in the reader's slot, where
- * the client reads it. */
+/* States of a reader that grants credits. The agent stores the state in the reader's slot, from
+ * which the client reads the state. */
 enum ps_credit_state {
     PS_CREDIT_NONE = 0,
     PS_CREDIT_GRANTING = 1,
@@ -88,8 +89,8 @@ enum ps_credit_state {
                                * acknowledged the freeze. */
     PS_CREDIT_FROZEN = 3,     /* The sender admits no new message; messages that publishers claimed
                                * before the freeze may still arrive. */
-    PS_CREDIT_SETTLED = 4,    /* The reader may still receive messages up to the number `final`, and
-                               * no further message before it resumes. */
+    PS_CREDIT_SETTLED = 4,    /* Until the reader resumes, it may receive messages up to the number
+                               * `final`, but no further messages. */
     PS_CREDIT_UNSUPPORTED = 5 /* The sender does not support credits, or the number of messages in
                                * the stream is unknown. */
 };

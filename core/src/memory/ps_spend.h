@@ -6,20 +6,20 @@
  *   63        62 .. 48   47 .. 0
  *   revoked | epoch    | spent: messages admitted in all, modulo 2^48
  *
- * A publisher takes an ordinal (message number) for each message before it reserves space, and
- * returns the ordinals of messages that it did not commit. The sender states the ordinal up to
- * which publishers may publish. Publishers and sender compare ordinals modulo 2^48, so the count
- * may wrap. Only credits use the epoch and the flag `revoked` (docs/decisions/0240): the sender
- * begins a new epoch when it lowers the limit. While the flag `revoked` is set, no publisher can
- * take an ordinal.
+ * A publisher takes an ordinal (message number) for each message before it reserves space. The
+ * publisher later returns the ordinals of messages that were not committed. The sender states the
+ * ordinal up to which publishers may publish. Publishers and sender compare ordinals modulo 2^48,
+ * so the count may wrap. The epoch and the flag `revoked` exist only for credits
+ * (docs/decisions/0240): when the sender lowers the limit, the sender begins a new epoch. While the
+ * flag `revoked` is set, no publisher can take an ordinal.
  *
- * An exclusive publisher takes up to PS_LEASE_MOST credits at once. The credits that the publisher
- * has not used yet are its lease. The lease word has two halves: the high half is the epoch of the
- * credits in the lease, the low half is their number. When the epoch ends, the publisher can no
+ * An exclusive publisher takes up to PS_LEASE_MOST credits at once. The unused credits of an
+ * exclusive publisher are its lease. The lease word has two halves: the high half is the epoch of
+ * the credits in the lease, the low half is their number. When the epoch ends, the publisher can no
  * longer use the credits in its lease. The publisher sets the flag `spending` before it reads the
  * epoch. The sender begins an epoch, makes all publishers execute a memory barrier, then reads
- * `spending`. If the sender reads 0 in a publisher's flag `spending`, that publisher can no longer
- * use a lease of an older epoch. */
+ * `spending`. If the sender then reads 0 in a publisher's flag `spending`, that publisher can no
+ * longer use a lease of an older epoch. */
 #ifndef PS_SPEND_H
 #define PS_SPEND_H
 
@@ -71,9 +71,9 @@ static inline uint64_t ps_spend_moved(uint64_t word, int64_t by)
 }
 
 /* Takes up to `wanted` (> 0) ordinals (message numbers) below `limit`. Returns the number of
- * ordinals taken; 0: no ordinal is left below `limit`. -1: other publishers changed the word at
- * every attempt, so the caller must try again. *epoch gets the epoch of the taken ordinals. Set
- * `alone` to true only if no other thread writes the word. */
+ * ordinals taken; 0: no ordinal is left below `limit`. -1: all attempts failed because other
+ * publishers changed the word; the caller must try again. *epoch gets the epoch of the taken
+ * ordinals. Set `alone` to true only if no other thread writes the word. */
 static inline int64_t ps_spend(_Atomic uint64_t *cell, int64_t limit, int64_t wanted, bool alone,
                                uint32_t *epoch)
 {
@@ -120,8 +120,8 @@ static inline int64_t ps_spend_credits(_Atomic uint64_t *cell, const _Atomic int
     return -1;
 }
 
-/* Releases credits that a publisher took and did not use. Unlike ps_spend_return, the function does
- * so even if a new epoch of credits has begun. */
+/* Releases credits that a publisher took and did not use. Unlike ps_spend_return, this function
+ * releases the credits even if a new epoch of credits has begun. */
 static inline void ps_spend_return_credits(_Atomic uint64_t *cell, int64_t count)
 {
     uint64_t word = atomic_load_explicit(cell, memory_order_relaxed);
@@ -135,8 +135,8 @@ static inline void ps_spend_return_credits(_Atomic uint64_t *cell, int64_t count
 
 /* Begins a new epoch of credits, and sets the flag `revoked` to the given value. Returns the value
  * of the word before the change; its message count is the number of ordinals that publishers have
- * taken. If *done is false, publishers changed the word at every attempt, so call the function
- * again. */
+ * taken. If *done is false, all attempts failed because publishers changed the word; the caller
+ * must then call the function again. */
 static inline uint64_t ps_spend_begin(_Atomic uint64_t *cell, bool revoked, bool *done)
 {
     uint64_t word = atomic_load_explicit(cell, memory_order_relaxed);

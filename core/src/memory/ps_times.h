@@ -8,18 +8,18 @@
  * arrived. An entry of a further level covers four times as much time as an entry of the level
  * before. When an entry is complete, the writer adds it to the next level: it either extends the
  * newest entry of that level or appends a new entry. An entry of the last level covers a 256th of a
- * term instead of a time. The entries of this level therefore cover two terms, however long the
- * stream was idle. An entry (position, time) states that the stream had reached the position at
- * that time. If data arrives within the time that the newest entry covers, the writer extends this
- * entry. On all levels except the last, data that arrives later begins a new entry. After a long
- * idle time, the entries before and after it are therefore separate.
+ * term, whatever its duration. The entries of the last level therefore cover two terms, even if the
+ * stream was idle for long. An entry (position, time) states that the stream had reached the
+ * position at that time. The writer extends the newest entry with all data that arrives within the
+ * time of this entry. On all levels except the last, data that arrives later begins a new entry.
+ * A long idle time therefore separates the entries before and after the idle time.
  *
  * The table states the arrival time of data. The error is at most 1 ms or 1.1 % of the data's age,
  * whichever is larger. The span of a level is the time that one of its entries covers:
- * PS_TIMES_SPAN_NS << (2 * level). If data has a given age, take the lowest level whose span is at
- * least age / 384: the span of this level is the error. Data that is older than all entries of
- * these levels has entries only in the last level. For such data, the error is the time in which a
- * 256th of a term arrived. */
+ * PS_TIMES_SPAN_NS << (2 * level). To find the error for data of a given age, take the lowest level
+ * whose span is at least age / 384: the error is this span. Data that is older than all entries of
+ * these levels has entries only in the last level. For data that only the last level covers, the
+ * error is the time in which a 256th of a term arrived. */
 #ifndef PS_TIMES_H
 #define PS_TIMES_H
 

@@ -4,7 +4,7 @@
  * the bands. The sender divides its bytes among the bands by deficit weighted round robin: bands B4
  * to B0 have the weights 8:4:2:1:1, the background band 3/8. The sender serves each list first in,
  * first out. Streams with due retransmits wait in a separate list, the repair list. While streams
- * with new data also wait, the sender retransmits no more bytes than it sends of new data.
+ * with new data also wait, the sender sends at least as many bytes of new data as of retransmits.
  *
  *   add --> list of its band --> pick --> (one turn) --> charge --> add again if more is there
  *
@@ -34,8 +34,8 @@ enum {
                                     * send one quantum in each round. */
     PS_BANDS_WEIGHT_SUM = 131,     /* Sum of the weights of all bands, in units of 1 /
                                     * PS_BANDS_WEIGHT_UNIT. */
-    PS_BANDS_TURN_COST = 256,      /* If a stream sends fewer bytes than this in its turn, its band
-                                    * is charged this number of bytes. */
+    PS_BANDS_TURN_COST = 256,      /* Least number of bytes charged to a band for a turn, even if
+                                    * the stream sent fewer bytes. */
     PS_BANDS_QUANTUM_MIN = 16384,  /* bytes */
     PS_BANDS_QUANTUM_MAX = 131072, /* bytes */
     PS_BANDS_AGE_SLICE = 256
@@ -62,8 +62,8 @@ typedef struct ps_bands {
     int64_t quantum;       /* Number of bytes that a band of weight PS_BANDS_WEIGHT_UNIT may send in
                             * a round. A turn of one stream sends at most a quantum and one
                             * datagram. */
-    int64_t round_ns;      /* Duration of a round of all bands, if each band sends as much as it may
-                            * at the measured rate. */
+    int64_t round_ns;      /* Duration of a round of all bands, if each band sends as many bytes as
+                            * permitted, at the measured rate. */
     int64_t repair_credit; /* Number of bytes that the sender may retransmit now although streams
                             * with new data wait. */
     int32_t waiting;       /* number of waiting entries in all lists, the repair list included */
@@ -71,12 +71,12 @@ typedef struct ps_bands {
     uint32_t lowered;      /* Not 0: retransmits may take only half as many bytes as usual, because
                             * the governor delays streams. */
     uint64_t rounds;       /* completed */
-    bool alone;            /* True if the last picked entry was the only one that waited; the bytes
-                            * that it sends are then not charged to its band. */
+    bool alone;            /* True if no other entry waited beside the last picked entry. The bytes
+                            * of the picked entry are then not charged to its band. */
     ps_band_entry_t *only; /* If only one entry waits: this entry, which is then in none of the
                             * lists. Otherwise NULL. */
-    int32_t age_list;      /* List that ps_bands_age is now examining; it visits one list after the
-                            * other. 0: none. */
+    int32_t age_list;      /* ps_bands_age visits one list after the other; this is the list that it
+                            * visits now. 0: none. */
     int32_t age_index;
     ps_band_entry_t *age_next;
     int64_t swept_ns; /* when the last sweep began */
@@ -91,8 +91,8 @@ void ps_bands_append(ps_bands_t *bands, ps_band_entry_t *entry);
 ps_band_entry_t *ps_bands_choose(ps_bands_t *bands);
 void ps_bands_spend(ps_bands_t *bands, int32_t list, int64_t bytes);
 void ps_bands_sweep(ps_bands_t *bands, int64_t now_ns);
-/* Counts the entries in the bands that began to wait before the time before_ns. The count stops at
- * `most`. Cost: visits at most `most` entries, and one more of each list. */
+/* Counts the entries of all bands that have waited since a time before before_ns. The count stops
+ * at `most`. Cost: visits at most `most` entries, and one more of each list. */
 int32_t ps_bands_late(const ps_bands_t *bands, int64_t before_ns, int32_t most);
 /* Sets the quantum for a measured rate: the number of bytes sent in 50 us at this rate. The quantum
  * is at least the largest datagram, and lies between PS_BANDS_QUANTUM_MIN and PS_BANDS_QUANTUM_MAX.
@@ -145,9 +145,10 @@ static inline void ps_bands_charge(ps_bands_t *bands, int32_t list, int64_t byte
     }
 }
 
-/* If the waiting time of an entry has raised its priority into a higher band, and that band serves
- * the entry earlier, moves it there. Call this function in each duty cycle. Each call examines some
- * of the entries. A round through all entries begins at most once in 50 ms. */
+/* Moves an entry to a higher band if its waiting time has raised its priority into that band, and
+ * that band serves the entry earlier. Call this function in each duty cycle. Each call examines
+ * some of the entries. At most once in 50 ms, the function begins a new round through all entries.
+ */
 static inline void ps_bands_age(ps_bands_t *bands, int64_t now_ns)
 {
     if (bands->waiting > 1) {

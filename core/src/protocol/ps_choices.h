@@ -16,7 +16,7 @@ enum ps_flow_control {
     PS_FC_PRESSURE = 4,
     PS_FC_CUSTOM = 5
 };
-/* The sender limit that applies while a custom strategy has not answered in time. */
+/* The sender limit that applies when a custom strategy has not answered in time. */
 enum ps_fc_late { PS_FC_LATE_HOLD = 0, PS_FC_LATE_MAX = 1, PS_FC_LATE_MIN = 2 };
 
 enum ps_congestion_control { PS_CC_STATIC = 0, PS_CC_CUBIC = 1, PS_CC_CUSTOM = 2 };

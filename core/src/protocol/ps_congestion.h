@@ -14,8 +14,8 @@
 
 typedef struct ps_congestion ps_congestion_t;
 
-/* The values that a congestion strategy gets each time that the receiver processes the image.
- * Positions and sizes are in bytes. */
+/* The input of a congestion strategy, each time the receiver processes the image. Positions and
+ * sizes are in bytes. */
 typedef struct ps_congestion_input {
     int64_t now_ns;
     int64_t consumption; /* slowest gating subscriber */
@@ -56,9 +56,9 @@ struct ps_congestion {
     bool binds;       /* True if the congestion window is smaller than the receiver window. */
     ps_cubic_t cubic; /* state of PS_CC_CUBIC */
     /* PS_CC_CUSTOM */
-    int64_t custom_silent_ns; /* Deadline for the next answer of the Python class: if the class has
-                               * not answered by this time, it counts as silent. 0: the class has
-                               * not started. */
+    int64_t custom_silent_ns; /* Deadline for the next answer of the Python class: without an answer
+                               * by this time, the class counts as silent. 0: the class has not
+                               * started. */
     int64_t smoothed_ns;      /* round trip, 0 unknown */
     int64_t losses;           /* passes that found new loss */
     int32_t custom_window;    /* Number of bytes that the Python class allows to be in flight. */
@@ -79,10 +79,9 @@ static inline int64_t ps_congestion_least(const ps_congestion_t *congestion)
     const int64_t two = 2 * (int64_t)congestion->mtu;
     return two < congestion->window_max ? two : congestion->window_max;
 }
-/* Computes the receiver window that lets the sender have in_flight bytes in flight, and returns
- * this window. The window begins at the consumed position. Sets `binds`. Sets *force if the new
- * window lets the sender send at least in_flight / 8 bytes beyond the limit of the last status
- * message. */
+/* Returns the receiver window, counted from the consumed position, with which the sender may have
+ * in_flight bytes in flight. Sets `binds`. Sets *force if the new window permits at least in_flight
+ * / 8 bytes more than the last status message did. */
 int32_t ps_congestion_grant(ps_congestion_t *congestion, const ps_congestion_input_t *input,
                             int64_t in_flight, bool *force);
 /* Sets the window that a PS_CC_CUSTOM class returned, in bytes, clipped to the range from the least

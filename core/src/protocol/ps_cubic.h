@@ -2,9 +2,9 @@
  *
  * ps_cubic.h: CUBIC (RFC 9438) with HyStart++ (RFC 9406), run by the receiver of a stream.
  *
- * The receiver controls the sender through the window of its status messages. The received bytes
- * correspond to TCP's "acknowledged" bytes. The receiver does not know which bytes are in flight.
- * In place of TCP's bytes "in flight" it takes the bytes that its window allows, less those that
+ * The window in the receiver's status messages limits the sender. The received bytes correspond to
+ * TCP's "acknowledged" bytes. The receiver does not know which bytes are in flight. In place of
+ * TCP's bytes "in flight", the receiver uses the bytes that its window allows, minus the bytes that
  * have arrived. Penstock differs from TCP in three points. First, a gap does not stop the growth of
  * the window. Bytes above the gap have arrived and are no longer in flight, so the receiver allows
  * the same number of new bytes. TCP does so with selective acknowledgement. Second, a congestion
@@ -15,7 +15,7 @@
  *
  * The functions are pure and use only integers, so the same input gives the same window on every
  * machine. Windows are in bytes. A field whose name ends with _q is a fixed-point number with 16
- * bits of fraction, because small amounts are added to it. Owner: the receiver thread. */
+ * bits of fraction, so that the functions can add small amounts. Owner: the receiver thread. */
 #ifndef PS_CUBIC_H
 #define PS_CUBIC_H
 
@@ -39,9 +39,9 @@ typedef struct ps_cubic {
     int64_t reno_q;    /* W_est, bytes << 16 */
     int64_t k_ticks;   /* K of RFC 9438: time from t = 0 until the cubic curve reaches W_max, in
                         * units of 100 us */
-    int64_t epoch_ns;  /* Time at which the cubic curve has t = 0. If the window did not limit the
-                        * sender in a round, the length of the round is added to epoch_ns. Such a
-                        * round therefore does not raise the window. */
+    int64_t epoch_ns;  /* Time at which the cubic curve has t = 0. In some rounds the window does
+                        * not limit the sender. The length of such a round is added to epoch_ns, so
+                        * that the round does not raise the window. */
     int64_t grown_ns;  /* Time at which the window was last computed from the cubic curve. */
     int64_t credit;    /* Number of bytes that arrived since epoch_ns and have not yet increased the
                         * window. */

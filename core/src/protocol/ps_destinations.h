@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_destinations.h: the addresses to which a multi-destination endpoint sends
- * (docs/spec/wire-format.md section 7). The sender learns dynamic destinations from status
- * messages, and removes a dynamic destination that is silent. The conductor adds manual
- * destinations. When the first status message from a manual destination arrives, the list stores
- * the receiver id from this message with the destination.
+ * (docs/spec/wire-format.md section 7). The sender adds a dynamic destination when a status message
+ * arrives from a new address, and removes a dynamic destination that is silent. The conductor adds
+ * manual destinations. When the first status message from a manual destination arrives, the sender
+ * stores the receiver id of this message in the destination's entry.
  *
  * A list of dynamic destinations has two kinds of entries (docs/decisions/0075). A receiver whose
  * status message names a publication of the channel gets a confirmed entry. The sender sends the
@@ -37,7 +37,7 @@ typedef struct ps_destination {
     int64_t receiver_id; /* valid when bound */
     bool bound;
     int64_t heard_ns;     /* Time of the last status message from this destination; before the first
-                           * one, the time at which the destination was added. */
+                           * status message, the time at which the destination was added. */
     int64_t reported_ns;  /* last report of silence */
     int32_t older, newer; /* Links of the list that is sorted by heard_ns: indexes of the next older
                            * and the next newer destination; -1: none. */
@@ -88,8 +88,9 @@ void ps_destinations_fini(ps_destinations_t *list);
  * publication of the channel. Expected constant time. Returns ps_destination_verdict. */
 int ps_destinations_on_sm(ps_destinations_t *list, int64_t receiver_id, const ps_addr_t *from,
                           bool names, int64_t now_ns);
-/* Records a join message from address `from`, in O(PS_PROVISIONAL_MAX). The sender answers the same
- * address at most once in again_ns. Returns ps_destination_verdict, never FULL. */
+/* Records a join message from address `from`, in O(PS_PROVISIONAL_MAX). The sender answers join
+ * messages of the same address at most once in again_ns. Returns ps_destination_verdict, never
+ * FULL. */
 int ps_destinations_on_join(ps_destinations_t *list, const ps_addr_t *from, int64_t again_ns,
                             int64_t now_ns);
 /* Returns true if a confirmed or manual destination has this address. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_edges.h: keeps the least and the largest of many positions; each call changes one position.
+ * ps_edges.h: finds the least and the largest of many positions. Each call changes one position.
  * The structure is a complete binary tree. Each inner node has the least and the largest position
  * of its subtree. One owner thread. */
 #ifndef PS_EDGES_H

@@ -65,7 +65,7 @@ struct ps_fc {
                                 * yet. */
     int64_t due_ns;            /* Time at which the sender must call on_idle; INT64_MAX: never. */
     bool group_binds;          /* True if some receiver has advertised a higher limit than the
-                                * receiver whose limit applies. */
+                                * receiver that determines the sender limit. */
     bool join_binds;           /* True if a join hold limits the sender: the sender waits until a
                                 * receiver has joined (ps_join.h). */
     bool counts_receivers;     /* True if the counter fc-receivers shows the value of `tracked`. */
@@ -83,9 +83,9 @@ struct ps_fc {
     ps_map_t index;              /* receiver id -> index + 1 */
     ps_edges_t edges;            /* of receivers, by index */
     ps_join_t *join;             /* the hold for joining receivers */
-    /* Plain receivers (fc=nak): those that cannot send PRESSURE frames. The three fields: the time
-     * at which the sender last heard a plain receiver, the highest limit that a plain receiver
-     * advertised, and that receiver's id. */
+    /* With fc=nak, a plain receiver is a receiver that cannot send PRESSURE frames. plain_heard_ns:
+     * time at which the sender last heard a plain receiver. plain_edge: highest limit that a plain
+     * receiver advertised. plain_receiver: id of the receiver that advertised plain_edge. */
     int64_t plain_heard_ns, plain_edge, plain_receiver;
     int64_t furthest_receiver; /* Id of the receiver that advertised the highest limit; 0: none
                                 * yet. */
@@ -93,19 +93,19 @@ struct ps_fc {
     /* custom */
     int64_t custom_limit;
     int64_t custom_until_ns;  /* Time until which custom_limit is valid. */
-    int64_t custom_silent_ns; /* Deadline for the next answer of the Python strategy: if the
-                               * strategy has not answered by this time, it counts as silent. */
+    int64_t custom_silent_ns; /* Deadline for the next answer of the Python strategy: without an
+                               * answer by this time, the strategy counts as silent. */
     int32_t on_late;          /* ps_fc_late */
     bool custom_started;
     int64_t edge; /* Highest limit (position + window) that any receiver advertised; the strategy
                    * max uses it. */
     /* The strategies unicast, max, nak and custom use the following fields while all receivers
      * advertise less than the present sender limit (docs/decisions/0073). */
-    int64_t watch_edge; /* Highest limit that receivers have advertised in this time. It came from
-                         * the receiver with the id watch_receiver. */
+    int64_t watch_edge; /* Highest limit that receivers have advertised in this time. The receiver
+                         * that advertised it has the id watch_receiver. */
     int64_t watch_receiver;
-    int64_t watch_until_ns; /* If the receivers still advertise less at this time, the sender limit
-                             * falls to watch_edge. INT64_MAX: never. */
+    int64_t watch_until_ns; /* If all receivers still advertise less than the sender limit at this
+                             * time, the sender limit falls to watch_edge. INT64_MAX: never. */
 };
 
 typedef struct ps_fc_params {
@@ -140,7 +140,7 @@ int32_t ps_fc_no_setup_requested(ps_fc_t *fc, const ps_sm_t *sm, const ps_addr_t
                                  int64_t now_ns);
 void ps_fc_no_setup_sent(ps_fc_t *fc, int64_t limit, int64_t now_ns);
 /* The on_idle callback of strategies that use ps_fc_furthest. If all receivers have advertised less
- * than the sender limit for some time, ps_fc_recede lowers the limit. */
+ * than the sender limit for long enough, ps_fc_recede lowers the sender limit. */
 int64_t ps_fc_recede(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64_t now_ns);
 int64_t ps_fc_no_idle(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64_t now_ns);
 void ps_fc_no_error(ps_fc_t *fc, int64_t receiver_id, int64_t now_ns);

@@ -18,8 +18,8 @@
 typedef struct ps_gap {
     int64_t from;      /* first missing position */
     int64_t to;        /* first position after the gap */
-    int64_t due_ns;    /* Time at which the receiver next requests the missing range. Until the
-                        * receiver has requested the missing range once, the range counts as late,
+    int64_t due_ns;    /* Time at which the receiver next requests the missing range. Before the
+                        * receiver's first request for the missing range, the range counts as late,
                         * not as lost. */
     int64_t opened_ns; /* when the gap was found */
     int32_t requested; /* number of requests, saturating */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_governor.h: the governor: it measures the pressure on the sender and limits the sender's work
+ * ps_governor.h: the governor measures the pressure on the sender, and limits the sender's work
  * (docs/scheduling.md).
  *
  *   pressure = max(depth, latency, min(busy, 0.15 + latency))
@@ -8,8 +8,8 @@
  * The value `depth` is the number of streams that wait longer than a round, divided by (32 * number
  * of workers). The value `latency` is the mean time that a stream waits for its turn, divided by 5
  * ms. The value `busy` is the share of the time in which at least one stream is ready to send. All
- * values are in parts per million. Time in which the sender's thread had no processor does not
- * count as waiting time of a stream. No clock, no I/O. Owner: one thread. */
+ * values are in parts per million. While the sender's thread has no processor, the waiting time of
+ * streams does not grow. No clock, no I/O. Owner: one thread. */
 #ifndef PS_GOVERNOR_H
 #define PS_GOVERNOR_H
 
@@ -32,8 +32,8 @@ enum {
     PS_GOVERNOR_DEFER = 800000,
     PS_GOVERNOR_RELEASE = 600000,
     PS_GOVERNOR_THROTTLE = 980000,
-    PS_GOVERNOR_DEPTH = 32 /* `depth` is 100 % if, for each worker, this number of streams have
-                            * waited longer than a round of all bands. */
+    PS_GOVERNOR_DEPTH = 32 /* `depth` is 100 % if this number of streams for each worker have waited
+                            * longer than a round of all bands. */
 };
 
 typedef struct ps_governor {
@@ -52,8 +52,8 @@ typedef struct ps_governor {
     int64_t high_since_ns;                  /* Time at which the pressure rose above
                                              * PS_GOVERNOR_DEFER; -1: the pressure is not above this
                                              * value. */
-    int64_t waited_ns;                      /* Total time for which streams waited for their turn
-                                             * since the last sample. */
+    int64_t waited_ns;                      /* Sum of the times for which streams waited for their
+                                             * turns since the last sample. */
     int64_t waits;
     int32_t forced; /* Pressure in ppm that a test sets in place of the measured pressure; -1: use
                      * the measured pressure. */
@@ -72,9 +72,9 @@ typedef struct ps_governor_sample {
 
 void ps_governor_init(ps_governor_t *governor);
 /* Computes the pressure from a sample. The sender calls this function once in PS_GOVERNOR_SAMPLE_NS
- * while it has work. Returns true if one of the governor's two delays has begun or ended: that of
- * streams with a low priority, or that of datagrams that are not full. If the last sample is older
- * than PS_GOVERNOR_STALE_NS, the pressure begins at 0. */
+ * while it has work. Returns true if the governor has begun or ended one of its two delays: the
+ * delay of streams with a low priority, or the delay of datagrams that are not full. If the last
+ * sample is older than PS_GOVERNOR_STALE_NS, the pressure begins at 0. */
 bool ps_governor_step(ps_governor_t *governor, const ps_governor_sample_t *sample);
 
 /* Records the time that a stream waited for its turn. */

@@ -7,7 +7,7 @@
  * stream does not advance beyond the window of the new receiver. The sender cannot know whether a
  * receiver will ever join, so it limits the number and the duration of join holds. A join hold
  * lasts at most one receiver time-out. The same receiver id causes at most one join hold within one
- * receiver time-out. If a receiver caused a join hold without joining, its address causes no
+ * receiver time-out. After a receiver has caused a join hold without joining, its address causes no
  * further join hold until a receiver at this address has joined. All join holds that a sender makes
  * within four receiver time-outs together last at most one receiver time-out.
  *
@@ -23,25 +23,27 @@
 
 enum {
     PS_JOIN_RECORDS = 64,     /* records of receivers */
-    PS_JOIN_SPAN = 4,         /* Number of receiver time-outs (T) over which the sender adds up the
-                               * durations of join holds: in a time of 4 T, all join holds together
-                               * may last at most T. */
+    PS_JOIN_SPAN = 4,         /* The sender adds up the durations of all join holds over this number
+                               * of receiver time-outs (T): within 4 T, all join holds together may
+                               * last at most T. */
     PS_JOIN_TIMEOUT_PARTS = 8 /* A receiver time-out is divided into this number of equal parts. The
                                * array spent_ns has the duration of join holds in each part. */
 };
 
-/* The sender's answer to a receiver that requests a SETUP: a join hold, or the reason for none. */
+/* The sender's decision when a receiver requests a SETUP: a join hold, or the reason why no join
+ * hold begins. */
 enum ps_join_verdict {
     PS_JOIN_GRANTED = 0,    /* A join hold begins when the SETUP leaves; a join hold that is already
                              * in force continues. */
-    PS_JOIN_EXPIRED = 1,    /* A join hold has ended, and its receiver has not joined. This value is
-                             * only reported to the conductor, and is no answer to a request. */
+    PS_JOIN_EXPIRED = 1,    /* A join hold has ended, and its receiver has not joined. The sender
+                             * only reports this value to the conductor; a request never gets this
+                             * verdict. */
     PS_JOIN_TOO_SOON = 2,   /* No join hold, because this receiver already caused a join hold within
                              * the last receiver time-out. */
     PS_JOIN_NOT_JOINED = 3, /* No join hold, because a receiver at this address caused a join hold
                              * earlier and has not joined since. */
-    PS_JOIN_SPENT = 4       /* No join hold, for one of two reasons. Join holds have used up the
-                             * time that they may last within four receiver time-outs, or the table
+    PS_JOIN_SPENT = 4       /* No join hold, for one of two reasons. Earlier join holds have used up
+                             * the total time allowed within four receiver time-outs, or the table
                              * of requests is full. */
 };
 
@@ -85,13 +87,13 @@ void ps_join_init(ps_join_t *join, int64_t timeout_ns);
  * at most PS_JOIN_RECORDS records. */
 int32_t ps_join_request(ps_join_t *join, int64_t id, const ps_addr_t *from, int64_t now_ns);
 /* Call this function when the sender has sent a requested SETUP. If `waits` is true, the group
- * already has members, and a join hold begins for the receivers that requested the SETUP. */
+ * already has members. A join hold then begins for the receivers that requested the SETUP. */
 void ps_join_start(ps_join_t *join, int64_t limit, bool waits, int64_t now_ns);
 /* Call this function when a status message of a tracked receiver has arrived. The status message
  * shows that the receiver has joined. All receivers at the same address that requested a SETUP also
- * count as joined. Ends the join hold, unless a receiver at another address still needs it. Returns
- * the time at which the join hold for the receiver began; now_ns if it caused no join hold. Cost:
- * visits at most PS_JOIN_RECORDS records. */
+ * count as joined. Ends the join hold, unless it is also in force for a receiver at another
+ * address. Returns the time at which the join hold for the receiver began; now_ns if the receiver
+ * caused no join hold. Cost: visits at most PS_JOIN_RECORDS records. */
 int64_t ps_join_joined(ps_join_t *join, int64_t id, const ps_addr_t *from, int64_t now_ns);
 /* Ends the join hold if it has lasted for the longest permitted time. Returns true if this call
  * ended a join hold whose receiver has not joined. */
