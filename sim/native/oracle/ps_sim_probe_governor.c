@@ -277,7 +277,10 @@ static void check_partial(ps_probe_t *probe, ps_probe_pub_t *model, int64_t sinc
         return;
     }
     note(probe, PS_SIM_RULE_COALESCED, governor->coalesce_ns > 0);
-    /* Half of the delay: the stream may have waited without data before. */
+    /* The delay includes the wait for a turn, which may begin before the data is there. */
+    const bool queued = model->wait_since_ns >= 0 && model->wait_since_ns < since_ns;
+    since_ns = queued ? model->wait_since_ns : since_ns;
+    /* Half of the delay: the governor may have raised it, or the window may have been closed. */
     const int64_t age_ns = now_ns - since_ns + 2 * probe->world->slots[model->host].cycle_ns;
     if (age_ns < governor->coalesce_ns / 2) {
         complain(probe, model->host, "a partial datagram is sent too soon", now_ns - since_ns,
