@@ -22,16 +22,16 @@ typedef struct ps_nak_policy {
 /* Returns the delay before the first NAK of a new gap. */
 int64_t ps_nak_first_ns(const ps_nak_policy_t *policy, ps_random_t *random);
 
-/* Returns the delay before the next NAK for a gap for which `requested` (>= 0) NAKs were sent. The
- * parameter answer_ns is the longest time that a retransmit needs to arrive, computed from measured
- * round trips. A second NAK before answer_ns has passed would only cause duplicates. If answer_ns
- * is 0 (unknown), the delay doubles with each NAK, up to 100 ms, so that NAKs do not flood a long
- * path. If answer_ns is known, the first eight NAKs leave at intervals of answer_ns. After eight
- * NAKs, the interval doubles with each NAK, because the range may be lost permanently. The interval
- * is at most 16 * answer_ns and at most 1 s. In groups, the random delay before a NAK also doubles
- * with each NAK, up to 100 ms. While the interval still doubles, the receiver has sent about 9 +
- * log2(t / answer_ns) NAKs for a gap that is open for a time t. When the interval has reached its
- * maximum, the number of NAKs grows linearly with t. */
+/* Returns the delay before the next NAK for a gap. `requested` (>= 0) is the number of NAKs already
+ * sent for this gap. The parameter answer_ns is the longest time that a retransmit needs to arrive,
+ * computed from measured round trips. A second NAK before answer_ns has passed would only cause
+ * duplicates. If answer_ns is 0 (unknown), the delay doubles with each NAK, up to 100 ms, so that
+ * NAKs do not flood a long path. If answer_ns is known, the first eight NAKs leave at intervals of
+ * answer_ns. After eight NAKs, the interval doubles with each NAK, because the range may be lost
+ * permanently. The interval is at most 16 * answer_ns and at most 1 s. In groups, the random delay
+ * before a NAK also doubles with each NAK, up to 100 ms. As long as the interval still doubles, a
+ * gap that has been open for a time t has caused about 9 + log2(t / answer_ns) NAKs. After the
+ * interval has reached its maximum, the number of NAKs grows linearly with t. */
 int64_t ps_nak_retry_ns(const ps_nak_policy_t *policy, int64_t answer_ns, int32_t requested,
                         ps_random_t *random);
 

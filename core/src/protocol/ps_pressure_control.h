@@ -5,11 +5,11 @@
  * pure and use only integers: no clock, no allocation, no randomness.
  *
  * When a stream begins, it has no rate limit. A signal is a PRESSURE frame of a receiver. A signal
- * states a level, 1 to 4, which tells how full the receive queue is. It also states three values of
- * the receiver's slowest reader: the rate r, the cadence (the interval between batches of reads)
- * and the residue (the bytes unread after the last batch). A signal also states the overrun: the
- * bytes sent beyond the receiver's capacity. From the values of a signal the sender computes the
- * rate that the receiver requests (docs/nak-strength.md, section "Rates of the sender").
+ * states a level, 1 to 4, which shows how full the receive queue is. A signal also states three
+ * values of the receiver's slowest reader: the rate r, the cadence (the interval between batches of
+ * reads) and the residue (the bytes unread after the last batch). A signal also states the overrun:
+ * the bytes sent beyond the receiver's capacity. From the values of a signal the sender computes
+ * the rate that the receiver requests (docs/nak-strength.md, section "Rates of the sender").
  *
  * The sender's rate limit is the lowest rate that a receiver requests. The receiver that requested
  * the lowest rate is the culprit. A signal of the culprit can lower or raise the rate limit; a
@@ -59,8 +59,8 @@ typedef struct ps_pressure_control {
     int64_t window_ns;
     int64_t window_end_ns;  /* Time at which the running window ends; 0: the stream has no rate
                              * limit, so no window runs. */
-    int64_t base;           /* Sending rate at the beginning of a window; signals in this window
-                             * reduce the rate limit to a fraction of `base`. */
+    int64_t base;           /* Sending rate at the beginning of a window. A signal in this window
+                             * reduces the rate limit to a fraction of `base`. */
     int64_t base_until_ns;  /* Time until which `base` is valid. At the first signal after this
                              * time, the sender measures its sending rate again and stores it in
                              * `base`. */
@@ -68,14 +68,15 @@ typedef struct ps_pressure_control {
                              * stated; 0: no culprit has stated a rate yet. */
     int64_t culprit;        /* receiver that requested the limit */
     int32_t level;          /* Highest level (fill level of the receive queue, 1 to 4) that the
-                             * culprit signalled in the running window; 0: it sent no signal. */
+                             * culprit signalled in the running window; 0: the culprit sent no
+                             * signal. */
     int32_t quiet;          /* windows without a signal */
     int32_t beyond;         /* Number of windows without a signal in which the rate limit was above
                              * `wall`; `quiet` counts these windows, too. */
     /* For the sending rate over the last 50 ms: `buckets` divides this time into eight parts, and
      * has the number of bytes sent in each part. */
     int64_t sent_ns, began_ns; /* sent_ns: time at which the sender last sent data. began_ns: time
-                                * at which it sent the first data after a pause of 50 ms. */
+                                * at which the sender sent the first data after a pause of 50 ms. */
     int64_t before, turned_ns; /* Sending rate at the last measurement, and the time of that
                                 * measurement. */
     int64_t bucket_index;
@@ -104,8 +105,8 @@ static inline bool ps_pressure_control_limits(const ps_pressure_control_t *rate)
 {
     return rate->limit < PS_PRESSURE_UNLIMITED;
 }
-/* Returns the largest number of windows without a signal that the rate limit needs to rise from
- * `from` to above `to`, for any `wall`. */
+/* Returns the number of windows without a signal in which the rate limit rises from `from` to above
+ * `to`. This is the largest such number for any value of `wall`. */
 int32_t ps_pressure_recovery_windows(int64_t from, int64_t to);
 
 #endif

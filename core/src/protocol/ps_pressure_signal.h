@@ -17,8 +17,8 @@
  * consumes in a span, divided by the length of the span. A span begins and ends at the start of a
  * batch, so the measured rate is exact whatever the size of the batches. If the queue was never
  * empty in a span, the measured rate is the highest rate that the reader can reach. If the reader
- * emptied the queue, the measured rate is only a lower bound. A reader is paused if it reads
- * nothing for longer than max(2 cadences, 250 ms), at most 2 s, although data is unread. A pause
+ * emptied the queue, the measured rate is only a lower bound. A reader is paused if data is unread,
+ * and the reader has read nothing for longer than min(2 s, max(2 cadences, 250 ms)). A pause
  * changes neither the cadence nor the rate of the reader.
  *
  * Signal. A signal states a level: levels 1 to 4 begin when the data in the queue reaches 50, 75,
@@ -36,8 +36,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A window lasts as long as the round trip or the cadence, but at least PS_PRESSURE_WINDOW_NS and
- * at most PS_PRESSURE_WINDOW_MAX_NS. The receiver measures a rate over PS_NAK_SPAN_NS at least. */
+/* A window lasts as long as the round trip or the cadence, whichever is longer. The length is at
+ * least PS_PRESSURE_WINDOW_NS and at most PS_PRESSURE_WINDOW_MAX_NS. The receiver measures a rate
+ * over at least PS_NAK_SPAN_NS. */
 #define PS_PRESSURE_WINDOW_NS     INT64_C(50000000)
 #define PS_PRESSURE_WINDOW_MAX_NS INT64_C(1000000000)
 #define PS_NAK_SPAN_NS            INT64_C(25000000)
@@ -60,8 +61,8 @@ typedef struct ps_pressure_reader {
     int64_t taken;         /* Number of bytes that the reader has read so far in its running
                             * batch. */
     int64_t residue;       /* Number of bytes that the reader left unread after its last batch. */
-    int64_t term;          /* Term length of the log; 0: the queue has no terms. A poll ends at the
-                            * end of a term, and so does the batch. */
+    int64_t term;          /* Term length of the log; 0: the queue has no terms. A poll and its
+                            * batch end at the end of a term. */
     bool started;
     bool empty;    /* True if no data was unread at the last check. */
     bool at_least; /* True if `rate` is only a lower bound, because the reader emptied the queue. */
@@ -69,11 +70,11 @@ typedef struct ps_pressure_reader {
                     * began. */
 } ps_pressure_reader_t;
 
-/* Measured values of a reader; the endpoint keeps them when the reader's image ends. */
+/* Measured values of a reader. The endpoint keeps these values when the reader's image ends. */
 typedef struct ps_pressure_learned {
     int64_t cadence_ns, rate;
-    bool at_least; /* True if `rate` is only a lower bound: the reader emptied the queue, so it may
-                    * consume faster. */
+    bool at_least; /* True if `rate` is only a lower bound: the reader emptied the queue, so the
+                    * reader may be able to consume faster. */
 } ps_pressure_learned_t;
 
 /* Records that the reader has consumed the data up to `position`, and that data is available up to
@@ -84,7 +85,7 @@ void ps_pressure_reader_check(ps_pressure_reader_t *reader, int64_t position, in
  * size of this batch divided by the cadence. */
 ps_pressure_learned_t ps_pressure_reader_learned(const ps_pressure_reader_t *reader);
 /* Returns true if the batch that the reader read last ended at the end of a term. The end of the
- * term ended the poll, too, so the reader may be able to read more in one poll than it did. */
+ * term also ended the poll, so the reader may be able to read more in one poll. */
 static inline bool ps_pressure_reader_rests(const ps_pressure_reader_t *reader)
 {
     return reader->term > 0 && reader->taken > 0 && reader->position % reader->term == 0;
@@ -96,8 +97,8 @@ static inline int64_t ps_pressure_reader_residue(const ps_pressure_reader_t *rea
 {
     return reader->at_least || ps_pressure_reader_rests(reader) ? 0 : reader->residue;
 }
-/* Returns the time after which a reader counts as paused if it reads nothing although data is
- * unread. */
+/* Returns the time after which a reader counts as paused if data is unread and the reader reads
+ * nothing. */
 static inline int64_t ps_nak_pause_ns(int64_t cadence_ns)
 {
     const int64_t twice_ns = 2 * cadence_ns;
@@ -115,7 +116,7 @@ typedef struct ps_pressure_signal {
     int64_t window_end_ns; /* Time at which the window of the last signal ends. */
     int64_t first_ns;      /* Earliest time at which the receiver may send the first signal of this
                             * episode. */
-    int64_t low_ns;        /* Last time at which the queue was less than a quarter full. */
+    int64_t low_ns;        /* Time at which the queue was last less than a quarter full. */
     int32_t level;         /* Highest level that the receiver has signalled in the running
                             * window. */
     bool episode;          /* True during an episode: from the time at which the queue reaches 50 %

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_priority.h: the priority of a stream (docs/scheduling.md): the value in the channel URI, or a
- * value that falls with the time since the stream was last read. While a stream waits for its turn,
- * its priority rises (aging). The functions use fixed-point numbers from a table. Pure. */
+ * ps_priority.h: the priority of a stream (docs/scheduling.md). The channel URI states the
+ * priority; otherwise the priority falls with the time since a reader last read the stream. While a
+ * stream waits for its turn, its priority rises (aging). The functions use fixed-point numbers from
+ * a table. Pure. */
 #ifndef PS_PRIORITY_H
 #define PS_PRIORITY_H
 
@@ -14,17 +15,17 @@
 enum {
     PS_PRIORITY_RECENT = 500,        /* Priority of a stream whose data was read just now, if the
                                       * channel states no priority. */
-    PS_PRIORITY_AUTO = INT32_MAX,    /* Special value of a priority: the channel states none, so the
-                                      * priority depends on the time since the stream was last
-                                      * read. */
-    PS_PRIORITY_NONE = INT32_MAX - 1 /* Special value of a priority: the channel states none, and
-                                      * the priority does not depend on the time of the last read.
-                                      * The priority is 0. */
+    PS_PRIORITY_AUTO = INT32_MAX,    /* Special value: the channel states no priority, so the
+                                      * priority depends on the time since a reader last read the
+                                      * stream. */
+    PS_PRIORITY_NONE = INT32_MAX - 1 /* Special value: the channel states no priority, and the
+                                      * priority does not depend on the time of the last read. The
+                                      * priority is 0. */
 };
 
-/* Returns the priority of a stream that was last read a time t ago: 500 * 2^(-t / 30 s), rounded
- * down. The time t is first rounded up to the next tick, so the largest result is 499. Returns 0
- * for t >= 300 s and for a negative t. */
+/* Returns the priority of a stream from the time t since a reader last read the stream: 500 * 2^(-t
+ * / 30 s), rounded down. The time t is first rounded up to the next tick, so the largest result is
+ * 499. Returns 0 for t >= 300 s and for a negative t. */
 int32_t ps_priority_recency(int64_t since_consumed_ns);
 /* Returns the bonus (aging) that is added to the priority of a stream that has waited for
  * waited_ns; at most PS_PRIORITY_MAX. */

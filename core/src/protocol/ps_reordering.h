@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_reordering.h: learns the delay with which a path delivers datagrams that later datagrams have
- * overtaken. The receiver sends a NAK for a gap, and counts the gap as a loss, only when the gap is
- * older than the learned delay.
+ * ps_reordering.h: learns how late a path delivers reordered datagrams: datagrams that arrive after
+ * datagrams that were sent later. The receiver sends a NAK for a gap, and counts the gap as a loss,
+ * only when the gap is older than the learned delay.
  *
- * If a gap fills before the receiver has requested it, a datagram was late. If a gap fills after
- * one NAK, the frame that filled the gap may be the retransmit or the late original. If the bytes
- * of the gap arrive a second time, the frame that filled the gap was the late original. TCP uses
- * the same rule (RFC 8985): a reported duplicate shows that the original was only late.
+ * If a gap fills before the receiver has sent a NAK for the gap, a datagram was late. If a gap
+ * fills after one NAK, the frame that filled the gap may be the retransmit or the late original. If
+ * the bytes of the gap arrive a second time, the frame that filled the gap was the late original.
+ * TCP uses the same rule (RFC 8985): a reported duplicate shows that the original was only late.
  *
  * Pure: no clock. Only unicast streams use the learned delay, because in a group other receivers'
  * NAKs would disturb the measurement. Owner: the receiver agent. */
@@ -19,8 +19,8 @@
 enum { PS_REORDERING_SUSPECTS = 16 };
 
 typedef struct ps_suspect {
-    int64_t from, to; /* Range that arrived after the receiver had sent one NAK for it; from == to:
-                       * none. */
+    int64_t from, to; /* Range that arrived after the receiver had sent one NAK for this range; from
+                       * == to: no range. */
     int64_t late_ns;  /* Time from the opening of the gap to the arrival of the range [from, to). */
 } ps_suspect_t;
 

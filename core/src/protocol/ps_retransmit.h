@@ -23,14 +23,14 @@ typedef struct ps_resend {
     int64_t from;  /* The receiver requested the positions [from, to). */
     int64_t to;
     int64_t cursor; /* next position to send */
-    int64_t due_ns; /* If the state of the action is PENDING: time at which the sender retransmits
-                     * the range. In the state LINGER: time at which the action becomes free. */
+    int64_t due_ns; /* In the state PENDING: time at which the sender retransmits the range. In the
+                     * state LINGER: time at which the action becomes free. */
 } ps_resend_t;
 
 typedef struct ps_retransmit {
     int32_t capacity; /* 1 = unicast semantics */
     int32_t pending;  /* actions in state PENDING */
-    int32_t turn;     /* Index of the action at which the search for due actions begins. */
+    int32_t turn;     /* Index of the action at which the next search for due actions begins. */
     int64_t delay_ns;
     int64_t linger_ns;
     ps_resend_t *actions; /* capacity entries, owner's memory */
@@ -52,7 +52,7 @@ int32_t ps_retransmit_due(ps_retransmit_t *retransmit, int64_t now_ns, ps_resend
 /* Call this function when the sender has retransmitted the range of an action, or has dropped the
  * action. After this call, the action is in the state LINGER. */
 void ps_retransmit_done(ps_retransmit_t *retransmit, ps_resend_t *action, int64_t now_ns);
-/* Returns the time at which the earliest PENDING action is due, INT64_MAX if there is none. */
+/* Returns the time at which the earliest PENDING action is due; INT64_MAX: no action is PENDING. */
 int64_t ps_retransmit_next_ns(const ps_retransmit_t *retransmit);
 
 #endif

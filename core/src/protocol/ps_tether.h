@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_tether.h: the states of an untethered subscriber, for which the stream does not wait
- * (docs/spec/wire-format.md section 6).
+ * ps_tether.h: the states of an untethered subscriber (tether=false), for which the stream stops
+ * waiting if it is too slow (docs/spec/wire-format.md section 6).
  *
  *   ACTIVE --behind for window_limit--> LINGER --linger--> RESTING --resting--> ACTIVE (rejoined)
  *                                          \--linger, rejoin off--> CLOSED
@@ -41,9 +41,9 @@ void ps_tether_init(ps_tether_t *tether, bool tethered, bool rejoin, int64_t now
 bool ps_tether_step(ps_tether_t *tether, int64_t position, int64_t leader_position,
                     int64_t window_bytes, const ps_tether_timeouts_t *timeouts, int64_t now_ns);
 /* Returns the delay until the next check: a sixteenth of the window limit time-out, at most 100 ms.
- * If a check finds the subscriber close to the leader, the subscriber's time-out begins again. The
- * checks are frequent, so that they also notice a subscriber that catches up only for a short
- * time. */
+ * If a check finds the subscriber close to the leader, the subscriber's time-out begins again.
+ * Because of the frequent checks, the agent also notices a subscriber that catches up only for a
+ * short time. */
 int64_t ps_tether_check_ns(const ps_tether_timeouts_t *timeouts);
 static inline bool ps_tether_gates(const ps_tether_t *tether)
 {

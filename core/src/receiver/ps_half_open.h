@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_half_open.h: half-open sessions: a SETUP has arrived, but no data (docs/decisions/0076). An
- * attacker can send a SETUP of 40 bytes from a forged address, while an image needs files and
- * counters. To limit such an attack, the table of half-open sessions is small, and a new session
- * replaces the oldest. Owner: the receiver agent. After ps_half_open_init, the functions allocate
- * no memory, and their cost is bounded. */
+ * ps_half_open.h: half-open sessions: a SETUP has arrived, but no data (docs/decisions/0076). With
+ * a SETUP of only 40 bytes from a forged address, an attacker could make the daemon create an
+ * image, which needs files and counters. To limit such an attack, the table of half-open sessions
+ * is small, and a new session replaces the oldest. Owner: the receiver agent. After
+ * ps_half_open_init, the functions allocate no memory, and their cost is bounded. */
 #ifndef PS_HALF_OPEN_H
 #define PS_HALF_OPEN_H
 
@@ -26,9 +26,9 @@ enum {
  * that entry may still be on the path. */
 #define PS_HALF_OPEN_NS INT64_C(1000000000)
 
-/* Limits on the SETUPs that one endpoint reports to the conductor: first PS_SETUP_BURST at once,
- * then one in each PS_SETUP_INTERVAL_NS. A SETUP counts toward these limits only until data of its
- * session arrives. */
+/* Limits on the SETUPs that one endpoint reports to the conductor: first up to PS_SETUP_BURST
+ * SETUPs at once, then one SETUP in each PS_SETUP_INTERVAL_NS. A SETUP counts toward these limits
+ * only until data of its session arrives. */
 enum { PS_SETUP_BURST = 1024 };
 #define PS_SETUP_INTERVAL_NS INT64_C(4000000)
 
@@ -60,8 +60,8 @@ typedef struct ps_half_open {
     int32_t count, waiting;
     int32_t oldest, newest;
     int32_t free_entry, free_address;
-    uint64_t refused; /* Number of SETUPs that the receiver ignored because there was no free entry;
-                       * a sender repeats its SETUPs. */
+    uint64_t refused; /* Number of SETUPs that the receiver ignored because no entry was free. The
+                       * senders repeat these SETUPs later. */
     uint64_t evicted;
 } ps_half_open_t;
 
@@ -76,8 +76,8 @@ int32_t ps_half_open_enter(ps_half_open_t *half_open, const ps_addr_t *from, int
                            ps_image_t **victim);
 /* Records that the conductor has created the image of the session. */
 void ps_half_open_answered(ps_half_open_t *half_open, int32_t handle, ps_image_t *image);
-/* Removes the entry of a session whose data has arrived, or that was refused or has ended. With the
- * handle 0, the function does nothing. */
+/* Removes the entry of a session when its data has arrived, or when the session was refused or has
+ * ended. With the handle 0, the function does nothing. */
 void ps_half_open_leave(ps_half_open_t *half_open, int32_t handle);
 
 #endif

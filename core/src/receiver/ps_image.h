@@ -72,8 +72,8 @@ enum ps_image_state {
 typedef struct ps_connection {
     ps_addr_t control;    /* where SMs and NAKs go */
     ps_addr_t source;     /* Address whose frames the receiver accepts. If the family of `source` is
-                           * 0, the receiver has not accepted an address yet: it accepts the source
-                           * address of the next frame within the window. */
+                           * 0, the receiver accepts the source address of the next frame within the
+                           * window. */
     int64_t activity_ns;  /* Time at which the receiver last accepted a frame or a SETUP from
                            * `source`. */
     int64_t furthest;     /* Highest end position of a frame from `source`; -1: no frame yet. */
@@ -83,8 +83,8 @@ typedef struct ps_connection {
     int64_t eos_since_ns; /* Time of the first heartbeat in an unbroken series of heartbeats with
                            * the EOS flag. */
     uint8_t established;
-    uint8_t confirmed; /* 1: the address in `source` has sent data or a heartbeat; 0: it has sent
-                        * only a SETUP. */
+    uint8_t confirmed; /* 1: data or a heartbeat has arrived from `source`; 0: only a SETUP has
+                        * arrived from `source`. */
     uint8_t eos;
     uint8_t eos_repeated; /* 1: `source` sent a second EOS heartbeat at least half a heartbeat
                            * interval after the first. */
@@ -104,12 +104,12 @@ typedef struct ps_peer {
     uint64_t daemon_epoch;
     uint32_t candidate; /* Capabilities in the latest SETUP; a further SETUP must confirm them
                          * before the receiver uses them. */
-    int32_t checks;     /* Number of SETUPs that the receiver may still request to confirm
+    int32_t checks;     /* Number of further SETUPs that the receiver may request to confirm
                          * `candidate`. */
-    int32_t index;      /* Index in `connections`: the receiver requests the SETUPs that confirm
-                         * `candidate` from the source of this connection. */
-    int64_t due_ns;     /* Time from which the receiver may request the next SETUP; it requests at
-                         * most one SETUP a second. */
+    int32_t index;      /* Index in `connections` of the connection from whose source the receiver
+                         * requests the SETUPs that confirm `candidate`. */
+    int64_t due_ns;     /* Earliest time at which the receiver may request the next SETUP. The
+                         * receiver requests at most one SETUP a second. */
     uint8_t changed;    /* 1: the last two SETUPs stated capabilities that differ from those that
                          * the receiver uses. Both SETUPs may be forged, so the receiver continues
                          * to request SETUPs. */
@@ -119,8 +119,8 @@ typedef struct ps_peer {
 
 typedef struct ps_image_subscriber {
     _Atomic int64_t *position; /* Memory from which the receiver reads this subscriber's position.
-                                * Usually this is `cell`; if the reader is lagged (ps_isolation.h),
-                                * it is the image's field `leader`. */
+                                * Usually this memory is `cell`. If the subscriber is lagged
+                                * (ps_isolation.h), this memory is the image's field `leader`. */
     _Atomic int64_t *cell;     /* Value of the subscriber's position counter. The client writes the
                                 * position counter, so the receiver checks each value. */
     int32_t position_counter_id;
@@ -146,12 +146,12 @@ typedef struct ps_image_credits {
                        * acknowledged. */
     bool settled;     /* True if the sender has confirmed that no message beyond `final` will arrive
                        * before the subscriber resumes. */
-    bool outstanding; /* True if a subscriber has received messages whose credits it has not yet
-                       * returned. */
+    bool outstanding; /* True if a subscriber has received messages and not yet returned their
+                       * credits. */
     uint32_t epoch;
-    uint32_t messages; /* Lowest number of credits that a subscriber of the image grants. At most
-                        * this number of messages can be sent before a subscriber returns their
-                        * credits. */
+    uint32_t messages; /* Lowest number of credits that a subscriber of the image grants. The
+                        * publisher can send at most this number of messages before this subscriber
+                        * returns credits. */
     int64_t limit;     /* ordinals */
     int64_t released;  /* ordinals returned by that reader */
     int64_t stated;    /* Credit limit that the last status message advertised. */
@@ -160,9 +160,8 @@ typedef struct ps_image_credits {
                         * epoch that the sender has not acknowledged. */
     int64_t restate_ns;
     int64_t restate_ordinal;
-    int32_t restates; /* Used after the sender had no credits left. The status message with the new
-                       * credit limit may be lost, so the receiver repeats it. This field is the
-                       * number of repetitions that remain. */
+    int32_t restates; /* Number of times that the receiver still repeats the status message that
+                       * ends a lack of credits, because the message may be lost. */
 } ps_image_credits_t;
 
 /* The receiver and the conductor write to an image. Each group of fields begins a new cache line,
@@ -199,15 +198,15 @@ struct ps_image {
     int64_t position; /* Position that the receiver last stored in the counter rcv-pos: the end of
                        * the contiguous data. */
     int64_t reserved_position;
-    int64_t kept_position; /* After the last command PS_RCMD_RELEASE_TERMS, the log kept only the
-                            * memory of the positions [kept_position, released_to). */
+    int64_t kept_position; /* The last command PS_RCMD_RELEASE_TERMS released all memory of the log
+                            * except the positions [kept_position, released_to).
+                            */
     int64_t released_to;   /* -1 nothing */
     int64_t free_to;       /* No reader needs data below free_to, so the receiver may write up to
                             * three terms above free_to. */
     int64_t lost_bytes;    /* not yet reported by PS_EV_LOSS */
     int32_t lost_gaps;     /* Number of gaps that the receiver has counted as lost and not yet
-                            * reported with PS_EV_LOSS. If a counted gap grows, it is not counted
-                            * again. */
+                            * reported with PS_EV_LOSS. A growing gap counts once. */
     int64_t loss_due_ns;
     int64_t nak_due_ns;    /* earliest gap timer, INT64_MAX none */
     int64_t lost_due_ns;   /* Earliest time at which the receiver counts a gap that is still open as
@@ -225,11 +224,12 @@ struct ps_image {
 
     /* status */
     ps_congestion_t congestion;
-    int32_t window;      /* Receiver window in bytes, as computed last; sent_window is the window
-                          * that was advertised last. */
+    int32_t window;      /* Receiver window in bytes that the receiver computed last; sent_window is
+                          * the window that the receiver advertised last. */
     int32_t sent_window; /* the last advertised window */
     int64_t
-        window_share; /* Largest window in bytes if ps-fanin divides the window; 0: it does not. */
+        window_share;    /* Largest window in bytes if ps-fanin divides the window; 0: ps-fanin does
+                       * not divide the window. */
     int64_t sm_position; /* Position that the last status message stated. */
     int64_t consumption; /* Position of the slowest subscriber that limits the receiver window. This
                           * position never decreases, and is a multiple of the frame alignment. */
@@ -249,8 +249,8 @@ struct ps_image {
                            * receiver may have dropped some of this data. */
     int64_t beyond_end;   /* End position of the last datagram that the receiver dropped because the
                            * datagram was too far ahead of the received data. */
-    int32_t beyond_count; /* Number of datagrams that the receiver dropped in a row because they
-                           * were too far ahead of the received data; the count stops at 2. */
+    int32_t beyond_count; /* Number of datagrams in a row that were too far ahead of the received
+                           * data, so that the receiver dropped them; the count stops at 2. */
     ps_rtt_t rtt;
     int64_t rtt_due_ns;    /* Time at which the receiver sends the next RTT request, if data
                             * arrives. */
@@ -268,9 +268,9 @@ struct ps_image {
     ps_image_credits_t credits;
     ps_image_subscriber_t subscribers[PS_IMAGE_SUBSCRIBERS_MAX];
     int32_t n_subscribers;
-    _Atomic int64_t leader; /* Position of the leading reader. If a reader is lagged
-                             * (ps_isolation.h), the receiver uses this position in place of the
-                             * reader's own. */
+    _Atomic int64_t leader; /* Position of the leading reader. For a lagged reader (ps_isolation.h),
+                             * the receiver uses this position in place of the reader's own
+                             * position. */
     int32_t n_isolated;     /* Number of isolated readers: subscribers for which the stream does not
                              * wait (ps_isolation.h). */
     int32_t index;          /* in the receiver's list */
@@ -279,7 +279,8 @@ struct ps_image {
     int32_t half_open;      /* Until the image is established: handle of its session in the table of
                              * half-open sessions (ps_half_open.h); 0: none. */
     uint8_t hot;            /* in the hot list */
-    uint8_t resting;        /* 1: idle, and only equal status messages are due (ps_image_rest.c) */
+    uint8_t resting;        /* 1: the image is idle, so that the receiver only repeats the same
+                             * status message (ps_image_rest.c) */
     uint32_t sm_length;     /* While the image rests: length of its status message; 0: not built. */
     uint8_t sm_bytes[160];
     uint8_t force_sm;
@@ -293,8 +294,8 @@ struct ps_image {
                                 * little storage was reserved. */
     uint8_t new_loss;
     uint8_t gating; /* 1: a subscriber limits the window */
-    /* The slowest subscriber with unread data, as two indexes in penstock.dat: its client's slot
-     * and its own slot; -1: no subscriber. */
+    /* The slowest subscriber with unread data, as two indexes in penstock.dat: limiting_slot is the
+     * slot of its client, limiting_subscriber is its own slot; -1: no subscriber. */
     int32_t limiting_slot;
     int32_t limiting_subscriber;
     uint8_t ending; /* 1: the sender has stated the end of the stream, and has sent no data beyond
@@ -350,9 +351,9 @@ uint32_t ps_image_on_run(ps_image_t *image, const ps_recv_destination_t *destina
                          const uint8_t *data, uint32_t length, uint32_t segment,
                          const ps_addr_t *from, int64_t rx_ns);
 /* Sets *out to the log memory into which the transport may receive the next bytes of the stream.
- * Returns false if the transport may not receive into the log now. Readers stop at the high-water
- * mark, because its word stays zero until the receiver has checked the datagrams that the transport
- * received behind it. */
+ * Returns false if the transport may not receive into the log now. The word at the high-water mark
+ * stays zero until the receiver has checked the datagrams that the transport received behind the
+ * mark. Readers stop at this zero word. */
 bool ps_image_direct_range(const ps_image_t *image, ps_direct_range_t *out);
 /* Checks datagrams that the transport received directly into the log. The first 8 bytes of the
  * first datagram are not in the log, but in first_word. Accepts all datagrams before the first
@@ -367,15 +368,15 @@ uint32_t ps_image_on_direct(ps_image_t *image, const ps_recv_destination_t *dest
 void ps_image_reveal(ps_image_t *image, uint64_t first_word, uint32_t length, int32_t messages);
 /* ps_image_source.c */
 
-/* Processes a SETUP of the session. Returns a ps_wire_fault: PS_WIRE_BAD_FIELD if the SETUP
+/* Processes a SETUP of the session. Returns a ps_wire_fault; PS_WIRE_BAD_FIELD if the SETUP
  * contradicts the image. */
 int ps_image_on_setup(ps_image_t *image, const ps_recv_destination_t *destination,
                       const ps_setup_t *setup, const ps_addr_t *from);
 void ps_image_on_rttm(ps_image_t *image, const ps_recv_destination_t *destination,
                       const ps_rttm_t *rttm, const ps_addr_t *from);
 /* Returns true if the receiver accepts a frame from this address. The receiver always accepts the
- * source address that it follows. The receiver accepts another address if the address that it
- * follows was silent for the connection time-out, or has sent only a SETUP. */
+ * source address that it follows. The receiver accepts another address in two cases: the followed
+ * address was silent for the connection time-out, or has sent only a SETUP. */
 bool ps_image_admits(const ps_image_t *image, int32_t index, const ps_addr_t *from);
 /* Counts a datagram that was dropped because its source is not the address that the receiver
  * follows. */
@@ -393,12 +394,11 @@ void ps_image_source_tick(ps_image_t *image, int64_t now_ns);
 
 /* ps_left_source.c */
 
-/* Call this function when an image ends. For each source that is alive and has not stated the end
- * of the stream, stores an entry in the endpoint (ps_recv_left_source_t). */
+/* Call this function when an image ends. Stores an entry in the endpoint (ps_recv_left_source_t)
+ * for each source that is alive and has not stated the end of the stream. */
 void ps_left_source_remember(const ps_image_t *image);
-/* Returns true if a SETUP from this address may create an image. It may in three cases: the source
- * of the session's previous image is unknown, has the same IP address, or was silent for the
- * connection time-out. */
+/* Returns true if a SETUP from this address may create an image. The previous image's source must
+ * be unknown, have the same IP address, or have been silent for the connection time-out. */
 bool ps_left_source_admits(const ps_recv_destination_t *destination, int32_t stream_id,
                            int32_t session_id, const ps_addr_t *from);
 
@@ -444,22 +444,20 @@ void ps_image_count_messages(ps_image_t *image);
 int32_t ps_image_cycle(ps_image_t *image, int64_t now_ns, bool *stay);
 /* Runs the timers. */
 void ps_image_tick(ps_image_t *image, int64_t now_ns);
-/* Records a datagram [position, end) that is too far ahead of the received data. It is too far
- * ahead if the log has no room for it. It is also too far ahead if the sender could no longer
- * retransmit the data missing before it. A single datagram too far ahead may be forged. After
- * several such datagrams in a row, the receiver assumes that the sender has sent all data up to
- * `end`. If the sender can no longer retransmit the first missing byte, the image
- * ends (PS_END_OUTRUN). */
+/* Records a datagram [position, end) that is too far ahead of the received data. Too far ahead
+ * means: the log has no room for the datagram, or the sender can no longer retransmit the missing
+ * data before it. A single datagram too far ahead may be forged. After several such datagrams in a
+ * row, the receiver assumes that the sender has sent all data up to `end`. The image ends
+ * (PS_END_OUTRUN) if the sender can no longer retransmit the first missing byte. */
 void ps_image_on_beyond(ps_image_t *image, int64_t position, int64_t end);
 /* Records a heartbeat of a sender under NAK-strength control: the sender has sent all data up to
  * position. */
 void ps_image_on_stated(ps_image_t *image, int64_t position);
-/* The receiver dropped data earlier because the log had no room. Requests the part of this data for
- * which the log has room now.
- */
+/* Requests data that the receiver dropped earlier because the log had no room: the part for which
+ * the log has room now. */
 void ps_image_catch_up(ps_image_t *image);
-/* Stores the measured rate of the readers in the endpoint, because the session's next image begins
- * with this rate. */
+/* Stores the measured rate of the readers in the endpoint. The session's next image begins with
+ * this rate. */
 void ps_image_remember(const ps_image_t *image);
 ps_pressure_learned_t ps_image_recall(const ps_image_t *image);
 /* PRESSURE frames describe the backlog of one reader: the slowest reader that limits the stream and
@@ -534,8 +532,8 @@ void ps_image_establish(ps_image_t *image);
 /* Emits PS_EV_IMAGE_ESTABLISHED; returns false if the event ring is full. */
 bool ps_image_report_established(ps_image_t *image);
 /* Releases the memory of terms that the image does not use. The function releases nothing if, for
- * example, a subscriber is joining. In any case, emits PS_EV_TERMS_RELEASED as the answer to the
- * conductor. */
+ * example, a subscriber is joining. With or without a release, emits PS_EV_TERMS_RELEASED as the
+ * answer to the conductor. */
 void ps_image_on_release_terms(ps_image_t *image, int32_t least_terms);
 void ps_image_report_released(ps_image_t *image, int64_t now_ns);
 void ps_image_report_loss(ps_image_t *image, int64_t now_ns);
@@ -578,8 +576,8 @@ static inline bool ps_image_has_credits(const ps_image_t *image)
  * has just joined. */
 bool ps_image_credit_step(ps_image_t *image, int64_t now_ns);
 void ps_image_credit_fill(const ps_image_t *image, ps_trailer_t *trailer);
-/* A timer calls this function. If the sender may not have received the credits that a status
- * message granted, the receiver sends the message again. */
+/* A timer calls this function. Repeats the status message that granted credits, as long as the
+ * message may be lost. */
 void ps_image_credit_tick(ps_image_t *image, int64_t now_ns);
 /* Returns true if readers have returned enough credits that the receiver must send a new status
  * message. */

@@ -77,11 +77,11 @@ typedef struct ps_image_params {
     uint8_t cubic_only; /* For CUBIC: 1 turns the Reno-friendly region (RFC 9438, section 4.3)
                          * off. */
     /* 1: continue the image of a dead daemon. The image begins at the end of the contiguous data in
-     * its log. The receiver drops received data after this position, and requests it again.
-     * PS_E_CORRUPT: log and counters contradict each other */
+     * its log. The receiver drops data that the old daemon had received after this position, and
+     * requests this data again. PS_E_CORRUPT: log and counters contradict each other */
     uint8_t adopted;
     uint8_t half_open;   /* 1: the dead daemon created this adopted image, but never accepted a
-                          * frame of it. The receiver must report the first frame that it
+                          * frame of its session. The receiver must report the first frame that it
                           * accepts. */
     int64_t consumption; /* adopted: slowest subscriber, -1: none */
 } ps_image_params_t;

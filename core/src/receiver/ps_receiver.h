@@ -65,8 +65,8 @@ struct ps_receiver {
     int32_t n_releases;
     int32_t releases_limit; /* Capacity of `releases`: one entry for each image, endpoint and
                              * destination. */
-    int64_t bytes_received; /* Number of bytes received in this duty cycle and not yet added to the
-                             * system counter. */
+    int64_t bytes_received; /* Number of bytes received in this duty cycle that the receiver has not
+                             * yet added to the system counter. */
     int64_t sm_sent;
     int64_t naks_sent;
     _Atomic uint64_t faults[PS_WIRE_FAULTS]; /* Number of malformed datagrams for each
@@ -103,8 +103,9 @@ static inline void ps_receiver_timer(ps_receiver_t *receiver, int64_t due_ns)
 }
 void ps_receiver_make_hot(ps_receiver_t *receiver, ps_image_t *image);
 void ps_receiver_forget_image(ps_receiver_t *receiver, ps_image_t *image);
-/* Notifies the conductor that it may destroy an object. If the event ring is full, keeps the event
- * and emits it later. `destination` is the id of a released destination, 0 for other objects. */
+/* Notifies the conductor that the conductor may destroy an object. If the event ring is full, keeps
+ * the event and emits it later. `destination` is the id of a released destination, 0 for other
+ * objects. */
 void ps_receiver_release(ps_receiver_t *receiver, int32_t kind, int64_t id, int64_t destination);
 /* Emits the events PS_EV_RELEASED that did not fit into the event ring earlier. */
 void ps_receiver_retry_releases(ps_receiver_t *receiver);

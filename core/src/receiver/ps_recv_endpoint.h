@@ -17,8 +17,9 @@
 
 enum {
     PS_RECV_DESTINATIONS_MAX = 16,
-    PS_RECV_PENDING_MAX = 1024, /* largest number of sessions without an image that wait for a SETUP
-                                 * or for the conductor's answer to a SETUP */
+    PS_RECV_PENDING_MAX = 1024, /* largest number of pending sessions: sessions without an image
+                                 * that wait for a SETUP, or for the conductor's answer to a SETUP
+                                 */
     PS_RECV_KEPT_MAX = 1024     /* largest number of ended sessions that the receiver still
                                  * ignores */
 };
@@ -85,8 +86,8 @@ enum ps_destination_use {
 
 enum { PS_RECV_LEARNED = 16, PS_RECV_LEFT_SOURCES = 64 };
 
-/* Rate at which the readers of a session consume data, as the receiver measured it. The endpoint
- * stores the rate when an image ends because its readers are too slow. */
+/* Measured rate at which the readers of a session consume data. The endpoint stores the rate when
+ * an image ends because its readers are too slow. */
 typedef struct ps_recv_learned {
     int32_t stream_id, session_id;
     ps_pressure_learned_t learned;
@@ -137,14 +138,15 @@ struct ps_recv_endpoint {
     int64_t pending_due_ns;                     /* Time at which the first pending session reaches
                                                  * its deadline. */
     int64_t setup_due_ns;                       /* Limits the rate at which the endpoint reports
-                                                 * SETUPs to the conductor. After this time, it may
-                                                 * report PS_SETUP_BURST SETUPs at once. */
+                                                 * SETUPs to the conductor. After this time, the
+                                                 * endpoint may report PS_SETUP_BURST SETUPs at
+                                                 * once. */
     uint64_t cached_key;                        /* Key of the session that the receiver looked up
-                                                 * last; saves a look-up if the next datagram has
-                                                 * the same session. */
+                                                 * last. If the next datagram has the same session,
+                                                 * the receiver needs no look-up. */
     ps_session_t *cached;                       /* NULL: no cache */
-    int32_t streak;                             /* Number of received buffers in a row of which the
-                                                 * same image accepted all datagrams. */
+    int32_t streak;                             /* Number of consecutive received buffers for which
+                                                 * the same image accepted all datagrams. */
     ps_recv_learned_t learned[PS_RECV_LEARNED]; /* Measured rates of the readers of recent sessions.
                                                  * An entry whose cadence and rate are 0 is
                                                  * empty. */
