@@ -4,7 +4,8 @@ socket for the event feed.
 
 The descriptor of a ZeroMQ socket is edge-triggered: it becomes readable only for events that happen
 after the last read or send on the socket. The thread therefore reads the socket until EAGAIN each
-time it wakes up, and after each send. Otherwise it could miss a message that has already arrived.
+time it wakes up, and after each send. Otherwise the thread could miss a message that has already
+arrived.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ _EVENTS: Final = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
 
 class AllowList:
     """Public keys of the clients that may connect. The keys are in the ``.key`` files of a
-    directory, or in the lines of one file. Each line of the file contains a key, which a blank and
-    a comment may follow."""
+    directory, or in the lines of one file. Each line of the file contains a key, optionally
+    followed by a blank and a comment."""
 
     def __init__(self, path: Path) -> None:
         """:raises ConfigurationError: the list cannot be read, or contains an invalid key."""

@@ -11,8 +11,8 @@ _STARTED_FIELD: Final = 19              # of /proc/PID/stat, counted behind the 
 
 
 def process_started(pid: int) -> int:
-    """Return the start time of the process ``pid`` in kernel ticks. Return 0 if it has ended, or if
-    it is not visible (for example in another PID namespace)."""
+    """Return the start time of the process ``pid`` in kernel ticks. Return 0 if the process has
+    ended, or is not visible (for example in another PID namespace)."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:

@@ -131,7 +131,8 @@ def find(name: str, kind: StrategyKind = StrategyKind.FLOW) -> Callable[[], Any]
                              code="not_supported") from error
     if not usable:
         raise ChannelRefused(
-            f"{key}={name}: has no method {trait.method}({trait.arguments})", code="not_supported"
+            f"{key}={name}: the class has no method {trait.method}({trait.arguments})",
+            code="not_supported",
         )
     made: Callable[[], Any] = found
     return made
@@ -182,8 +183,8 @@ class StrategyHost:
         if self._abandoned >= MAX_ABANDONED:
             raise ChannelRefused(
                 f"{kind.value}={name}: {self._abandoned} calls for closed streams have not "
-                "returned, and each blocks a thread of the daemon: correct the classes and "
-                "restart the daemon",
+                "returned, and each call blocks a thread of the daemon: correct the users' classes "
+                "and restart the daemon",
                 code="limit",
             )
         self._running[owner_id] = Running(name=name, strategy=strategy, kind=kind)

@@ -66,8 +66,8 @@ class Series:
 
     def latency_ms(self, reader: int, from_s: float, until_s: float) -> tuple[float, float]:
         """Return the median and the maximum latency of one reader between two times, in
-        milliseconds. A latency is the time from offer to poll. Each interval (bin) counts with one
-        latency, its median.
+        milliseconds. A latency is the time from offer to poll. Each interval (bin) contributes one
+        latency: its median.
         """
         found = [n for n in self.latency[reader][int(from_s * 10):int(until_s * 10)] if n]
         return (statistics.median(found) / MS_NS, max(found) / MS_NS) if found else (0.0, 0.0)
@@ -107,7 +107,7 @@ def _apart(scenario: Scenario) -> Scenario:
                 continue
             if not _ENDPOINT.match(plain) or not _ENDPOINT.match(reader.channel):
                 raise ConfigurationError(
-                    f"{scenario.name}: {publisher.channel} has no endpoint to make unicast of"
+                    f"{scenario.name}: {publisher.channel} has no endpoint, which unicast needs"
                 )
             here = rf"\g<1>endpoint={host_ip(reader.host)}:\g<2>"
             stream = publisher.stream_id + len(subscribers)

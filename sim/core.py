@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load the simulator's core ``penstock._core_sim``. Wrap those of its functions that the product's
-core lacks. These functions concern hosts, links, datagrams and applications in virtual time.
+"""Load the simulator's core ``penstock._core_sim``. Wrap those functions of the simulator's core
+that the product's core lacks. These functions concern hosts, links, datagrams and applications in
+virtual time.
 
 ``SIM`` is the simulator's core as a :class:`penstock.core.library.Library`. All objects of a
 simulated world are created with this library: drivers, clients, files.

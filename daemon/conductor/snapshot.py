@@ -3,7 +3,7 @@
 
 The server, the status report, the trace, the metrics and the simulator read snapshots. A snapshot
 never changes and refers to no object of the conductor, so other threads can use it. Positions,
-lengths and windows are in bytes, times in nanoseconds of the conductor's clock.
+lengths and windows are in bytes; times are in nanoseconds of the conductor's clock.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class StatusReader:
 
     async def read(self, use: Callable[[DaemonStatus], _Made], *, peers: bool = True) -> _Made:
         """Read the daemon's status in a worker thread, call ``use(status)`` in the same thread, and
-        return its result.
+        return the result of this call.
 
         :param peers: whether to read the receivers of each publication too.
         """

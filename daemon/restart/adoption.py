@@ -90,8 +90,8 @@ def adopt(directory: Path) -> Adopted | None:
 
 def sweep(directory: Path, cnc: admin.Cnc, shared: admin.Shared, conductor: Conductor) -> None:
     """Delete the logs that no adopted object uses. After a delay, free the counters and slots that
-    no adopted object uses. The delay is necessary because clients may write to them until they have
-    read the notices about the end of their objects."""
+    no adopted object uses. A client may write to a counter or slot until it has read the notice
+    that its object has ended, so the delay is necessary."""
     used = conductor.in_use()
     for folder in ("publications", "images"):
         for entry in os.scandir(directory / folder):

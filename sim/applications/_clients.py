@@ -45,8 +45,8 @@ class SimParking(Parking):
         self, happened: Callable[[], bool], timeout_s: float | None,
         rest_ns: Callable[[], int] = lambda: 0,
     ) -> bool:
-        """See :meth:`Parking.until`; the time-out is in virtual time. The method ignores
-        ``rest_ns``, because this function measures on the real clock.
+        """See :meth:`Parking.until`; the time-out is in virtual time. The function ``rest_ns``
+        measures on the real clock, so this method ignores ``rest_ns``.
         """
         app = current()
         if app is None:

@@ -66,8 +66,8 @@ def _own(filename: str) -> bool:
 
 
 def place_of(frame: FrameType | None) -> str:
-    """Return ``file:line`` of the line of the application's own code, not of a library, at which
-    its thread is."""
+    """Return ``file:line`` of the line that the application's thread executes now: the line in the
+    application's own code, not in a library."""
     while frame is not None:
         if _own(frame.f_code.co_filename):
             return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def penstock_simulation() -> Iterator[Maker]:
-    """Make simulations: ``sim = penstock_simulation(loss=0.05)``; see
-    docs/testing-your-application.md."""
+    """Return a function that makes simulations, as in ``sim = penstock_simulation(loss=0.05)``
+    (docs/testing-your-application.md)."""
     from penstock.sim.applications.simulation import Maker
 
     maker = Maker()

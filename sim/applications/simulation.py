@@ -145,7 +145,7 @@ class Simulation:
         """
         address = ip or host_ip(len(self._hosts))
         if name in self._hosts or any(host.ip == address for host in self._hosts.values()):
-            raise ValueError(f"a host {name!r} or one with the address {address} exists already")
+            raise ValueError(f"the name {name!r} or the address {address} belongs to another host")
         host = Host(
             name=name, ip=address, directory=self._parent / str(len(self._hosts)),
             network=self._network, native=self._native,
@@ -356,7 +356,7 @@ class Simulation:
         self._native.wait_for_nobody()
         self._set_now(now_ns)
         if stop is Stop.STUCK:
-            raise SimulationError("a simulated daemon has work again and again at the same time")
+            raise SimulationError("a simulated daemon never finishes its work at one virtual time")
         if stop is Stop.CONTROL:
             for host in self._hosts.values():
                 if self._native.wants_control(host.index, self.now_ns):

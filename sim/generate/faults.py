@@ -136,8 +136,8 @@ class _Faults(Draw):
         self.scenario = attrs.evolve(self.scenario, publishers=tuple(found))
 
     def companions(self) -> None:
-        """Add a second reader to some streams with an untethered reader. If no other reader is
-        ahead of it, an untethered reader never counts as behind.
+        """Add a second reader to some streams with an untethered reader. An untethered reader
+        counts as behind only if another reader is ahead of this reader.
         """
         more = []
         for subscriber in self.scenario.subscribers:

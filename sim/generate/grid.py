@@ -154,8 +154,8 @@ def _cell(number: int, point: tuple[float, ...], *, copes: bool) -> Cell | None:
 
 def sample(seed: int, cells: int) -> list[Cell]:
     """Return the cells of a seed: the first ``cells`` combinations that are possible. In every
-    tenth cell, the slow readers are only called slow: they read in batches, but could read faster
-    than the publisher offers."""
+    tenth cell, the "slow" readers read in batches, but their average rate can exceed the
+    publisher's rate."""
     found: list[Cell] = []
     for point in points(6, seed):
         if len(found) == cells:

@@ -88,7 +88,7 @@ def test_a_class_that_blocks_or_raises_holds_nobody_else(
 @pytest.mark.parametrize(("cc", "why"), [
     ("py:nowhere:X", "cc=py:nowhere:X: cannot be loaded: .*No module named 'nowhere'"),
     ("py:support.congestion:Missing", "no attribute 'Missing'"),
-    ("py:support.strategies:Sleeps", r"has no method on_interval\(view, now_ns\)"),
+    ("py:support.strategies:Sleeps", r"the class has no method on_interval\(view, now_ns\)"),
     ("py:missing", "no entry point missing in the group penstock.congestion_control"),
     ("bbr", "no such congestion control"),
     ("static,reno:false", "static has no options"),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Open and close the sockets of subscriptions: one socket for a plain channel, one for each
-destination of a manual multi-destination subscription. For each stream and each session, a receive
-endpoint counts the subscriptions that read it."""
+destination of a manual multi-destination subscription. A receive endpoint counts the subscriptions
+that read each stream and each session."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def acquire(
                 return endpoint
         raise Refused(
             "invalid_channel",
-            f"{plan.channel}: no open subscription channel has tag {tag}; give it an endpoint",
+            f"{plan.channel}: no open subscription channel has tag {tag}; state an endpoint",
         )
     while True:
         if addressing is not None and addressing.key is not None:

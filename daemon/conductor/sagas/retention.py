@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logs that consumer groups keep.
 
-While a stream is alive, its log keeps the data that a consumer group has not acknowledged, as it
-keeps unread data for any subscriber. When a stream ends, the receiver releases its image, or the
-sender its publication. The daemon keeps the ended stream's log file and a record of the log. When
-the group has acknowledged all data, is closed, or expires, the daemon deletes the log file and the
-record.
+While a stream is alive, its log keeps the data that a consumer group has not acknowledged, like the
+unread data of any other subscriber. When a stream ends, the receiver releases the image, or the
+sender releases the publication. The daemon keeps the ended stream's log file and a record of the
+log. When the group has acknowledged all data, is closed, or expires, the daemon deletes the log
+file and the record.
 """
 
 from __future__ import annotations
@@ -130,8 +130,8 @@ def _detach(state: State, group: Group, link: SubscriberLink) -> None:
 
 def settle(state: State, source: Image | Publication) -> None:
     """Record the end position of a log for the groups that keep it. Call ``settle`` after the data
-    plane has released the log: its end no longer changes then. The log's counters and slot must
-    still exist."""
+    plane has released the log, because the log's end no longer changes then. The log's counters and
+    slot must still exist."""
     for group in state.groups.values():
         retained = group.retained.get(source.id)
         if retained is not None:

@@ -56,8 +56,8 @@ def acquire(
                 return endpoint
         raise Refused(
             "invalid_channel",
-            f"{plan.channel}: no open publication channel has tag {plan.channel_tag}; give it an "
-            "endpoint or control-mode",
+            f"{plan.channel}: no open publication channel has tag {plan.channel_tag}; state "
+            "an endpoint or control-mode",
         )
     while True:
         same = [e for e in state.send_endpoints.values() if _is_same(e, plan, addressing)]

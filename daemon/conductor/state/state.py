@@ -57,9 +57,9 @@ class Storage:
         if amount > left:
             raise Refused(
                 "storage",
-                f"{what} needs {amount} bytes of shared memory, {max(left, 0)} of the budget of "
-                f"{self.budget_bytes} are left: choose a smaller term-length, raise storage.budget "
-                "or enlarge the file system",
+                f"{what} needs {amount} bytes of shared memory, and {max(left, 0)} bytes of the "
+                f"storage budget of {self.budget_bytes} bytes are left: choose a smaller "
+                "term-length, or raise storage.budget, or enlarge the file system",
             )
         self.used_bytes += amount
         self._publish()

@@ -158,7 +158,7 @@ def name_of(found: type) -> str:
     ("py:sys:Missing", "no attribute 'Missing'"),
     ("py:nothing-of-that-name", "no entry point nothing-of-that-name in the group "
                                 "penstock.congestion_control"),
-    (name_of(NoControl), r"has no method on_interval\(view, now_ns\)"),
+    (name_of(NoControl), r"the class has no method on_interval\(view, now_ns\)"),
 ])
 def test_what_is_no_congestion_control_is_refused_by_name(name: str, why: str) -> None:
     with pytest.raises(ChannelRefused, match=why) as caught:
