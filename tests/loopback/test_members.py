@@ -208,9 +208,9 @@ def test_members_in_threads_share_several_sessions(client: Client, name: str) ->
 
         def work(group: ConsumerGroup) -> None:
             for batch in group.messages(50):
+                batch.commit()          # first: the members are closed when everything is in `got`
                 with lock:
                     got.extend(batch)
-                batch.commit()
 
         members = [client.consumer_group(name, "aeron:ipc", STREAM) for _ in range(3)]
         threads = [threading.Thread(target=work, args=(each,)) for each in members]
