@@ -46,8 +46,8 @@ enum ps_publication_state {
     PS_PUBLICATION_DRAINED = 2
 };
 
-/* Events that the sender must still emit. The sender emits the event with the lowest bit first. It
- * therefore reports released memory before it requests memory. */
+/* Events that the sender must still emit. The sender emits the event with the lowest bit first, and
+ * so reports released memory before it requests memory. */
 enum ps_publication_pending {
     PS_PEND_CONNECTED = 1,
     PS_PEND_DRAINED = 2,
@@ -106,8 +106,9 @@ typedef struct ps_publication_heard {
  * stream; on IPC the count begins when the first reader grants credits. */
 typedef struct ps_publication_credits {
     bool on;      /* True if a receiver or a local reader of the stream grants credits. */
-    bool stale;   /* A receiver has changed its grant: `limit` must be computed again. */
-    bool revoked; /* A reader has frozen its grant: publishers may take no credits. */
+    bool stale;   /* A receiver has changed the credits that it grants, so the sender must compute
+                   * `limit` again. */
+    bool revoked; /* A reader has frozen its credits, so publishers may take no credits. */
     bool settled; /* True if `revoked` is true and publishers have used or returned all credits that
                    * they had taken. */
     bool answer;  /* A receiver waits for a CREDIT frame from the sender. */
@@ -116,25 +117,28 @@ typedef struct ps_publication_credits {
     bool network_frozen;
     bool awaited_frozen;   /* True if publishers could take no credits when the daemon adopted the
                             * stream. */
-    int32_t awaited;       /* In an adopted stream: number of receivers that the dead daemon knew,
-                            * if not as many have been heard since; else 0. */
-    int64_t awaited_limit; /* Credit limit at the adoption, which binds while `awaited` > 0. */
+    int32_t awaited;       /* In an adopted stream: number of receivers that the new daemon must
+                            * hear before `awaited_limit` ends; 0: `awaited_limit` does not apply.
+                            */
+    int64_t awaited_limit; /* Credit limit at the adoption; publishers must obey this limit while
+                            * `awaited` > 0. */
     int64_t awaited_until_ns;
     int32_t readers;       /* local readers that grant */
     int32_t plain;         /* remote receivers that grant nothing */
     int64_t network;       /* Lowest credit limit of a remote receiver; PS_CREDIT_OPEN: none. */
     int64_t network_who;   /* that receiver's id */
     int64_t limit;         /* ordinals that publishers may take */
-    int64_t send_limit;    /* Ordinal up to which the sender may send. It is at least epoch_ordinal:
-                            * a new epoch does not revoke credits that publishers have taken. */
-    int64_t base;          /* Message count in the word `spend` (ps_spend.h) minus the ordinal of
-                            * the same message. */
+    int64_t send_limit;    /* Ordinal up to which the sender may send. This ordinal is at least
+                            * epoch_ordinal, because a new epoch does not revoke credits that
+                            * publishers have taken. */
+    int64_t base;          /* Difference between the message count in the word `spend` (ps_spend.h)
+                            * and the ordinal of the same message. */
     int64_t spent;         /* Message count that the sender last read from the word `spend`. */
     int64_t leased;        /* credits that the exclusive publisher took and did not use yet */
     int64_t spent_on;      /* Message count in the word `spend` when credits were turned on. */
     int64_t epoch_ordinal; /* Number of credits that were taken before the present epoch began. */
-    int64_t culprit;       /* Id of the receiver or client with the lowest credit limit; it is a
-                            * client if culprit_slot >= 0. */
+    int64_t culprit;       /* Id of the receiver or client with the lowest credit limit. If
+                            * culprit_slot >= 0, this is the id of a client. */
     int32_t culprit_slot;
     uint32_t local_epoch;
     ps_counted_t counted; /* IPC: messages of the log */
@@ -146,9 +150,8 @@ typedef struct ps_publication_credits {
 typedef struct ps_publication_quarantine {
     int32_t client_slot;
     int64_t client_id;
-    uint64_t claims_lost; /* claims_lost in the client's slot counts the client's failed commits.
-                           * When this count has reached the value of this field, the sender may
-                           * zero the memory. */
+    uint64_t claims_lost; /* The sender may zero the memory when the count of failed commits in the
+                           * client's slot (claims_lost) has reached this value. */
     int64_t from;
     int64_t to;
 } ps_publication_quarantine_t;
@@ -196,13 +199,14 @@ struct ps_publication {
                                 * so that publishers can use it for new terms. */
     int64_t consumer_position; /* On IPC: highest position that any reader has reached. */
     int64_t reserved_position; /* storage */
-    int64_t kept_position;     /* The log has no memory below this position, because the stream
-                                * began here or the sender released the memory. */
+    int64_t kept_position;     /* The log has no memory below this position: the stream began here,
+                                * or the sender released the memory. */
     int64_t rests_at;          /* Producer position when the sender last released unused terms.
-                                * While the position is unchanged, the sender requests no storage.
-                                * -1: no term is released. */
-    int64_t released_to;       /* End of the terms whose memory the sender kept when it executed
-                                * PS_SC_RELEASE_TERMS; -1: the sender released no memory. */
+                                * While the producer position is unchanged, the sender requests no
+                                * storage. -1: no term is released. */
+    int64_t released_to;       /* When the sender last executed PS_SC_RELEASE_TERMS, it kept the
+                                * memory of the terms before this position; -1: the sender released
+                                * no memory. */
     int64_t end_position;      /* draining: final producer position */
     int64_t sent_ordinal;
     int64_t index_position, index_ns;
@@ -227,7 +231,7 @@ struct ps_publication {
                                       * counted messages, and the number of counted messages. */
     ps_publication_pressure_t pressure;
     bool adopted_connection; /* True if a new daemon adopted the publication in the connected state,
-                              * and no receiver has been heard since. */
+                              * and has heard no receiver yet. */
     int64_t adopted_until_ns;
     bool in_watch, hot;
     /* sender: how busy (ps_sender_hot.c) */
@@ -237,7 +241,7 @@ struct ps_publication {
     int64_t counted_ordinal; /* Value of the slot's published_ordinal when the sender last found
                               * this publication in the dirty bitmap. */
     int64_t counted_ns;
-    int32_t busy_checks; /* Number of checks in a row that found many new messages. */
+    int32_t busy_checks; /* Number of consecutive checks that found many new messages. */
     ps_publication_credits_t credits;
     /* sender: timers */
     int64_t setup_sent_ns; /* INT64_MIN/2: never */
@@ -257,13 +261,13 @@ struct ps_publication {
                    * timer is set (ps_publication_rest.c). */
     /* sender: receivers and flow control */
     ps_fc_t fc;
-    int32_t join_verdict; /* Decision (ps_join_verdict) about the request of the receiver join_id,
-                           * at address join_from, to join. The sender must still report this
-                           * decision. */
+    int32_t join_verdict; /* Decision (ps_join_verdict) about a receiver that wants to join: the
+                           * receiver join_id at address join_from. The sender must still report
+                           * this decision. */
     int64_t join_id;
     ps_addr_t join_from;
-    int64_t join_refused;     /* Number of times since its last report at which the sender refused
-                               * to wait for a joining receiver. */
+    int64_t join_refused;     /* Number of times that the sender refused to wait for a joining
+                               * receiver since its last report. */
     int64_t join_notified_ns; /* Time at which the sender last reported that it refused to wait for
                                * a joining receiver. */
     ps_retransmit_t retransmit;
@@ -274,9 +278,9 @@ struct ps_publication {
     ps_pressure_control_t pressure_control;
     ps_pressure_signal_t local_signal; /* On IPC with fc=nak: fill level of the readers' queue. */
     ps_pressure_reader_t local_reader; /* the slowest local reader */
-    int64_t pressure_binds_until_ns;   /* Time until which the publication's account names
+    int64_t pressure_binds_until_ns;   /* Until this time, the publication's account names
                                         * NAK-strength control as the cause that blocks the stream;
-                                        * 0: the account does not name it. */
+                                        * 0: the account does not name this cause. */
     int64_t rate_due_ns;               /* Earliest time at which an empty rate bucket has tokens
                                         * again; INT64_MAX: no rate bucket is empty. */
     int64_t rate_position;             /* On IPC: position up to which the sender has charged
@@ -290,17 +294,18 @@ struct ps_publication {
     int64_t spent;                              /* Number of messages admitted by ps-rate (the count
                                                  * in the word `spend`) at the last read. */
     int64_t spent_uncounted;                    /* `spent` minus the number of sent messages,
-                                                 * measured when no message was unsent. The sender
-                                                 * needs it to compute the number of unsent
+                                                 * measured when no message was unsent. From this
+                                                 * value the sender computes the number of unsent
                                                  * messages. */
     int64_t admit_due_ns;                       /* Time at which the limit of ps-rate next rises;
                                                  * INT64_MAX: publishers have not reached the
                                                  * limit. */
     bool bytes_bind, messages_bind;             /* the rate is exhausted */
-    bool bytes_lead_binds, messages_lead_binds; /* True if the unsent data has reached the amount
-                                                 * that the rate allows in 0.1 s. */
-    int64_t paced_until_ns;                     /* Time from which pacing allows the sender to send;
-                                                 * INT64_MAX: pacing does not delay the stream. */
+    bool bytes_lead_binds, messages_lead_binds; /* True if there is at least as much unsent data as
+                                                 * the rate allows in 0.1 s. */
+    int64_t paced_until_ns;                     /* Earliest time at which pacing allows the sender
+                                                 * to send; INT64_MAX: pacing does not delay the
+                                                 * stream. */
     bool paced;                                 /* True if congestion pacing ended the publication's
                                                  * last turn. */
     ps_map_t receiver_index;                    /* receiver id -> index + 1 */
@@ -377,9 +382,9 @@ uint32_t ps_publication_build_setup(const ps_publication_t *pub, uint8_t *out);
 /* Send a SETUP or a heartbeat, if it is due. Return false if the socket refused the frame. */
 bool ps_publication_send_setup(ps_publication_t *pub, int64_t now_ns);
 bool ps_publication_send_heartbeat(ps_publication_t *pub, int64_t now_ns);
-/* For a publication with spies and no receiver: moves the sender position to `to` and counts the
- * passed messages. One call passes at most 4096 frames. Returns true if the sender position has
- * reached `to`. */
+/* For a publication with spies and no receiver: moves the sender position toward `to`, and counts
+ * the messages on the way. One call moves over at most 4096 frames. Returns true if the sender
+ * position has reached `to`. */
 bool ps_publication_skip_to(ps_publication_t *pub, int64_t to);
 /* Appends an entry to the index ring, if position or time have advanced far enough since the last
  * entry. The ordinal is -1 if it is unknown. */
@@ -394,8 +399,8 @@ int64_t ps_publication_resend_floor(const ps_publication_t *pub);
 void ps_publication_pace_init(ps_publication_t *pub);
 /* For unicast streams: applies the pacing rate that a status message states. */
 void ps_publication_on_congestion(ps_publication_t *pub, const ps_sm_t *sm, int64_t now_ns);
-/* Return true if the pacing bucket for new data (_pace_shut) or for retransmits (_repair_shut) is
- * empty. The publication becomes ready again when the bucket has tokens. */
+/* Return true if a pacing bucket is empty: the bucket for new data (_pace_shut), or for retransmits
+ * (_repair_shut). The publication becomes ready again when the bucket has tokens. */
 bool ps_publication_pace_shut(ps_publication_t *pub, int64_t now_ns);
 bool ps_publication_repair_shut(ps_publication_t *pub, int64_t now_ns);
 /* Charges the pacing buckets with the sent bytes of new data and of retransmits. */
@@ -419,21 +424,23 @@ bool ps_publication_update(ps_publication_t *pub, bool sending, int64_t now_ns);
 /* Recomputes whether the publication is connected, and reports a change to the conductor. */
 void ps_publication_update_connected(ps_publication_t *pub, int64_t now_ns);
 void ps_publication_release_quarantine(ps_publication_t *pub);
-/* Zeroes a bounded piece of the memory that lies more than a term behind all consumers. */
+/* Zeroes a part of the memory that lies more than a term behind all consumers; the size of this
+ * part is bounded. */
 void ps_publication_clean_behind(ps_publication_t *pub);
 
 /* ---- ps_publication_idle.c ------------------------------------------------------------------- */
 /* Releases the memory of terms that the publication does not use, if the state of the stream allows
- * a release. In any case, emits PS_EV_TERMS_RELEASED as the answer. */
+ * a release. With or without a release, emits PS_EV_TERMS_RELEASED as the answer. */
 void ps_publication_on_release_terms(ps_publication_t *pub, int32_t least_terms);
 
 /* ---- ps_publication_subscribers.c ----------------------------------------------------------- */
-/* Wakes sleeping local readers, which may have new data, with one memory fence for all readers. */
+/* Wakes all sleeping local readers for which data may be new, with a single memory fence. */
 void ps_publication_wake_subscribers(ps_publication_t *pub);
 void ps_publication_wake_clients(ps_publication_t *pub);
 /* Returns true if the publication's dirty flag is set but its bit in the bitmap is not set. A
- * client stores the flag before the bit: it is between these two stores, or was stopped or killed
- * there. While the dirty flag is set, no other publisher sets the bit in the bitmap. */
+ * client stores the flag before the bit. The client is therefore between these two stores, or
+ * was stopped or killed between them. While the dirty flag is set, no other publisher sets the bit.
+ */
 bool ps_publication_is_forgotten(const ps_publication_t *pub);
 /* Sets the dirty flag and the bit in the bitmap in place of a publisher that died. */
 void ps_publication_check_again(ps_publication_t *pub);
@@ -466,8 +473,8 @@ void ps_publication_unblock_client(ps_publication_t *pub, int32_t client_slot, i
 /* Call this function after a turn in which the sender found data. If an uncommitted claim blocks
  * the stream, the function records the time at which the block began. */
 void ps_publication_note_blocked(ps_publication_t *pub, int64_t now_ns);
-/* The timer for blocked claims: if a claim has blocked the stream for too long, replaces it with
- * padding. Returns the time at which the caller must check again. */
+/* The timer for blocked streams: if a claim has blocked the stream for too long, replaces the claim
+ * with padding. Returns the time at which the caller must check again. */
 int64_t ps_publication_check_blocked(ps_publication_t *pub, int64_t now_ns);
 /* Returns true if a frame between the consumer position and the producer position is not committed
  * yet. */
@@ -478,12 +485,12 @@ void ps_publication_on_sm(ps_publication_t *pub, const ps_sm_t *sm, int64_t posi
                           const ps_addr_t *from, int64_t now_ns);
 void ps_publication_on_nak(ps_publication_t *pub, const ps_nak_t *nak, int64_t now_ns);
 void ps_publication_on_nak_list(ps_publication_t *pub, const ps_nak_list_t *list, int64_t now_ns);
-/* Processes an ERR frame with which a receiver rejects the stream: ignores this receiver until it
- * sends a status message. */
+/* Processes an ERR frame, with which a receiver rejects the stream. The sender then ignores this
+ * receiver until a status message from it arrives. */
 void ps_publication_on_error(ps_publication_t *pub, const ps_err_t *err, const ps_addr_t *from,
                              int64_t now_ns);
-/* If the sender waits for a joining receiver (a join hold, ps_join.h), stores this receiver's id
- * and address, so that the conductor can read them. */
+/* During a join hold (ps_join.h), stores the id and the address of the joining receiver, so that
+ * the conductor can read both. */
 void ps_publication_show_joiner(ps_publication_t *pub, int64_t now_ns);
 /* The timer of flow control: removes silent receivers and recomputes the sender limit. Returns the
  * time at which the caller must repeat the call. */
@@ -496,12 +503,13 @@ void ps_publication_set_custom_limit(ps_publication_t *pub, int64_t limit, int64
 int64_t ps_publication_expire_receivers(ps_publication_t *pub, int64_t now_ns);
 
 /* ---- ps_publication_rest.c ------------------------------------------------------------------- */
-/* Stores a status message that was processed, so that its repetitions are recognised. */
+/* Stores a processed status message, so that the sender recognises repetitions.
+ */
 void ps_publication_note_sm(ps_publication_t *pub, const uint8_t *data, uint32_t length,
                             const ps_addr_t *from);
-/* Returns true if the status message repeats the stored one and nothing has changed since. In this
- * case, the function has stored the time at which the receiver was heard, and the sender need not
- * process the message. */
+/* Returns true if the status message repeats the stored one and nothing has changed since. If true,
+ * the function has stored the time at which the receiver was heard, and the sender need not process
+ * the message. */
 bool ps_publication_repeats_sm(ps_publication_t *pub, const uint8_t *data, uint32_t length,
                                const ps_addr_t *from, int64_t now_ns);
 

@@ -19,15 +19,15 @@ int64_t ps_publication_credit_taken(const ps_publication_t *pub);
 /* On a network channel, the sender counts messages as it sends them. On IPC nothing is sent, so
  * this function counts the messages in the log. Returns true if messages remain to be counted. */
 bool ps_publication_credit_count_log(ps_publication_t *pub);
-/* Returns true if the credit limit of the dead daemon still binds an adopted stream: its receivers
- * have neither been heard nor timed out. */
+/* Returns true if the credit limit of the dead daemon still applies to an adopted stream. This
+ * limit applies until the stream's receivers have been heard or have timed out. */
 bool ps_publication_credit_await(ps_publication_t *pub, int64_t now_ns);
 /* Computes the lowest credit limit of the remote receivers. Cost: visits all receivers, but only
  * after a receiver has changed the credits that it grants. */
 void ps_publication_credit_combine_receivers(ps_publication_t *pub, int64_t now_ns);
 /* Combines the limit of the remote receivers with the limits of the local readers. Returns the
- * lowest limit. If the ordinal at which a local reader joined is unknown, this reader grants no
- * further credits. */
+ * lowest limit. A local reader grants no further credits while the ordinal at which it joined is
+ * unknown. */
 int64_t ps_publication_credit_combine(ps_publication_t *pub, bool *frozen);
 /* Stores the state of the credits in the slots of the local readers. The readers' clients read the
  * state from these slots. */

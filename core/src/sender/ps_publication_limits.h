@@ -31,8 +31,7 @@ void ps_publication_on_pressure(ps_publication_t *pub, const ps_pressure_t *pres
  * client can open the publication. */
 void ps_publication_policy_init(ps_publication_t *pub);
 /* For streams with a policy: returns true if publishers have reached the publisher limit and the
- * unsent data is still above the low watermark. While this function returns true, the publisher
- * limit must not rise. */
+ * unsent data is still above the low watermark. In this case, the publisher limit must not rise. */
 bool ps_publication_stays_paused(ps_publication_t *pub);
 /* Returns true if some dropped messages are not yet counted in a padding frame of the log. */
 bool ps_publication_owes_gap(const ps_publication_t *pub);
@@ -48,9 +47,8 @@ void ps_publication_watermark_init(ps_publication_t *pub);
  * ps_publication_account. `held` is true if publishers have reached the publisher limit. Cost:
  * visits at most 4096 frames. */
 void ps_publication_step_watermark(ps_publication_t *pub, bool held, int64_t now_ns);
-/* A timer calls this function. If an episode of pressure began too soon after the last report, the
- * function now emits the episode's delayed event. Returns the time at which the caller must repeat
- * the call. */
+/* A timer calls this function. Emits the delayed event of an episode of pressure that began too
+ * soon after the last report. Returns the time at which the caller must repeat the call. */
 int64_t ps_publication_watermark_timer(ps_publication_t *pub, int64_t now_ns);
 /* Fills in the event PS_EV_PRESSURE_TRIGGERED, or PS_EV_PRESSURE_RELIEVED if `relieved` is true. */
 void ps_publication_describe_pressure(const ps_publication_t *pub, bool relieved,
@@ -86,7 +84,7 @@ bool ps_publication_admits_no_message(const ps_publication_t *pub);
  * client can open the publication. */
 void ps_publication_credit_init(ps_publication_t *pub);
 /* Computes the credit limit from the credits of receivers and local readers. Returns true if
- * messages remain to be counted (on IPC); if so, the caller must repeat the call soon. Cost: visits
+ * messages remain to be counted (on IPC); the caller must then repeat the call soon. Cost: visits
  * at most PS_CREDIT_SCAN frames, and all receivers. */
 bool ps_publication_credit_step(ps_publication_t *pub, int64_t now_ns);
 /* Processes the credits that a status message grants. */
@@ -99,12 +97,12 @@ void ps_publication_credit_change(ps_publication_t *pub, const ps_credit_change_
 /* Returns the number of messages that the sender may send under the credit limit; INT64_MAX: no
  * limit. */
 int64_t ps_publication_credit_room(const ps_publication_t *pub);
-/* A datagram of `bytes` bytes begins at `position`. Returns how many bytes of the datagram the
- * sender may send if at most `messages` messages may end in these bytes. */
+/* Returns how many bytes the sender may send of a datagram of `bytes` bytes that begins at
+ * `position`. At most `messages` messages may end in the returned number of bytes. */
 int32_t ps_publication_credit_bytes(const ps_publication_t *pub, int64_t position, int32_t bytes,
                                     int64_t messages);
-/* Returns the credit limit in the unit of the message count in the word `spend`: a publisher may
- * take a credit while this count is below the limit. */
+/* Returns the credit limit, converted to the message count in the word `spend`. A publisher may
+ * take a credit while the message count is below this limit. */
 int64_t ps_publication_credit_ordinals(const ps_publication_t *pub);
 
 #endif

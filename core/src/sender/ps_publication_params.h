@@ -54,8 +54,9 @@ typedef struct ps_publication_params {
     int32_t policy;                     /* ps_policy */
     int64_t low_watermark_bytes;        /* low watermark of a stream with a policy, in bytes; 0:
                                          * half the publication window */
-    int64_t depth_bytes;                /* with PS_POLICY_DROP_OLDEST: number of bytes that a reader
-                                         * may be behind; 0: a quarter of the reader's window */
+    int64_t depth_bytes;                /* with PS_POLICY_DROP_OLDEST: number of bytes by which a
+                                         * reader may be behind the newest data; 0: a quarter of the
+                                         * reader's window */
     int64_t retention_bytes;            /* largest distance behind the newest data at which readers
                                          * still get data; 0: no limit */
     int64_t retention_ns;               /* largest age of data that readers still get; 0: no
@@ -86,10 +87,11 @@ typedef struct ps_publication_params {
     int64_t start_position;     /* For an adopted publication: first position of the stream. */
     ps_relay_path_t relay_path; /* Relays that the stream has passed; the SETUP states them. If the
                                  * path's `count` is 0, the stream has passed no relay. */
-    int32_t credit_weight;      /* Weight in the division of a pool of credits, which the SETUP
-                                 * states: 1 to PS_CREDIT_WEIGHT_MAX; 0: not stated. */
-    /* For an adopted publication: the memory of the terms below this position was released, and
-     * reads as zeroes; 0: no memory was released. */
+    int32_t credit_weight;      /* Weight of the publication when several publications share a pool
+                                 * of credits: 1 to PS_CREDIT_WEIGHT_MAX; 0: the SETUP states no
+                                 * weight. */
+    /* For an adopted publication: the old daemon released the memory of the terms below this
+     * position, which now reads as zeroes; 0: the old daemon released no memory. */
     int64_t kept_position;
 } ps_publication_params_t;
 

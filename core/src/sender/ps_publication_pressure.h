@@ -10,8 +10,8 @@
 
 #include "ps_types.h"
 
-/* The values of an episode of pressure that has ended. The sender keeps the values until it has
- * reported the end of the episode, because the next episode may begin before the report. */
+/* The values of an episode of pressure that has ended. The sender keeps these values until it has
+ * reported the end of the episode. The next episode may begin before this report. */
 typedef struct ps_publication_episode {
     int32_t cause, client_slot;
     int64_t culprit;
@@ -33,8 +33,7 @@ typedef struct ps_publication_pressure {
     int64_t peak_bytes;
     int64_t messages;    /* Number of messages that the sender had sent (on IPC: readers had read)
                           * when the episode began; -1: unknown. */
-    int64_t tail;        /* Producer position at the time at which the log had drained to the low
-                          * watermark. */
+    int64_t tail;        /* Producer position when the log had drained to the low watermark. */
     int64_t reported_ns; /* Time at which the sender last reported an episode; INT64_MIN/2:
                           * never. */
     int32_t episodes;    /* not reported yet */

@@ -18,7 +18,7 @@ enum {
                            * poll. */
     PS_JOIN_SETUPS = 32,  /* SETUPs for one joining receiver */
     PS_JOIN_BUDGET = 512  /* Largest number of SETUPs that the sender sends after one poll. Each
-                           * joining receiver gets an equal share of this number, but at most
+                           * joining receiver gets an equal share of these SETUPs, but at most
                            * PS_JOIN_SETUPS. */
 };
 
@@ -59,9 +59,9 @@ struct ps_send_endpoint {
     ps_addr_t joins[PS_JOIN_ANSWERS]; /* Addresses of joining receivers, to which the sender sends
                                        * SETUPs when the poll ends. */
     int32_t join_count;
-    int32_t join_cursor; /* One call of ps_send_endpoint_answer may have too few SETUPs for all
-                          * publications. The next call begins with the publication at this
-                          * index. */
+    int32_t join_cursor; /* Index of the publication with which the next call of
+                          * ps_send_endpoint_answer begins. One call may not send enough SETUPs for
+                          * all publications. */
     ps_send_endpoint_t *next;
     bool poll_now;
     bool grew;   /* True if the present poll of the sockets added a destination. */
@@ -103,8 +103,8 @@ int32_t ps_send_endpoint_poll(ps_send_endpoint_t *endpoint, ps_on_datagram_fn on
 int64_t ps_send_endpoint_on_timer(ps_send_endpoint_t *endpoint, int64_t now_ns);
 /* Kinds of valid status messages. */
 enum ps_heard {
-    PS_HEARD_OTHER = 0, /* The status message belongs to no publication of this endpoint, or states
-                         * that the receiver leaves. */
+    PS_HEARD_OTHER = 0, /* The status message names no publication of this endpoint, or states that
+                         * the receiver leaves. */
     PS_HEARD_NAMES = 1, /* The status message belongs to a publication of this endpoint; `from` is a
                          * receiver of this publication. */
     PS_HEARD_JOIN = 2   /* The status message has session 0, stream 0 and the S flag: it requests

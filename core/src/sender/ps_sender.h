@@ -10,7 +10,7 @@
  * retransmits is also in the list of retransmits. A publication with local readers (IPC, spies) is
  * in the watch list while one of its local readers has not reached the producer position. The
  * sender scans the timers at most once a millisecond, and only when the earliest timer is due. The
- * scan skips a block of publications if no timer in the block is due. */
+ * scan skips each block of publications in which no timer is due. */
 #ifndef PS_SENDER_H
 #define PS_SENDER_H
 
@@ -30,8 +30,8 @@ enum {
     PS_POLL_BYTES = 64 * 1024, /* The sender also polls the sockets after it has sent this number of
                                 * bytes. */
     PS_POLL_LIMIT = 64,        /* datagrams per socket and poll */
-    PS_POLL_SLICE = 32,        /* One poll reads the sockets of this number of endpoints, and of all
-                                * endpoints that have sent data. */
+    PS_POLL_SLICE = 32,        /* One poll reads the sockets of this number of endpoints, and also
+                                * the sockets of all endpoints that have sent data. */
     PS_SCAN_SLICE = 512,       /* Number of publications that the timer scan checks in one duty
                                 * cycle. */
     PS_SCAN_BLOCK = 64,        /* Number of publications that share one entry of block_due_ns. */
@@ -40,8 +40,8 @@ enum {
 };
 #define PS_TICK_NS INT64_C(1000000)
 
-/* A publication that had a turn in this duty cycle and has more data to send. The field since_ns
- * has the time since which the publication waits for its next turn. */
+/* A publication that had a turn in this duty cycle and has more data to send. The publication has
+ * waited for its next turn since the time since_ns. */
 typedef struct ps_sender_again {
     ps_publication_t *pub;
     int64_t since_ns;
@@ -59,9 +59,9 @@ struct ps_sender {
     int64_t *due_ns;                 /* Time at which each publication's next timer is due. The
                                       * times are in an array of their own, so that a scan reads few
                                       * cache lines. */
-    int64_t *block_due_ns;           /* One entry for each block of PS_SCAN_BLOCK entries of due_ns:
-                                      * a time that is not later than any entry of the block. The
-                                      * scan skips the block until this time. */
+    int64_t *block_due_ns;           /* One time for each block of PS_SCAN_BLOCK entries of due_ns.
+                                      * The scan skips the block until this time, because no entry
+                                      * of the block is earlier. */
     int32_t capacity;
     int32_t publication_count;
     ps_publication_t **buckets; /* (endpoint, session, stream) -> publication, chained */
@@ -79,8 +79,9 @@ struct ps_sender {
                                * publication is ready. */
     int64_t idle_ns;          /* since the governor's last sample */
     int64_t thread_ns;        /* Processor time of the thread at the governor's last sample. */
-    int64_t busy_bytes;       /* Number of bytes sent in busy duty cycles: those whose preceding
-                               * cycle also sent data. The sending rate is busy_bytes / busy_ns. */
+    int64_t busy_bytes;       /* Number of bytes sent in busy duty cycles. A cycle is busy if the
+                               * cycle before it also sent data. The sending rate is busy_bytes /
+                               * busy_ns. */
     int64_t busy_ns;          /* the time of these cycles */
     int64_t busy_since_ns;    /* Time at which the last duty cycle began, if it sent data; otherwise
                                * -1. */
@@ -108,7 +109,7 @@ struct ps_sender {
                   * that dirty_words marks. A publisher may have set its bit in the bitmap and not
                   * yet the bit in dirty_words. */
     int32_t paused_count; /* publications whose state is PS_WATERMARK_PAUSED */
-    bool barriers;        /* True if ps_barrier_run works on this kernel. Otherwise no stream can be
+    bool barriers;        /* True if ps_barrier_run works on this kernel. If false, no stream can be
                            * hot (checked in every duty cycle). */
     ps_publication_t *hot[PS_HOT_LIMIT];
     int32_t hot_count;
@@ -130,7 +131,7 @@ void ps_sender_leave_hot(ps_sender_t *sender, ps_publication_t *publication);
 /* ---- ps_sender_governor.c -------------------------------------------------------------------- */
 
 /* Measures the pressure, stores it in penstock.dat, and resumes publications whose data the
- * governor delayed. If the governor begins or ceases to delay data in this call, the function
+ * governor delayed. If the governor begins or ends a delay of data in this call, the function
  * visits all publications. Otherwise the cost is constant. */
 void ps_sender_govern(ps_sender_t *sender);
 /* If the governor delays the publication's new data, sets a timer for the time at which the sender

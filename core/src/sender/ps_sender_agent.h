@@ -15,8 +15,8 @@ typedef struct ps_sender ps_sender_t;
  * PS_E_NO_MEMORY. */
 int ps_sender_create(const ps_context_t *context, ps_agent_t *agent, ps_sender_t **out);
 void ps_sender_destroy(ps_sender_t *sender);
-/* Sets the sender's time. Call this function before the agent executes commands: otherwise the
- * sender uses the time of its last duty cycle, which may be long ago. */
+/* Sets the sender's time. Call this function before the agent executes commands. Without the call,
+ * the sender would use the time of its last duty cycle, which may be long ago. */
 void ps_sender_set_now(ps_sender_t *sender, int64_t now_ns);
 void ps_sender_on_command(ps_sender_t *sender, const ps_command_t *command);
 int32_t ps_sender_do_work(ps_sender_t *sender, int64_t now_ns);
@@ -29,7 +29,8 @@ int64_t ps_sender_next_deadline_ns(ps_sender_t *sender, int64_t now_ns);
  * may sleep. */
 bool ps_sender_cool(ps_sender_t *sender);
 /* Returns how long the thread may sleep between two duty cycles while streams are hot. The result
- * is 0 if, for example, a hot stream is not on IPC, or its publishers wait for room. */
+ * is 0 in some cases: for example, if a hot stream is not on IPC, or if its publishers wait for
+ * room. */
 int64_t ps_sender_nap_ns(const ps_sender_t *sender);
 /* Returns true if a stream is hot. */
 bool ps_sender_is_busy(const ps_sender_t *sender);

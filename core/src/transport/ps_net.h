@@ -21,9 +21,9 @@ typedef struct ps_socket ps_socket_t; /* A socket; each implementation of the ne
                                        * at a time may use a socket. */
 
 /* Callback of recv: called for each received datagram. If the kernel joined several datagrams into
- * one buffer (GRO), the callback is called for each of them. The datagram's bytes are valid during
- * the call and may be unaligned. `from` is the source address; rx_ns is the receive time, on the
- * same clock as the agents' now_ns. */
+ * one buffer (GRO), the transport calls the callback once for each datagram. The datagram's bytes
+ * are valid during the call and may be unaligned. `from` is the source address; rx_ns is the
+ * receive time, on the same clock as the agents' now_ns. */
 typedef void (*ps_on_datagram_fn)(void *context, const uint8_t *data, uint32_t length,
                                   const ps_addr_t *from, int64_t rx_ns);
 
@@ -42,15 +42,16 @@ typedef struct ps_direct_range {
 } ps_direct_range_t;
 enum { PS_DIRECT_LEAST = 4096, PS_DIRECT_MOST = 64 * 1024 };
 typedef struct ps_direct {
-    /* The transport calls `prepare` before each receive, to get the memory into which it may
-     * receive. If the callback returns false, the transport receives into its own buffer. */
+    /* The transport calls `prepare` before each receive. The callback states the memory into which
+     * the transport may receive. If the callback returns false, the transport receives into its own
+     * buffer. */
     bool (*prepare)(void *context, ps_direct_range_t *out);
     /* The transport calls `received` after it has received datagrams directly into the log. The
-     * first 8 bytes of the first datagram are in first_word, not in the range. The callback decides
-     * how many of the datagrams stay in the log, beginning with the first, and returns the total
-     * length of these. The transport passes each other datagram to the callback `fn` of recv_runs.
-     * `received` may overwrite the 8 bytes after the datagrams that stay in the log. If these 8
-     * bytes belong to a received datagram, `received` first copies them to *next_word. */
+     * first 8 bytes of the first datagram are in first_word, not in the range. The callback keeps
+     * the first datagrams in the log, decides how many it keeps, and returns their total length.
+     * The transport passes the remaining datagrams to the callback `fn` of recv_runs. `received`
+     * may overwrite the 8 bytes after the datagrams that stay in the log. If these 8 bytes belong
+     * to a received datagram, `received` first copies them to *next_word. */
     uint32_t (*received)(void *context, const ps_direct_range_t *range, uint64_t first_word,
                          uint32_t length, uint32_t segment, const ps_addr_t *from, int64_t rx_ns,
                          uint64_t *next_word);
@@ -62,14 +63,14 @@ typedef struct ps_net_ops {
      * PS_E_NO_INTERFACE, PS_E_NO_BUFFER, PS_E_PERMISSION, PS_E_SYSTEM, PS_E_NO_MEMORY. Conductor
      * thread. */
     int (*open)(void *net, const ps_socket_params_t *params, ps_socket_t **out);
-    /* Closes the socket. While a thread owns the socket, only this thread may call the function.
-     * After the thread has released the socket, only the conductor may call the function. */
+    /* Closes the socket. Only the thread that owns the socket may call the function. When no thread
+     * owns the socket any more, only the conductor may call the function. */
     void (*close)(ps_socket_t *socket);
     /* Sends up to count datagrams in order to `to` (NULL: the connected peer). Returns the number
-     * of datagrams that the kernel accepted (0..count; the caller must send the other datagrams
-     * later), or a negative ps_error_code for an error other than "try again". Never blocks. The
-     * implementation may send datagrams of equal length that are contiguous in memory as one GSO
-     * run. */
+     * of datagrams that the kernel accepted (0..count); the caller must send the other datagrams
+     * later. For an error other than "try again", returns a negative ps_error_code. Never blocks.
+     * The implementation may send datagrams of equal length that are contiguous in memory as one
+     * GSO run. */
     int (*send)(ps_socket_t *socket, const ps_addr_t *to, const ps_dgram_t *dgrams, int32_t count,
                 int64_t now_ns);
     /* Receives up to `limit` waiting datagrams, and calls `fn` for each. Returns the number of

@@ -39,8 +39,8 @@ typedef struct ps_udp_socket {
     int32_t run[PS_UDP_SEND_BATCH]; /* datagrams in each message */
     uint64_t out_control[PS_UDP_SEND_BATCH][PS_UDP_CONTROL_BYTES / 8];
     /* receiving */
-    uint8_t direct_header[32]; /* Gets the first 32 bytes of received datagrams; the system call
-                                * writes the other bytes directly into a log. */
+    uint8_t direct_header[32]; /* Buffer for the first 32 bytes of received datagrams. The system
+                                * call writes the other bytes directly into a log. */
     uint8_t *buffers;          /* PS_UDP_RECV_BATCH x PS_UDP_RECV_BYTES */
     struct mmsghdr in[PS_UDP_RECV_BATCH];
     struct iovec in_piece[PS_UDP_RECV_BATCH];

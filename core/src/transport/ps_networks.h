@@ -19,8 +19,8 @@ typedef struct ps_impair_params {
     uint32_t send_loss_ppm;
     uint32_t recv_loss_ppm;
     uint32_t duplicate_ppm; /* on receive */
-    uint32_t reorder_ppm;   /* Received datagrams only: probability that a datagram is delivered
-                             * later than the datagram that arrived after it. */
+    uint32_t reorder_ppm;   /* Received datagrams only: probability that the network delivers a
+                             * datagram only after the next datagram. */
     uint32_t corrupt_ppm;   /* on receive: one bit flipped */
     int64_t delay_ns;       /* on receive, fixed */
     int64_t jitter_ns;      /* Received datagrams only: largest random delay; the delay is uniformly

@@ -74,8 +74,8 @@ static inline int32_t ps_wrap_add(int32_t a, int32_t b)
 }
 static inline int64_t ps_position(int32_t term_id, int32_t offset, int32_t shift, int32_t initial)
 {
-    /* Shift an unsigned value. In a hostile frame, the term id may be lower than the initial term
-     * id, and C leaves the shift of a negative value undefined. */
+    /* Shift an unsigned value, because C does not define the shift of a negative value. In a
+     * hostile frame, the term id may be lower than the initial term id. */
     return (int64_t)((uint64_t)(int64_t)ps_wrap_sub(term_id, initial) << shift) + offset;
 }
 static inline int32_t ps_term_count(int64_t position, int32_t shift)
@@ -100,8 +100,8 @@ static inline int64_t ps_max_position(int32_t shift)
 
 /* The term id and term offset with which heartbeats and status messages state a position. A frame
  * states the maximum position of a stream as the end of the last term, with the term length T as
- * term offset. The frame cannot state it as the start of a next term: the id of this term would
- * wrap around, and a receiver would drop the frame. */
+ * term offset. The frame cannot state this position as the start of the next term. The id of that
+ * term would wrap around, and a receiver would drop the frame. */
 typedef struct ps_place {
     int32_t term_id;
     int32_t term_offset; /* Offset in the term, 0 to T (the term length); only the maximum position
@@ -161,9 +161,9 @@ static inline int64_t ps_believed_ordinal(int64_t ordinal)
     return ordinal >= 0 && ordinal <= INT64_C(1) << 56 ? ordinal : -1;
 }
 
-/* A padding frame that replaces dropped messages has a mark in its reserved value. The mark's high
- * half is PS_GAP_MAGIC; its low half is the number of dropped messages, or PS_GAP_UNKNOWN. A
- * receiver does not trust the mark in a frame from the wire. */
+/* A padding frame that replaces dropped messages has a mark in its field `reserved_value`. The
+ * mark's high half is PS_GAP_MAGIC; its low half is the number of dropped messages, or
+ * PS_GAP_UNKNOWN. A receiver does not trust the mark in a frame from the wire. */
 #define PS_GAP_MAGIC INT64_C(0x50474150) /* "PAGP" */
 enum { PS_GAP_UNKNOWN = 0x7FFFFFFF };
 static inline int64_t ps_gap_mark(int32_t messages)
@@ -209,9 +209,9 @@ static inline void ps_frame_reserved(ps_frame_t *frame, int64_t reserved_value)
 
 /* Returns `value`, the length of a frame. The length of the last frame, *guess, is usually the
  * same. A reader adds the length to find the next frame. Without ps_frame_guess, the processor
- * would wait until the length is loaded. The function compares `value` with *guess in a branch,
- * which the processor predicts. The processor therefore continues with *guess before the length is
- * loaded. */
+ * would wait until the length is loaded. The function compares `value` with *guess in a branch.
+ * Because the processor predicts this branch, it continues with *guess before the length is loaded.
+ */
 static inline int32_t ps_frame_guess(int32_t *guess, int32_t value)
 {
     if (__builtin_expect(value != *guess, 0)) {
@@ -264,9 +264,9 @@ static inline int64_t ps_log_longest_pad(int64_t term_length, int32_t mtu)
     return longest < term_length / 2 ? longest : term_length / 2;
 }
 /* Returns how many bytes the sender position may be ahead of a receiver's consumed position. If the
- * sender waits for receivers (`nak` is 0), this is one window (half a term). Under fc=nak (`nak` is
- * 1), where receivers accept a whole term, it is one and a half windows (three quarters of a
- * term). */
+ * sender waits for receivers (`nak` is 0), the result is one window (half a term). Under fc=nak
+ * (`nak` is 1), receivers accept a whole term, so the result is one and a half windows (three
+ * quarters of a term). */
 static inline int64_t ps_log_ahead(int64_t term_length, int nak)
 {
     return nak ? term_length / 2 + term_length / 4 : term_length / 2;

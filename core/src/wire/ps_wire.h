@@ -5,7 +5,7 @@
  *
  * All integers on the wire are little-endian. No function trusts its input: a datagram of any bytes
  * and any length is safe. The structures hold decoded values in host order. Unless a comment states
- * otherwise, the structures of this header hold no pointer into the datagram. */
+ * otherwise, the structures of this header contain no pointer into the datagram. */
 #ifndef PS_WIRE_H
 #define PS_WIRE_H
 
@@ -74,8 +74,8 @@ enum {
 /* Flags of TLV WITHHOLD. */
 enum {
     PS_CREDIT_FLAG_FROZEN = 1, /* no message may be admitted */
-    PS_CREDIT_FLAG_ANSWER = 2  /* The receiver waits until the sender acknowledges the present
-                                * credit epoch in a CREDIT frame. */
+    PS_CREDIT_FLAG_ANSWER = 2  /* The receiver waits for a CREDIT frame in which the sender
+                                * acknowledges the present credit epoch. */
 };
 
 /* Flow control of a sender, as its trailers state; the values are those of ps_flow_control. */
@@ -107,9 +107,9 @@ typedef struct ps_trailer {
     int64_t released_ordinal; /* SM; -1 absent */
     uint32_t credit_epoch;    /* In a status message: epoch of the credits; valid if credit_messages
                                * > 0 */
-    uint32_t credit_messages; /* In a status message: largest number of outstanding messages; a
-                               * message is outstanding from its sending until its credit is
-                               * returned. 0: not stated. */
+    uint32_t credit_messages; /* In a status message: largest number of outstanding messages; 0: not
+                               * stated. A message is outstanding from its sending until the return
+                               * of its credit. */
     uint32_t credit_flags;    /* SM: PS_CREDIT_FLAG_... */
     uint32_t fill_ppm;        /* SM */
     uint32_t reason;          /* In a status message: the cause (ps_cause) that limits the receiver;
@@ -177,8 +177,8 @@ typedef struct ps_data {
 int ps_wire_check(const uint8_t *data, uint32_t length, uint16_t *type);
 
 /* Decoders. Call a decoder only after ps_wire_check has returned PS_WIRE_OK and the decoder's frame
- * type. Of the checks in docs/spec/wire-format.md section 4, item 3, a decoder makes those that
- * need only the frame itself, not the state of its stream. It returns a ps_wire_fault. */
+ * type. A decoder makes those checks of docs/spec/wire-format.md section 4, item 3, that do not
+ * need the state of the stream. It returns a ps_wire_fault. */
 int ps_wire_setup(const uint8_t *data, uint32_t length, ps_setup_t *out);
 int ps_wire_sm(const uint8_t *data, uint32_t length, ps_sm_t *out);
 int ps_wire_nak(const uint8_t *data, uint32_t length, ps_nak_t *out);
@@ -188,8 +188,8 @@ int ps_wire_rsp_setup(const uint8_t *data, uint32_t length, ps_rsp_setup_t *out)
 int ps_wire_data(const uint8_t *data, uint32_t length, ps_data_t *out);
 /* Checks all frames of a datagram of DATA or PAD frames. The datagram must not be a heartbeat, and
  * its frames must fit into the term. *span gets the number of stream bytes that the frames cover; a
- * PAD frame at the end counts with the whole length that its header states. *messages gets a sum:
- * the number of messages that end in the datagram, plus the number of dropped messages that its PAD
+ * PAD frame at the end counts with the whole length that its header states. *messages gets the
+ * number of messages that end in the datagram, plus the number of dropped messages that its PAD
  * frames replace. Returns PS_WIRE_BAD_CHAIN or PS_WIRE_BAD_FIELD if the datagram violates a rule of
  * docs/spec/wire-format.md section 4, item 3. Cost: visits at most length / 32 frames. */
 int ps_wire_chain(const uint8_t *data, uint32_t length, int32_t term_length, int32_t *span,
@@ -198,10 +198,10 @@ int ps_wire_chain(const uint8_t *data, uint32_t length, int32_t term_length, int
 /* Checks joined datagrams: `data` has datagrams of `segment` bytes back to back; the last may be
  * shorter. A datagram is regular if it contains only whole DATA frames, and begins where the
  * previous datagram ends, in the same session and term. Returns the total length of the regular
- * datagrams at the beginning of `data`. Their frames cover the same number of stream bytes.
- * *messages gets the number of DATA frames with the END flag in the regular datagrams. If the first
- * datagram is not regular (for example valid padding), returns 0, and the caller must call
- * ps_wire_chain. Cost: visits at most length / 32 frames. */
+ * datagrams at the beginning of `data`. The number of stream bytes in these datagrams is equal to
+ * this length. *messages gets the number of DATA frames with the END flag in the regular datagrams.
+ * If the first datagram is not regular (for example valid padding), returns 0, and the caller must
+ * call ps_wire_chain. Cost: visits at most length / 32 frames. */
 uint32_t ps_wire_run(const uint8_t *data, uint32_t length, uint32_t segment, int32_t term_length,
                      int32_t *messages);
 /* Checks joined datagrams like ps_wire_run. The first 8 bytes of the first datagram are in

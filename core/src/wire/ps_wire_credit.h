@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_wire_credit.h: the EXT frame CREDIT: if a receiver has begun a new credit epoch, the sender
- * answers with this frame (docs/wire-extensions.md). The sender sends CREDIT frames only to a
- * receiver whose status message requests a CREDIT frame.
+ * ps_wire_credit.h: the EXT frame CREDIT, with which the sender answers a receiver that has begun a
+ * new credit epoch (docs/wire-extensions.md). The sender sends CREDIT frames only to a receiver
+ * whose status message requests a CREDIT frame.
  *
  *   EXT header (24)  i64 receiver id, u32 epoch, u32 flags, i64 ordinal */
 #ifndef PS_WIRE_CREDIT_H
@@ -16,8 +16,9 @@ typedef struct ps_wire_credit {
     int32_t session_id, stream_id;
     int64_t receiver_id;
     uint32_t epoch;
-    uint32_t flags;  /* PS_CREDIT_ANSWER_SETTLED is set if the sender has sent all messages below
-                      * `ordinal`, and will send no other message in this credit epoch. */
+    uint32_t flags;  /* The flag PS_CREDIT_ANSWER_SETTLED states two facts: the sender has sent all
+                      * messages below `ordinal`, and will send no other message in this credit
+                      * epoch. */
     int64_t ordinal; /* Number of messages for which publishers had taken credits when the credit
                       * epoch began. With PS_CREDIT_ANSWER_SETTLED: the number of messages that
                       * publishers have published. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_wire_nak_list.h: the EXT frame NAK_LIST: many missing ranges in one datagram, to a sender that
- * announced PS_CAP_NAK_LIST in its SETUP (docs/wire-extensions.md).
+ * ps_wire_nak_list.h: the EXT frame NAK_LIST (docs/wire-extensions.md). A receiver requests many
+ * missing ranges in one such frame, if the sender's SETUP announced PS_CAP_NAK_LIST.
  *
  *   EXT header (24)   { i32 term id, i32 term offset, i32 length } * n      n = 1..40
  */

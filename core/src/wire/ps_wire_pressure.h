@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_wire_pressure.h: the EXT frame PRESSURE: a receiver reports the fill level of its receive
- * queue (docs/wire-extensions.md, docs/flow-control.md). A receiver sends PRESSURE frames only to a
- * sender whose SETUP requested them (PS_CAP_PRESSURE).
+ * ps_wire_pressure.h: the EXT frame PRESSURE, with which a receiver reports the fill level of its
+ * receive queue (docs/wire-extensions.md, docs/flow-control.md). A receiver sends PRESSURE frames
+ * only to a sender whose SETUP requested them (PS_CAP_PRESSURE).
  *
  *   EXT header (24)  i64 receiver id, u32 fill in ppm, u8 level 1..4, u8[3] 0,
  *                    i64 round trip in ns (0 unknown), i64 id of the client that lags (0 unknown),
