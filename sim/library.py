@@ -19,6 +19,6 @@ def path_of(name: str) -> Path:
     """Return the file of a scenario. Raise ConfigurationError if no scenario has that name."""
     if name not in names():
         raise ConfigurationError(
-            f"{name}: there is no such file and no such scenario; known are {', '.join(names())}"
+            f"{name}: there is no such file and no such scenario; scenarios: {', '.join(names())}"
         )
     return _DIRECTORY / f"{name}.toml"

@@ -51,8 +51,8 @@ class HostScript:
 @attrs.frozen(kw_only=True)
 class LinkRule:
     """A rule states the properties of the link from the host ``sender`` to the host ``receiver``
-    (-1: all hosts). It applies from ``from_ns`` to ``until_ns``, or permanently. If several rules
-    apply to a link at the same time, the last of these rules in the scenario counts.
+    (-1: all hosts). The rule applies from ``from_ns`` to ``until_ns``, or permanently. If several
+    rules apply to a link at the same time, the last of these rules in the scenario counts.
     """
 
     sender: int = -1

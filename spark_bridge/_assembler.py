@@ -170,7 +170,7 @@ class Assembler:
     ) -> None:
         if remember < 1 or max_pending_bytes < 1:
             raise InvalidArgument(
-                f"remember and max_pending_bytes are at least 1, not {remember} and "
+                f"remember and max_pending_bytes must be at least 1, not {remember} and "
                 f"{max_pending_bytes}"
             )
         self._remember = remember
@@ -207,8 +207,9 @@ class Assembler:
             hint = "write with jobCommit=false" if current.part.job else \
                 "make the query's batches smaller"
             raise PendingTooLarge(
-                f"{pending} bytes wait for their COMMIT, the limit is {self._max_pending}: raise "
-                f"max_pending_bytes or {hint}; abandoned: {current.part}"
+                f"rows of {pending} bytes wait for their COMMIT, and the limit is "
+                f"{self._max_pending}: raise max_pending_bytes or {hint}; dropped part: "
+                f"{current.part}"
             )
 
     def marked(self, session: Hashable, message: bytes | memoryview) -> list[CommittedPart]:
@@ -304,7 +305,9 @@ class Assembler:
     def _restore(self, state: Mapping[str, Any]) -> None:
         try:
             if state["version"] not in (1, STATE_VERSION):
-                raise InvalidArgument(f"state of version {state['version']}, not {STATE_VERSION}")
+                raise InvalidArgument(
+                    f"the state has version {state['version']}, not {STATE_VERSION}"
+                )
             for query, epoch in state.get("jobs", ()):
                 self._jobs_done[(UUID(query), int(epoch))] = None
             for name, known in state["queries"].items():
@@ -323,7 +326,7 @@ class Assembler:
             raise
         except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
             raise InvalidArgument(
-                f"this is not the state of a reader of parts: {error!r}"
+                f"the state is not a result of committed().state(): {error!r}"
             ) from None
 
     def _begin(self, session: Hashable, part: Part) -> None:
@@ -349,9 +352,9 @@ class Assembler:
         self._count(repeats=1, repeated_messages=current.count)
         if before is not None and before is not _FORGOTTEN and not marker.content.repeats(before):
             raise RepeatDiffers(
-                f"{marker.part}: {marker.content.messages} messages, but an earlier attempt of "
-                f"this part had {before.messages}, or other rows. Spark must split a repeated "
-                "batch in the same way",
+                f"{marker.part}: this attempt has {marker.content.messages} messages, but an "
+                f"earlier attempt of this part had {before.messages}, or other rows. Spark must "
+                "split a repeated batch in the same way",
                 part=marker.part,
             )
         return None

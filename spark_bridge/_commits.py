@@ -50,7 +50,8 @@ class ForgottenPart(PenstockError):
 
 @attrs.frozen(kw_only=True)
 class Batch:
-    """One batch of committed rows. It covers only the sessions that contain markers of a sink."""
+    """One batch of committed rows. The batch covers only the sessions that contain markers of a
+    sink."""
 
     heard: frozenset[Session] = frozenset()         # those with markers
     ends: Mapping[Session, int] = attrs.Factory(dict)
@@ -122,8 +123,8 @@ class Commits:
         self, view: View, begin: Offset, found: Sequence[Want], *, max_messages: int = 0,
         target: Mapping[Session, int] | None = None,
     ) -> Batch:
-        """Plan a batch of committed rows. It covers only those sessions in ``found`` that have
-        markers; for the others, it states no end position.
+        """Plan a batch of committed rows. The batch covers only those sessions in ``found`` that
+        have markers; it states no end position for the others.
         """
         if self._old_daemon:
             return Batch(done=begin.done)
@@ -314,8 +315,8 @@ class _Plan:
         if self._done.knows(part):
             if self._done.differs(part, piece.marker.content):
                 raise RepeatDiffers(
-                    f"{session}: {part} at position {piece.start}: has other rows than "
-                    "its earlier attempt, which this query has read; the writing query must split "
+                    f"{session}: {part} at position {piece.start}: this attempt has other "
+                    "rows than the attempt that this query has read; the writing query must split "
                     "a repeated batch in the same way. To continue, start with a new checkpoint, "
                     "at a position after this part",
                     part=part,
@@ -362,8 +363,8 @@ class _Plan:
             f"{start} was left out, and now its COMMIT has arrived"
         )
         if self._commits._strict:
-            raise DataLoss(f"data loss: {text}. To continue without it set failOnDataLoss=false")
-        _log.warning("%s: the query continues without it", text)
+            raise DataLoss(f"data loss: {text}. To continue, set failOnDataLoss=false")
+        _log.warning("%s: the query continues without this part", text)
 
     # ---- batch writes ----------------------------------------------------------------------------
 

@@ -274,7 +274,7 @@ def sources(options: SourceOptions, item: Range) -> Iterator[FrameSource]:
                 continue
             yield _Mapped(options, item, holder, log, where)
         except (OSError, PenstockError) as error:
-            _log.warning("%s: not from the log of this host: %s", item.session, error)
+            _log.warning("%s: this host's log cannot be read: %s", item.session, error)
 
     def control(holder: Holder) -> GroupControl:
         return worker.control(options.daemons[holder.daemon], options.key_file)

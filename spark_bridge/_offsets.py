@@ -10,8 +10,9 @@ An offset is a dictionary. The key of a session consists of the channel, the str
 and the initial term id. The value of a session's key is a position: the query has planned to read
 the session up to this position, which lies between two messages. Session id and initial term id
 together identify a log. A publisher that restarts gets another session id, so the positions in its
-old and its new log are never confused. An offset also has the following entries. They make it
-possible to plan a batch again from its two offsets alone (start and end), even after a restart:
+old and its new log are never confused. An offset also has the following entries. With these
+entries, the source can plan a batch again from its two offsets alone (start and end), even after a
+restart:
 
 - ``from|KEY``: exists only in the first offset that contains the session; the value is the position
   at which the query begins to read the session.
@@ -228,7 +229,7 @@ def _integer(key: str, text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise InvalidArgument(f"{key!r} is no key of an offset") from None
+        raise InvalidArgument(f"{key!r} is not a key of an offset") from None
 
 
 def _count(key: str, value: Any, most: int) -> int:
@@ -239,7 +240,7 @@ def _count(key: str, value: Any, most: int) -> int:
 
 def _position(key: str, value: Any) -> int:
     if not isinstance(value, int) or not 0 <= value < 2**63 or value % 32 != 0:
-        raise InvalidArgument(f"{key}: {value!r} is no position: expected a multiple of 32")
+        raise InvalidArgument(f"{key}: {value!r} is not a position: expected a multiple of 32")
     return value
 
 

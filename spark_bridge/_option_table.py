@@ -234,7 +234,7 @@ SINK: Final = (
         "`jobId`",
         "made up",
         "batch writes only: the identity of the write. If a write with the same `jobId` has "
-        "already succeeded, readers drop the new write",
+        "already succeeded, readers drop the rows of the new write",
     ),
     (
         "`jobCommit`",

@@ -320,8 +320,8 @@ def _check_order(given: Mapping[str, str]) -> None:
     for session, position in sorted(ends.items()):
         if position < starts.get(session, 0):
             raise InvalidArgument(
-                f"option endingOffsets: {session}: position {position} lies before that of "
-                f"startingOffsets, {starts[session]}: exchange them"
+                f"option endingOffsets: {session}: position {position} lies before position "
+                f"{starts[session]} in startingOffsets: exchange the two options"
             )
 
 
@@ -346,7 +346,7 @@ def _read_committed(given: Mapping[str, str], streams: Sequence[StreamName]) -> 
             if wanted and offset == uri.RESERVED_VALUE_OFFSET:
                 raise InvalidArgument(
                     f"option readCommitted=true: {name}=reserved of {stream.channel} overwrites "
-                    "the markers of a sink: give it an offset in the payload"
+                    f"the markers of a sink: set {name} to an offset in the payload"
                 )
     return wanted
 

@@ -165,8 +165,8 @@ class Outlet:
         self._publications: OrderedDict[_Where, Publication] = OrderedDict()
 
     def pipe(self, options: SinkOptions, key: bytes) -> Pipe:
-        """Return the publication on which this process sends the rows of a key. Create it, unless
-        an earlier task has done so."""
+        """Return the publication on which this process sends the rows of a key. Create this
+        publication, unless an earlier task has created it."""
         where = _Where(channel=options.channel, stream_id=options.stream_id, key=key)
         found = self._publications.get(where)
         if found is None or found.is_closed:

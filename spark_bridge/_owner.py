@@ -28,8 +28,8 @@ def token(number: int = 0) -> str:
 
 
 def is_dead(owner: str) -> bool:
-    """Return whether ``owner`` names a process of this host that has ended. Return False if this
-    process is alive, or if the caller cannot find out whether it is alive.
+    """Return whether ``owner`` names a process of this host that has ended. Return False if the
+    process is alive, or if the caller cannot check the process.
     """
     match = _FORM.fullmatch(owner)
     if match is None or match[4].partition(".")[0] != process_place():

@@ -131,13 +131,13 @@ class Planning:
                 "%s: begins at %d; earlier data is not retained or is acknowledged", option, at
             )
         if position > end:
-            raise InvalidArgument(f"{option} lies behind the end, {end}")
+            raise InvalidArgument(f"{option} exceeds the end of the log, {end}")
         while at < position and position % held[0].log.term_length:
             want = view.want(session, at, min(position - at, CUT_BYTES))
             place = at if want is None else self._subscription.cut(want)[0]
             if not at < place <= position:
                 raise InvalidArgument(
-                    f"{option} is not between two messages; the column position has such places"
+                    f"{option} is not between two messages; use a value of the column position"
                 )
             at = place
 
@@ -242,7 +242,7 @@ class Planning:
             reason=f"the connection was lost, and joined again at {place}",
         )
         if self._options.fail_on_data_loss:
-            raise DataLoss(f"data loss: {loss}. To continue after it set failOnDataLoss=false")
+            raise DataLoss(f"data loss: {loss}. To continue, set failOnDataLoss=false")
         self._notify(loss)
 
     def _rest(self) -> None:
@@ -383,7 +383,7 @@ class Planning:
                 if place > last and session in chosen:
                     raise InvalidArgument(
                         f"option endingOffsets: {session}: position {last} is not between two "
-                        "messages; the column position has such places"
+                        "messages; use a value of the column position"
                     )
                 if place <= at or place > last:
                     break
@@ -405,9 +405,9 @@ class Planning:
             option = f"option endingOffsets: {session}: position {position}"
             if session not in view.holdings:
                 known = ", ".join(map(str, view.holdings)) or "none"
-                raise InvalidArgument(f"{option}: no daemon has this session; there are {known}")
+                raise InvalidArgument(f"{option}: no daemon has this session; sessions: {known}")
             if position > view.end(session):
-                raise InvalidArgument(f"{option} lies behind the end, {view.end(session)}")
+                raise InvalidArgument(f"{option} exceeds the end of the log, {view.end(session)}")
             if position < view.first(session):
                 raise InvalidArgument(
                     f"{option} lies before the first retained position, {view.first(session)}"
@@ -500,8 +500,8 @@ class Planning:
         if not names:
             return ""
         return (
-            f". The checkpoint was made with subscription {', '.join(names)}, whose group is still "
-            "there and holds the sender: give the query that name again, or end the group with "
+            f". The checkpoint was made with subscription {', '.join(names)}, whose group still "
+            "exists and limits the sender: use that subscription name, or end the group with "
             f"'penstock groups end {names[0]}'"
         )
 
@@ -525,7 +525,7 @@ class Planning:
         for stream in planner.outlived(view, start, end):
             text = (
                 f"data loss: the group of {stream.channel} stream {stream.stream_id} expired or "
-                "was closed before the first batch of the query was done, and its data went with it"
+                "was closed before the first batch of the query was done, so its data is lost"
             )
             if self._options.fail_on_data_loss:
                 raise DataLoss(

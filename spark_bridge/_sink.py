@@ -117,8 +117,8 @@ class _Lane:
             first = last
 
     def batch(self, batch: pa.RecordBatch) -> None:
-        """Publish an Arrow batch as one message. If it is too long for one message, split it into
-        several batches and publish each as a message."""
+        """Publish an Arrow batch as one message. If the batch is too long for one message, split it
+        into several batches and publish each as a message."""
         self._send_schema(batch.schema)
         if self._options.markers:
             self._count_rows(batch.num_rows, _digest.of_batch(batch))
@@ -134,7 +134,7 @@ class _Lane:
         if message.size > most:
             raise MessageTooLong(
                 f"the Arrow schema of {len(schema)} columns has {message.size} bytes, but a "
-                f"message of this channel has at most {most}: give it a longer term-length"
+                f"message of this channel has at most {most}: use a longer term-length"
             )
         self._pipe.send(message.to_pybytes(), reserved_value=SCHEMA_VALUE)
         self._add(1, memoryview(message))
@@ -148,7 +148,7 @@ class _Lane:
         if batch.num_rows < 2:
             raise MessageTooLong(
                 f"a row has {message.size} bytes as an Arrow batch, but a message of this channel "
-                f"has at most {self._pipe.publication.max_message_length}: give it a longer "
+                f"has at most {self._pipe.publication.max_message_length}: use a longer "
                 "term-length"
             )
         half = batch.num_rows // 2
@@ -411,9 +411,10 @@ def _check_driver(options: SinkOptions) -> None:
     path = daemon_directory(options.directory) / _LEASE_SOCKET
     if not path.exists():
         raise InvalidArgument(
-            f"no penstock daemon for the sink in {path.parent} on the driver's host: it publishes "
-            "the end of a batch write there. Start one, set daemonDir or PENSTOCK_DIR, or set "
-            "jobCommit=false, so that readers also return the parts of a failed job"
+            f"no penstock daemon for the sink in {path.parent} on the driver's host, where the "
+            "sink publishes the end of a batch write. Start a daemon, set daemonDir or "
+            "PENSTOCK_DIR, or set jobCommit=false, so that readers also return the "
+            "parts of a failed job"
         )
 
 

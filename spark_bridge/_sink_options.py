@@ -124,8 +124,8 @@ def check_schema(options: SinkOptions, schema: StructType) -> None:
         return
     if types.get(VALUE) not in ("binary", "string"):
         raise InvalidArgument(
-            f"payload=binary sends the column {VALUE}, binary or string: the columns are {listed}; "
-            f"select one as {VALUE}, or set payload=arrow"
+            f"payload=binary needs a column {VALUE} of type binary or string, but the columns are "
+            f"{listed}: rename a column to {VALUE}, or set payload=arrow"
         )
     others = set(types) - {VALUE, key}
     if others:
@@ -144,7 +144,8 @@ def _check_names(given: Mapping[str, str]) -> None:
         if instead := _kafka.replacement(_kafka.SINK, name):
             hint = f". {instead}"
         raise InvalidArgument(
-            f"option {name} is none of the sink's: {', '.join(sorted(NAMES.values()))}{hint}"
+            f"option {name}: the sink has no such option; its options are "
+            f"{', '.join(sorted(NAMES.values()))}{hint}"
         )
 
 

@@ -56,7 +56,7 @@ def decode(text: str) -> tuple[list[int], list[int]]:
     try:
         numbers = list(_numbers(base64.b64decode(text, validate=True)))
     except (binascii.Error, ValueError, IndexError):
-        raise InvalidArgument(f"{text[:40]!r} are no times of an offset") from None
+        raise InvalidArgument(f"{text[:40]!r} does not encode arrival times") from None
     positions: list[int] = []
     times: list[int] = []
     position = time_us = 0
@@ -64,11 +64,11 @@ def decode(text: str) -> tuple[list[int], list[int]]:
         position += step * _UNIT
         time_us += folded // 2 if folded % 2 == 0 else -(folded + 1) // 2
         if step < 1 or position >= 2**63 or not -(2**62) < time_us < 2**62:
-            raise InvalidArgument(f"{text[:40]!r} are no times of an offset")
+            raise InvalidArgument(f"{text[:40]!r} does not encode arrival times")
         positions.append(position)
         times.append(time_us)
     if len(numbers) % 2:
-        raise InvalidArgument(f"{text[:40]!r} are no times of an offset")
+        raise InvalidArgument(f"{text[:40]!r} does not encode arrival times")
     return positions, times
 
 

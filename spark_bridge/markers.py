@@ -158,7 +158,7 @@ def decode(message: bytes | memoryview) -> Marker:
     if magic != MAGIC:
         raise MarkerError(f"a marker begins with {MAGIC!r}, not {magic!r}")
     if version not in (1, VERSION):
-        raise MarkerError(f"marker version {version}: this is penstock with version {VERSION}")
+        raise MarkerError(f"marker version {version}: this penstock reads versions 1 and {VERSION}")
     head = HEAD_BYTES if version == VERSION else _FIRST.size
     if kind not in ((1, 2) if version == 1 else tuple(Kind)):
         raise MarkerError(f"marker kind {kind}: 1 (BEGIN) to 4 (JOB_ABORT) are known")
@@ -171,7 +171,7 @@ def decode(message: bytes | memoryview) -> Marker:
     rows, digest = _MORE.unpack_from(message, _FIRST.size) if version == VERSION else (0, 0)
     content = Content(messages=messages, bytes=size, crc=crc, rows=rows, digest=digest)
     if kind in (Kind.BEGIN, Kind.JOB_ABORT) and content != Content():
-        raise MarkerError(f"a {Kind(kind).name} that counts {messages} messages")
+        raise MarkerError(f"the marker {Kind(kind).name} states rows, but must state none")
     part = Part(
         query=UUID(bytes=query), run=UUID(bytes=run), epoch=epoch, partition=partition,
         attempt=attempt, key=bytes(message[head:]), job=bool(flags & _JOB_FLAG),

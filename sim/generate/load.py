@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Add two hosts whose streams are so busy that the *governor* of the first host measures pressure.
 
-The first of the two hosts, the loaded host, has a governor; other hosts have none. It publishes
-busy streams of several priorities to the second host, and small messages at intervals, which the
-governor delays. The second host publishes a stream to the loaded host, whose status messages the
-governor delays. A separate random generator draws the hosts and their streams, so the rest of the
-scenario of a seed stays the same.
+The first of the two hosts, the loaded host, has a governor; other hosts have none. The loaded host
+publishes busy streams of several priorities to the second host. It also publishes small messages at
+intervals, and the governor delays these messages. The second host publishes a stream to the loaded
+host, and the governor delays the status messages of this stream. A separate random generator draws
+the hosts and their streams, so the rest of the scenario of a seed stays the same.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def points(dimensions: int, seed: int) -> Iterator[tuple[float, ...]]:
     :raises ValueError: for another number of dimensions.
     """
     if not 1 <= dimensions <= MOST_DIMENSIONS:
-        raise ValueError(f"{dimensions} dimensions: give 1 to {MOST_DIMENSIONS}")
+        raise ValueError(f"dimensions={dimensions}: expected 1 to {MOST_DIMENSIONS}")
     rng = random.Random(seed)
     directions = [_directions(dimension) for dimension in range(dimensions)]
     values = [rng.getrandbits(_BITS) for _ in range(dimensions)]

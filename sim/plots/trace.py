@@ -58,7 +58,7 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
                     if not {"t", "host", "event", "fields"} <= set(event):
                         raise ValueError
                 except (ValueError, TypeError):
-                    raise InvalidArgument(f"{path}:{number}: is no event of a trace") from None
+                    raise InvalidArgument(f"{path}:{number}: this line is not an event") from None
                 yield event
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is no text"

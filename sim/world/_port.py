@@ -67,7 +67,7 @@ class SimPort:
         return self._call(request, control.Done)
 
     def status(self, timeout_s: float) -> control.Status:
-        raise ChannelRefused("a simulated daemon gives no status", code="not_supported")
+        raise ChannelRefused("a simulated daemon reports no status", code="not_supported")
 
     def notices(self, registration_id: int) -> deque[Notice]:
         return self._notices.setdefault(registration_id, deque())

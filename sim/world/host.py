@@ -59,8 +59,8 @@ _MAX_ROUNDS: Final = 100_000
 
 
 class LivelockError(AssertionError):
-    """Raised if a host finds work again and again at one moment, so that the virtual time makes no
-    progress."""
+    """Raised if a host always finds more work at the same virtual time, so that the virtual time
+    makes no progress."""
 
 
 class Host:
@@ -343,9 +343,9 @@ class Host:
         return [running for running in found if running is not None]
 
     def untold(self) -> list[str]:
-        """The last event about a publication must state its present connection state. Return a text
-        for each publication for which it does not. If a new daemon may adopt publications, return
-        no texts, because it sends no event about a connected publication that it adopts.
+        """Return a text for each publication whose last event states a wrong connection state. If a
+        new daemon may adopt publications, return no texts, because the new daemon sends no event
+        about a connected publication that it adopts.
         """
         self.settle()
         notified: dict[int, bool] = {}
@@ -354,7 +354,7 @@ class Host:
                 values = json.loads(fields)
                 notified[values["publication_id"]] = values["connected"]
         return [
-            f"{self.name}: the feed told otherwise whether publication {number} is connected"
+            f"{self.name}: the last event states a wrong connection state of publication {number}"
             for number in (publication.id for publication in self.publications())
             if not self.script.adopt
             and bool(self.driver.publication_status(number).is_connected)
@@ -416,7 +416,7 @@ class Host:
             worked = self._turn() or worked
             if not worked:
                 return self._reschedule()
-        raise LivelockError(f"{self.name}: the conductor has work again and again")
+        raise LivelockError(f"{self.name}: the conductor never finishes its work")
 
     def settle(self) -> None:
         """Step driver and conductor until both have no more work at the present time."""
@@ -428,7 +428,7 @@ class Host:
             worked = self._turn() or worked
             if not worked:
                 return self._reschedule()
-        raise LivelockError(f"{self.name} has work again and again at {self.now_ns} ns")
+        raise LivelockError(f"{self.name} never finishes its work at {self.now_ns} ns")
 
     def _turn(self) -> bool:
         """The conductor's timers, and answers of strategies whose time has come."""
@@ -521,7 +521,7 @@ class Host:
         return EPOCH_MS + self.now_ns // _MS_NS
 
     def resolve(self, action: a.ResolveName) -> Address:
-        raise ChannelRefused(f"no names are known here, not {action.host}", code="unknown_host")
+        raise ChannelRefused(f"a simulated host cannot resolve {action.host}", code="unknown_host")
 
     def interfaces(self) -> tuple[LocalInterface, ...]:
         loopback = LocalInterface(

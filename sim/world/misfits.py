@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Simulated receivers that violate the rules of a group, and the datagrams that they send.
 
-A misbehaving receiver reads no datagrams: it takes the position of a stream from the publisher's
-driver. It stores no data, and sends only the datagrams of this module. A misbehaving receiver must
-not stop a sender that waits for its slowest receiver.
+A misbehaving receiver reads no datagrams: it gets the position of a stream from the publisher's
+driver. The receiver stores no data, and sends only the datagrams of this module. A misbehaving
+receiver must not stop a sender that waits for its slowest receiver.
 """
 
 from __future__ import annotations

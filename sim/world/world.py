@@ -273,11 +273,11 @@ class World:
                 controls = 0
             self._set_now(now_ns)
             if stop is Stop.STUCK:
-                raise LivelockError(f"the hosts have work again and again at {now_ns} ns")
+                raise LivelockError(f"the hosts never finish their work at {now_ns} ns")
             if stop is Stop.CONTROL:
                 controls += 1
                 if controls > _MAX_CONTROL:
-                    raise LivelockError(f"conductors have work again and again at {now_ns} ns")
+                    raise LivelockError(f"conductors never finish their work at {now_ns} ns")
                 self._control()
                 continue
             while self._agenda and self._agenda[0][0] <= now_ns:

@@ -174,7 +174,7 @@ def test_a_query_begins_between_messages_only(
     key = key_of(control)
     for position, what in (
         (32, "is not between two messages"), (sent - 32, "is not between two messages"),
-        (sent + 64, f"lies behind the end, {sent}"),
+        (sent + 64, f"exceeds the end of the log, {sent}"),
     ):
         with pytest.raises(InvalidArgument, match=f"option startingOffsets: .*{position} {what}"):
             begin(**{key: position})
@@ -354,7 +354,7 @@ def test_a_subscription_that_was_renamed_names_the_group_it_left(
         renamed.latest(end, None, 0)
     finally:
         renamed.stop()
-    assert "made with subscription planned, whose group is still there" in caplog.text
+    assert "made with subscription planned, whose group still exists" in caplog.text
     assert "penstock groups end planned" in caplog.text
     with host.command("groups", "end", "nobody", "--dir", str(host.directory)) as refused:
         assert refused.finish() != 0
@@ -475,7 +475,7 @@ def test_a_batch_ends_between_messages_of_known_sessions_only(
     key = key_of(control)
     for ends, words in (
         ({key: 96}, "position 96 is not between two messages"),
-        ({key: sent + 64}, f"lies behind the end, {sent}"),
+        ({key: sent + 64}, f"exceeds the end of the log, {sent}"),
         ({f"{CHANNEL}|{STREAM}|1|2": 64}, "no daemon has this session; there are aeron:ipc"),
     ):
         reading = options(host, streaming=False, endingOffsets=json.dumps(ends))

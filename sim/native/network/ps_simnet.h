@@ -19,8 +19,8 @@ typedef struct ps_simnet ps_simnet_t;
 
 /* One direction between two hosts.  All zero: instant and lossless. */
 typedef struct ps_simnet_link {
-    int64_t delay_ns;              /* fixed */
-    int64_t jitter_ns;             /* Largest random delay, in addition to delay_ns. It is uniformly
+    int64_t delay_ns;  /* fixed */
+    int64_t jitter_ns; /* Largest random delay, in addition to delay_ns. This delay is uniformly
                                     * distributed in [0, jitter_ns], so datagrams can overtake each
                                     * other. */
     int64_t bandwidth_bytes_per_s; /* 0: unlimited */

@@ -35,8 +35,8 @@ void ps_sim_credit_watch(ps_simworld_t *world, int32_t host);
  * receiver change, for example because a reader with credits leaves, the receiver sends a status
  * message at once. If the credit limit has risen from 0, the receiver sends two further status
  * messages with the new limit. If a new credit epoch has begun, the receiver repeats its status
- * message until the sender answers; it then sends the two further status messages about a raised
- * limit after this answer. */
+ * message until the sender answers. After this answer, the receiver sends the two further status
+ * messages about a raised limit. */
 bool ps_sim_states_credits(ps_sim_stated_t *stated, const ps_trailer_t *trailer, int32_t readers,
                            int64_t now_ns, int64_t slack_ns);
 

@@ -73,8 +73,8 @@ void ps_probe_step(ps_probe_t *probe, int32_t host, int32_t work, int64_t now_ns
 /* Returns the largest delay that a timer of the host may have: two ticks of a millisecond plus two
  * duty cycles. */
 int64_t ps_probe_slack_ns(const ps_probe_t *probe, int32_t host);
-/* Returns the largest delay of what a stream's turn does. On a host with a governor, the streams
- * wait for each other. */
+/* Returns the largest delay of an action that a stream can perform only in its turn. On a host with
+ * a governor, the streams wait for each other. */
 int64_t ps_probe_turn_slack_ns(const ps_probe_t *probe, int32_t host);
 /* Checks a promise: a condition that the driver may leave false for grace_ns, but not longer. The
  * caller passes the present value of the condition in `holds`. If the condition stays false for
@@ -111,7 +111,7 @@ const char *ps_probe_index_check(ps_probe_index_t *model, const ps_index_ring_t 
 /* The next two functions concern a publication that has sent data up to `high`. The function
  * ps_probe_sent_floor returns the lowest position that a receiver can still request. The function
  * ps_probe_may_grant returns true if a status message may state `position`. A status message may
- * state a position that is at most half a term behind `high`, or with fc=nak a whole term. Without
+ * state a position that is at most half a term (with fc=nak: a whole term) behind `high`. Without
  * fc=nak, if `high` is the end of a term, the longest possible padding is added to this
  * distance. */
 int64_t ps_probe_sent_floor(const ps_publication_t *pub, int64_t high);
@@ -136,7 +136,7 @@ void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
                     const ps_addr_t *from, int64_t now_ns);
 /* The next four functions (ps_sim_probe_join.c) record a requested SETUP, a sent SETUP, a tracked
  * receiver's status message, and the end of a duty cycle. The function ps_probe_join_came returns
- * the time at which the sender began to wait for this receiver; if the sender did not wait, it
+ * the time at which the sender began to wait for the receiver; if the sender did not wait, it
  * returns now_ns. */
 void ps_probe_join_requested(ps_probe_pub_t *model, int64_t id, const ps_addr_t *from,
                              int64_t now_ns);
@@ -175,11 +175,13 @@ void ps_probe_governor_check(ps_probe_t *probe, int32_t host, int64_t now_ns);
 bool ps_probe_is_delayed(ps_probe_t *probe, ps_probe_pub_t *model, bool sendable, int64_t now_ns);
 /* Returns true if the governor may delay new data of the stream. */
 bool ps_probe_may_hold(const ps_probe_t *probe, const ps_probe_pub_t *model, int64_t now_ns);
-/* Record a datagram of new data of a stream, and the bytes of any data that a host sent. */
+/* ps_probe_governed_sent records a datagram with new data of a stream. ps_probe_host_sent records
+ * the number of bytes of any data that a host sent. */
 void ps_probe_governed_sent(ps_probe_t *probe, ps_probe_pub_t *model, int64_t bytes,
                             int64_t now_ns);
 void ps_probe_host_sent(ps_probe_t *probe, int32_t host, int64_t bytes);
-/* Call these functions after a duty cycle; ps_probe_partial_check before ps_probe_is_delayed. */
+/* Call these functions after a duty cycle. Call ps_probe_partial_check before
+ * ps_probe_is_delayed. */
 void ps_probe_partial_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 void ps_probe_turn_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 /* Returns true if the governor of the receiver's host may delay a status message now. */
@@ -212,8 +214,8 @@ void ps_probe_pressure_sent(ps_probe_t *probe, ps_probe_image_t *model,
  * connections. */
 bool ps_probe_is_heard(const ps_image_t *image, int64_t now_ns);
 /* Returns true if, in this duty cycle, a timer ended the image's wait for an untethered reader. The
- * receiver had already built the status message of this cycle. Only from the next status message on
- * does the reader's position no longer count. */
+ * reader's position still counts in this cycle's status message, which the receiver had already
+ * built, but not in later ones. */
 bool ps_probe_left_behind(const ps_probe_image_t *model);
 void ps_probe_recv_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
 
@@ -233,7 +235,7 @@ void ps_probe_cubic_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
 bool ps_probe_path_has_room(const ps_image_t *image, int64_t position);
 /* Record that the receiver read a datagram with the range [from, to). Call ps_probe_path_stale if
  * the range begins below the consumed position. Otherwise, call ps_probe_path_data if the log has
- * room for the range; it returns false if the gap list has no room for a new gap. */
+ * room for the range; this function returns false if the gap list has no room for a new gap. */
 bool ps_probe_path_data(ps_probe_image_t *model, const ps_sim_packet_t *packet, int64_t from,
                         int64_t to, int64_t now_ns);
 void ps_probe_path_stale(ps_probe_image_t *model, int64_t from, int64_t to, int64_t now_ns);
@@ -242,8 +244,8 @@ void ps_probe_path_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
 void ps_probe_pub_tethers(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 
 /* ps_sim_probe_spy.c */
-/* Records that the sender moved its position past unsent data. It does so while only spies read the
- * stream. */
+/* Records that the sender moved its position past unsent data. The sender does so while only spies
+ * read the stream. */
 void ps_probe_spies_passed(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 void ps_probe_spies_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 

@@ -185,7 +185,7 @@ typedef struct ps_probe_governor {
     int64_t waits, waited_ns; /* The driver's totals at the last sample. */
     int64_t latency_ns;       /* moving average of the waits */
     int64_t pressure;         /* ppm */
-    int64_t high_since_ns;    /* Time since which the pressure is above 0.8; -1: it is not. */
+    int64_t high_since_ns;    /* Time since which the pressure is above 0.8; -1: it is lower. */
     int64_t coalesce_ns, last_coalesce_ns; /* by the last sample, and by the sample before */
     int64_t interval_ns, last_interval_ns; /* of status messages */
     bool defers;
@@ -278,11 +278,15 @@ typedef struct ps_probe_pub {
                         * check. */
     int64_t published; /* On IPC: position up to which the probe has charged the published data to
                         * the token bucket of the rate limit. */
-    /* Governor: time of the last check; time since which less than a datagram waits (0: more or
-     * nothing waits); time of the last new data, and the bytes of its only datagram. */
+    /* For the governor. `step_ns`: time of the last check. `partial_ns`: time since which the
+     * waiting data is shorter than a datagram; 0: no data or more data waits. `turn_ns`: time of
+     * the last turn that sent new data. `partial_bytes`: bytes of this turn's datagram, if the turn
+     * sent only one. */
     int64_t step_ns, partial_ns, turn_ns, partial_bytes;
-    /* The present wait for a turn: when it began, in which band, and behind how many streams; what
-     * stream and host had sent then; the bound. */
+    /* The present wait for a turn. `wait_since_ns`: its beginning. `wait_high`, `wait_bytes`: end
+     * of the data that the stream had sent then, and number of bytes that the host had sent then.
+     * `wait_ahead`: number of streams that waited then in its band. `wait_bound`: largest number
+     * of bytes that the host may send during the wait. `wait_list`: priority band. */
     int64_t wait_since_ns, wait_high, wait_bytes, wait_ahead, wait_bound;
     int32_t wait_list;
 } ps_probe_pub_t;
@@ -316,8 +320,9 @@ typedef struct ps_probe_image {
     int64_t sm_forced_ns;                    /* Time at which the receiver last read a frame that it
                                               * must answer with a status message. */
     int64_t rtt_ns, rtt_due_ns, rtt_late_ns; /* `rtt_ns` is the time of the last RTT request. The
-                                              * next one may come from `rtt_due_ns` on, and must
-                                              * come by `rtt_late_ns` if data arrives. */
+                                              * receiver may send the next RTT request from
+                                              * `rtt_due_ns` on, and must send it by `rtt_late_ns`
+                                              * if data arrives. */
     int64_t last_position;
     int64_t quiet_ns; /* Time of the last cycle in which no frame of the sender arrived. */
     int64_t seen_consumption, consumed_ns, drain_ns;

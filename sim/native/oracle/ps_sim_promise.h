@@ -87,7 +87,8 @@ typedef struct ps_probe_tether {
                                 * check at which the subscriber was near the other subscribers. */
     int64_t surely_ns, far_ns; /* `far_ns`: last check at which the subscriber was behind the
                                 * others. `surely_ns`: last check at which the subscriber was near
-                                * them and had not been behind for at least one check interval. */
+                                * the others and had not been behind for at least one check
+                                * interval. */
 } ps_probe_tether_t;
 
 #endif

@@ -15,7 +15,7 @@ void ps_sim_stamp_sent(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *p
 void ps_sim_stamp_refused(ps_probe_t *probe, int32_t host, const uint8_t *bytes, uint32_t length,
                           int64_t now_ns);
 /* Records that the sender moved its position from `from` to `to` without sending the data between.
- * It does so while only spies read the stream. */
+ * The sender does so while only spies read the stream. */
 void ps_sim_stamp_passed(ps_probe_t *probe, const ps_probe_pub_t *model, int64_t from, int64_t to);
 /* Records that a driver is about to read a datagram, which arrived at rx_ns. */
 void ps_sim_stamp_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,

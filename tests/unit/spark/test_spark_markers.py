@@ -130,7 +130,7 @@ def test_the_errors_say_what_is_wrong() -> None:
         (good[:8] + b"\x03" + good[9:], "version 3"),
         (good[:9] + b"\x07" + good[10:], "kind 7"),
         (good + b"k", "a key of 0 bytes"),
-        (good[:64] + b"\x01" + good[65:], "a BEGIN that counts"),
+        (good[:64] + b"\x01" + good[65:], "the marker BEGIN states rows"),
     ):
         with pytest.raises(MarkerError, match=text):
             decode(message)

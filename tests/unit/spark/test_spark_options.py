@@ -146,7 +146,7 @@ def test_tuned_settings_are_sparks() -> None:
      "endingTimestamp=5: lies before startingTimestamp=6"),
     ({"startingoffsets": '{"aeron:ipc|1|2|3": 64, "aeron:ipc|1|2|4": 0}',
       "endingoffsets": '{"aeron:ipc|1|2|4": 32, "aeron:ipc|1|2|3": 32}'},
-     "endingOffsets: aeron:ipc.1.2.3: position 32 lies before that of startingOffsets, 64"),
+     "endingOffsets: aeron:ipc.1.2.3: position 32 lies before position 64 in startingOffsets"),
 ])
 def test_a_batch_does_not_end_before_its_start(given: dict[str, str], words: str) -> None:
     with pytest.raises(InvalidArgument, match=words):

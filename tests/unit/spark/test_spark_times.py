@@ -44,7 +44,7 @@ def test_what_is_no_times_is_refused(text: str) -> None:
     try:
         positions, _ = _times.decode(text)
     except InvalidArgument as error:
-        assert "are no times of an offset" in str(error)
+        assert "does not encode arrival times" in str(error)
     else:
         assert positions == sorted(set(positions))
 
