@@ -143,7 +143,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "tag in their status messages",
         "subscriptions.group_tag"),
     "reliable": Meaning(
-        "S", "with `false`, the receiver does not request missing data; it skips and "
+        "S", "with `false`, the receiver does not request missing data, but skips and "
              "[reports](loss-recovery.md) gaps", "subscriptions.reliable"),
     "rcv-wnd": Meaning("S", "receiver window", "subscriptions.receiver_window_bytes"),
     "nak-delay": Meaning(
