@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from penstock.client._subscription import Subscription, SubscriptionStatistics
     from penstock.client._typed import TypedBatch, TypedPublication, TypedSubscription
     from penstock.client._typed_groups import TypedConsumerGroup, TypedGroupBatch
-    from penstock.client._withhold import Outstanding
+    from penstock.client._withhold import OpenBatch, Outstanding
     from penstock.config.protocol.keys import CurveKeys
     from penstock.errors import (
         AssignmentLost,
@@ -96,7 +96,7 @@ _NAMES: Final = {
     "penstock.client._subscription": ("Subscription", "SubscriptionStatistics"),
     "penstock.client._typed": ("TypedBatch", "TypedPublication", "TypedSubscription"),
     "penstock.client._typed_groups": ("TypedConsumerGroup", "TypedGroupBatch"),
-    "penstock.client._withhold": ("Outstanding",),
+    "penstock.client._withhold": ("OpenBatch", "Outstanding"),
     "penstock.config.protocol.keys": ("CurveKeys",),
 }
 _HOME: Final = {name: module for module, names in _NAMES.items() for name in names}
@@ -134,6 +134,7 @@ __all__ = [
     "MessageBatch",
     "NotAuthorised",
     "Offer",
+    "OpenBatch",
     "Outstanding",
     "Pressure",
     "Publication",

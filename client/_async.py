@@ -224,19 +224,19 @@ class AsyncClient:
     @overload
     async def consumer_group(
         self, name: str, channel: str, stream_id: int, *, schema: None = None,
-        starting: Starting = "latest", expiry_s: float = 600.0,
+        starting: Starting = "latest", expiry_s: float = 600.0, credits: CreditsGiven = None,
     ) -> AsyncConsumerGroup: ...
 
     @overload
     async def consumer_group(
         self, name: str, channel: str, stream_id: int, *, schema: type[T],
-        starting: Starting = "latest", expiry_s: float = 600.0,
+        starting: Starting = "latest", expiry_s: float = 600.0, credits: CreditsGiven = None,
     ) -> AsyncTypedConsumerGroup[T]: ...
 
     @overload
     async def consumer_group(
         self, name: str, channel: str, stream_id: int, *, schema: AnySchema,
-        starting: Starting = "latest", expiry_s: float = 600.0,
+        starting: Starting = "latest", expiry_s: float = 600.0, credits: CreditsGiven = None,
     ) -> AsyncTypedConsumerGroup[Any]: ...
 
     async def consumer_group(
@@ -248,6 +248,7 @@ class AsyncClient:
         schema: Any = None,
         starting: Starting = "latest",
         expiry_s: float = 600.0,
+        credits: CreditsGiven = None,
     ) -> AsyncConsumerGroup | AsyncTypedConsumerGroup[Any]:
         """See :meth:`penstock.Client.consumer_group`."""
         from penstock.client._async_consumer import AsyncConsumerGroup
@@ -256,7 +257,7 @@ class AsyncClient:
         codec = optional_codec(schema)
         join = partial(
             self._sync.consumer_group, name, channel, stream_id, starting=starting,
-            expiry_s=expiry_s,
+            expiry_s=expiry_s, credits=credits,
         )
         group = AsyncConsumerGroup(await in_thread(join))
         return group if codec is None else AsyncTypedConsumerGroup(group, codec)

@@ -19,6 +19,7 @@ from penstock.client._consumer import (
     ConsumerGroup,
     GroupBatch,
 )
+from penstock.client._group_credits import BatchHandler, GroupWithholding
 from penstock.core.errors import ClosedError
 
 if TYPE_CHECKING:
@@ -167,6 +168,38 @@ class AsyncConsumerGroup:
             await anyio.sleep(pause)
             pause = min(2 * pause, LONGEST_S)
         return None
+
+    async def withhold(self, timeout_s: float, handler: BatchHandler | None = None) -> None:
+        """See :meth:`penstock.ConsumerGroup.withhold`. ``handler`` runs in a worker
+        thread. If the task is cancelled meanwhile, the publishers continue."""
+        freeze = GroupWithholding(self._sync, handler)
+        done = False
+        try:
+            await in_thread(freeze.request)
+            done = await self._until(freeze, timeout_s)
+            if not done:
+                raise await in_thread(freeze.failure, timeout_s)
+        finally:
+            if not done and not self.is_closed:
+                await to_the_end(self._sync.resume)
+
+    async def _until(self, freeze: GroupWithholding, timeout_s: float) -> bool:
+        deadline, pause = time.monotonic() + timeout_s, SHORTEST_S
+        while not await in_thread(freeze.is_done):
+            if time.monotonic() >= deadline:
+                return False
+            await anyio.sleep(pause)
+            pause = min(2 * pause, LONGEST_S)
+        return True
+
+    async def resume(self) -> None:
+        """See :meth:`penstock.ConsumerGroup.resume`."""
+        await in_thread(self._sync.resume)
+
+    async def drain(self, timeout_s: float, handler: BatchHandler | None = None) -> None:
+        """See :meth:`penstock.ConsumerGroup.drain`."""
+        await self.withhold(timeout_s, handler)
+        await self.close()
 
     async def end(self) -> None:
         """See :meth:`penstock.ConsumerGroup.end`."""

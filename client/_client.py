@@ -14,7 +14,7 @@ import attrs
 
 from penstock.client._classes import client_classes
 from penstock.client._counters import Counter, Counters
-from penstock.client._credit_options import Credits, CreditsGiven, check_group, credits_of
+from penstock.client._credit_options import Credits, CreditsGiven, credits_of
 from penstock.client._defaults import DEFAULT_TIMEOUT_S
 from penstock.client._fork import call_in_child
 from penstock.client._handles import subscription_class
@@ -313,24 +313,24 @@ class Client:
     @overload
     def consumer_group(
         self, name: str, channel: str, stream_id: int, *, schema: None = None,
-        starting: Starting = "latest", expiry_s: float = 600.0,
+        starting: Starting = "latest", expiry_s: float = 600.0, credits: CreditsGiven = None,
     ) -> ConsumerGroup: ...
 
     @overload
     def consumer_group(
         self, name: str, channel: str, stream_id: int, *, schema: type[T],
-        starting: Starting = "latest", expiry_s: float = 600.0,
+        starting: Starting = "latest", expiry_s: float = 600.0, credits: CreditsGiven = None,
     ) -> TypedConsumerGroup[T]: ...
 
     @overload
     def consumer_group(
         self, name: str, channel: str, stream_id: int, *, schema: AnySchema,
-        starting: Starting = "latest", expiry_s: float = 600.0,
+        starting: Starting = "latest", expiry_s: float = 600.0, credits: CreditsGiven = None,
     ) -> TypedConsumerGroup[Any]: ...
 
     def consumer_group(
         self, name: str, channel: str, stream_id: int, *, schema: Any = None,
-        starting: Starting = "latest", expiry_s: float = 600.0,
+        starting: Starting = "latest", expiry_s: float = 600.0, credits: CreditsGiven = None,
     ) -> ConsumerGroup | TypedConsumerGroup[Any]:
         """Join a consumer group as a member; the first member opens the group.
 
@@ -340,16 +340,16 @@ class Client:
             everything, ``earliest`` at the oldest data that is certainly there.
         :param expiry_s: time without a request of a member after which the daemon ends the group,
             in seconds.
+        :param credits: number of sent messages that are not committed, at most; or `Credits`.
         :raises UnreliableStream: the flow control of the stream does not wait for slow receivers.
         :raises GroupOwned: another reader, for example a Spark query, uses the group.
         """
         from penstock.client._consumer import ConsumerGroup
+        from penstock.client._group_credits import group_channel
 
         codec = optional_codec(schema)
-        check_group(self._credits, name, channel)
-        group = ConsumerGroup(
-            self, name, channel, stream_id, starting=starting, expiry_s=expiry_s
-        )
+        channel = group_channel(credits, self._credits, name, channel)
+        group = ConsumerGroup(self, name, channel, stream_id, starting=starting, expiry_s=expiry_s)
         return group if codec is None else codec.group(group)
 
     def add_counter(

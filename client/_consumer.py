@@ -14,7 +14,8 @@ from contextlib import AbstractContextManager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Literal, Self
 
-from penstock.client._groups import GroupControl, GroupState, LogRange
+from penstock.client._group_credits import BatchHandler, GroupWithholding
+from penstock.client._groups import CreditAction, GroupControl, GroupState, LogRange
 from penstock.client._members import Claim, Session, Shares, member_name, shares
 from penstock.client._message import Message
 from penstock.core import gather
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.client._client import Client
+    from penstock.config.protocol.control import CreditReport
 
 DEFAULT_BATCH: Final = 4096
 DEFAULT_BYTES: Final = 4 << 20
@@ -446,6 +448,64 @@ class ConsumerGroup:
                 f"group {self._name!r} was ended or has expired, and its messages are released: "
                 f"{error}"
             ) from None
+
+    # ---- credits ---------------------------------------------------------------------------------
+
+    def withhold(self, timeout_s: float, handler: BatchHandler | None = None) -> None:
+        """Stop the publishers of the group's streams, and wait until the members of the group have
+        committed every message that was published. The publishers' offers return
+        ``Offer.NO_CREDIT`` until a member calls :meth:`resume`.
+
+        Other members continue to receive and commit batches during the call.
+
+        :param handler: called with each batch that this member receives meanwhile; the call commits
+            the batch after the handler has returned. Without a handler, this member receives no
+            batches, and other members have to commit the messages.
+        :raises WithholdTimeout: messages were not committed after ``timeout_s`` seconds; it names
+            the members with open batches, and the publishers continue.
+        :raises ChannelRefused: a sender does not support credits.
+        :raises GroupRefused: the group grants no credits.
+        """
+        freeze = GroupWithholding(self, handler)
+        freeze.request()
+        done = False
+        try:
+            done = self._until(freeze.is_done, timeout_s)
+            if not done:
+                raise freeze.failure(timeout_s)
+        finally:
+            if not done and not self.is_closed:
+                self.resume()
+
+    def _until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        deadline, pause = time.monotonic() + timeout_s, SHORTEST_S
+        while not condition():
+            if time.monotonic() >= deadline:
+                return False
+            self._closing.wait(pause)
+            pause = min(2 * pause, LONGEST_S)
+        return True
+
+    def resume(self) -> None:
+        """Grant credits again, after :meth:`withhold` or :meth:`drain` of any member.
+        Idempotent."""
+        self._ask_credits("resume")
+
+    def drain(self, timeout_s: float, handler: BatchHandler | None = None) -> None:
+        """Stop the publishers, wait until every message is committed, and leave the group. The
+        group stays open, and its publishers stay stopped until a member calls :meth:`resume`.
+
+        The parameters and errors are those of :meth:`withhold`. After an error this member stays in
+        the group, and the publishers continue.
+        """
+        self.withhold(timeout_s, handler)
+        self.close()
+
+    def _ask_credits(self, action: CreditAction) -> CreditReport:
+        self._check()
+        return self._control.stream_credits(
+            self._stream_id, channel=self._channel, group=self._name, action=action
+        )
 
     # ---- life ------------------------------------------------------------------------------------
 

@@ -120,13 +120,3 @@ def credits_given(value: CreditsGiven) -> Credits | None:
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise InvalidArgument(f"credits is a number, 'auto' or Credits(...), not {value!r}")
     return Credits(value)
-
-
-def check_group(of_client: Credits | None, name: str, channel: str) -> None:
-    """:raises InvalidArgument: the client was connected with credits, so it cannot join a group."""
-    if of_client is not None:
-        raise InvalidArgument(
-            f"group {name} on {channel}: a consumer group grants no credits, and the client's "
-            "connect(credits=...) limits all its subscriptions; connect a second client without "
-            "credits for the group"
-        )

@@ -252,19 +252,24 @@ class GroupControl:
         return [_group(plain) for plain in answer.groups.values()]
 
     def stream_credits(
-        self, stream_id: int, *, channel: str = "", action: CreditAction = "report"
+        self, stream_id: int, *, channel: str = "", group: str = "",
+        action: CreditAction = "report",
     ) -> control.CreditReport:
         """Withhold or resume the credits of all subscriptions of a stream, or only report the
         credits.
 
         :param channel: select only the subscriptions with this channel; empty: all subscriptions of
             the stream.
+        :param group: select only the consumer group with this name; empty: all subscriptions.
         :returns: the state of each reader. After ``withhold``, repeat ``report`` until it is
             complete.
         :raises GroupRefused: no subscription of the stream grants credits.
         """
         return self._port.request(
-            control.WithholdStream(stream_id=stream_id, channel=channel, action=action),
+            _made(
+                control.WithholdStream, stream_id=stream_id, channel=channel, group=group,
+                action=action,
+            ),
             control.CreditReport,
         )
 

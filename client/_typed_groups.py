@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from penstock.client._consumer import DEFAULT_BATCH, DEFAULT_BYTES, ConsumerGroup, GroupBatch
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.client._async_consumer import AsyncConsumerGroup, AsyncGroupBatch
+    from penstock.client._group_credits import BatchHandler
     from penstock.client._groups import GroupState
 
 T = TypeVar("T")
@@ -96,6 +97,22 @@ class TypedConsumerGroup(Generic[T]):
     def _typed(self, batch: GroupBatch) -> TypedGroupBatch[T]:
         return TypedGroupBatch(self._codec, batch)
 
+    def withhold(
+        self, timeout_s: float, handler: Callable[[TypedGroupBatch[T]], None] | None = None
+    ) -> None:
+        """See :meth:`penstock.ConsumerGroup.withhold`."""
+        self._raw.withhold(timeout_s, _raw_handler(handler, self._typed))
+
+    def resume(self) -> None:
+        """See :meth:`penstock.ConsumerGroup.resume`."""
+        self._raw.resume()
+
+    def drain(
+        self, timeout_s: float, handler: Callable[[TypedGroupBatch[T]], None] | None = None
+    ) -> None:
+        """See :meth:`penstock.ConsumerGroup.drain`."""
+        self._raw.drain(timeout_s, _raw_handler(handler, self._typed))
+
     def state(self) -> GroupState:
         """See :meth:`penstock.ConsumerGroup.state`."""
         return self._raw.state()
@@ -121,6 +138,15 @@ class TypedConsumerGroup(Generic[T]):
 
     def __repr__(self) -> str:
         return f"<Typed{repr(self._raw)[1:-1]} of {self._codec.name}>"
+
+
+def _raw_handler(
+    handler: Callable[[TypedGroupBatch[T]], None] | None,
+    typed: Callable[[GroupBatch], TypedGroupBatch[T]],
+) -> BatchHandler | None:
+    if handler is None:
+        return None
+    return lambda batch: handler(typed(batch))
 
 
 class AsyncTypedGroupBatch(_GroupValues[T]):
@@ -174,6 +200,26 @@ class AsyncTypedConsumerGroup(Generic[T]):
         """See :meth:`penstock.ConsumerGroup.recv_batch`."""
         batch = await self._raw.recv_batch(limit, timeout_s, max_bytes=max_bytes)
         return AsyncTypedGroupBatch(self._codec, batch)
+
+    async def withhold(
+        self, timeout_s: float, handler: Callable[[TypedGroupBatch[T]], None] | None = None
+    ) -> None:
+        """See :meth:`penstock.AsyncConsumerGroup.withhold`; the batches are those of a
+        :class:`penstock.TypedConsumerGroup`."""
+        await self._raw.withhold(timeout_s, _raw_handler(handler, self._batch))
+
+    async def resume(self) -> None:
+        """See :meth:`penstock.ConsumerGroup.resume`."""
+        await self._raw.resume()
+
+    async def drain(
+        self, timeout_s: float, handler: Callable[[TypedGroupBatch[T]], None] | None = None
+    ) -> None:
+        """See :meth:`penstock.AsyncConsumerGroup.drain`."""
+        await self._raw.drain(timeout_s, _raw_handler(handler, self._batch))
+
+    def _batch(self, batch: GroupBatch) -> TypedGroupBatch[T]:
+        return TypedGroupBatch(self._codec, batch)
 
     async def state(self) -> GroupState:
         """See :meth:`penstock.ConsumerGroup.state`."""

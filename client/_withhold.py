@@ -19,11 +19,30 @@ if TYPE_CHECKING:
     from penstock.client._subscription import Subscription
 
 _STATES = {
-    CreditState.GRANTING: "the daemon has not withheld it yet",
-    CreditState.FREEZING: "the sender has not acknowledged it yet",
-    CreditState.FROZEN: "a claim is open at the publisher",
-    CreditState.SETTLED: "messages are not released yet",
+    "granting": "the daemon has not withheld it yet",
+    "freezing": "the sender has not acknowledged it yet",
+    "frozen": "a claim is open at the publisher",
+    "settled": "messages are not released yet",
+    "half_open": "the sender has begun, and no frame of it has arrived",
 }
+
+
+@attrs.frozen(kw_only=True)
+class OpenBatch:
+    """A batch that a member of a consumer group has received and not committed."""
+
+    client: str
+    """Name of the member's client, or an empty text."""
+    pid: int
+    """Id of the member's process."""
+    start_position: int
+    position: int
+
+    def __str__(self) -> str:
+        return (
+            f"member {self.client or 'without name'} (process {self.pid}) holds positions "
+            f"{self.start_position} to {self.position}"
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -35,18 +54,22 @@ class Outstanding:
     source: str
     """``ip:port`` of the sender, ``aeron:ipc`` or ``aeron-spy``."""
     state: str
-    """``granting``, ``freezing`` (not acknowledged), ``frozen`` (a claim is open), ``settled``."""
+    """``half_open`` (no frame has arrived), ``granting``, ``freezing`` (not acknowledged),
+    ``frozen`` (a claim is open), ``settled``."""
     final: int
     """The publishers' last message; -1: not known yet."""
     delivered: int
     returned: int
+    batches: tuple[OpenBatch, ...] = ()
+    """Open batches of this session, if the reader is a consumer group."""
 
     def __str__(self) -> str:
-        why = _STATES.get(CreditState[self.state.upper()], self.state)
+        why = _STATES.get(self.state, self.state)
         known = f"{self.returned} of {self.final}" if self.final >= 0 else str(self.returned)
         return (
             f"session {self.session_id} from {self.source}: {known} messages returned, "
             f"{self.delivered} delivered: {why}"
+            + "".join(f", {batch}" for batch in self.batches)
         )
 
 

@@ -31,6 +31,7 @@ from penstock.core.driver_types import (
     SendEndpointParams,
     SubscriberParams,
 )
+from penstock.core.group_log import GroupLog
 from penstock.core.library import Library, NativeObject
 
 _CONGESTION_FIELDS: Final = (
@@ -237,11 +238,17 @@ class Driver(NativeObject):
 
     def release(
         self, *, position: int, position_counter_id: int, subscriber_slot: int,
-        publication_slot: int,
+        publication_slot: int, log: GroupLog | None = None,
     ) -> None:
         """Advance the position of a consumer group, which is a subscriber without a client process.
-        ``publication_slot`` is -1 if the subscriber reads a network image."""
+
+        :param publication_slot: -1 if the subscriber reads a network image.
+        :param log: the log, if the group grants credits. The call then also returns the credits of
+            the messages below ``position``.
+        """
         params = self._ffi.new("ps_release_params_t *")
+        if log is not None:
+            params.log = log.native
         params.position = position
         params.position_counter_id = position_counter_id
         params.subscriber_slot = subscriber_slot

@@ -29,6 +29,11 @@ class GroupLog:
             lib.ps_group_log_close(self._handle)
             self._handle = None
 
+    @property
+    def native(self) -> Any:
+        """The native handle."""
+        return self._handle
+
     def producer(self) -> int:
         """Return the producer position of a publication's log; 2^63 - 1 for an image's log."""
         return int(lib.ps_group_log_producer(self._handle))

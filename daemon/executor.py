@@ -274,6 +274,7 @@ class Executor:
             a.ReleaseTo: lambda x: self._driver.release(
                 position=x.position, position_counter_id=x.position_counter_id,
                 subscriber_slot=x.subscriber_slot, publication_slot=x.publication_slot,
+                log=self.logs.reader(x.credit_path) if x.credit_path else None,
             ),
             a.DescribeGroup: lambda x: self._shared.describe_group(
                 x.slot, committed=x.committed, retained_from=x.retained_from,

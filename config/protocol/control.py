@@ -218,6 +218,7 @@ MAX_MARKS_BYTES: Final = 32 * 1024
 """The most bytes of all of them, but for one message."""
 MAX_OWNER_CHARS: Final = 200
 
+_CREDIT_ACTION: Any = validators.in_(("withhold", "resume", "report"))
 _NAME: Any = validators.and_(
     validators.min_len(1), validators.max_len(MAX_GROUP_NAME_CHARS),
     validators.matches_re(r"[^\x00-\x1f\x7f]*"),
@@ -296,9 +297,8 @@ class WithholdStream:
 
     stream_id: int = attrs.field(validator=_I32)
     channel: str = attrs.field(default="", validator=validators.max_len(MAX_CHANNEL_CHARS))  # any
-    action: str = attrs.field(
-        default="report", validator=validators.in_(("withhold", "resume", "report"))
-    )
+    group: str = attrs.field(default="", validator=validators.max_len(MAX_GROUP_NAME_CHARS))
+    action: str = attrs.field(default="report", validator=_CREDIT_ACTION)
 
 
 @attrs.frozen(kw_only=True)

@@ -37,7 +37,7 @@ class GroupLogs:
         if action.end_counter_id >= 0:
             end = self._cnc.counter(action.end_counter_id)
             return a.LogView(committed=min(position, end), end_position=end)
-        reader = self._reader(action.path)
+        reader = self.reader(action.path)
         start = min(max(position, self._ends.get(action.path, 0)), reader.producer())
         end = reader.end(start, _WALK_BYTES)
         self._ends[action.path] = end
@@ -82,7 +82,8 @@ class GroupLogs:
         for path in list(self._readers):
             self.forget(path)
 
-    def _reader(self, path: str) -> GroupLog:
+    def reader(self, path: str) -> GroupLog:
+        """Return the mapped log."""
         if path not in self._readers:
             self._readers[path] = GroupLog(path)
         return self._readers[path]

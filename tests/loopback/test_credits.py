@@ -328,15 +328,6 @@ def test_drain_closes_after_the_last_message(pair: Pair) -> None:
     assert subscription.is_closed
 
 
-def test_a_group_refuses_credits_of_client_and_channel(host: PenstockHost) -> None:
-    with penstock.connect(host.directory, credits=5) as client, \
-            pytest.raises(penstock.InvalidArgument, match=r"group orders.*grants no credits"):
-        client.consumer_group("orders", "aeron:ipc", STREAM)
-    with penstock.connect(host.directory) as client, \
-            pytest.raises(penstock.PenstockError, match="ps-credits=5 contradicts group orders"):
-        client.consumer_group("orders", "aeron:ipc?ps-credits=5", STREAM)
-
-
 def test_withhold_without_credits_is_refused(pair: Pair) -> None:
     with pair.receiver.add_subscription(pair.channel, STREAM) as subscription, \
             pytest.raises(penstock.ChannelRefused, match="grants no credits"):

@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 
+#include "ps_credit.h"
 #include "ps_driver_state.h"
 #include "ps_error.h"
 #include "ps_log.h"
@@ -220,14 +221,20 @@ int ps_driver_release(ps_driver_t *driver, const ps_release_params_t *params)
                        params->subscriber_slot);
     }
     _Atomic int64_t *cell = ps_counter_cell(cnc, params->position_counter_id);
-    if (params->position <= atomic_load_explicit(cell, memory_order_relaxed)) {
+    const int64_t before = atomic_load_explicit(cell, memory_order_relaxed);
+    int64_t position = params->position;
+    if (position <= before) {
         return PS_OK;
     }
     ps_subscriber_slot_t *slot = &shared->subscribers[params->subscriber_slot];
-    atomic_store_explicit(&slot->delivered, params->position, memory_order_relaxed);
-    atomic_store_explicit(&slot->released, params->position, memory_order_release);
+    if (params->log != NULL) {
+        position = ps_credit_release(slot, &params->log->log, before, position);
+    } else {
+        atomic_store_explicit(&slot->delivered, position, memory_order_relaxed);
+    }
+    atomic_store_explicit(&slot->released, position, memory_order_release);
     /* seq_cst: before the agents are woken, which always happens because releases are rare. */
-    atomic_store_explicit(cell, params->position, memory_order_seq_cst);
+    atomic_store_explicit(cell, position, memory_order_seq_cst);
     if (params->publication_slot >= 0) {
         request_sender(shared, params->publication_slot);
     }

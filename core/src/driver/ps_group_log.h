@@ -59,8 +59,11 @@ int32_t ps_slot_read_times(const ps_shared_t *shared, int32_t kind, int32_t slot
  * without a client process) forward. The call has the same effect as a release of the data by a
  * client. If `position` is below the present position of the subscriber, the call has no effect.
  * Only the conductor thread may call ps_driver_release. publication_slot is -1 if the subscriber
- * reads a network image. */
+ * reads a network image. `log` is the log of a group that grants credits; NULL: the group grants
+ * none. With a log, the call returns the credits of the messages up to `position`. It releases only
+ * what is in the log. */
 typedef struct ps_release_params {
+    const ps_group_log_t *log;
     int64_t position;
     int32_t position_counter_id;
     int32_t subscriber_slot;

@@ -176,6 +176,29 @@ bool ps_credit_is_due(const ps_credit_reader_t *reader)
                atomic_load_explicit(&reader->slot->credit_wake, memory_order_relaxed);
 }
 
+/* A daemon may die between two stores, and the next daemon must count no message twice. The count
+ * in `credit_passed` is valid up to the position `delivered`. A `delivered` above the position of
+ * the group is a release that a dead daemon did not finish. Before the store of `delivered`, only
+ * `credit_passed` has changed, and the next call computes it again from `credit_returned`. */
+int64_t ps_credit_release(ps_subscriber_slot_t *slot, const ps_log_t *log, int64_t from, int64_t to)
+{
+    int64_t at = atomic_load_explicit(&slot->delivered, memory_order_acquire);
+    int64_t passed = atomic_load_explicit(&slot->credit_returned, memory_order_relaxed);
+    if (at > from) {
+        passed = atomic_load_explicit(&slot->credit_passed, memory_order_relaxed);
+        atomic_store_explicit(&slot->credit_returned, passed, memory_order_release);
+    } else {
+        at = from;
+    }
+    /* Each frame has at least a header, so the count visits the whole range. */
+    const int64_t messages = ps_credit_count(log, &at, to, INT32_MAX, NULL);
+    passed += messages > 0 ? messages : 0;
+    atomic_store_explicit(&slot->credit_passed, passed, memory_order_relaxed);
+    atomic_store_explicit(&slot->delivered, at, memory_order_release);
+    atomic_store_explicit(&slot->credit_returned, passed, memory_order_release);
+    return at;
+}
+
 int64_t ps_spend_leased(const ps_publication_slot_t *slot)
 {
     /* The lease first: it is never larger than what the word has counted. */

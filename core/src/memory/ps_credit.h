@@ -81,6 +81,13 @@ bool ps_credit_is_due(const ps_credit_reader_t *reader);
 int64_t ps_credit_count(const ps_log_t *log, int64_t *position, int64_t to, int32_t frames,
                         int64_t *dropped);
 
+/* Returns the credits of the messages in [from, to) for a consumer group, which has no client
+ * process. If the log ends before `to`, the function returns the credits of the messages up to this
+ * end. `from` is the group's position. Returns the new position of the group, which the caller
+ * stores. Only the conductor may call this function. */
+int64_t ps_credit_release(ps_subscriber_slot_t *slot, const ps_log_t *log, int64_t from,
+                          int64_t to);
+
 /* Returns the number of credits that an exclusive publisher has taken in advance and not used yet
  * (its lease, ps_spend.h). */
 int64_t ps_spend_leased(const ps_publication_slot_t *slot);

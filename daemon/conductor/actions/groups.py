@@ -55,6 +55,7 @@ class ReleaseTo(Action):
     position_counter_id: int
     subscriber_slot: int
     publication_slot: int               # -1: of a network image
+    credit_path: str = ""               # log of a group that grants credits; "": it grants none
 
 
 @attrs.frozen(kw_only=True)

@@ -262,17 +262,22 @@ def group_subscription_plan(
 ) -> SubscriptionPlan:
     """Plan a consumer group's subscription on the given channel. The sender waits for the consumer
     group. Unless the channel states a receiver window, the plan of a consumer group has the largest
-    window that the log allows. A consumer group grants no credits, because its acknowledgements
-    already limit the sender. If a ``[[stream]]`` rule or the record of an adopted group states
-    credits, they have no effect."""
-    parsed = attrs.evolve(
-        parsed, ps_credits=None, ps_credit_burst=None, ps_max_message=None, ps_credit_policy=None,
-        ps_credit_pool=None, ps_credits_required=None, ps_sub_policy="block", ps_sub_depth=None,
-        ps_fanin=None,
-    )
+    window that the log allows. A consumer group grants credits only if its channel states them;
+    credits of a ``[[stream]]`` rule or of the configuration have no effect on a group."""
+    parsed = attrs.evolve(parsed, ps_sub_policy="block", ps_sub_depth=None, ps_fanin=None)
+    if parse(channel).ps_credits is None:
+        parsed = without_credits(parsed)
     plan = subscription_plan(parsed, channel, attrs.evolve(settings, default_credits=""))
     window = _LARGEST_WINDOW if parsed.rcv_wnd is None else plan.receiver_window
     return attrs.evolve(plan, tether=True, receiver_window=window)
+
+
+def without_credits(parsed: uri.ChannelUri) -> uri.ChannelUri:
+    """Return the channel without the parameters of credits that a subscription states."""
+    return attrs.evolve(
+        parsed, ps_credits=None, ps_credit_burst=None, ps_max_message=None, ps_credit_policy=None,
+        ps_credit_pool=None, ps_credits_required=None,
+    )
 
 
 def destination_plan(

@@ -14,7 +14,8 @@ from penstock.daemon.conductor.actions.credits import (
     SetPublicationCredits,
 )
 from penstock.daemon.conductor.saga import EXCLUSIVE, Refused, Saga
-from penstock.daemon.conductor.state.model import Image, SubscriberLink, Subscription
+from penstock.daemon.conductor.state.machines import ImageState
+from penstock.daemon.conductor.state.model import Image, Publication, SubscriberLink, Subscription
 from penstock.daemon.conductor.state.registry import note_subscription
 from penstock.daemon.conductor.state.state import State
 
@@ -35,6 +36,9 @@ def set_withheld(state: State, subscription: Subscription, *, withheld: bool) ->
     subscription.withheld = withheld
     note_subscription(state, subscription)
     for link in list(subscription.links.values()):
+        # Until the agent applied it, the slot may show the end of an earlier freeze.
+        view: CreditView = yield ReadCredits(slot=link.slot)
+        link.credit.before_freeze = view.epoch
         yield set_credits(link)
     for image in _without_reader(subscription):
         yield SetImageCredits(
@@ -57,6 +61,20 @@ def _without_reader(subscription: Subscription) -> list[Image]:
     return [
         image for image in subscription.endpoint.images.of_stream(subscription.stream_id)
         if not image.established and subscription.wants_session(image.session_id)
+    ]
+
+
+def coming(subscription: Subscription) -> list[Image]:
+    """Return the images that the subscription is about to read. Their senders may have sent
+    messages, although the subscription is not linked to them yet: an image is linked when its first
+    frame or heartbeat has arrived."""
+    if subscription.endpoint is None:
+        return []
+    return [
+        image for image in subscription.endpoint.images.of_stream(subscription.stream_id)
+        if image.state is ImageState.ACTIVE and not image.shown
+        and subscription.wants_session(image.session_id)
+        and subscription.id not in image.subscribers
     ]
 
 
@@ -88,10 +106,11 @@ def serve(state: State, message: WithholdStream) -> Saga[CreditReport]:
     yield EXCLUSIVE
     found = [
         s for s in state.subscriptions.of_stream(message.stream_id)
-        if s.plan.credits and message.channel in ("", s.plan.channel)
+        if s.plan.credits and _is_meant(state, s, message)
     ]
     if not found:
         where = f" on {message.channel}" if message.channel else ""
+        where += f" of group {message.group}" if message.group else ""
         raise Refused(
             "unknown_registration",
             f"no subscription of this daemon grants credits on stream {message.stream_id}{where}",
@@ -104,6 +123,7 @@ def serve(state: State, message: WithholdStream) -> Saga[CreditReport]:
         for link in subscription.links.values():
             view: CreditView = yield ReadCredits(slot=link.slot)
             readers.append(describe(link, view))
+        readers += [_describe_coming(subscription, image) for image in coming(subscription)]
     return CreditReport(
         readers={str(number): reader for number, reader in enumerate(readers)},
         withheld=all(s.withheld for s in found),
@@ -111,9 +131,35 @@ def serve(state: State, message: WithholdStream) -> Saga[CreditReport]:
     )
 
 
+def _is_meant(state: State, subscription: Subscription, message: WithholdStream) -> bool:
+    """Return whether a request is about a subscription. The subscriptions of a group have the
+    channel of the group, and a session too if the group reads single sessions."""
+    group = state.groups.get(subscription.client.group_id)
+    channel = subscription.plan.channel if group is None else group.channel
+    return message.channel in ("", channel) and (
+        not message.group or (group is not None and group.name == message.group)
+    )
+
+
 def describe(link: SubscriberLink, view: CreditView) -> dict[str, Any]:
     """Return the state of a reader's credits as plain data, for a CreditReport."""
-    source, subscription = link.source, link.subscription
+    return {
+        **_identity(link.subscription, link.source), "state": CreditState(view.state).name.lower(),
+        "credits": view.credits, "granted": view.granted, "passed": view.passed,
+        "returned": view.returned, "leaked": view.leaked, "final": view.final,
+        "complete": view.is_complete and view.epoch != link.credit.before_freeze,
+    }
+
+
+def _describe_coming(subscription: Subscription, image: Image) -> dict[str, Any]:
+    return {
+        **_identity(subscription, image), "state": "half_open",
+        "credits": subscription.plan.credits, "granted": 0, "passed": 0, "returned": 0, "leaked": 0,
+        "final": -1, "complete": False,
+    }
+
+
+def _identity(subscription: Subscription, source: Image | Publication) -> dict[str, Any]:
     if isinstance(source, Image):
         identity = str(source.source)
     else:
@@ -121,9 +167,5 @@ def describe(link: SubscriberLink, view: CreditView) -> dict[str, Any]:
     return {
         "subscription_id": subscription.id, "client_id": subscription.client.id,
         "client": subscription.client.name, "channel": subscription.plan.channel,
-        "stream_id": subscription.stream_id, "session_id": source.session_id,
-        "source": identity, "state": CreditState(view.state).name.lower(),
-        "credits": view.credits, "granted": view.granted, "passed": view.passed,
-        "returned": view.returned, "leaked": view.leaked, "final": view.final,
-        "complete": view.is_complete,
+        "stream_id": subscription.stream_id, "session_id": source.session_id, "source": identity,
     }

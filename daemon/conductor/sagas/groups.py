@@ -45,7 +45,7 @@ from penstock.daemon.conductor.actions import (
     ViewLog,
 )
 from penstock.daemon.conductor.actions.times import ViewTimes
-from penstock.daemon.conductor.channel.plans import parse
+from penstock.daemon.conductor.channel.plans import parse, without_credits
 from penstock.daemon.conductor.saga import Refused, Saga
 from penstock.daemon.conductor.sagas import credits as credit_grants
 from penstock.daemon.conductor.sagas.reliance import (
@@ -72,6 +72,7 @@ from penstock.daemon.conductor.state.model import (
     Joins,
     Publication,
     Retained,
+    SubscriberLink,
 )
 from penstock.daemon.conductor.state.registry import erase, note_group
 from penstock.daemon.conductor.state.state import State
@@ -192,7 +193,7 @@ def _open(state: State, message: OpenGroup) -> Saga[Group]:
         return group
     if len(state.groups) >= GROUP_LIMIT:
         raise Refused("limit", f"{len(state.groups)} groups are open, which is the limit")
-    channels = _channels(message)
+    channels = _channels(state, message)
     group = yield from _new(state, message)
     try:
         for channel in channels:
@@ -226,10 +227,10 @@ def _compare(group: Group, message: OpenGroup) -> None:
         )
 
 
-def _channels(message: OpenGroup) -> list[str]:
+def _channels(state: State, message: OpenGroup) -> list[str]:
     """Return the channels: one subscription for each session, or one for all."""
     parsed = parse(message.channel)
-    _refuse_credits(message, parsed)
+    _check_credits(state, message, parsed)
     if not message.sessions:
         return [message.channel]
     if parsed.session_id is not None:
@@ -250,15 +251,25 @@ def _channels(message: OpenGroup) -> list[str]:
     return found
 
 
-def _refuse_credits(message: OpenGroup, parsed: uri.ChannelUri) -> None:
-    stated = parsed.given().get("ps-credits")
-    if stated is not None:
+def _check_credits(state: State, message: OpenGroup, parsed: uri.ChannelUri) -> None:
+    """Refuse a pool of a client, which a group is not part of, and a second group that differs from
+    an open one only in its credits."""
+    if parsed.ps_credit_pool == "client":
         raise Refused(
             "invalid_channel",
-            f"{message.channel}: ps-credits={stated} contradicts group {message.name}: a consumer "
-            "group grants no credits, because its acknowledgements limit the sender; leave the "
-            "parameters of credits out",
+            f"{message.channel}: ps-credit-pool=client contradicts group {message.name}: a "
+            "consumer group belongs to no client, so its credits are its own; leave ps-credit-pool "
+            "out",
         )
+    for group in state.groups.values():
+        if (group.name, group.stream_id) != (message.name, message.stream_id):
+            continue
+        if without_credits(parse(group.channel)) == without_credits(parsed):
+            raise Refused(
+                "invalid_channel",
+                f"group {group.name} of stream {group.stream_id} is open on {group.channel}: state "
+                f"the same credits instead of {message.channel}, or end the group first",
+            )
 
 
 def _new(state: State, message: OpenGroup) -> Saga[Group]:
@@ -309,6 +320,8 @@ def _described(state: State, group: Group) -> Saga[dict[str, Any]]:
         except Refused:
             continue                    # it has ended meanwhile
         state.hold(source.id, group.id, view.committed)
+        if link.acknowledged > view.committed < view.end_position:
+            _release_to(state, group, link, min(link.acknowledged, view.end_position))
         logs.append(
             _log(
                 group, view, log_id=source.id, session_id=source.session_id,
@@ -476,20 +489,34 @@ def _acknowledge(state: State, group: Group, message: AcknowledgeGroup) -> Saga[
     for link in links_of(group):
         source = link.source
         position = wanted.get((source.session_id, source.initial_term_id), 0)
+        if position > 0 and link.subscription.plan.credits:
+            # Messages beyond the end cannot be counted yet: _described releases them later.
+            link.acknowledged = max(position, link.acknowledged)
+            try:
+                view: LogView = yield view_of(source, link.counter_id)
+            except Refused:
+                continue                # it has ended meanwhile
+            position = min(position, view.end_position)
         if position > 0:
-            state.hold(source.id, group.id, position)   # before the data plane may zero the memory
-            state.emit(
-                ReleaseTo(
-                    position=position, position_counter_id=link.counter_id,
-                    subscriber_slot=link.slot,
-                    publication_slot=source.slot if isinstance(source, Publication) else -1,
-                )
-            )
+            _release_to(state, group, link, position)
     for retained in list(group.retained.values()):
         position = wanted.get((retained.session_id, retained.initial_term_id), 0)
         if position > 0:
             view = yield from view_retained(state, retained)
             acknowledge_retained(state, group, retained, position, view)
+
+
+def _release_to(state: State, group: Group, link: SubscriberLink, position: int) -> None:
+    """Advance the group's position in a live log, and return the credits of the messages."""
+    source = link.source
+    state.hold(source.id, group.id, position)   # before the data plane may zero the memory
+    state.emit(
+        ReleaseTo(
+            position=position, position_counter_id=link.counter_id, subscriber_slot=link.slot,
+            publication_slot=source.slot if isinstance(source, Publication) else -1,
+            credit_path=source.log.path if link.subscription.plan.credits else "",
+        )
+    )
 
 
 # ---- the end -------------------------------------------------------------------------------------

@@ -318,6 +318,7 @@ class CreditShare:
 
     share: int = 0                      # 0: of a pool without a free credit, until the next step
     held: int = 0                       # the most that may be outstanding, at least the share
+    before_freeze: int = -1             # epoch of the credits when they were withheld last
     lowered: bool = False               # the share was lowered, and more may be outstanding
     applied: bool = False               # the agent has shown the lower share
     returned: int = 0                   # when the measurement of its use began
@@ -341,6 +342,7 @@ class SubscriberLink:
     isolated: bool = False              # the stream does not wait for it
     credit: CreditShare = attrs.field(factory=CreditShare)
     leaked: int = 0                     # credits lost with their handles, as last reported
+    acknowledged: int = 0               # of a group with credits: may be ahead of the log
 
     @property
     def may_skip(self) -> bool:

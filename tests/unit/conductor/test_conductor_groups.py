@@ -154,11 +154,11 @@ def test_a_bad_channel_leaves_nothing_behind() -> None:
     rig.assert_nothing_left()
 
 
-def test_a_group_with_credits_is_refused_with_both_names() -> None:
+def test_a_group_is_in_no_pool_of_a_client() -> None:
     rig = GroupRig()
-    answer = rig.open(UDP + "|ps-credits=5", name="orders")
+    answer = rig.open(UDP + "|ps-credits=5|ps-credit-pool=client", name="orders")
     assert answer.code == "invalid_channel"
-    assert "ps-credits=5 contradicts group orders" in answer.message
+    assert "ps-credit-pool=client contradicts group orders" in answer.message
     rig.assert_nothing_left()
 
 
