@@ -152,8 +152,9 @@ class Call:
 
 
 class Sending:
-    """A request that the caller is publishing; the publication has possibly not accepted it yet. A
-    lock lets only one thread at a time use the requester's publication."""
+    """A request that the caller is publishing. Until :meth:`attempt` returns True, the publication
+    has not accepted the request. A lock lets only one thread at a time use the requester's
+    publication."""
 
     def __init__(
         self, publication: Publication, turn: threading.Lock, data: Payload, reserved_value: int
@@ -175,7 +176,7 @@ class Sending:
 
     def raise_timeout(self, timeout_s: float | None) -> NoReturn:
         """Raise TimeoutExpired; its text states the cause and the culprit that block the
-        publication of the requests."""
+        requester's publication."""
         self._publication._raise_timeout(self._position, timeout_s)
         raise AssertionError("unreachable")
 

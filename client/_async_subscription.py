@@ -264,7 +264,7 @@ class AsyncSubscription:
     async def withhold(self, timeout_s: float, handler: Handler | None = None) -> None:
         """See :meth:`penstock.Subscription.withhold`. Each message goes either to ``handler`` or to
         another task that receives from the subscription at the same time. If the task is cancelled
-        during the call, the subscription grants credits again, so that the publishers continue."""
+        during the call, the subscription resumes its credits, so that the publishers continue."""
         sync = self._sync
         if handler is not None:
             sync._check_not_polling()

@@ -95,8 +95,8 @@ class AsyncTypedPublication(Generic[T]):
 
 
 class AsyncTypedSteps(Generic[T]):
-    """Iterates over the values of an :class:`AsyncTypedSubscription`: takes each message from
-    ``steps``, an iterator over messages, and converts it to a value. Nothing else refers to
+    """Iterates over the values of an :class:`AsyncTypedSubscription`. ``steps`` is an iterator over
+    messages; the object converts each message of ``steps`` to a value. Nothing else refers to
     ``steps``, so Python destroys ``steps`` together with the :class:`AsyncTypedSteps`."""
 
     __slots__ = ("_convert", "_steps")

@@ -31,7 +31,8 @@ class ClientClasses:
 
 
 def client_classes(library: Library) -> ClientClasses:
-    """Return the classes written in C if this core has them and the environment allows them."""
+    """Return the fast classes if this core has them and the environment allows them; otherwise
+    return the plain classes."""
     if library is CORE and os.environ.get("PENSTOCK_FAST", "1") != "0":
         try:
             from penstock.client import _fast_path

@@ -538,7 +538,7 @@ class ConsumerGroup:
         self._control.close()
 
     def end(self) -> None:
-        """End the group for all its members. When a group ends, the daemon releases its
+        """End the group for all its members. When a group ends, the daemon releases the group's
         unacknowledged messages."""
         self._check()
         self._control.close_group(

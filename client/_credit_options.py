@@ -90,7 +90,10 @@ def pool_of_client(value: CreditsGiven) -> Credits | None:
     if given is None:
         return None
     if given.pool == "stream":
-        raise InvalidArgument("connect(credits=...) is a pool of the client, not pool='stream'")
+        raise InvalidArgument(
+            "connect(credits=...) cannot have pool='stream': all streams of the client share its "
+            "credits"
+        )
     return attrs.evolve(given, pool="client")
 
 

@@ -109,7 +109,7 @@ class CreditHandle:
             wanted = left if n is None else n
             if left == 0:
                 raise CreditReleased(
-                    f"the credit of {self._account.name} was released before: release each handle "
+                    f"the credit of {self._account.name} was already released: release each handle "
                     "once"
                 )
             if not 0 < wanted <= left:
@@ -187,8 +187,8 @@ class CreditAccount:
         return CreditHandle(self, held)
 
     def give_back(self, parts: Iterable[tuple[Image, int]]) -> None:
-        """Return credits to the core. If an image has ended, its credits are not returned, because
-        no publisher waits for them."""
+        """Return credits to the core. Skip the credits of an image that has ended, because no
+        publisher waits for these credits."""
         for image, count in parts:
             if not image.is_closed:
                 self._give_back(image, count)
@@ -200,8 +200,8 @@ class CreditAccount:
 
     def rewound(self, handle: CreditHandle, counts: Iterable[tuple[Image, int]]) -> None:
         """Void a handle because its messages will be delivered again with a new handle. If the
-        application has already released some credits of the voided handle, record them, so that the
-        new handle does not contain them."""
+        application has already released some credits of the voided handle, record these credits:
+        the new handle must not contain them."""
         left: dict[int, int] = {}
         for image, count in handle._void():
             left[id(image)] = left.get(id(image), 0) + count
@@ -211,7 +211,7 @@ class CreditAccount:
                 self._early[id(image)] = self._early.get(id(image), 0) + early
 
     def forget(self, image: Image) -> None:
-        """Remove the credits that :meth:`rewound` recorded for an image that has ended now."""
+        """Remove the credits that :meth:`rewound` recorded for ``image``, which has ended."""
         self._early.pop(id(image), None)
 
     def report(self) -> None:

@@ -2,10 +2,10 @@
 """Consumer groups: named subscriptions that the daemon keeps without a client.
 
 Only an acknowledgement advances the position of a group. Reading data does not advance the
-position, neither from the mapped log on the daemon's host nor with :meth:`GroupControl.fetch` on
-any host. Unacknowledged data stays in the log; when it fills the group's window, the sender waits.
-If no request for a group arrives during its expiry time, the daemon ends the group, and the sender
-no longer waits for the group.
+position. A reader on the daemon's host can read the mapped log; a reader on any host can call
+:meth:`GroupControl.fetch`. Unacknowledged data stays in the log; when this data fills the group's
+window, the sender waits. If no request for a group arrives during its expiry time, the daemon ends
+the group, and the sender no longer waits for the group.
 """
 
 from __future__ import annotations

@@ -148,7 +148,8 @@ def counter_html(counter: Counter) -> str:
 
 
 def group_html(group: ConsumerGroup, schema: str = "") -> str:
-    """Return a table of the members of a group, and of the bytes that each member holds."""
+    """Return a table of the members of a group, with the number of bytes in each member's
+    batches."""
     title = _title(f"Member of group {group.name!r}", group.stream_id, group.channel,
                    schema=schema, closed=group.is_closed)
     return _table(title, ("process", "client", "batches", "bytes", ""), _member_rows(group))
@@ -171,7 +172,8 @@ def _member_rows(group: ConsumerGroup) -> list[tuple[object, ...]]:
 
 
 def group_batch_html(batch: GroupBatch, values: TypedBatch[Any] | None = None) -> str:
-    """Return a table of the first messages of a group's batch; with ``values``, of its values."""
+    """Return a table of the first messages of a group's batch; with ``values``, a table of the
+    first values."""
     title = (f"{_batch_title(len(batch), values)}, session {batch.session_id}, positions "
              f"{batch.start_position:,} to {batch.position:,}{', committed' * batch.is_committed}")
     return _batch_table(title, len(batch), (values or batch.payloads).__getitem__)

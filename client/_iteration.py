@@ -73,8 +73,8 @@ class Held:
 
 
 class LoopHeld(Held):
-    """The message or batch that a ``for`` loop is processing. The loop releases it; if the loop's
-    body has not read its credit handle, the loop returns its credits too."""
+    """The message or batch that a ``for`` loop is processing. The loop releases this message or
+    batch. If the loop's body has not read the credit handle, the loop also returns the credits."""
 
     __slots__ = ()
 

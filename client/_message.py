@@ -130,8 +130,8 @@ class Message(bytes):
     @property
     def credit(self) -> CreditHandle:
         """The handle with which the application releases the message's credit. In a ``for`` loop
-        over messages, read ``credit`` in the loop's body. If the body does not read it, the next
-        step of the loop returns the credit itself.
+        over messages, read ``credit`` in the loop's body. If the body does not read ``credit``, the
+        next step of the loop returns the message's credit.
 
         :raises InvalidArgument: the subscription has no handles.
         :raises CreditReleased: the ``for`` loop has already returned this message's credit.
@@ -240,7 +240,7 @@ class MessageBatch:
     def credit(self) -> CreditHandle:
         """The handle with which the application releases the credits of all messages of the batch.
         In a ``for`` loop over batches, read ``credit`` in the loop's body; otherwise, the next step
-        of the loop returns the credits itself.
+        of the loop returns the batch's credits.
 
         :raises InvalidArgument: the subscription has no credit handles, or the batch is empty.
         :raises CreditReleased: the ``for`` loop has already returned this batch's credits.
@@ -355,7 +355,7 @@ class MessageBatch:
         if any(sys.getrefcount(owner) > count for count, owner in self._owned):
             raise BufferError(
                 f"a view of the batch's {self._count} messages still exists (a slice, or an array "
-                "such as np.frombuffer makes), and the memory is about to be used again: keep a "
+                "such as np.frombuffer makes), but the publisher will reuse the memory: keep a "
                 "copy, with .copy(), to_numpy() or to_arrow(), or receive with recv_batch()"
             )
 
@@ -460,7 +460,7 @@ def end_view(view: memoryview, owner: Any, references: int, header: Header) -> N
     if sys.getrefcount(owner) > references + 1:     # one reference is this function's parameter
         raise BufferError(
             "the handler kept a view (a slice, or an array such as np.frombuffer makes) of the "
-            f"message at position {header.start_position} of session {header.session_id}, whose "
-            "memory is about to be used again: keep a copy, with bytes(message) or "
+            f"message at position {header.start_position} of session {header.session_id}. The "
+            "publisher will reuse the memory of this message: keep a copy, with bytes(message) or "
             "np.frombuffer(message, ...).copy()"
         )

@@ -75,8 +75,8 @@ class PortState(enum.Enum):
 
 
 class Listener(Protocol):
-    """Callbacks of a port. The port calls the methods of its listener in the port's thread, so they
-    must return quickly and never raise."""
+    """Callbacks of a port. The port calls the listener's methods in the port's thread, so these
+    methods must return quickly and never raise."""
 
     def on_notice(self) -> None:
         """Called when a notice from the daemon has arrived. The notice is in the queue of the

@@ -582,7 +582,8 @@ class Publication(Throttled, Receivers):
                 if pressure.cause != "none":
                     why = f"{why}: {pressure.summary}"
         raise TimeoutExpired(
-            f"stream {self.stream_id} on {self._channel} took no message for {timeout_s:g} s: {why}"
+            f"stream {self.stream_id} on {self._channel} accepted no message for "
+            f"{timeout_s:g} s: {why}"
         )
 
     def _repr_html_(self) -> str:

@@ -304,8 +304,8 @@ class Reader(ABC):
         if polling:
             name = next((t.name for t in threading.enumerate() if t.ident == polling), "?")
             raise PenstockError(
-                f"{self!r} is being polled by thread {name!r}: it is for one thread at a time; "
-                "take a lock around poll and wait, or add a subscription for each thread"
+                f"{self!r} is being polled by thread {name!r}, and only one thread at a time may "
+                "use it: take a lock around poll and wait, or add a subscription for each thread"
             )
 
     @abstractmethod

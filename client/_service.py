@@ -115,8 +115,8 @@ class Answering:
 
     @property
     def has_departed(self) -> bool:
-        """Whether a requester has left. If a requester has left, the server must call
-        :meth:`close_departed`, which closes the stream of replies to the requester."""
+        """Whether a requester has left. If a requester has left, the server must close the
+        requester's reply stream with :meth:`close_departed`."""
         return bool(self._departed)
 
     def close_departed(self) -> None:

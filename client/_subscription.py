@@ -144,7 +144,7 @@ class Subscription(Reader):
         """Sleep until there is a message to poll. Return True if there is a message, and False if
         ``timeout_s`` seconds have passed.
 
-        If the application still holds a batch of ``poll_batch``, ``wait`` releases this batch
+        If the application has not released a batch of ``poll_batch``, ``wait`` releases this batch
         before it sleeps, because the publisher may need the batch's memory.
 
         :raises DaemonGone: the daemon died, and no message is left.
@@ -278,8 +278,8 @@ class Subscription(Reader):
         have published.
 
         The publishers' offers return ``Offer.NO_CREDIT``. Every message that a publisher has
-        already published is delivered before the call returns. If a ``for`` loop still holds a
-        message or batch, ``withhold`` releases this message or batch before it stops the
+        already published is delivered before the call returns. If a ``for`` loop has not released
+        its message or batch, ``withhold`` releases this message or batch before it stops the
         publishers.
 
         :param handler: called with the messages that still arrive, as by :meth:`poll`. Without it,

@@ -114,8 +114,9 @@ class Withholding:
         return done
 
     def end(self) -> None:
-        """Record the epochs (numbers of freezes) that this call of ``withhold`` has completed. A
-        later call then does not mistake an old freeze of an image's credits for its own."""
+        """Record the present epoch of each image: a number that changes each time the image's
+        credits are withheld. As long as an image still shows this epoch, a later call of
+        ``withhold`` knows that the image's state belongs to this call."""
         for image in self._subscription._images:
             self._settled[image.correlation_id] = img_credits(image._handle).epoch
 

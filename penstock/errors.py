@@ -35,7 +35,7 @@ class DaemonGone(PenstockError):
 
 class VersionMismatch(PenstockError):
     """This program cannot use the version of the daemon, or the version of a file in the daemon
-    directory. Another cause: the directory belongs to another program."""
+    directory. This exception is also raised if the directory belongs to another program."""
 
 
 class ChannelRefused(PenstockError):
@@ -113,8 +113,8 @@ class RelayLoop(PenstockError):
 
 
 class CorruptLogError(PenstockError):
-    """A subscriber has found an impossible value in the log in shared memory. It cannot read the
-    stream beyond the position of this value.
+    """A subscriber has found an impossible value in the log in shared memory. The subscriber cannot
+    read the stream beyond the position of this value.
     """
 
 

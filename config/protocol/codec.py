@@ -4,8 +4,9 @@
 :mod:`penstock.config.protocol.control` describes the form.
 
 If a message is invalid, :func:`encode` and :func:`decode` raise :class:`ControlError` and no other
-exception. :func:`decode` limits its time and memory: it refuses a message that is too long before
-it parses the message. It refuses a message that is nested too deeply before it creates objects.
+exception. The function :func:`decode` limits its time and memory: it refuses a message that is too
+long before it parses the message. The function also refuses a message that is nested too deeply,
+before it creates objects.
 """
 
 from __future__ import annotations

@@ -61,9 +61,9 @@ class LeaseRequest:
 
 @attrs.frozen(kw_only=True)
 class Drain:
-    """Requests the daemon to end all its streams and itself. Drain is the first datagram of a
-    process on ``lease.sock``, and only the daemon's user and root may send it. The daemon replies
-    with Drained, and closes the connection when it has removed its files."""
+    """Request to the daemon: end all streams, then exit. Drain is the first datagram of a process
+    on ``lease.sock``, and only the daemon's user and root may send it. The daemon replies with
+    Drained, and closes the connection when it has removed its files."""
 
     timeout_ns: int = attrs.field(validator=validators.and_(validators.ge(0), _SHORT))
     discard: bool = False

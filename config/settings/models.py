@@ -588,7 +588,7 @@ class DaemonConfig:
     @property
     def threading(self) -> str:
         """Return ``shared`` or ``dedicated``. With ``auto``, return ``shared`` if this process may
-        use at most two CPUs."""
+        use at most two CPUs, otherwise ``dedicated``."""
         if self.agents.threading != "auto":
             return self.agents.threading
         return "shared" if len(os.sched_getaffinity(0)) <= 2 else "dedicated"

@@ -28,7 +28,7 @@ def parse_rate(value: str) -> float:
     match = _QUANTITY.match(value)
     if match is None or float(match[1]) <= 0:
         raise click.BadParameter(
-            f"{value!r} is not a rate: give messages a second, such as 5000 or 5k/s"
+            f"{value!r} is not a rate: give a number of messages a second, such as 5000 or 5k/s"
         )
     return float(match[1]) * _SCALES[match[2].lower()]
 

@@ -33,8 +33,9 @@ class Digest:
 
 
 def read_lines(source: BinaryIO) -> Iterator[list[bytes]]:
-    """Read lines from a file or pipe, and yield lists of lines without line ends. A line is in the
-    list of the read that returned the end of this line. The last line need not have a line end."""
+    """Read lines from a file or pipe, and yield lists of lines without line ends. Each read of the
+    file yields one list: the lines that end in the data of this read. The last line need not
+    have a line end."""
     rest = b""
     while chunk := _read_some(source):
         lines = (rest + chunk).split(b"\n")
@@ -46,8 +47,8 @@ def read_lines(source: BinaryIO) -> Iterator[list[bytes]]:
 
 
 def read_records(source: BinaryIO) -> Iterator[list[bytes]]:
-    """Read length-prefixed records from a file or pipe, and yield lists of records. A record is in
-    the list of the read that returned the last byte of this record.
+    """Read length-prefixed records from a file or pipe, and yield lists of records. Each read of
+    the file yields one list: the records that end in the data of this read.
 
     :raises PenstockError: a record is cut off, or longer than the longest message.
     """
@@ -74,8 +75,8 @@ def _take_records(buffer: bytearray, consumed: int) -> tuple[list[bytes], int]:
         (length,) = LENGTH.unpack_from(buffer, at)
         if length > _RECORD_BYTES_MAX:
             raise PenstockError(
-                f"the record at byte {consumed + at} claims {length} bytes, more than any message "
-                f"may have ({_RECORD_BYTES_MAX}): is this input length-prefixed?"
+                f"the record at byte {consumed + at} states a length of {length} bytes, but a "
+                f"message has at most {_RECORD_BYTES_MAX} bytes: is this input length-prefixed?"
             )
         end = at + LENGTH.size + length
         if end > len(buffer):

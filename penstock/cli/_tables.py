@@ -62,9 +62,9 @@ def fit(
     the chosen columns.
 
     A column with ``shrink`` may be narrower than its cells, down to a smallest width. If the
-    columns do not fit even at their smallest widths, the function omits columns until the others
-    fit: first the column with the largest ``drop``. The columns with ``shrink`` then share the
-    remaining width.
+    columns do not fit even at their smallest widths, the function omits columns until the remaining
+    columns fit: first the column with the largest ``drop``. The columns with ``shrink`` then share
+    the remaining width.
     """
     natural = [
         max([len(column.name), *(len(row[i]) for row in rows)]) for i, column in enumerate(columns)

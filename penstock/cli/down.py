@@ -38,7 +38,7 @@ def command(directory: str | None, timeout_s: float) -> None:
     if pid is not None:
         raise PenstockError(
             f"the daemon in {path} (pid {pid}) was not started by this user's 'penstock up': end "
-            "it where it was started"
+            "this daemon with the program that started it"
         )
     click.echo(f"no daemon is running in {path}")
 

@@ -69,8 +69,8 @@ def _remove_left_behind(path: Path, error: DaemonNotRunning, *, discard: bool) -
         raise error
     if not discard:
         raise DaemonNotRunning(
-            f"no daemon is running in {path}, but the last one left streams there: start one with "
-            f"'penstock daemon --dir {path}' to continue them, or remove them with --discard"
+            f"no daemon is running in {path}, but the last daemon left streams there: "
+            f"continue them with 'penstock daemon --dir {path}', or remove them with --discard"
         )
     claim_directory(DirectoryConfig(path=str(path)), keep=True, any_layout=True).release()
     click.echo(f"removed the files that a daemon left in {path}", err=True)

@@ -21,8 +21,8 @@ _TIMEOUT_S = 5.0
 @json_option
 @directory_option
 def command(as_json: bool, directory: str | None) -> None:
-    """Show for each stream of this host why and by which reader it is blocked, and the position of
-    each consumer group.
+    """Show for each stream of this host the cause and the reader that block the stream. Also show
+    the position of each consumer group.
 
     For a consumer group, the column "lag" shows the amount of its unacknowledged data. The column
     "left" shows how much more data the sender may send before it waits for the consumer group.

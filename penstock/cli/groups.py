@@ -61,9 +61,9 @@ def show(as_json: bool, directory: str | None) -> None:
 def members(name: str | None, as_json: bool, directory: str | None) -> None:
     """List the members of all groups, or of the group NAME, with the batches that they hold.
 
-    A member holds a batch from the moment when it receives the batch until it commits it. If a
-    member is stopped (SIGSTOP), it keeps its batch, and other members receive the later messages.
-    Members run on the daemon's host.
+    A member holds each batch that it has received and not committed. If a member is stopped
+    (SIGSTOP), it keeps its batch, and other members receive the later messages. Members run on the
+    daemon's host.
     """
     with GroupControl(directory=directory, timeout_s=5.0) as control:
         groups = sorted(
@@ -121,8 +121,8 @@ def end(
             if group.owner and not force:
                 raise click.ClickException(
                     f"group {name} of {where} was last read by {group.owner}, "
-                    f"{group.owner_heard_ns / 1e9:.0f} s ago: stop this reader first, or give "
-                    "--force if it has ended"
+                    f"{group.owner_heard_ns / 1e9:.0f} s ago: stop this reader first. If this "
+                    "reader has ended, give --force"
                 )
             control.close_group(name=name, channel=group.channel, stream_id=group.stream_id)
             click.echo(f"ended group {name} of {where}: {_lag(group)} bytes were not acknowledged")

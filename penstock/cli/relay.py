@@ -107,7 +107,9 @@ def _rule(config: DaemonConfig, name: str, file: Path) -> RelayRule:
         if rule.name == name:
             return rule
     known = ", ".join(rule.name for rule in config.relay) or "none"
-    raise click.ClickException(f"{file}: no [[relay]] is called {name!r}; there are: {known}")
+    raise click.ClickException(
+        f"{file}: no [[relay]] has the name {name!r}; the names in this file are: {known}"
+    )
 
 
 def _target_stream(rule: RelayRule, stated: int | None) -> int | None:

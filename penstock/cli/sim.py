@@ -46,7 +46,7 @@ def list_scenarios() -> None:
 def _picture(_ctx: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
     """Check the file name of the picture, and load the plotting library, before a long run."""
     if path is not None and path.suffix not in _PICTURES:
-        raise click.BadParameter(f"{path}: ends in none of {', '.join(_PICTURES)}")
+        raise click.BadParameter(f"{path}: the file name ends in none of {', '.join(_PICTURES)}")
     if path is not None and not path.absolute().parent.is_dir():
         raise click.BadParameter(f"{path}: there is no such folder")
     if path is not None:
@@ -132,7 +132,7 @@ def compare_strategies(
             f"published nothing for {series.stalled_s():.1f} s"
         )
         for name, got, missed in zip(series.names, series.delivered, series.missed, strict=True):
-            click.echo(f"{'':12} {name} took {sum(got):,} bytes, missed {missed[-1]:,} messages")
+            click.echo(f"{'':12} {name} read {sum(got):,} bytes, missed {missed[-1]:,} messages")
 
 
 @command.command("grid", short_help="Judge a control law over a sample of conditions.")
@@ -243,7 +243,10 @@ def fuzz(
                 break
         if sys.stderr.isatty():
             took_s = time.monotonic() - began_s
-            click.echo(f"\r{len(results)} of {seeds} seeds, {took_s:.0f} s ", nl=False, err=True)
+            click.echo(
+                f"\r{len(results)} of {seeds} seeds simulated in {took_s:.0f} s ",
+                nl=False, err=True,
+            )
     summary = attrs.asdict(summarise(results))
     if as_json:
         first = next((result for result in results if result.violations), None)
@@ -262,11 +265,14 @@ def _report_failure(result: Result, shrunk: Path, *, first: bool) -> None:
     from penstock.sim.runner import shrink
 
     click.echo(f"seed {result.seed}: {'; '.join(result.violations)}", err=True)
-    click.echo(f"again: penstock sim fuzz --seeds 1 --start {result.seed}", err=True)
+    click.echo(f"to repeat the run: penstock sim fuzz --seeds 1 --start {result.seed}", err=True)
     if first:
         small = shrink(generate(result.seed), result.seed)
         shrunk.write_text(dump(small), encoding="utf-8")
-        click.echo(f"smaller: penstock sim run {shrunk} --seed {result.seed}", err=True)
+        click.echo(
+            f"to run a smaller failing scenario: penstock sim run {shrunk} --seed {result.seed}",
+            err=True,
+        )
 
 
 def _describe(values: dict[str, Any]) -> None:

@@ -28,7 +28,7 @@ def command(
     stream_id: int, channel: str, timeout_s: float, as_json: bool, directory: str | None
 ) -> None:
     """Stop the publishers of STREAM, and wait until no message is in flight. During the wait, the
-    subscribers must continue to poll, so that they release the messages in flight. If some are
+    subscribers must continue to poll, so that they release the messages in flight. If messages are
     still in flight at the time-out, the publishers get credits again, and the exit code is 1.
     """
     with GroupControl(directory=directory, timeout_s=ANSWER_S) as orchestrator:

@@ -256,7 +256,7 @@ def test_a_relay_of_the_configuration(own: PenstockHost, port: Port, tmp_path: P
                str(own.directory), "--json"]
     other = subprocess.run([*command, "--name", "down"], capture_output=True, text=True)
     assert other.returncode == 2
-    assert "no [[relay]] is called 'down'; there are: up" in other.stderr
+    assert "no [[relay]] has the name 'down'; the names in this file are: up" in other.stderr
     process = subprocess.Popen(
         [*command, "--name", "up"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

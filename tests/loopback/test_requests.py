@@ -142,7 +142,7 @@ def test_without_a_server_a_request_times_out(client: Client, port: Port) -> Non
     channel = f"aeron:udp?endpoint=127.0.0.1:{port()}"
     with client.requester(channel, STREAM) as requester:
         assert not requester.wait_connected(0.01)
-        with pytest.raises(penstock.TimeoutExpired, match="took no message"):
+        with pytest.raises(penstock.TimeoutExpired, match="accepted no message"):
             requester.request(b"hello", timeout_s=0.05)
         with pytest.raises(penstock.TimeoutExpired):
             requester.request_many(b"hello", timeout_s=0.05)

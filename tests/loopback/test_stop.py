@@ -397,7 +397,7 @@ def test_a_drain_without_a_daemon_says_so(tmp_path: Path, new_host: NewHost) -> 
         host.kill()
         status, text = host.drain()
         assert status == 2
-        assert "the last one left streams there" in text
+        assert "the last daemon left streams there" in text
         assert host.directory.exists()
 
 

@@ -116,7 +116,7 @@ def test_a_trace_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_a_picture_that_cannot_be_drawn_is_refused_before_the_run(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "penstock", "sim"]
-    for name, words in (("x.nonsense", "ends in none of"), ("none/x.png", "no such folder")):
+    for name, words in (("x.nonsense", "name ends in none of"), ("none/x.png", "no such folder")):
         path = str(tmp_path / name)
         for more in (["run", "paused-max", "--plot", path], ["plot", "nothing", "--output", path]):
             assert f"{path}: " in (line := complaint([*command, *more]))

@@ -105,7 +105,7 @@ def test_the_command_prints_a_line_for_each_reader(capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(("content", "options", "words"), [
     (b'"\xff"', [], "is not UTF-8 text"),
     (b"a = " + b"[" * 5000, [], "recursion"),
-    (b"", ["--plot", "run.zip"], "run.zip: ends in none of .png, .svg, .pdf"),
+    (b"", ["--plot", "run.zip"], "run.zip: the file name ends in none of .png, .svg, .pdf"),
 ])
 def test_a_run_that_cannot_be_is_refused_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, options: list[str],

@@ -34,7 +34,7 @@ int ps_bench_connect(const ps_fast_table_t *core);
  * max_messages were sent. The number of the call's first message is the present value of
  * out->messages. With the same `out`, a second call therefore continues the numbers of the first.
  * While offers are refused, the loop yields the processor after the first refusals, and sleeps
- * after further ones. Returns 0 or an error code. */
+ * after further refusals. Returns 0 or an error code. */
 int ps_bench_publish(ps_client_t *client, ps_pub_t *pub, int32_t size, int64_t until_ns,
                      int64_t max_messages, ps_bench_result_t *out);
 /* Polls the subscription until the monotonic time until_ns, or until out->messages is max_messages.

@@ -52,7 +52,7 @@ def test_the_pool_of_a_client_applies_to_channels_without_credits() -> None:
     assert credits_of(None, pool, f"{UDP}|ps-credits=6") is None
     assert credits_of(7, pool, UDP) == Credits(7)
     assert credits_of(None, None, UDP) is pool_of_client(None) is None
-    with pytest.raises(InvalidArgument, match="pool of the client, not pool='stream'"):
+    with pytest.raises(InvalidArgument, match="cannot have pool='stream'"):
         pool_of_client(Credits(5, pool="stream"))
 
 
