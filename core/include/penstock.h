@@ -115,9 +115,9 @@ void ps_client_set_daemon_away(ps_client_t *client, int32_t away);
 
 /* A thread that waits takes a ticket, checks its condition, and sleeps if the condition is false.
  * Any wake-up after the thread took its ticket ends the sleep. A wake-up is a change of the
- * client's futex word. The daemon changes the futex word when an image of the client gets data, and
- * when the control plane has a notice for the client. If the client waits for room in a stream, the
- * daemon also changes the futex word when the publisher limit rises. The client's process can
+ * client's futex word. The daemon changes the futex word in two cases: an image of the client got
+ * data, or the control plane has a notice for the client. If the client waits for room in a stream,
+ * the daemon also changes the futex word when the publisher limit rises. The client's process can
  * change the futex word with ps_client_wake(). */
 uint32_t ps_client_ticket(ps_client_t *client);
 /* Sleeps until the futex word differs from the ticket, or for timeout_ns (< 0: without a limit).
@@ -217,8 +217,8 @@ int ps_pub_abort(ps_pub_t *pub, ps_claim_t *claim);
 
 int64_t ps_pub_position(const ps_pub_t *pub); /* or PS_CLOSED */
 int64_t ps_pub_limit(const ps_pub_t *pub);    /* publisher limit, or PS_CLOSED */
-/* Returns the number of messages that the stream's rate limit has allowed since the stream began;
- * INT64_MAX: the stream has no limit in messages per second. */
+/* Returns the number of messages that the stream's rate limit has allowed since the stream began.
+ * Returns INT64_MAX if the stream has no limit in messages per second. */
 int64_t ps_pub_ordinal_limit(const ps_pub_t *pub);
 /* Returns how long a publisher must wait after PS_THROTTLED before its next offer; 0: the governor
  * (the daemon's overload control, docs/scheduling.md) throttles no publisher now. Any thread. */
@@ -245,8 +245,8 @@ int32_t ps_pub_is_failed(const ps_pub_t *pub);
 /* Takes over an exclusive publication from a process that has died. Writes padding into the log
  * space that the dead process had reserved and not published. Then counts the messages from the
  * position `from` to the tail (the end of the published data). The position `from` must lie between
- * two messages, at most two terms below the tail; `ordinal` is the number of messages of the stream
- * below `from`. Returns the number of messages from `from` to the tail. Returns PS_E_INVALID if
+ * two messages, at most two terms below the tail. `ordinal` is the number of messages of the stream
+ * before `from`. Returns the number of messages from `from` to the tail. Returns PS_E_INVALID if
  * `from` does not lie between two messages or is too low, or if the publication is shared.
  * PS_E_CORRUPT: the log has no frame at a position where a frame must begin. Call this function
  * after ps_pub_open, before the first offer. Cost: visits the frames of at most two terms. */
@@ -363,9 +363,9 @@ void ps_img_report_gaps(ps_img_t *image);
  * given slot of penstock.dat. After this call, the status messages of the relay's image name an
  * application that blocks the publication as the culprit. Owner thread of the image. */
 void ps_img_relay_to(ps_img_t *image, int32_t publication_slot);
-/* Fetches the gap that a poll reached. Returns 1 and the gap: the positions *from to *to are lost
- * permanently, and *messages is the number of lost messages (-1: unknown). Returns 0 if no poll has
- * reached a gap. */
+/* Fetches the gap that a poll reached. If a poll has reached a gap, returns 1, and stores the gap:
+ * the positions *from to *to are lost permanently. *messages gets the number of lost messages; -1:
+ * unknown. Returns 0 if no poll has reached a gap. */
 int32_t ps_img_take_gap(ps_img_t *image, int64_t *from, int64_t *to, int64_t *messages);
 /* Returns the number of received messages between two positions, each between two frames. Returns
  * -1 if a gap lies between the positions, or if the log no longer contains the frames between the
@@ -379,9 +379,10 @@ int ps_img_rewind(ps_img_t *image, int64_t position);
 void ps_img_release(ps_img_t *image);
 
 /* With PS_CREDIT_HANDLES: returns credits of delivered messages, in any order. Returns the number
- * of credits that the application still holds, PS_E_INVALID or PS_E_FORKED. PS_E_INVALID: the
- * application does not hold this many credits, so none was returned. The library itself returns the
- * credits of messages that publishers dropped. Rewound messages hold no credits. Any thread. */
+ * of credits that the application has not yet returned, PS_E_INVALID or PS_E_FORKED. PS_E_INVALID:
+ * the application has fewer credits to return, so the function returned no credit. The library
+ * itself returns the credits of messages that publishers dropped. Rewound messages hold no credits.
+ * Any thread. */
 int64_t ps_img_return_credits(ps_img_t *image, int64_t credits);
 /* If the application drops a credit handle without returning its credits, call ps_img_leak_credits,
  * which counts these credits as lost. Publishers can use lost credits again after the image has

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_barrier.h: one thread makes all other threads execute a memory barrier (membarrier(2)), so
- * that a publisher needs no fence for each message (docs/decisions/0020). */
+ * ps_barrier.h: one thread makes all other threads execute a memory barrier (membarrier(2)).
+ * Publishers therefore need no fence for each message (docs/decisions/0020). */
 #ifndef PS_BARRIER_H
 #define PS_BARRIER_H
 

@@ -48,7 +48,7 @@ typedef struct ps_socket_params {
     int32_t sndbuf_bytes;     /* 0: OS default */
     int32_t rcvbuf_bytes;     /* 0: OS default */
     uint16_t port_low;        /* If `bind` has port 0, the transport takes a port from port_low to
-                               * port_high; if port_low is 0, the kernel chooses the port. */
+                               * port_high. If port_low is also 0, the kernel chooses the port. */
     uint16_t port_high;
     uint8_t reuse;      /* 1: set SO_REUSEADDR, so that several sockets of this host can bind a
                          * multicast group's port. */

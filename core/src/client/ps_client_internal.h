@@ -100,8 +100,9 @@ struct ps_img {
     int32_t index;         /* in the subscription's list */
     int32_t fan_in_weight; /* Weight of this image in polls of the subscription, 1 to PS_FAN_IN_MAX;
                             * 0: the subscription polls its images in turn. */
-    int64_t fan_in_owed;   /* In a subscription with weights: number of messages to which the weight
-                          * still entitles this image, multiplied by the sum of all weights. */
+    int64_t fan_in_owed;   /* In a subscription with weights: this image's unused share of the
+                            * polled messages (number of messages, multiplied by the sum of all
+                            * weights). */
     int32_t stopped;       /* 0, or PS_E_CORRUPT after a poll found a damaged frame. */
     /* Assembly. */
     uint8_t *buffer;
@@ -155,8 +156,8 @@ typedef struct ps_img_before {
 } ps_img_before_t;
 /* For isolated images: call ps_img_isolated_begin before a poll scans the log, and
  * ps_img_isolated_end after the scan. The function ps_img_isolated_end replaces the messages in
- * `out` with copies, and drops messages whose memory was overwritten. Returns the number of
- * messages, or an error code. */
+ * `out` with copies. If the writer has overwritten a message, the function drops this message.
+ * Returns the number of messages, or an error code. */
 ps_img_before_t ps_img_isolated_begin(ps_img_t *image);
 int32_t ps_img_isolated_end(ps_img_t *image, const ps_img_before_t *before, ps_message_t *out,
                             int32_t count);

@@ -32,11 +32,11 @@ struct ps_pub {
                                    * code for plain streams (not metered, no policy). The value is
                                    * max_payload, or -1 if the stream is metered or has a policy. */
     _Atomic int32_t credited_end; /* If a message is shorter than this value, its offer runs the
-                                   * short code for streams with credits; 0: no offer runs this
+                                   * short code for streams with credits; 0: no offer runs the short
                                    * code. */
     _Atomic int32_t closed;
     /* For the account of refusals: time of the first refused offer since the last accepted offer;
-     * 0: no offer was refused since then. */
+     * 0: the last offer was accepted. */
     _Atomic int64_t refused_since_ns;
     _Atomic int32_t refused_cause; /* cause that the sender stated when an offer was last refused;
                                     * 0: the sender stated no cause */
@@ -53,8 +53,9 @@ struct ps_pub {
     int64_t ordinal;
     uint64_t lease; /* Copy of the word `lease` in the publication's slot: the credits that this
                      * exclusive publisher has taken in advance. Only this publisher writes it. */
-    /* Identifies the thread that used credits last. The upper 48 bits are its ps_thread_identity;
-     * the lower 16 bits are the index of its entry in the client slot's array `spends`. */
+    /* Identifies the thread that used credits last. The upper 48 bits are the thread's
+     * ps_thread_identity. The lower 16 bits are the index of the thread's entry in the client
+     * slot's array `spends`. */
     _Atomic uint64_t spender;
 };
 
@@ -192,9 +193,9 @@ static inline void ps_pub_count_metered(ps_pub_t *pub, int64_t messages)
 /* Returns the ps_offer_code for an offer that was refused at `position`. If several codes apply,
  * the order in docs/spec/rules.md section 5 decides. */
 int64_t ps_pub_refuse(ps_pub_t *pub, int64_t position);
-/* Computes two limits for the size of a reservation. *room gets the number of bytes that are left
- * in the term; *budget gets the number of bytes from *position to the publisher limit. Returns 0 or
- * an error code. */
+/* Computes two limits for the size of a reservation. *room gets the number of bytes from *position
+ * to the end of the term. *budget gets the number of bytes from *position to the publisher limit.
+ * Returns 0 or an error code. */
 int64_t ps_pub_check_offer(ps_pub_t *pub, int64_t *position, int32_t *room, int64_t *budget);
 /* Reserves `required` (aligned) bytes of the log below the publisher limit. Returns 0 or a
  * ps_offer_code; PS_ADMIN_ACTION: the log was rotated to the next term. */
@@ -252,7 +253,8 @@ static inline uint64_t ps_pub_spend_mark(const ps_pub_t *pub, int64_t credits)
  */
 int64_t ps_pub_take(ps_pub_t *pub, int64_t wanted, uint32_t *epoch);
 void ps_pub_taken(ps_pub_t *pub, uint32_t epoch);
-/* Releases `count` ordinals that this publisher took and whose messages were not published. */
+/* Releases `count` ordinals that this publisher took for messages, if it then did not publish these
+ * messages. */
 void ps_pub_untake(ps_pub_t *pub, int64_t count, uint32_t epoch);
 /* Sets the error text and returns PS_E_TOO_LONG. */
 int64_t ps_pub_fail_length(const ps_pub_t *pub, int64_t length, int32_t limit);
@@ -260,8 +262,8 @@ int64_t ps_pub_fail_length(const ps_pub_t *pub, int64_t length, int32_t limit);
 int64_t ps_pub_fail_unblocked(const ps_pub_t *pub, int64_t position);
 
 /* In a sealed log, the word directly behind the data must be zero. Zeroes this word at `offset` in
- * this publisher's term; if `offset` is the term's end, zeroes the first word of the next term.
- * Call this function before the frame that ends at `offset` becomes visible. */
+ * the publisher's present term. If `offset` is the end of this term, zeroes the first word of the
+ * next term. Call this function before the frame that ends at `offset` becomes visible. */
 static inline void ps_pub_seal(const ps_pub_t *pub, int32_t offset)
 {
     if (pub->log.type == PS_LOG_SEALED) {

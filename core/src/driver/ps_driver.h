@@ -5,10 +5,11 @@
  *
  * There are two agents: the sender owns the publications, and the receiver owns the images. The
  * conductor creates an object and hands it over to its agent with a command. The agent reports
- * events to the conductor, which reads them with ps_driver_poll_event. The agent owns an object
- * from the call of the object's _add_ or _open_ function until the agent emits PS_EV_RELEASED for
- * the object. After PS_EV_RELEASED, the conductor may call the object's _destroy_ function. Only
- * the conductor thread may call these functions, unless a comment states otherwise.
+ * events to the conductor, which reads them with ps_driver_poll_event. From the call of the
+ * object's _add_ or _open_ function, the agent owns the object. This ownership ends when the agent
+ * emits PS_EV_RELEASED for the object. After PS_EV_RELEASED, the conductor may call the object's
+ * _destroy_ function. Only the conductor thread may call these functions, unless a comment states
+ * otherwise.
  *
  * The simulator runs the same objects without threads (threading PS_INVOKER, ps_driver_step, a
  * simulated ps_net). This header is also the cffi declaration (plain types and enums only).
@@ -133,9 +134,9 @@ void ps_publication_get_status(const ps_publication_t *publication, ps_publicati
  * thread may call this function, but only one thread at a time. */
 int32_t ps_publication_receivers(const ps_publication_t *publication, ps_receiver_view_t *out,
                                  int32_t capacity);
-/* Copies the id and the address of the receiver that caused the latest join hold: the sender held
- * the stream back so that this receiver could join (ps_join.h). Returns 1, or 0 if there was no
- * join hold. */
+/* In a join hold, the sender holds the stream back so that a receiver can join (ps_join.h). Copies
+ * the id and the address of the receiver that caused the latest join hold. Returns 1, or 0 if there
+ * was no join hold. */
 int32_t ps_publication_joiner(const ps_publication_t *publication, ps_receiver_view_t *out);
 /* For PS_FC_CUSTOM: sets the sender limit that a Python strategy computed. The limit is valid until
  * until_ns on the driver's clock. */
@@ -182,8 +183,8 @@ int ps_recv_endpoint_remove_interest(ps_driver_t *driver, ps_recv_endpoint_t *en
  * keep = 0, the receiver reports the session's next SETUP. */
 int ps_recv_endpoint_forget_session(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,
                                     int32_t stream_id, int32_t session_id, int32_t keep);
-/* Refuses a SETUP from which no image can be created. The receiver sends an ERR frame with the
- * reason (at most 127 bytes) to the sender at `source`. The ERR frame leaves through the
+/* Refuses a SETUP from which the conductor cannot create an image. The receiver sends an ERR frame
+ * with the reason (at most 127 bytes) to the sender at `source`. The ERR frame leaves through the
  * destination on which the SETUP arrived. The receiver ignores the session for PS_REFUSED_NS, so
  * that repeated SETUPs cost little. */
 int ps_recv_endpoint_refuse_session(ps_driver_t *driver, ps_recv_endpoint_t *endpoint,

@@ -46,8 +46,8 @@ struct ps_driver {
     ps_agent_t agents[PS_AGENTS];
     ps_loop_t loops[PS_AGENTS];
     int32_t loop_count;
-    int32_t poll_turn; /* Index of the agent whose events the conductor reads first; the index
-                        * alternates between the two agents. */
+    int32_t poll_turn; /* Index of the agent whose events the conductor reads first; the two agents
+                        * take turns. */
     int event_fd;
     _Atomic bool stop;
     /* For each agent, a word that is 1 while the agent sleeps. The agents use these words only if

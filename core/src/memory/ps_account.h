@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_account.h: the account of a publication: which cause blocks it, since when, and which receiver
- * or client is the culprit (docs/spec/rules.md section 6). An interval lasts as long as cause and
- * culprit stay the same. The account adds the duration of the interval to the total time of the
- * cause, and to the total time of the culprit. The times of all causes therefore add up to the
- * total blocked time. The times of all culprits also add up to the total blocked time. */
+ * ps_account.h: the account of a blocked publication. The account states the cause, the time since
+ * the block began, and the receiver or client that is the culprit (docs/spec/rules.md section 6).
+ * An interval lasts as long as cause and culprit stay the same. The account adds the duration of
+ * the interval to the total time of the cause, and to the total time of the culprit. The times of
+ * all causes therefore add up to the total blocked time. The times of all culprits also add up to
+ * the total blocked time. */
 #ifndef PS_ACCOUNT_H
 #define PS_ACCOUNT_H
 

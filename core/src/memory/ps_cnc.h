@@ -93,8 +93,8 @@ void ps_counter_free(ps_cnc_t *cnc, int32_t counter_id, int64_t now_ms);
 int64_t ps_counter_get(const ps_cnc_t *cnc, int32_t counter_id);
 void ps_counter_set(ps_cnc_t *cnc, int32_t counter_id, int64_t value);
 typedef struct ps_counter_info {
-    int32_t state; /* 0: the counter was never used, so the list of counters ends here; 1: the
-                    * counter is allocated; -1: the counter is reclaimed. */
+    int32_t state; /* State of the counter: 1: allocated; -1: reclaimed; 0: never used, so that the
+                    * list of counters ends here. */
     int32_t type_id;
     int64_t value;
     int64_t registration_id;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_credit.h: the credits that one reader grants (docs/wire-extensions.md, docs/decisions/0240).
- * Owner: the agent of the reader, which is the receiver for a reader of an image, and the sender
- * for a reader of a publication's log.
+ * Owner: the agent of the reader. For a reader of an image, this is the receiver; for a reader of a
+ * publication's log, this is the sender.
  *
  *   limit = base + returned + credits      messages that may exist, by the ordinals of the stream
  *   base     ordinal at which the reader joined
@@ -53,9 +53,9 @@ void ps_credit_join(ps_credit_reader_t *reader, ps_subscriber_slot_t *slot, int6
  * caller must then begin a new epoch. Also returns true if the call freezes credits that were
  * already frozen. */
 bool ps_credit_set(ps_credit_reader_t *reader, int64_t credits, int64_t burst, bool frozen);
-/* Reads the number of returned credits, and computes the reader's limit. exist_ordinal is a lower
- * bound of the number of messages in the stream. Returns false while the ordinal at which the
- * reader joined is unknown. Cost: visits at most PS_CREDIT_SCAN frames. */
+/* Reads the number of returned credits, and computes the reader's limit. The parameter
+ * exist_ordinal is a lower bound of the number of messages in the stream. Returns false while the
+ * ordinal at which the reader joined is unknown. Cost: visits at most PS_CREDIT_SCAN frames. */
 bool ps_credit_step(ps_credit_reader_t *reader, const ps_log_t *log, const ps_counted_t *counted,
                     int64_t exist_ordinal);
 /* Reads the position that the reader's client released last, and the number of messages below this

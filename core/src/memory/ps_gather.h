@@ -2,10 +2,11 @@
  *
  * ps_gather.h: copies a range of a log into columns, without a subscription.
  *
- * A walk reads the positions [start, end) frame by frame. The walk checks every header before it
- * uses the header: another process or host may have written the bytes, and a writer may overwrite
- * the range during the walk. The walk skips padding, joins fragments, and copies each payload byte
- * once into the caller's arrays. The walk changes no subscriber position, so it can be repeated.
+ * A walk reads the positions [start, end) frame by frame. The walk checks every header before using
+ * it. The check is necessary because another process or host may have written the bytes, and
+ * because a writer may overwrite the range during the walk. The walk skips padding, joins
+ * fragments, and copies each payload byte once into the caller's arrays. The walk changes no
+ * subscriber position, so it can be repeated.
  *
  * A range begins and ends between messages (ps_gather_scan finds such positions). A message is
  * incomplete if its first fragment is missing, or if padding replaces its last fragments. The walk
@@ -60,8 +61,8 @@ typedef struct ps_gather_rows {
                            * dropped messages. */
     int64_t gap_messages; /* Number of dropped messages that the padding frames counted in `gaps`
                            * replace; a frame that states no number counts as 0. */
-    int64_t orphans;      /* Number of frames that the walk skipped because the rest of their
-                           * message is missing. */
+    int64_t orphans;      /* Number of frames that the walk skipped because their messages are
+                           * incomplete. */
 } ps_gather_rows_t;
 
 /* Copies messages until the frames end or a limit is reached. Returns a ps_gather_stop, or

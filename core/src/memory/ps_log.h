@@ -13,12 +13,13 @@
  *
  * Claim protocol of penstock publishers (docs/spec/log-buffer.md section 4). The first 8 bytes of a
  * frame are one word. A shared publisher claims a frame of n bytes by a 64-bit compare-and-swap of
- * this word: from 0 to {frame_length = -n, upper half = its client slot}. The publisher commits the
- * frame with a compare-and-swap of the first word to {+n, version, flags, type}. A claim contains
- * the client slot, so that the daemon can find the client whose claim blocks the log. If the daemon
- * has replaced a claim with padding, the publisher's later commit fails, and the message is never
- * delivered. An exclusive publisher is the only writer of its log, so it uses release stores. An
- * exclusive publisher zeroes the word behind a frame before the frame becomes visible. */
+ * this word from 0. The new value is {frame_length = -n, upper half = the publisher's client slot}.
+ * The publisher commits the frame with a compare-and-swap of the first word to {+n, version, flags,
+ * type}. A claim contains the client slot, so that the daemon can find the client whose claim
+ * blocks the log. If the daemon has replaced a claim with padding, the publisher's later commit
+ * fails, and the message is never delivered. An exclusive publisher is the only writer of its log,
+ * so it uses release stores. An exclusive publisher zeroes the word behind a frame before the frame
+ * becomes visible. */
 #ifndef PS_LOG_H
 #define PS_LOG_H
 
@@ -78,7 +79,7 @@ _Static_assert(offsetof(ps_log_meta_t, untethered_linger_timeout_ns) == 500, "la
 _Static_assert(sizeof(ps_log_meta_t) == PS_LOG_META_BYTES, "layout");
 
 /* A mapped log. ps_log_map has checked the constants of the log's metadata and copied them into
- * this structure; never read them from the file again. */
+ * this structure; never read these constants from the file again. */
 typedef struct ps_log {
     uint8_t *map;
     uint64_t map_length;

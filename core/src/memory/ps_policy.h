@@ -26,8 +26,9 @@ enum ps_policy {
     PS_POLICY_DROP_NEWEST = 2,
     PS_POLICY_ERROR = 3,
     PS_POLICY_RATE_LIMIT = 4,
-    PS_POLICY_DROP_OLDEST = 5, /* the stream does not wait for slow readers (ps_isolation.h); if the
-                                * log is full nevertheless, publishers drop their new messages */
+    PS_POLICY_DROP_OLDEST = 5, /* the stream does not wait for slow readers (ps_isolation.h). If the
+                                * log is full for another reason, publishers drop their new
+                                * messages. */
     PS_POLICY_COUNT
 };
 

@@ -246,12 +246,13 @@ typedef struct ps_publication_slot {
     /* line: sender */
     alignas(PS_LINE) _Atomic int32_t policy; /* The stream's policy (ps_policy); constant while the
                                               * publication exists. */
-    _Atomic int64_t retention_bytes;         /* Constant while the publication exists: readers do
-                                              * not get data that is more than this number of bytes
-                                              * behind the newest data; 0: no limit. */
-    _Atomic int64_t retention_ns;            /* Constant while the publication exists: readers do
-                                              * not get data that is older than this; 0: no
+    _Atomic int64_t retention_bytes;         /* Retention limit, constant while the publication
+                                              * exists. Readers do not get data that is more than
+                                              * this number of bytes behind the newest data; 0: no
                                               * limit. */
+    _Atomic int64_t retention_ns;            /* Retention limit, constant while the publication
+                                              * exists. Readers do not get data older than this; 0:
+                                              * no limit. */
     _Atomic int64_t dropped_stated;          /* Number of dropped messages that padding frames in
                                               * the log have reported, modulo 2^48 (ps_policy.h). */
     _Atomic int64_t deferrals;               /* Number of times that the governor delayed data of
@@ -328,8 +329,8 @@ typedef struct ps_subscriber_slot {
     alignas(PS_LINE) _Atomic int64_t expired_messages; /* gaps in which the number of messages is
                                                         * unknown do not count */
     _Atomic int64_t expired_bytes;
-    /* Cache line of the agent that serves this reader (ps_isolation.h): the receiver for a reader
-     * of an image, the sender for other readers */
+    /* Cache line of this reader's agent (ps_isolation.h): the receiver if the reader reads an
+     * image, otherwise the sender */
     alignas(PS_LINE) _Atomic uint32_t lagged; /* 1: the stream does not wait for this reader now */
     _Atomic int64_t skip_to;                  /* for an isolated reader: a position between two
                                                * messages, at or above `overwritten`, from which the
@@ -341,8 +342,8 @@ typedef struct ps_subscriber_slot {
                                                * below this position; 0 for other readers */
     _Atomic int64_t late; /* for an isolated reader: a reader that has not read up to this position
                            * is late (ps_isolation.h); the position is at most skip_to */
-    /* Cache line of the agent that serves this reader (ps_credit.h): the receiver for a reader of
-     * an image, the sender for other readers */
+    /* Cache line of this reader's agent (ps_credit.h): the receiver if the reader reads an image,
+     * otherwise the sender */
     alignas(PS_LINE) _Atomic int64_t credits; /* N, 0: grants none */
     _Atomic int64_t credit_burst;
     _Atomic int64_t credit_base;    /* Ordinal of the first message after the reader's join; valid

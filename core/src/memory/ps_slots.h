@@ -94,8 +94,8 @@ enum ps_credit_state {
     PS_CREDIT_UNSUPPORTED = 5 /* The sender does not support credits, or the number of messages in
                                * the stream is unknown. */
 };
-/* Reads the message number up to which receivers have granted credits, and the message number up to
- * which publishers have taken credits. Returns 1, or 0 if no receiver grants credits. */
+/* Reads two message numbers: up to the first, receivers have granted credits; up to the second,
+ * publishers have taken credits. Returns 1, or 0 if no receiver grants credits. */
 int ps_slot_read_spent(const ps_shared_t *shared, int32_t publication_slot, int64_t *granted,
                        int64_t *spent);
 int ps_slot_read_credit(const ps_shared_t *shared, int32_t subscriber_slot, ps_credit_view_t *out);

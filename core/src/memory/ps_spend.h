@@ -14,8 +14,8 @@
  * flag `revoked` is set, no publisher can take an ordinal.
  *
  * An exclusive publisher takes up to PS_LEASE_MOST credits at once. The unused credits of an
- * exclusive publisher are its lease. The lease word has two halves: the high half is the epoch of
- * the credits in the lease, the low half is their number. When the epoch ends, the publisher can no
+ * exclusive publisher are its lease. The high half of the lease word is the epoch of the credits in
+ * the lease. The low half is the number of these credits. When the epoch ends, the publisher can no
  * longer use the credits in its lease. The publisher sets the flag `spending` before it reads the
  * epoch. The sender begins an epoch, makes all publishers execute a memory barrier, then reads
  * `spending`. If the sender then reads 0 in a publisher's flag `spending`, that publisher can no
@@ -57,8 +57,8 @@ static inline uint64_t ps_lease_of(uint32_t epoch, int64_t credits)
     return (uint64_t)epoch << 32 | (uint64_t)credits;
 }
 
-/* Returns the number of unused credits in a lease; 0 if the lease belongs to an older epoch than
- * `word`, or is not valid. */
+/* Returns the number of unused credits in a lease. Returns 0 if the lease is not valid, or if the
+ * epoch in `word` is newer than the lease's epoch. */
 static inline int64_t ps_leased(uint64_t lease, uint64_t word)
 {
     const uint32_t credits = (uint32_t)lease;
@@ -150,9 +150,8 @@ static inline uint64_t ps_spend_begin(_Atomic uint64_t *cell, bool revoked, bool
     return word;
 }
 
-/* Releases ordinals that a publisher took and did not use. If a new epoch has begun since the
- * publisher took the ordinals, the function does nothing, because the new epoch began with a new
- * count. */
+/* Releases ordinals that a publisher took and did not use. If a new epoch has begun since then, the
+ * function does nothing, because the new epoch began with a new count. */
 static inline void ps_spend_return(_Atomic uint64_t *cell, int64_t count, bool alone,
                                    uint32_t epoch)
 {

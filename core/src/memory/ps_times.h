@@ -5,14 +5,14 @@
  * receiver writes.
  *
  * A table has levels. Level 0 of a time table has an entry for each millisecond in which data
- * arrived. An entry of a further level covers four times as much time as an entry of the level
- * before. When an entry is complete, the writer adds it to the next level: it either extends the
- * newest entry of that level or appends a new entry. An entry of the last level covers a 256th of a
- * term, whatever its duration. The entries of the last level therefore cover two terms, even if the
- * stream was idle for long. An entry (position, time) states that the stream had reached the
+ * arrived. An entry of each higher level covers four times as much time as an entry of the level
+ * below. When an entry is complete, the writer adds it to the next level. On that level, the writer
+ * either extends the newest entry or appends a new entry. An entry of the last level covers a 256th
+ * of a term, whatever its duration. The entries of the last level therefore cover two terms, even
+ * if the stream was idle for long. An entry (position, time) states that the stream had reached the
  * position at that time. The writer extends the newest entry with all data that arrives within the
- * time of this entry. On all levels except the last, data that arrives later begins a new entry.
- * A long idle time therefore separates the entries before and after the idle time.
+ * time of this entry. On all levels except the last, data that arrives later begins a new entry. A
+ * long idle time therefore separates the entries before and after the idle time.
  *
  * The table states the arrival time of data. The error is at most 1 ms or 1.1 % of the data's age,
  * whichever is larger. The span of a level is the time that one of its entries covers:

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_bands.h: the ready set of the sender (docs/scheduling.md). Ready streams wait in six lists,
- * the bands. The sender divides its bytes among the bands by deficit weighted round robin: bands B4
- * to B0 have the weights 8:4:2:1:1, the background band 3/8. The sender serves each list first in,
- * first out. Streams with due retransmits wait in a separate list, the repair list. While streams
- * with new data also wait, the sender sends at least as many bytes of new data as of retransmits.
+ * the bands. The sender divides its bytes among the bands by deficit weighted round robin. Bands B4
+ * to B0 have the weights 8:4:2:1:1; the background band has the weight 3/8. The sender serves each
+ * list first in, first out. Streams with due retransmits wait in a separate list, the repair list.
+ * While streams with new data also wait, the sender sends at least as many bytes of new data as of
+ * retransmits.
  *
  *   add --> list of its band --> pick --> (one turn) --> charge --> add again if more is there
  *
@@ -68,8 +69,8 @@ typedef struct ps_bands {
                             * with new data wait. */
     int32_t waiting;       /* number of waiting entries in all lists, the repair list included */
     int32_t at;            /* Band from which the sender picks the next stream. */
-    uint32_t lowered;      /* Not 0: retransmits may take only half as many bytes as usual, because
-                            * the governor delays streams. */
+    uint32_t lowered;      /* Not 0: the governor delays streams, so retransmits may use only half
+                            * of their usual bytes. */
     uint64_t rounds;       /* completed */
     bool alone;            /* True if no other entry waited beside the last picked entry. The bytes
                             * of the picked entry are then not charged to its band. */

@@ -80,8 +80,8 @@ static inline int64_t ps_cubic_window(const ps_cubic_t *cubic)
 {
     return cubic->window_q >> 16;
 }
-/* Returns the pacing rate in bytes a second: two windows for each round trip in slow start, 1.25
- * windows afterwards; 0: unknown yet. */
+/* Returns the pacing rate in bytes a second; 0: not yet known. The rate is two windows for each
+ * round trip in slow start, 1.25 windows afterwards. */
 int64_t ps_cubic_rate(const ps_cubic_t *cubic);
 /* Floor of the cube root. */
 uint32_t ps_cube_root(uint64_t value);

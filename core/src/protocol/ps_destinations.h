@@ -59,8 +59,8 @@ typedef struct ps_destinations {
     int32_t oldest, newest; /* by heard_ns, -1 none */
     int32_t provisional_count;
     uint64_t salt;
-    uint64_t refused;                                 /* Number of status messages whose receiver
-                                                       * got no entry, because the list was full. */
+    uint64_t refused;                                 /* Number of status messages whose sender got
+                                                       * no entry, because the list was full. */
     ps_destination_t *items;                          /* [limit], dense */
     ps_map_t by_address;                              /* -> index + 1 */
     ps_map_t by_receiver;                             /* (receiver id, port) -> index + 1 */
@@ -109,10 +109,10 @@ bool ps_destinations_expire(ps_destinations_t *list, int64_t timeout_ns, int64_t
 /* Returns the earliest time at which a destination must be removed or reported as silent;
  * INT64_MAX: none. */
 int64_t ps_destinations_next_ns(const ps_destinations_t *list, int64_t timeout_ns);
-/* Sends the datagrams to every confirmed or manual destination. Each destination accepts some
- * number of datagrams; the function returns the smallest of these numbers. A destination with an
- * error does not count. If sending to one destination fails, the function counts the error in
- * *errors and continues with the next destination; loss recovery later retransmits the data. */
+/* Sends the datagrams to every confirmed or manual destination. Returns the smallest number of
+ * datagrams that a destination accepted. Destinations with an error do not count. If a send to one
+ * destination fails, the function counts the error in *errors, and continues with the next
+ * destination. Loss recovery later retransmits the data. */
 int32_t ps_destinations_send(ps_destinations_t *list, const ps_net_ops_t *ops, ps_socket_t *socket,
                              const ps_dgram_t *dgrams, int32_t count, int64_t now_ns,
                              int32_t *errors);

@@ -66,8 +66,8 @@ struct ps_fc {
     int64_t due_ns;            /* Time at which the sender must call on_idle; INT64_MAX: never. */
     bool group_binds;          /* True if some receiver has advertised a higher limit than the
                                 * receiver that determines the sender limit. */
-    bool join_binds;           /* True if a join hold limits the sender: the sender waits until a
-                                * receiver has joined (ps_join.h). */
+    bool join_binds;           /* True during a join hold: the sender waits until a receiver has
+                                * joined (ps_join.h). */
     bool counts_receivers;     /* True if the counter fc-receivers shows the value of `tracked`. */
     int32_t tracked;
     /* constants */
@@ -146,8 +146,8 @@ int64_t ps_fc_no_idle(ps_fc_t *fc, int64_t limit, int64_t sender_position, int64
 void ps_fc_no_error(ps_fc_t *fc, int64_t receiver_id, int64_t now_ns);
 bool ps_fc_always(const ps_fc_t *fc);
 /* The rule of the strategy max: returns the higher of `edge` (a receiver's position + window) and
- * the present limit. If all receivers advertise less than the present limit, sets watch_until_ns,
- * the time at which ps_fc_recede lowers the limit. */
+ * the present limit. If all receivers advertise less than the present limit, the function sets
+ * watch_until_ns. At this time ps_fc_recede lowers the limit. */
 int64_t ps_fc_furthest(ps_fc_t *fc, int64_t receiver_id, int64_t edge, int64_t limit,
                        int64_t now_ns);
 

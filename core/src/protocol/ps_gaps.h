@@ -46,9 +46,9 @@ bool ps_gaps_append(ps_gaps_t *gaps, int64_t from, int64_t to, int64_t due_ns, i
 int32_t ps_gaps_find(const ps_gaps_t *gaps, int64_t position);
 
 /* Removes [from, to), which must be inside one gap, from the list: shrinks, splits or removes the
- * gap. Returns false and changes nothing if the range is not inside one gap, or if the gap must be
- * split and the list is full. If a gap is split, both parts keep its times and its number of
- * requests. */
+ * gap. Returns false and changes nothing in two cases: the range is not inside one gap, or the gap
+ * must be split and the list is full. If a gap is split, both parts keep its times and its number
+ * of requests. */
 bool ps_gaps_fill(ps_gaps_t *gaps, int64_t from, int64_t to);
 
 /* Counts the bytes that are missing in all gaps. The result always equals gaps->missing.

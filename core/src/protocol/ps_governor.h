@@ -21,7 +21,7 @@
  * value equals PS_PRESSURE_STALE_NS. */
 #define PS_GOVERNOR_STALE_NS    INT64_C(500000000)
 #define PS_GOVERNOR_COALESCE_NS INT64_C(20000000)
-/* A stream whose data the governor delays may send once in each interval of this length. */
+/* While the governor delays a stream, the stream may send once in each interval of this length. */
 #define PS_GOVERNOR_DEFERRED_NS  INT64_C(1000000000)
 #define PS_GOVERNOR_LATENCY_NS   INT64_C(5000000)
 #define PS_GOVERNOR_SUSTAINED_NS INT64_C(500000000)

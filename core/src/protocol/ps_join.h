@@ -8,8 +8,8 @@
  * receiver will ever join, so it limits the number and the duration of join holds. A join hold
  * lasts at most one receiver time-out. The same receiver id causes at most one join hold within one
  * receiver time-out. After a receiver has caused a join hold without joining, its address causes no
- * further join hold until a receiver at this address has joined. All join holds that a sender makes
- * within four receiver time-outs together last at most one receiver time-out.
+ * further join hold until a receiver at this address has joined. All join holds of a sender within
+ * four receiver time-outs together last at most one receiver time-out.
  *
  * Pure: no clock, no allocation. Owner: the sender thread. Times are in ns of the driver's clock.
  */
@@ -59,13 +59,13 @@ enum ps_join_state {
 typedef struct ps_join_record {
     int64_t id; /* receiver */
     ps_addr_t address;
-    int64_t given_ns; /* Time at which the join hold for the receiver began; if no join hold has
-                       * begun yet, the time at which the receiver requested the SETUP. */
+    int64_t given_ns; /* Before the receiver's join hold: time at which the receiver requested the
+                       * SETUP. Afterwards: time at which the join hold began. */
     int32_t state;    /* ps_join_state */
 } ps_join_record_t;
 
 typedef struct ps_join {
-    int64_t limit;    /* Position beyond which the sender does not send during the join hold;
+    int64_t limit;    /* During a join hold, the sender does not send beyond this position;
                        * INT64_MAX: no join hold. */
     int64_t until_ns; /* end of the hold */
     int64_t since_ns; /* Time up to which the durations of join holds have been added to

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_nak_timer.h: computes the time of the first NAK for a missing range, and the times at which
- * the NAK is repeated (docs/spec/wire-format.md section 6). */
+ * ps_nak_timer.h: computes the times at which a receiver sends and repeats the NAK for a missing
+ * range (docs/spec/wire-format.md section 6). */
 #ifndef PS_NAK_TIMER_H
 #define PS_NAK_TIMER_H
 

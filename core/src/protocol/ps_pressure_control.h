@@ -17,9 +17,9 @@
  * lasts 50 ms, two round trips to the culprit, or the culprit's cadence, whichever is longest. If a
  * window passes without a signal of the culprit, the rate limit rises by a step. The wall is the
  * smoothed value of the reader rates r that culprits stated in their signals. A rate limit far
- * below the wall rises by large steps; a rate limit near the wall rises by small steps. When the
- * rate limit has passed the wall, it rises by small steps at first, and each further step is larger
- * than the one before.
+ * below the wall rises by large steps; a rate limit near the wall rises by small steps. Above the
+ * wall, the rate limit rises by small steps at first; each further step is larger than the step
+ * before.
  *
  * Tests check two bounds. The rate limit never falls below the floor F (PS_PRESSURE_FLOOR). Without
  * signals, a rate limit rises from F to above any rate R in at most ps_pressure_recovery_windows(F,

@@ -8,18 +8,18 @@
  *
  * Reader. At each check of a receive queue, the receiver loads the position of each reader. A batch
  * is the data that a reader reads without a break. A span is an interval in which the receiver
- * measures a reader: from the start of one batch to the start of a later batch. The cadence of a
- * reader is an estimate of the time between the reader's batches. In each span, the receiver
- * measures the longest time in which the reader left data unread. If the measured time is longer
- * than the cadence, the measured time becomes the new cadence at once. If the measured time is
- * shorter than the cadence, the cadence falls by a quarter of the difference. A span lasts at least
- * as long as the cadence, and at least 25 ms. The rate of a reader is the number of bytes that it
- * consumes in a span, divided by the length of the span. A span begins and ends at the start of a
- * batch, so the measured rate is exact whatever the size of the batches. If the queue was never
- * empty in a span, the measured rate is the highest rate that the reader can reach. If the reader
- * emptied the queue, the measured rate is only a lower bound. A reader is paused if data is unread,
- * and the reader has read nothing for longer than min(2 s, max(2 cadences, 250 ms)). A pause
- * changes neither the cadence nor the rate of the reader.
+ * measures a reader. A span lasts from the start of one batch to the start of a later batch. The
+ * cadence of a reader is an estimate of the time between the reader's batches. In each span, the
+ * receiver measures the longest time for which the reader left data unread. If the measured time is
+ * longer than the cadence, the measured time becomes the new cadence at once. If the measured time
+ * is shorter than the cadence, the cadence falls by a quarter of the difference. A span lasts at
+ * least as long as the cadence, and at least 25 ms. The rate of a reader is the number of bytes
+ * that the reader consumes in a span, divided by the length of the span. A span begins and ends at
+ * the start of a batch. The measured rate is therefore exact for batches of any size. If the queue
+ * was never empty in a span, the measured rate is the highest rate that the reader can reach. If
+ * the reader emptied the queue, the measured rate is only a lower bound. A reader is paused if data
+ * is unread, and the reader has read nothing for longer than min(2 s, max(2 cadences, 250 ms)). A
+ * pause changes neither the cadence nor the rate of the reader.
  *
  * Signal. A signal states a level: levels 1 to 4 begin when the data in the queue reaches 50, 75,
  * 87 and 100 % of the capacity. The receiver divides time into windows of max(50 ms, round trip,
@@ -28,8 +28,8 @@
  * a queue stays above 50 % of its capacity, the receiver repeats the signal in each window. An
  * episode begins when the queue reaches 50 % of its capacity, and ends when the queue is below 50 %
  * again. In a group, the receiver delays the first signal of an episode by a random time. The
- * random delay is at most half a window, and at most a quarter of the time that the queue took to
- * fill. */
+ * random delay is at most half a window. It is also at most a quarter of the time in which the
+ * queue filled. */
 #ifndef PS_PRESSURE_SIGNAL_H
 #define PS_PRESSURE_SIGNAL_H
 
@@ -53,7 +53,7 @@ typedef struct ps_pressure_reader {
     int64_t span_ns;       /* Time at which the running span of measurement began; 0: no span
                             * runs. */
     int64_t span_position; /* consumed position at span_ns */
-    int64_t longest_ns;    /* Longest time in the running span in which the reader left data
+    int64_t longest_ns;    /* Longest time in the running span for which the reader left data
                             * unread. */
     int64_t low;           /* Least number of unread bytes since the running batch began. */
     int64_t cadence_ns;    /* learned value; 0 none */

@@ -31,9 +31,9 @@ typedef struct ps_reordering {
     uint32_t next;
 } ps_reordering_t;
 
-/* Records that the range [from, to) of a gap arrived. late_ns >= 0 is the time since the gap
- * opened; `requested` is the number of NAKs sent for the gap; least_ns is the least round trip of
- * the path, 0: unknown. */
+/* Records that the range [from, to) of a gap arrived. The parameter late_ns (>= 0) is the time
+ * since the gap opened; `requested` is the number of NAKs sent for the gap; least_ns is the least
+ * round trip of the path (0: unknown). */
 void ps_reordering_filled(ps_reordering_t *reordering, int64_t from, int64_t to, int64_t late_ns,
                           int32_t requested, int64_t least_ns);
 /* Records that the data of the positions [from, to) arrived a second time. */

@@ -38,8 +38,8 @@ void ps_rtt_requested(ps_rtt_t *rtt, int64_t stamp_ns);
  * answer belongs to no request, repeats an earlier answer, or states an impossible delay at the
  * sender. */
 int64_t ps_rtt_answered(ps_rtt_t *rtt, int64_t stamp_ns, int64_t delta_ns, int64_t now_ns);
-/* Returns the time after which an answer counts as lost: the smoothed round trip + 4 variations, at
- * least 9/8 of the smoothed round trip. Returns 0 if the round trip is unknown. */
+/* Returns the time after which an answer counts as lost: the smoothed round trip + 4 variations,
+ * but at least 9/8 of the smoothed round trip. Returns 0 if the round trip is unknown. */
 int64_t ps_rtt_timeout_ns(const ps_rtt_t *rtt);
 
 #endif

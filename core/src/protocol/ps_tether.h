@@ -27,17 +27,17 @@ typedef struct ps_tether {
     int32_t state; /* ps_tether_state */
     bool tethered;
     bool rejoin;
-    int64_t since_ns; /* In the state ACTIVE: time of the last check at which the subscriber was
-                       * less than 3/4 of the window behind the leader. In other states: time at
-                       * which the state began. */
+    int64_t since_ns; /* In the state ACTIVE: time of the last check that found the subscriber less
+                       * than 3/4 of the window behind the leader. In other states: time at which
+                       * the state began. */
 } ps_tether_t;
 
 void ps_tether_init(ps_tether_t *tether, bool tethered, bool rejoin, int64_t now_ns);
 /* Checks one subscriber, whose position is `position`. The parameter leader_position is the
- * position of the most advanced subscriber (for images) or of the sender (for publications);
- * window_bytes is the present window. Returns true if the subscriber's state changed; the caller
- * must report the change. When the state changes from RESTING to ACTIVE, the caller moves the
- * subscriber to the position at which it joins again. Agent thread, O(1). */
+ * position of the most advanced subscriber (for images) or of the sender (for publications). The
+ * parameter window_bytes is the present window. Returns true if the subscriber's state changed; the
+ * caller must report the change. When the state changes from RESTING to ACTIVE, the caller moves
+ * the subscriber to the position at which it joins again. Agent thread, O(1). */
 bool ps_tether_step(ps_tether_t *tether, int64_t position, int64_t leader_position,
                     int64_t window_bytes, const ps_tether_timeouts_t *timeouts, int64_t now_ns);
 /* Returns the delay until the next check: a sixteenth of the window limit time-out, at most 100 ms.

@@ -23,7 +23,7 @@ enum {
     PS_HALF_OPEN_LEAST = 16
 };
 /* A new session does not replace an entry younger than PS_HALF_OPEN_NS, because the first data of
- * that entry may still be on the path. */
+ * the entry's session may still be on the network. */
 #define PS_HALF_OPEN_NS INT64_C(1000000000)
 
 /* Limits on the SETUPs that one endpoint reports to the conductor: first up to PS_SETUP_BURST

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_image.h: an image, which is one session at the receiver: its log, its gaps, its readers, and
- * the state of the frames that it sends to the sender. The receiver agent owns all fields, except
- * those below a comment that names the conductor.
+ * ps_image.h: an image, the receiver's copy of one session. An image contains a log, gaps, readers,
+ * and the state of the frames that the receiver sends to the sender. The receiver agent owns all
+ * fields, except those below a comment that names the conductor.
  *
  *   free_to           sm_position   min subscriber   rcv-pos      hwm      L + T/2
  *   -----|---------------|--------------|---------------|----gaps--|----------|
@@ -106,7 +106,7 @@ typedef struct ps_peer {
                          * before the receiver uses them. */
     int32_t checks;     /* Number of further SETUPs that the receiver may request to confirm
                          * `candidate`. */
-    int32_t index;      /* Index in `connections` of the connection from whose source the receiver
+    int32_t index;      /* Index in `connections`. From the source of this connection, the receiver
                          * requests the SETUPs that confirm `candidate`. */
     int64_t due_ns;     /* Earliest time at which the receiver may request the next SETUP. The
                          * receiver requests at most one SETUP a second. */
@@ -245,8 +245,8 @@ struct ps_image {
                                     * time next_due_ns */
     ps_pressure_signal_t pressure; /* under NAK-strength control */
     uint32_t pressure_random;
-    int64_t sent_seen;    /* Highest position up to which the sender is known to have sent data. The
-                           * receiver may have dropped some of this data. */
+    int64_t sent_seen;    /* The sender has sent data at least up to this position. The receiver may
+                           * have dropped some of this data. */
     int64_t beyond_end;   /* End position of the last datagram that the receiver dropped because the
                            * datagram was too far ahead of the received data. */
     int32_t beyond_count; /* Number of datagrams in a row that were too far ahead of the received
@@ -414,8 +414,8 @@ void ps_image_withdraw_end(ps_image_t *image, ps_connection_t *connection);
  * high-water mark. If two heartbeats in a row state the same lower position, the receiver therefore
  * lowers the high-water mark to this position. */
 void ps_image_on_low_heartbeat(ps_image_t *image, ps_connection_t *connection, int64_t position);
-/* Ends the image if each of its sources has sent two heartbeats that state the end of the stream,
- * and no data is missing. */
+/* Ends the image if no data is missing and each source has sent two heartbeats that state the end
+ * of the stream. */
 void ps_image_check_end(ps_image_t *image);
 void ps_image_end(ps_image_t *image, int32_t reason);
 /* Returns the number of messages that an ended image received in its whole stream; -1: unknown. */
@@ -502,8 +502,9 @@ static inline bool ps_image_is_silent(const ps_image_t *image)
            image->params.congestion_control == PS_CC_STATIC;
 }
 /* Returns the position up to which the receiver accepts datagrams. Under NAK-strength control the
- * sender does not obey windows: it may send half a term more before a PRESSURE frame slows it down.
- * Under NAK-strength control, the receiver therefore accepts half a term more than otherwise. */
+ * sender does not obey windows. The sender may send half a term more before a PRESSURE frame slows
+ * it down. Under NAK-strength control, the receiver therefore accepts half a term more than
+ * otherwise. */
 static inline int64_t ps_image_edge(const ps_image_t *image)
 {
     return ps_image_under_nak(image) ? image->consumption + image->log.term_length

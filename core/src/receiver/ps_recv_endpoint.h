@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_recv_endpoint.h: a receive endpoint, which has destinations (sockets), the list of subscribed
- * streams (interest) and a state for each session (docs/spec/wire-format.md section 6). */
+ * ps_recv_endpoint.h: a receive endpoint (docs/spec/wire-format.md section 6). It has destinations
+ * (sockets), the list of subscribed streams (interest) and a state for each session. */
 #ifndef PS_RECV_ENDPOINT_H
 #define PS_RECV_ENDPOINT_H
 
@@ -129,9 +129,9 @@ struct ps_recv_endpoint {
                                                  * without an image, and PS_RECV_KEPT_MAX entries
                                                  * for ended sessions. */
     int32_t sessions_used;                      /* entries that were ever used */
-    int32_t free_session;                       /* Head of the list of entries that were used before
-                                                 * and are free now: 1 + the index of the entry; 0:
-                                                 * none. */
+    int32_t free_session;                       /* Head of the list of entries that are free again:
+                                                 * 1 + the index of the first such entry; 0: none.
+                                                 */
     int32_t interests_limit;                    /* subscriptions; the conductor's */
     int32_t pending;                            /* sessions in PENDING_SETUP or REFUSED */
     int32_t kept;                               /* sessions in COOL_DOWN or NO_INTEREST */

@@ -92,8 +92,8 @@ typedef struct ps_publication_subscriber {
     bool tether_pending; /* True if the sender must still report the reader's new tether state. */
 } ps_publication_subscriber_t;
 
-/* The last status message that the sender processed. If an identical message arrives while the
- * publication rests, the sender need not process it (ps_publication_rest.c). */
+/* The last status message that the sender processed. While the publication rests, the sender need
+ * not process an identical status message (ps_publication_rest.c). */
 typedef struct ps_publication_heard {
     uint32_t length; /* bytes; 0: none */
     ps_addr_t from;
@@ -176,8 +176,8 @@ struct ps_publication {
     int32_t receiver_capacity;
     bool rated; /* True if a rate (ps-rate or NAK-strength control) may limit the stream. */
     bool nak;   /* NAK-strength control */
-    /* Array of receiver_capacity + 1 entries, which the conductor reads. The last entry describes
-     * the receiver that caused the last join hold (ps_join.h). */
+    /* Array of receiver_capacity + 1 entries. The conductor reads this array. The last entry
+     * describes the receiver that caused the last join hold (ps_join.h). */
     ps_snapshot_entry_t *snapshot;
     ps_publication_receiver_t *receivers;
     /* line: conductor */
@@ -195,8 +195,8 @@ struct ps_publication {
     int64_t sender_limit;
     int64_t publisher_limit;
     int64_t producer_position; /* at the last read */
-    int64_t clean_position;    /* Position up to which the sender has zeroed old memory of the log,
-                                * so that publishers can use it for new terms. */
+    int64_t clean_position;    /* Position up to which the sender has zeroed old memory of the log.
+                                * Publishers can use zeroed memory for new terms. */
     int64_t consumer_position; /* On IPC: highest position that any reader has reached. */
     int64_t reserved_position; /* storage */
     int64_t kept_position;     /* The log has no memory below this position: the stream began here,
@@ -317,8 +317,9 @@ struct ps_publication {
     int32_t gating_count; /* at the last check */
     int32_t isolated;     /* number of isolated readers, for which the stream does not wait */
     bool counting_behind; /* on IPC with isolated readers: true if frames are still uncounted */
-    /* On IPC with isolated readers: position up to which the sender has counted the committed
-     * messages, and the message number at this position (counted from PS_ORDINAL_FIRST). */
+    /* On IPC with isolated readers: the sender has counted the committed messages up to
+     * committed_position. committed_ordinal is the message number at this position, counted from
+     * PS_ORDINAL_FIRST. */
     int64_t committed_position, committed_ordinal;
     int64_t slowest_position, fastest_position;
     int32_t slowest_client_slot;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_publication_limits.h: the functions that decide how much the publishers of a stream may
- * publish: rates, policies, watermarks, admission and credits. ps_publication.h includes this
- * header at its end. Only the sender thread calls these functions, except the _init functions. */
+ * ps_publication_limits.h: the functions that decide how much publishers may publish, by rates,
+ * policies, watermarks, admission and credits. The header ps_publication.h includes this header at
+ * its end. Only the sender thread calls these functions, except the _init functions. */
 #ifndef PS_PUBLICATION_LIMITS_H
 #define PS_PUBLICATION_LIMITS_H
 

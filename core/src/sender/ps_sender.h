@@ -7,10 +7,10 @@
  * bits in the dirty bitmap, and puts each publication whose bit was set into the ready set. The
  * sender serves the ready set by bands (ps_bands.h). A publication whose window is closed leaves
  * the ready set, and returns when a status message opens the window. A publication with due
- * retransmits is also in the list of retransmits. A publication with local readers (IPC, spies) is
- * in the watch list while one of its local readers has not reached the producer position. The
- * sender scans the timers at most once a millisecond, and only when the earliest timer is due. The
- * scan skips each block of publications in which no timer is due. */
+ * retransmits is also in the list of retransmits. The watch list contains the publications for
+ * which a local reader (an IPC reader or spy) has not reached the producer position. The sender
+ * scans the timers at most once a millisecond, and only when the earliest timer is due. The scan
+ * skips each block of publications in which no timer is due. */
 #ifndef PS_SENDER_H
 #define PS_SENDER_H
 
@@ -134,11 +134,11 @@ void ps_sender_leave_hot(ps_sender_t *sender, ps_publication_t *publication);
  * governor delayed. If the governor begins or ends a delay of data in this call, the function
  * visits all publications. Otherwise the cost is constant. */
 void ps_sender_govern(ps_sender_t *sender);
-/* If the governor delays the publication's new data, sets a timer for the time at which the sender
- * may send the data, and returns true. */
+/* If the governor delays the publication's new data, returns true, and sets a timer for the end of
+ * the delay. */
 bool ps_sender_defers(ps_sender_t *sender, ps_publication_t *publication);
-/* If the governor delays a datagram that is not full, sets a timer for the end of the delay, and
- * returns true. */
+/* If the governor delays a datagram that is not full, returns true, and sets a timer for the end of
+ * the delay. */
 bool ps_sender_coalesces(ps_sender_t *sender, ps_publication_t *publication);
 
 /* ---- ps_sender_schedule.c -------------------------------------------------------------------- */
@@ -166,8 +166,8 @@ void ps_publication_due(ps_publication_t *publication, int64_t due_ns);
 void ps_sender_ready_endpoint(ps_sender_t *sender, const ps_send_endpoint_t *endpoint);
 ps_publication_t *ps_sender_find(ps_sender_t *sender, const ps_send_endpoint_t *endpoint,
                                  int32_t session_id, int32_t stream_id);
-/* Returns the head of the hash chain in which a network publication is found by endpoint, session
- * and stream. */
+/* Returns the head of the hash chain for an endpoint, a session and a stream. The sender searches
+ * this chain for the network publication. */
 ps_publication_t **ps_sender_bucket(ps_sender_t *sender, const ps_publication_t *publication);
 /* Processes a datagram that arrived at an endpoint (ps_sender_dispatch.c). */
 void ps_sender_on_datagram(void *endpoint, const uint8_t *data, uint32_t length,

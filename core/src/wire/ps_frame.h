@@ -99,7 +99,7 @@ static inline int64_t ps_max_position(int32_t shift)
 }
 
 /* The term id and term offset with which heartbeats and status messages state a position. A frame
- * states the maximum position of a stream as the end of the last term, with the term length T as
+ * states the maximum position of a stream by the id of the last term, and the term length T as the
  * term offset. The frame cannot state this position as the start of the next term. The id of that
  * term would wrap around, and a receiver would drop the frame. */
 typedef struct ps_place {

@@ -187,21 +187,21 @@ int ps_wire_err(const uint8_t *data, uint32_t length, ps_err_t *out);
 int ps_wire_rsp_setup(const uint8_t *data, uint32_t length, ps_rsp_setup_t *out);
 int ps_wire_data(const uint8_t *data, uint32_t length, ps_data_t *out);
 /* Checks all frames of a datagram of DATA or PAD frames. The datagram must not be a heartbeat, and
- * its frames must fit into the term. *span gets the number of stream bytes that the frames cover; a
- * PAD frame at the end counts with the whole length that its header states. *messages gets the
- * number of messages that end in the datagram, plus the number of dropped messages that its PAD
- * frames replace. Returns PS_WIRE_BAD_CHAIN or PS_WIRE_BAD_FIELD if the datagram violates a rule of
+ * its frames must fit into the term. *span gets the number of stream bytes that the frames cover.
+ * For a PAD frame at the end, the whole length in its header counts. *messages gets the number of
+ * messages that end in the datagram, plus the number of dropped messages that its PAD frames
+ * replace. Returns PS_WIRE_BAD_CHAIN or PS_WIRE_BAD_FIELD if the datagram violates a rule of
  * docs/spec/wire-format.md section 4, item 3. Cost: visits at most length / 32 frames. */
 int ps_wire_chain(const uint8_t *data, uint32_t length, int32_t term_length, int32_t *span,
                   int32_t *messages);
 
 /* Checks joined datagrams: `data` has datagrams of `segment` bytes back to back; the last may be
- * shorter. A datagram is regular if it contains only whole DATA frames, and begins where the
- * previous datagram ends, in the same session and term. Returns the total length of the regular
- * datagrams at the beginning of `data`. The number of stream bytes in these datagrams is equal to
- * this length. *messages gets the number of DATA frames with the END flag in the regular datagrams.
- * If the first datagram is not regular (for example valid padding), returns 0, and the caller must
- * call ps_wire_chain. Cost: visits at most length / 32 frames. */
+ * shorter. A datagram is regular if it contains only whole DATA frames, and continues the previous
+ * datagram in the same session and term. Returns the total length of the regular datagrams at the
+ * beginning of `data`. The number of stream bytes in these datagrams is equal to this length.
+ * *messages gets the number of DATA frames with the END flag in the regular datagrams. If the first
+ * datagram is not regular (for example valid padding), returns 0, and the caller must call
+ * ps_wire_chain. Cost: visits at most length / 32 frames. */
 uint32_t ps_wire_run(const uint8_t *data, uint32_t length, uint32_t segment, int32_t term_length,
                      int32_t *messages);
 /* Checks joined datagrams like ps_wire_run. The first 8 bytes of the first datagram are in
