@@ -259,6 +259,9 @@ struct ps_publication {
     bool timers_started;
     bool resting; /* True if only heartbeats are due until the publication becomes ready or another
                    * timer is set (ps_publication_rest.c). */
+    bool rest_kept;       /* True if rest_frame is the heartbeat of this rest. */
+    int64_t rest_beat_ns; /* While the publication rests: time of its next heartbeat. */
+    uint8_t rest_frame[PS_HEARTBEAT_BYTES];
     /* sender: receivers and flow control */
     ps_fc_t fc;
     int32_t join_verdict; /* Decision (ps_join_verdict) about a receiver that wants to join: the
@@ -382,6 +385,8 @@ int32_t ps_publication_repair_turn(ps_publication_t *pub, int64_t now_ns, bool *
 uint32_t ps_publication_build_setup(const ps_publication_t *pub, uint8_t *out);
 /* Send a SETUP or a heartbeat, if it is due. Return false if the socket refused the frame. */
 bool ps_publication_send_setup(ps_publication_t *pub, int64_t now_ns);
+/* Encodes the stream's heartbeat, of PS_HEARTBEAT_BYTES. */
+void ps_publication_build_heartbeat(const ps_publication_t *pub, uint8_t *out);
 bool ps_publication_send_heartbeat(ps_publication_t *pub, int64_t now_ns);
 /* For a publication with spies and no receiver: moves the sender position toward `to`, and counts
  * the messages on the way. One call moves over at most 4096 frames. Returns true if the sender

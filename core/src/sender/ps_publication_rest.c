@@ -56,6 +56,11 @@ bool ps_publication_repeats_sm(ps_publication_t *pub, const uint8_t *data, uint3
     return true;
 }
 
+static int64_t next_beat_ns(const ps_publication_t *pub)
+{
+    return ps_publication_next_beat_ns(pub, true, pub->context->params.idle_heartbeat_interval_ns);
+}
+
 void ps_publication_check_rest(ps_publication_t *pub)
 {
     pub->resting = is_at_rest(pub) && pub->pending == 0 && pub->subscriber_count == 0 &&
@@ -66,6 +71,8 @@ void ps_publication_check_rest(ps_publication_t *pub)
                    pub->paced_until_ns == INT64_MAX && pub->admit_due_ns == INT64_MAX &&
                    pub->pressure.state == PS_WATERMARK_NORMAL && pub->pressure.episodes == 0 &&
                    ps_retransmit_next_ns(&pub->retransmit) == INT64_MAX;
+    pub->rest_kept = false;
+    pub->rest_beat_ns = next_beat_ns(pub);
 }
 
 int64_t ps_publication_rest(ps_publication_t *pub, int64_t now_ns)
@@ -77,12 +84,17 @@ int64_t ps_publication_rest(ps_publication_t *pub, int64_t now_ns)
         ps_log_producer_position(&pub->log) != pub->sender_position) {
         return 0;
     }
-    int64_t beat_ns = ps_publication_next_beat_ns(pub, true, params->idle_heartbeat_interval_ns);
-    if (now_ns >= beat_ns) {
-        if (!ps_publication_send_heartbeat(pub, now_ns)) {
+    if (now_ns >= pub->rest_beat_ns) {
+        if (!ps_send_endpoint_reachable(pub->endpoint)) {
             return 0;
         }
-        beat_ns = ps_publication_next_beat_ns(pub, true, params->idle_heartbeat_interval_ns);
+        if (!pub->rest_kept) {
+            ps_publication_build_heartbeat(pub, pub->rest_frame);
+            pub->rest_kept = true;
+        }
+        ps_send_endpoint_queue(pub->endpoint, pub, pub->rest_frame, now_ns);
+        pub->heartbeat_sent_ns = now_ns;
+        pub->rest_beat_ns = next_beat_ns(pub);
     }
-    return beat_ns < silent_ns ? beat_ns : silent_ns;
+    return pub->rest_beat_ns < silent_ns ? pub->rest_beat_ns : silent_ns;
 }

@@ -471,9 +471,8 @@ bool ps_publication_send_setup(ps_publication_t *pub, int64_t now_ns)
     return true;
 }
 
-bool ps_publication_send_heartbeat(ps_publication_t *pub, int64_t now_ns)
+void ps_publication_build_heartbeat(const ps_publication_t *pub, uint8_t *out)
 {
-    uint8_t out[PS_CONTROL_MAX];
     uint8_t flags = PS_FLAG_UNFRAGMENTED;
     if (pub->revoked) {
         flags |= PS_FLAG_EOS | PS_FLAG_REVOKED;
@@ -485,9 +484,16 @@ bool ps_publication_send_heartbeat(ps_publication_t *pub, int64_t now_ns)
     const uint32_t length = ps_wire_build_heartbeat(out, pub->log.session_id, pub->log.stream_id,
                                                     place.term_id, place.term_offset, flags);
     PS_ASSERT(length == PS_HEARTBEAT_BYTES);
+    (void)length;
+}
+
+bool ps_publication_send_heartbeat(ps_publication_t *pub, int64_t now_ns)
+{
+    uint8_t out[PS_HEARTBEAT_BYTES];
     if (!ps_send_endpoint_reachable(pub->endpoint)) {
         return false;
     }
+    ps_publication_build_heartbeat(pub, out);
     ps_send_endpoint_queue(pub->endpoint, pub, out, now_ns);
     pub->heartbeat_sent_ns = now_ns;
     pub->greets = false;

@@ -2,6 +2,7 @@
  *
  * ps_publication_timer.c: timers of a publication, its end (docs/spec/wire-format.md section 5),
  * and events that wait for room in the ring. */
+#include "ps_inline.h"
 #include "ps_sender.h"
 
 enum { BEATS = 4 };
@@ -143,14 +144,10 @@ static int64_t network_timers(ps_publication_t *pub, int64_t now_ns)
     return due_ns;
 }
 
-void ps_publication_on_timer(ps_publication_t *pub, int64_t now_ns)
+/* Out of line, so that a resting publication does not pay for the frame of this function. */
+static PS_NOINLINE void run_all(ps_publication_t *pub, int64_t now_ns)
 {
-    int64_t due_ns = pub->resting ? ps_publication_rest(pub, now_ns) : 0;
-    if (due_ns != 0) {
-        *pub->due_ns = due_ns;
-        return;
-    }
-    due_ns = INT64_MAX;
+    int64_t due_ns = INT64_MAX;
     if (pub->removed) {
         *pub->due_ns = INT64_MAX;
         return;
@@ -197,5 +194,15 @@ void ps_publication_on_timer(ps_publication_t *pub, int64_t now_ns)
     *pub->due_ns = earlier(*pub->due_ns, due_ns); /* a waiting event may be earlier */
     if (pub->endpoint != NULL && now_ns - pub->data_sent_ns >= pub->context->params.idle_after_ns) {
         ps_publication_check_rest(pub);
+    }
+}
+
+void ps_publication_on_timer(ps_publication_t *pub, int64_t now_ns)
+{
+    const int64_t due_ns = pub->resting ? ps_publication_rest(pub, now_ns) : 0;
+    if (due_ns != 0) {
+        *pub->due_ns = due_ns;
+    } else {
+        run_all(pub, now_ns);
     }
 }

@@ -2,6 +2,7 @@
  *
  * ps_sender_dispatch.c: checks and counts datagrams of a sender's socket, and passes them to the
  * named publication (docs/spec/wire-format.md). */
+#include "ps_inline.h"
 #include "ps_sender.h"
 #include "ps_wire_fields.h"
 
@@ -46,9 +47,6 @@ static void on_sm(ps_sender_t *sender, ps_send_endpoint_t *endpoint, const uint8
 {
     ps_sm_t sm;
     int64_t position = 0;
-    if (repeats(sender, endpoint, data, length, from)) {
-        return;
-    }
     if (ps_wire_sm(data, length, &sm) != PS_WIRE_OK) {
         count_invalid(endpoint);
         return;
@@ -173,17 +171,11 @@ static void on_error(ps_sender_t *sender, ps_send_endpoint_t *endpoint, const ui
     }
 }
 
-void ps_sender_on_datagram(void *context, const uint8_t *data, uint32_t length,
-                           const ps_addr_t *from, int64_t rx_ns)
+/* Out of line, so that a repeated status message does not pay for the frames of these functions. */
+static PS_NOINLINE void on_frame(ps_send_endpoint_t *endpoint, uint16_t type, const uint8_t *data,
+                                 uint32_t length, const ps_addr_t *from)
 {
-    ps_send_endpoint_t *endpoint = context;
     ps_sender_t *sender = endpoint->sender;
-    uint16_t type = 0;
-    (void)rx_ns;
-    if (ps_wire_check(data, length, &type) != PS_WIRE_OK) {
-        count_invalid(endpoint);
-        return;
-    }
     switch (type) {
     case PS_TYPE_SM: on_sm(sender, endpoint, data, length, from); break;
     case PS_TYPE_NAK: on_nak(sender, endpoint, data, length); break;
@@ -191,5 +183,18 @@ void ps_sender_on_datagram(void *context, const uint8_t *data, uint32_t length,
     case PS_TYPE_ERR: on_error(sender, endpoint, data, length, from); break;
     case PS_TYPE_EXT: on_ext(sender, endpoint, data, length); break;
     default: /* DATA, SETUP, RES, RSP_SETUP, EXT without a meaning here: no trace */ break;
+    }
+}
+
+void ps_sender_on_datagram(void *context, const uint8_t *data, uint32_t length,
+                           const ps_addr_t *from, int64_t rx_ns)
+{
+    ps_send_endpoint_t *endpoint = context;
+    uint16_t type = 0;
+    (void)rx_ns;
+    if (ps_wire_check(data, length, &type) != PS_WIRE_OK) {
+        count_invalid(endpoint);
+    } else if (type != PS_TYPE_SM || !repeats(endpoint->sender, endpoint, data, length, from)) {
+        on_frame(endpoint, type, data, length, from);
     }
 }

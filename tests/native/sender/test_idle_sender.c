@@ -298,6 +298,25 @@ static void test_a_resting_stream_sends_a_heartbeat_a_second_and_its_data_at_onc
     rig_close(rig);
 }
 
+static void test_heartbeats_of_the_next_rest_state_the_new_position(void)
+{
+    static const uint8_t payload[STEP - PS_HEADER_BYTES];
+    rig_t *rig = open_at(QUARTER);
+    (void)idle(rig, 5);
+    CHECK(rig->pub->resting);
+    for (int32_t i = 0; i < 2; i++) {
+        ps_data_t data;
+        CHECK_EQ(idle(rig, 1), 1);
+        CHECK_EQ(ps_wire_data(rig->got.data, rig->got.length, &data), PS_WIRE_OK);
+        CHECK(data.is_heartbeat);
+        CHECK_EQ(data.term_offset, rig_tail(rig) % RIG_TERM);
+        rig_offer(rig, payload, sizeof payload, PS_FLAG_UNFRAGMENTED);
+        (void)idle(rig, 5);
+        CHECK(rig->pub->resting);
+    }
+    rig_close(rig);
+}
+
 static void test_a_resting_stream_notices_that_its_receiver_is_silent(void)
 {
     rig_t *rig = open_at(QUARTER);
@@ -334,6 +353,7 @@ static void test_a_status_message_with_another_window_is_no_repetition(void)
 int main(void)
 {
     test_a_resting_stream_sends_a_heartbeat_a_second_and_its_data_at_once();
+    test_heartbeats_of_the_next_rest_state_the_new_position();
     test_a_resting_stream_notices_that_its_receiver_is_silent();
     test_a_status_message_with_another_window_is_no_repetition();
     test_what_may_be_sent_again_and_what_limits_reach_stays();
