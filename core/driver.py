@@ -182,7 +182,7 @@ class Driver(NativeObject):
         self._check(code, operation)
 
     def remove(self, kind: ObjectKind, object_id: int, *arguments: Any) -> None:
-        """Request the agent that owns the object to release it; the agent then emits
+        """Request that the agent that owns the object releases this object; the agent then emits
         PS_EV_RELEASED."""
         self.call(
             f"{_C_NAMES[kind]}_remove", kind, object_id, *arguments,

@@ -337,12 +337,13 @@ def cut(
     max_messages: int = 0,
     pieces: int = 1,
 ) -> Cuts:
-    """Find the end of a batch that begins at ``start``, and the positions at which to split it.
+    """Find the end of a batch that begins at ``start``, and the positions at which to split the
+    batch.
 
     ``start`` must be a position between two messages, and ``end`` a position between two frames.
-    The batch is as long as possible: it ends at or before ``end`` and has at most ``max_bytes``
-    bytes and ``max_messages`` messages (0: no limit). If the first message alone exceeds these
-    limits, the batch is this message. The other returned positions split the batch into up to
+    The batch is as long as possible, but ends at or before ``end``, and has at most ``max_bytes``
+    bytes and at most ``max_messages`` messages (0: no limit). If the first message alone exceeds
+    these limits, the batch is this message. The other returned positions split the batch into up to
     ``pieces`` parts of about the same length.
     """
     if max_bytes < 1 or max_messages < 0 or pieces < 1:

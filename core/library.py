@@ -128,16 +128,16 @@ class Handle:
     def __init__(
         self, library: Library, pointer: Any, free: Callable[[Any], None], owner: object = None
     ) -> None:
-        """When the handle is dropped, it calls ``free(pointer)`` once, and then drops its reference
-        to ``owner``."""
+        """When the handle is dropped, the handle calls ``free(pointer)`` once, and then drops its
+        reference to ``owner``."""
         self.library = library
         self.lib = library.lib
         self.native = library.ffi.gc(pointer, Closer(free, owner))
 
 
 class Closer:
-    """Destructor of a native pointer. It frees the pointer, and keeps the pointer's owner alive
-    until then."""
+    """Destructor of a native pointer. The destructor frees the pointer, and keeps the pointer's
+    owner alive until then."""
 
     __slots__ = ("_free", "_owner")
 

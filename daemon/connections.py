@@ -5,7 +5,8 @@ connection.
 ZeroMQ reports the file descriptor of each accepted connection, each closed connection and each
 message. ZeroMQ also reports each finished handshake, but without the file descriptor. When a
 handshake finishes, the daemon therefore knows that one more connection has an authorised key, but
-not which one. Only the first message of a connection shows that its key is authorised.
+does not know which connection. Only the first message of a connection shows that its key is
+authorised.
 """
 
 from __future__ import annotations

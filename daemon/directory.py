@@ -73,7 +73,7 @@ class ClaimedDirectory:
 
     def let_go(self) -> None:
         """Release the directory at the daemon's end. If the next daemon needs the streams in the
-        directory (``owed``), keep them; otherwise remove the daemon's files."""
+        directory (``owed``), keep the streams; otherwise remove the daemon's files."""
         if self.owed:
             self.leave()
         else:

@@ -124,7 +124,7 @@ class Commits:
         target: Mapping[Session, int] | None = None,
     ) -> Batch:
         """Plan a batch of committed rows. The batch covers only those sessions in ``found`` that
-        have markers; it states no end position for the others.
+        have markers; the result states no end position for the other sessions.
         """
         if self._old_daemon:
             return Batch(done=begin.done)

@@ -3,9 +3,9 @@
 or from a daemon that has the range and sends it.
 
 A worker process of Spark runs several tasks. When a task ends, its worker process keeps the mapped
-logs and the connections for its next task. To create them again would be slow. If a process maps a
-log again, the first access to each page causes a page fault. A new connection with keys takes
-several round trips.
+logs and the connections for its next task. Creating mappings and connections again would be slow.
+If a process maps a log again, the first access to each page causes a page fault. A new connection
+with keys takes several round trips.
 """
 
 from __future__ import annotations
@@ -170,8 +170,8 @@ class _Mapped:
 
     def finish(self) -> None:
         """Check that no publisher has overwritten the bytes that the task has read. If the daemon
-        still retains the range, the data was not overwritten. If the daemon does not answer, it
-        counts as dead, and the check passes: without a running daemon, no data is overwritten."""
+        still retains the range, the data was not overwritten. A daemon that does not answer counts
+        as dead, and the check passes: without a running daemon, no data is overwritten."""
         session = self._range.session
         try:
             state = worker.control(Daemon(directory=self._directory), None).state(

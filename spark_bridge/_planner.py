@@ -507,7 +507,8 @@ def pack(found: Sequence[Range], count: int, *, apart: bool = False) -> list[tup
     """Assign ranges to tasks.
 
     Distribute ranges over tasks. The tasks divide the ranges in order: each task gets consecutive
-    ranges, which follow those of the task before it. The rows of a session therefore stay in order.
+    ranges, which follow the ranges of the previous task. The rows of a session therefore stay in
+    order.
     :param count: number of tasks; all tasks get about the same number of bytes, and each gets at
         least one range.
     :param apart: if true, each range gets a task of its own, and ``count`` is ignored.

@@ -450,8 +450,8 @@ class Planning:
 
     def report(self) -> dict[str, Any]:
         """Return the figures that Spark reports as the progress of the query. Examples are the end
-        positions of the logs, how far the query is behind them, and how much data its senders may
-        still send.
+        positions of the logs, how far the query is behind these positions, and how much data its
+        senders may still send.
         """
         return self._progress.report(self._view, self._planned.positions, {
             "lostBytes": self._lost_bytes, "losses": len(self._said),

@@ -95,7 +95,7 @@ class Conductor:
         """Process the lease request of a client that has connected. The conductor answers with the
         action GrantLease or RefuseLease, which states ``connection_id``.
 
-        :param token: secret that a new client gets. The client sends it later to prove its
+        :param token: secret that a new client gets. The client later sends this secret to prove its
         identity.
         :param started: start time of the client's process, in the kernel's ticks; 0: unknown.
         """
@@ -198,8 +198,8 @@ class Conductor:
         return take(self._state)
 
     def snapshot_in_slices(self, objects: int) -> Generator[None, None, Snapshot]:
-        """Return a generator that takes a snapshot. It pauses each time it has copied ``objects``
-        objects (:func:`penstock.daemon.conductor.snapshot.in_slices`)."""
+        """Return a generator that takes a snapshot. The generator pauses each time it has copied
+        ``objects`` objects (:func:`penstock.daemon.conductor.snapshot.in_slices`)."""
         return in_slices(self._state, objects)
 
     def publication_snapshot(self, publication_id: int) -> PublicationSnapshot | None:

@@ -374,9 +374,9 @@ def _failures(owner: PublicationSnapshot | ImageSnapshot, running: Running | Non
 def image_status(
     image: ImageSnapshot, driver: Driver, running: Running | None = None
 ) -> ImageStatus | None:
-    """Return the status of an image, or None if it has ended or the receiver has released it. After
-    the release, only the image's log file may remain, because slow subscribers still read it. Any
-    thread may read a status with this function."""
+    """Return the status of an image, or None if the image has ended or the receiver has released
+    the image. After the release, possibly only the image's log file remains, because slow
+    subscribers still read this file. Any thread may read a status with this function."""
     if image.released:
         return None
     try:
@@ -470,8 +470,8 @@ def take(
     now_ns: int, malformed: int, strategies: StrategyHost, groups: Sequence[GroupStatus],
     peers: bool = True,
 ) -> DaemonStatus:
-    """Return the daemon's status: the objects that ``snapshot`` lists, with the positions that they
-    have at the time of the call. Any thread may read a status with this function.
+    """Return the daemon's status: the objects that ``snapshot`` lists, with the positions of these
+    objects at the time of the call. Any thread may read a status with this function.
 
     :param peers: whether to read the receivers of each publication too.
     """

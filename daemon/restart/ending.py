@@ -75,8 +75,8 @@ class Ending:
     def on_drain(self, connection: socket.socket, request: Drain) -> None:
         """Request a drain on behalf of a process, which gets its answer when the drain has ended.
         After releasing the directory, the daemon closes the connection to this process. If the
-        daemon is already handing over its streams, it closes this connection immediately and does
-        not drain."""
+        daemon is already handing over its streams, the daemon closes this connection immediately
+        and does not drain."""
         connection.setblocking(False)
         if self._requested.is_set() and self._drain is None:
             connection.close()

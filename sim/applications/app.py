@@ -43,8 +43,8 @@ class SimulationError(AssertionError):
 
 
 class Killed(BaseException):
-    """Raised in the thread of a killed application, to end this thread. It is derived from
-    BaseException, so that ``except Exception`` in an application does not catch it."""
+    """Raised in the thread of a killed application, to end this thread. The class is derived from
+    BaseException, so that ``except Exception`` in an application does not catch this exception."""
 
 
 def current() -> App | None:

@@ -51,7 +51,8 @@ class Memory:
 
     def check(self) -> Iterator[str]:
         """Return the violations at this moment. Until 20 s of virtual time, the method checks the
-        daemons at each full second; later, every 100 s. At all other times, it returns nothing."""
+        daemons at each full second; later, every 100 s. At all other times, the method returns no
+        violations."""
         world = self._world
         second, rest = divmod(world.now_ns, SECOND_NS)
         if rest == 0 and (world.now_ns <= _OFTEN_NS or second % _SELDOM == 0):

@@ -476,7 +476,7 @@ def test_a_batch_ends_between_messages_of_known_sessions_only(
     for ends, words in (
         ({key: 96}, "position 96 is not between two messages"),
         ({key: sent + 64}, f"exceeds the end of the log, {sent}"),
-        ({f"{CHANNEL}|{STREAM}|1|2": 64}, "no daemon has this session; there are aeron:ipc"),
+        ({f"{CHANNEL}|{STREAM}|1|2": 64}, "no daemon has this session; sessions: aeron:ipc"),
     ):
         reading = options(host, streaming=False, endingOffsets=json.dumps(ends))
         planning = _planning.Planning(reading)

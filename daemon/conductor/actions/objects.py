@@ -11,8 +11,8 @@ from penstock.daemon.conductor.actions.base import Action
 
 @attrs.frozen(kw_only=True)
 class RemoveObject(Action):
-    """Request the thread that owns an object (sender or receiver) to release it. The owning thread
-    answers with the event PS_EV_RELEASED."""
+    """Request that the thread that owns an object (sender or receiver) releases the object. The
+    thread answers with the event PS_EV_RELEASED."""
 
     kind: ObjectKind
     object_id: int

@@ -93,7 +93,7 @@ def _most(window_bytes: int, plan: SubscriptionPlan, mtu: int) -> int:
 
 
 def room_for(plan: SubscriptionPlan, mtu: int) -> int:
-    """Return the smallest receiver window, in bytes, for a plan's credits. It has room for as many
-    messages as the plan grants at once, and for one padding frame."""
+    """Return the smallest receiver window, in bytes, for a plan's credits. This window has room for
+    as many messages as the plan grants at once, and for one padding frame."""
     message = plan.credit_message_bytes or mtu - 32
     return max(plan.credits, plan.credit_burst) * uri.room_of(message, mtu) + mtu

@@ -65,7 +65,7 @@ from penstock.daemon.conductor.state.state import State
 @attrs.frozen(kw_only=True)
 class LeasePeer:
     """The process that requests a lease, as the kernel identifies it. If the process is a new
-    client, the daemon gives it the secret ``token``."""
+    client, the daemon sends the process the secret ``token``."""
 
     pid: int
     uid: int

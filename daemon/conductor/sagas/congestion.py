@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choose the congestion control of an image, and call it if it is a Python class.
+"""Choose the congestion control of an image; if this congestion control is a Python class, call the
+class.
 
 If a channel states a congestion control, its images use this congestion control. If the channel
 states none, the first ``[[stream]]`` rule that matches the stream, its session and its term length
@@ -96,7 +97,8 @@ def check(plan: SubscriptionPlan, stream_id: int, settings: ConductorSettings) -
 
 
 def start(state: State, image: Image) -> None:
-    """If the congestion control of an image is a Python class, begin to call it at intervals."""
+    """If the congestion control of an image is a Python class, begin to call the class at
+    intervals."""
     if image.params.congestion_control == CongestionControl.CUSTOM:
         _again(state, image, state.now_ns + STEP_NS)
         _watch_silence(state, image)

@@ -39,7 +39,8 @@ SILENT_NS: Final = 5_000_000_000        # PS_FC_SILENT_NS
 
 
 def start(state: State, publication: Publication) -> None:
-    """If the flow control of a publication is a Python class, begin to call it at intervals."""
+    """If the flow control of a publication is a Python class, begin to call the class at
+    intervals."""
     if publication.params.flow_control is FlowControl.CUSTOM:
         _again(state, publication)
         _watch_silence(state, publication)
@@ -135,8 +136,8 @@ def _watch_silence(state: State, publication: Publication) -> None:
 
 
 class Watch:
-    """Watches one call of the user's Python class for a publication or an image. It logs only the
-    first late answer for this object."""
+    """Watches one call of the user's Python class for a publication or an image. The watch logs
+    only the first late answer for this publication or image."""
 
     def __init__(
         self, state: State, owner: Publication | Image, channel: str, text: str

@@ -31,8 +31,8 @@ def free_slot_later(state: State, kind: SlotKind, index: int) -> None:
 def close_endpoint(
     state: State, endpoint: SendEndpoint | RecvEndpoint, kind: ObjectKind
 ) -> None:
-    """Close an endpoint that no stream uses any more: request the thread that owns it (sender or
-    receiver) to release it."""
+    """Close an endpoint that no stream uses any more: request that its owner (the sender or
+    receiver thread) releases the endpoint."""
     endpoint.state = EndpointState.CLOSING
     state.emit(SetCounter(counter_id=endpoint.status_counter, value=ChannelStatus.CLOSING))
     state.emit(RemoveObject(kind=kind, object_id=endpoint.id))

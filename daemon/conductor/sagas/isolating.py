@@ -58,8 +58,8 @@ def stated_by(event: Setup) -> Stated:
 def isolation_of(plan: SubscriptionPlan, source: Image | Publication) -> ReaderIsolation:
     """Return how a stream treats one of its readers. If a reader may miss messages and is more than
     its depth (a number of bytes) behind, the stream does not wait for this reader. The depth is the
-    configured number of bytes, but at most half a window; without configuration it is a quarter of
-    a window.
+    configured number of bytes, but at most half a window; if no number is configured, the depth is
+    a quarter of a window.
 
     :raises Refused: the policies of the publication and of the subscription contradict each other.
     """

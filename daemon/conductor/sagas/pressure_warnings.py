@@ -60,7 +60,7 @@ def follow_pressure(
 
     The sender reports at most one episode of pressure a second. The report's field ``episodes``
     counts all episodes since the last report. Of these episodes, only the reported one has a known
-    duration. The function assumes the same duration for the others."""
+    duration. The function assumes the same duration for the other episodes."""
     if "sustained" in publication.warnings:
         return
     pressed = publication.pressed

@@ -476,7 +476,7 @@ def detach(
     state: State, client: Client, registration_id: int, *, revoke: bool = False, died: bool = False
 ) -> None:
     """Remove one client's registration of a publication. If the client died, immediately replace
-    the messages that it claimed but did not commit by padding."""
+    its claimed and uncommitted messages by padding."""
     publication = client.publications.pop(registration_id)
     del publication.links[registration_id]
     note_publication(state, publication)

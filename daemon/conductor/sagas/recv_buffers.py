@@ -2,12 +2,13 @@
 """Make the sockets' receive buffers as large as the receiver window requires.
 
 A sender may have a whole receiver window of data in flight. While the receiver thread does not run,
-all this data may arrive at the socket, whose buffer must hold it. The kernel counts more memory for
-a datagram than its length: 2304 bytes for a datagram of 1408 bytes, and twice the length for a
-datagram of 8192 bytes. The kernel doubles the requested size of a receive buffer. If the daemon
-requested only the size of the window, a window of small datagrams would not fit into the buffer.
-The daemon requests twice the size of the window, so that the buffer also has room for a window of
-512-byte datagrams. The kernel allocates no memory for the unused part of a receive buffer.
+all this data may arrive at the socket, so the socket's buffer must have room for the data. The
+kernel counts more memory for a datagram than its length: 2304 bytes for a datagram of 1408 bytes,
+and twice the length for a datagram of 8192 bytes. The kernel doubles the requested size of a
+receive buffer. If the daemon requested only the size of the window, a window of small datagrams
+would not fit into the buffer. The daemon requests twice the size of the window, so that the buffer
+also has room for a window of 512-byte datagrams. The kernel allocates no memory for the unused part
+of a receive buffer.
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ class Storage:
         self.used_bytes = 0
 
     def take(self, amount: int, what: str) -> None:
-        """Subtract ``amount`` bytes from the storage budget, before they are allocated. Raise
-        Refused if the budget has fewer bytes left."""
+        """Subtract ``amount`` bytes from the storage budget, before these bytes are allocated.
+        Raise Refused if the budget has fewer bytes left."""
         left = self.budget_bytes - self.used_bytes
         if amount > left:
             raise Refused(
@@ -65,7 +65,8 @@ class Storage:
         self._publish()
 
     def adopt(self, amount: int) -> None:
-        """Count memory that a dead daemon has already allocated, even if it exceeds the budget."""
+        """Count memory that a dead daemon has already allocated, even if this memory exceeds the
+        budget."""
         self.used_bytes += amount
         self._publish()
 

@@ -27,9 +27,9 @@ void ps_sim_lead_check(ps_simworld_t *world, const ps_sim_publisher_t *publisher
 /* Checks the latest message that the publication accepted: the readers must have granted a credit
  * for this message. */
 void ps_sim_credit_check(struct ps_probe *probe, const ps_sim_publisher_t *publisher);
-/* Call this function after each duty cycle of the host. It checks that a subscription gets no
- * further message once its credits are frozen and in the state SETTLED. Cost: visits the host's
- * subscribers. */
+/* Call this function after each duty cycle of the host. The function checks that a subscription
+ * gets no further message once its credits are frozen and in the state SETTLED. Cost: visits the
+ * host's subscribers. */
 void ps_sim_credit_watch(ps_simworld_t *world, int32_t host);
 /* Returns true if a receiver may send a status message because of its credits. If the credits of a
  * receiver change, for example because a reader with credits leaves, the receiver sends a status

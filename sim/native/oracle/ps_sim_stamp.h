@@ -21,8 +21,8 @@ void ps_sim_stamp_passed(ps_probe_t *probe, const ps_probe_pub_t *model, int64_t
 void ps_sim_stamp_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
                        int64_t rx_ns, int64_t now_ns);
 /* Changes `published`, the content of a published message, to the content that the host must
- * deliver. For this purpose, it checks the timestamps in the delivered `message` and copies them
- * into `published`. Returns NULL, or the text of an error. */
+ * deliver. For this purpose, the function checks the timestamps in the delivered `message` and
+ * copies these timestamps into `published`. Returns NULL, or the text of an error. */
 const char *ps_sim_stamp_expected(const ps_probe_t *probe, int32_t host,
                                   const ps_message_t *message, uint8_t *published);
 void ps_sim_stamps_free(ps_probe_t *probe);
