@@ -99,7 +99,7 @@ def test_the_command_prints_a_line_for_each_reader(capsys: pytest.CaptureFixture
     assert main(["sim", "compare", "overload", "--strategy", "max", "--seconds", "3"]) == 0
     printed = capsys.readouterr().out
     assert "max          published 2,500,000 bytes" in printed
-    assert "b took 2,499,000 bytes, missed 0 messages" in printed
+    assert "b read 2,499,000 bytes, missed 0 messages" in printed
 
 
 @pytest.mark.parametrize(("content", "options", "words"), [
