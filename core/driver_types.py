@@ -292,6 +292,8 @@ class PublicationParams:
     rate_messages_per_s: int = 0
     policy: Policy = Policy.NONE
     low_watermark_bytes: int = 0        # with a policy; 0: half the window
+    depth_messages: int = 0             # with a policy: of publishers; 0: no limit
+    low_watermark_messages: int = 0     # 0: half of depth_messages
     depth_bytes: int = 0                # DROP_OLDEST: of readers; 0: a quarter of their window
     retention_bytes: int = 0            # readers get no data that is further behind; 0: no limit
     retention_ns: int = 0               # readers get no data that is older; 0: no limit

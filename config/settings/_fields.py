@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import attrs
 
+from penstock.config import uri
 from penstock.config.units import DURATION_UNITS, SIZE_UNITS, write_duration, write_size
 
 METADATA: Final = "penstock"
@@ -88,6 +89,29 @@ def size(default: int, low: int, high: int, doc: str, change: str, *,
     return _make(default, Description(
         doc=doc, change=change, expected=expected, read=_read_size, accepts=accepts,
         write=lambda value: _quoted_unless_plain(write_size(value)),
+    ))
+
+
+def depth(doc: str, change: str) -> Any:
+    """Create a field for the depth of a queue; a file states a number of bytes, or a text such as
+    "64k", "100msg" or "64k,100msg". Without a value the depth is not stated."""
+
+    def read(value: Any) -> uri.Depth:
+        if type(value) is int or value == "0":
+            value = str(value)
+            if value == "0":
+                return uri.Depth()
+        if type(value) is not str:
+            raise TypeError
+        try:
+            return uri.read_depth("depth", value)
+        except ValueError as error:
+            raise Unreadable(str(error)) from error
+
+    return _make(uri.Depth(), Description(
+        doc=doc, change=change, expected=f"{uri.DEPTH_FORM}, as a number of bytes or text, or 0",
+        read=read, accepts=lambda value: isinstance(value, uri.Depth),
+        write=lambda value: _quoted_unless_plain(str(value)),
     ))
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 
 from penstock.config import uri
-from penstock.config.settings._fields import parsed_text, ratio, size
+from penstock.config.settings._fields import depth, parsed_text, ratio
 
 
 def check_policy(text: str) -> None:
@@ -41,12 +41,11 @@ class BackpressureConfig:
         "policy drop_oldest applies to publications and subscriptions.",
         'Set "drop_newest" if a late message is worthless and the publisher must not wait, '
         '"independent" if no reader may slow the other readers down.')
-    default_queue_depth: int = size(
-        0, 0, 1 << 30, "Number of bytes by which a publication may be ahead of the sender (on IPC: "
-                       "of the slowest reader). With the policy independent or drop_oldest, also "
-                       "the number of bytes by which a subscription may be behind. If the value is "
-                       "0, the daemon uses the publication's window, and for a subscription a "
-                       "quarter of its window.",
+    default_queue_depth: uri.Depth = depth(
+        "Number of bytes or messages by which a publication may be ahead of the sender (on IPC: "
+        "of the slowest reader). With the policy independent or drop_oldest, also the number by "
+        "which a subscription may be behind. If the value is 0, the daemon uses the publication's "
+        "window, and for a subscription a quarter of its window.",
         "With the policy drop_newest or drop_oldest, lower this value if messages must be recent.")
     low_watermark_ratio: float = ratio(
         0.0, "When a publication's log is full, the publication refuses messages until its "

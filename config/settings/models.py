@@ -20,6 +20,7 @@ from penstock.config.settings._fields import (
     FieldError,
     boolean,
     choice,
+    depth,
     duration,
     file_mode,
     integer,
@@ -256,9 +257,9 @@ class StreamRule:
         "", check_policy, f"{', '.join(uri.POLICIES)}, or empty",
         "Policy of publications when their log is full; empty: the rule sets no policy.",
         'Set "drop_newest" for streams of sensors that must not wait.')
-    queue_depth: int = size(0, 0, GIB, "Depth of publications in bytes, like the parameter "
-                                       "ps-depth; 0: the rule sets no depth.",
-                            "Set this key to bound the age of published data.")
+    queue_depth: uri.Depth = depth(
+        "Depth of publications, like the parameter ps-depth; 0: the rule sets no depth.",
+        "Set this key to bound the age of published data.")
     fanout: str = parsed_text(
         "", check_fanout, "min, independent, or empty",
         "Fan-out of publications, like the parameter ps-fanout; empty: the rule sets no fan-out.",

@@ -10,6 +10,8 @@ from penstock.config.uri._credits import (
     room_of,
 )
 from penstock.config.uri._credits import POLICIES as CREDIT_POLICIES
+from penstock.config.uri._depth import FORM as DEPTH_FORM
+from penstock.config.uri._depth import Depth, read_depth
 from penstock.config.uri._rules import check_destination, check_publication, check_subscription
 from penstock.config.uri._values import (
     FANOUTS,
@@ -40,6 +42,7 @@ from penstock.config.uri.channel import MAX_URI_CHARS, PARAMETERS, REFUSED, Chan
 __all__ = [
     "AUTO_CREDITS",
     "CREDIT_POLICIES",
+    "DEPTH_FORM",
     "FANOUTS",
     "MAX_CREDITS",
     "MAX_URI_CHARS",
@@ -53,6 +56,7 @@ __all__ = [
     "ChannelUri",
     "CongestionControl",
     "ControlMode",
+    "Depth",
     "FlowControl",
     "Group",
     "Interface",
@@ -68,6 +72,7 @@ __all__ = [
     "read_congestion_control",
     "read_credit_policy",
     "read_credits",
+    "read_depth",
     "read_fanin",
     "read_fanout",
     "read_flow_control",

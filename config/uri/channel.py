@@ -23,6 +23,7 @@ import attrs
 from penstock.config.units import write_duration, write_size
 from penstock.config.uri import _credits as c
 from penstock.config.uri import _values as v
+from penstock.config.uri._depth import Depth, read_depth
 from penstock.config.uri._values import (
     Address,
     ChannelError,
@@ -92,7 +93,7 @@ class ChannelUri:
     fc: FlowControl | None = None
     ps_rate: Rate | None = None
     ps_policy: str | None = None
-    ps_depth: int | None = None
+    ps_depth: Depth | None = None
     ps_low_watermark: float | None = None
     ps_fanout: str | None = None
     ps_fanin: str | None = None
@@ -118,7 +119,7 @@ class ChannelUri:
     ps_credit_policy: str | None = None
     ps_credit_pool: str | None = None
     ps_sub_policy: str | None = None
-    ps_sub_depth: int | None = None
+    ps_sub_depth: Depth | None = None
     untethered_window_limit_timeout_ns: int | None = None
     untethered_linger_timeout_ns: int | None = None
     untethered_resting_timeout_ns: int | None = None
@@ -191,7 +192,7 @@ def _rows() -> tuple[tuple[str, Callable[[str, str], Any], Callable[[Any], str]]
         ("fc", v.read_flow_control, str),
         ("ps-rate", v.read_rate, str),
         ("ps-policy", v.read_policy, str),
-        ("ps-depth", v.size(32, 1 << 30), write_size),
+        ("ps-depth", read_depth, str),
         ("ps-low-watermark", v.read_ratio, v.write_ratio),
         ("ps-fanout", v.read_fanout, str),
         ("ps-fanin", v.read_fanin, str),
@@ -216,7 +217,7 @@ def _rows() -> tuple[tuple[str, Callable[[str, str], Any], Callable[[Any], str]]
         ("ps-credit-policy", c.read_credit_policy, str),
         ("ps-credit-pool", c.read_credit_pool, str),
         ("ps-sub-policy", v.read_sub_policy, str),
-        ("ps-sub-depth", v.size(32, 1 << 30), write_size),
+        ("ps-sub-depth", read_depth, str),
         ("untethered-window-limit-timeout", *duration),
         ("untethered-linger-timeout", *duration),
         ("untethered-resting-timeout", *duration),

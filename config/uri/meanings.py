@@ -97,9 +97,10 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "P", "action of the publication when its log is full ([policies](back-pressure.md))",
         "backpressure.default_policy"),
     "ps-depth": Meaning(
-        "P", "limit of the bytes that publishers have written and the sender has not yet sent "
-             "(on IPC: the slowest reader has not yet read); at most the publication window",
-        "backpressure.default_queue_depth"),
+        "P", "limit of the data that publishers have written and the sender has not yet sent "
+             "(on IPC: the slowest reader has not yet read): bytes (`64k`), at most the "
+             "publication window, messages (`100msg`), or both",
+        "backpressure.default_queue_depth", accepted="64k, 100msg or 64k,100msg"),
     "ps-low-watermark": Meaning(
         "P", "if the log of a publication was full, the publication accepts messages again when "
              "its unsent data has fallen to this fraction of `ps-depth`",

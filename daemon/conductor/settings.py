@@ -32,6 +32,7 @@ class ConductorSettings:
     publication_window: int = 0         # 0: half a term
     default_policy: str = ""            # of publications; "": none
     default_depth: int = 0              # bytes; 0: the window
+    default_depth_messages: int = 0     # 0: no limit in messages
     low_watermark_ratio: float = 0.0    # 0: half, where a policy or a depth is stated
     auto_priority: bool = True          # of publications without a stated priority
     receiver_window: int = 128 * KIB

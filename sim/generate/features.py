@@ -264,6 +264,7 @@ class _Policies(_Features):
     def __init__(self, scenario: Scenario, seed: int) -> None:
         super().__init__(scenario, seed)
         self.rng = random.Random(f"policies {seed}")
+        self.counts = random.Random(f"depths in messages {seed}")
 
     def add(self) -> Scenario:
         """Return the scenario; the publications of some streams get a ``ps-policy``, and perhaps a
@@ -278,6 +279,10 @@ class _Policies(_Features):
                 policy = "block"            # their gaps are of two kinds
             depth = self.rng.choice(["", "", "4k", "24k"])
             watermark = self.rng.choice(["", "", "0.05", "0.9", "1"])
+            messages = self.counts.choice(["", "", "1msg", "20msg", "300msg"])
+            if messages:
+                self.classes.add("depth: messages")
+            depth = ",".join(part for part in (depth, messages) if part)
             outward = [f"ps-policy={policy}"]
             outward += [f"ps-depth={depth}"] if depth else []
             outward += [f"ps-low-watermark={watermark}"] if watermark else []

@@ -208,6 +208,31 @@ def test_a_slow_reader_reads_the_newest_although_the_log_has_all(
         )
 
 
+@pytest.mark.parametrize("medium", ["ipc", "unicast", "multicast"])
+def test_publishers_are_ahead_by_the_depth_in_messages(new_stream: NewStream, medium: str) -> None:
+    """Seven messages fit into the receiver's window, ten are the depth."""
+    window = "" if medium == "ipc" else "|rcv-wnd=4k"
+    most = 10 if medium == "ipc" else 17
+    with new_stream(medium, f"ps-depth=10msg{window}") as stream:
+        sent = 0
+
+        def accepts() -> bool:
+            nonlocal sent
+            code = stream.publication.offer(struct.pack("<q", sent) + bytes(SIZE - 8))
+            assert code > 0 or code in (Offer.BACK_PRESSURED, Offer.ADMIN_ACTION), code
+            sent += code > 0
+            return code > 0
+
+        eventually(lambda: not accepts() and sent >= most, f"{most} messages are accepted")
+        assert not any(accepts() for _ in range(100))
+        assert sent == most
+        assert stream.publication.pressure().watermark in ("high", "paused")
+        eventually(
+            lambda: stream.counter.has_all(stream.subscription, sent) and accepts(),
+            "publishers continue when the messages have left the log",
+        )
+
+
 def test_an_error_is_reset(client: penstock.Client) -> None:
     channel = "aeron:ipc?term-length=64k|ps-policy=error|ps-depth=8k"
     received: list[bytes] = []
@@ -249,12 +274,15 @@ def test_a_batch_under_drop_newest_ends(client: penstock.Client) -> None:
 
 @pytest.mark.parametrize(("options", "words"), [
     ("ps-policy=drop_first", "drop_oldest"),
-    ("ps-policy=drop_oldest|ps-depth=1m|term-length=64k", "ps-depth=1048576 exceeds .* 65536"),
+    ("ps-policy=drop_oldest|ps-depth=1m|term-length=64k", "ps-depth=1m exceeds .* 65536"),
     ("ps-policy=rate_limit", "ps-rate"),
-    ("ps-policy=drop_newest|ps-depth=1m|term-length=64k", "ps-depth=1048576 exceeds .* 65536"),
+    ("ps-policy=drop_newest|ps-depth=1m|term-length=64k", "ps-depth=1m exceeds .* 65536"),
     ("ps-low-watermark=1.5", "up to 1"),
     ("ps-low-watermark=0", "above 0"),
     ("ps-depth=16", "32"),
+    ("ps-depth=0msg", "1"),
+    ("ps-depth=5msg,6msg", "twice"),
+    ("ps-policy=drop_oldest|ps-depth=5msg", "ps-depth=5msg contradicts ps-policy=drop_oldest"),
 ])
 def test_contradictions_are_refused(
     client: penstock.Client, options: str, words: str

@@ -22,7 +22,8 @@ def seeds_with(policy: str) -> Iterator[int]:
 
     def has_policy(seed: int) -> bool:
         classes = generate(seed).classes
-        return f"policy: {policy}" in classes and "isolated: network" not in classes and \
+        named = policy if ":" in policy else f"policy: {policy}"
+        return named in classes and "isolated: network" not in classes and \
             "isolated: ipc" not in classes and "isolated: spy" not in classes
 
     found = (seed for seed in range(1, SEEDS + 1) if has_policy(seed))
@@ -43,18 +44,25 @@ def _watermark(now: str, old: str) -> Patch:
 WRONG = (
     ("accepts above the low watermark", "block", Patch(
         file="ps_publication_policy.c",
-        now="(pub->paused || pub->producer_position >= pub->publisher_limit);", old="false;",
+        now="(pub->paused || full);", old="false;",
     )),
     ("states fewer drops than there were", "drop_newest", Patch(
         file="ps_publication_policy.c", now="ps_gap_mark((int32_t)messages) : 0);",
         old="ps_gap_mark(1) : 0);",
     )),
     ("is relieved above the low watermark", "block", _watermark(
-        "const bool above = active && pub->depth > pub->low_watermark;",
-        "const bool above = active && pub->depth > (pub->low_watermark + pub->window_bytes) / 2;",
+        "active && (pub->depth > pub->low_watermark ||",
+        "active && (pub->depth > (pub->low_watermark + pub->window_bytes) / 2 ||",
     )),
     ("counts what drained before the pressure", "drop_newest", _watermark(
         "? -1 : messages - pressure->messages;", "? -1 : messages;",
+    )),
+    ("lets publishers be ahead by more than their messages", "depth: messages", Patch(
+        file="ps_publication_depth.c", now="depth->left + pub->params.depth_messages;",
+        old="depth->left + pub->params.depth_messages + 1;",
+    )),
+    ("forgets messages that readers have not read", "depth: messages", Patch(
+        file="ps_publication_depth.c", now="depth->left += count(", old="depth->left += 1 + count(",
     )),
     ("reports pressure more than once a second", "block", _watermark(
         "INT64_C(1000000000)", "INT64_C(100000000)",

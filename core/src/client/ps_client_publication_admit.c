@@ -110,7 +110,8 @@ int64_t ps_pub_take(ps_pub_t *pub, int64_t wanted, uint32_t *epoch)
                                  : ps_log_producer_position(&pub->log);
     const bool credits = *epoch == CREDITS;
     const int64_t code = ps_pub_refuse(pub, position);
-    return code != PS_BACK_PRESSURED ? code : credits ? PS_NO_CREDIT : PS_RATE_LIMITED;
+    const bool depth = (ps_pub_metered(pub) & PS_METERED_DEPTH) != 0;
+    return depth || code != PS_BACK_PRESSURED ? code : credits ? PS_NO_CREDIT : PS_RATE_LIMITED;
 }
 
 void ps_pub_untake(ps_pub_t *pub, int64_t count, uint32_t epoch)

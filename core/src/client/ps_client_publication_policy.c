@@ -37,7 +37,8 @@ int64_t ps_pub_policy_gate(ps_pub_t *pub)
     const int64_t position = ps_log_producer_position(&pub->log);
     const int64_t code = ps_pub_refuse(pub, position);
     /* A rate shut the stream, if the log still has room. */
-    const bool rated = (ps_pub_metered(pub) & PS_METERED_RATE) != 0;
+    const bool rated =
+        (ps_pub_metered(pub) & (PS_METERED_RATE | PS_METERED_DEPTH)) == PS_METERED_RATE;
     return code == PS_BACK_PRESSURED && rated && position < ps_pub_limit_now(pub) ? PS_RATE_LIMITED
                                                                                   : code;
 }

@@ -133,8 +133,14 @@ typedef struct ps_client_slot {
 
 /* Flags for the limits that publishers of a stream must obey. The value 0 means that only the
  * publisher limit applies. PS_METERED_LEASES: an exclusive publisher may take several credits in
- * advance (ps_spend.h). */
-enum ps_metered { PS_METERED_RATE = 1, PS_METERED_CREDITS = 2, PS_METERED_LEASES = 4 };
+ * advance (ps_spend.h). PS_METERED_DEPTH: the stream has a depth in messages, so a refusal has the
+ * code BACK_PRESSURED. */
+enum ps_metered {
+    PS_METERED_RATE = 1,
+    PS_METERED_CREDITS = 2,
+    PS_METERED_LEASES = 4,
+    PS_METERED_DEPTH = 8
+};
 
 /* Size of the copy of a ps_holder_t (ps_account.h) in a publication slot, in 64-bit words. */
 #define PS_HOLDER_WORDS 16

@@ -145,6 +145,19 @@ typedef struct ps_publication_credits {
     int64_t counted_dropped;
 } ps_publication_credits_t;
 
+/* A depth in messages (ps_publication_depth.c). Ordinals are message counts as in the word `spend`
+ * (ps_spend.h). */
+typedef struct ps_publication_depth {
+    int64_t low;      /* constant: low watermark, in messages */
+    int64_t limit;    /* Ordinal up to which publishers may publish; INT64_MAX: the stream has no
+                       * depth in messages. */
+    int64_t used;     /* number of ordinals that publishers had used at the last check */
+    int64_t left;     /* ordinal of the first message that is unsent (on IPC: unread) */
+    int64_t ahead;    /* number of unsent messages (on IPC: unread messages) at the last check */
+    int64_t position; /* Position up to which the sender has counted `left`; -1: unknown. */
+    bool binds;       /* publishers have reached `limit` */
+} ps_publication_depth_t;
+
 /* Memory of a claim that the sender replaced with padding, and into which the dead or slow
  * publisher may still write. */
 typedef struct ps_publication_quarantine {
@@ -225,8 +238,9 @@ struct ps_publication {
                             * to low_watermark */
     int64_t dropped_sent;  /* number of dropped messages that are counted in sent_ordinal */
     /* sender: watermarks (ps_publication_watermark.c) */
-    int64_t depth;                   /* Unsent bytes (on IPC: unread bytes) at the last check. */
-    int64_t peak_depth;              /* largest value of depth */
+    int64_t depth;      /* Unsent bytes (on IPC: unread bytes) at the last check. */
+    int64_t peak_depth; /* largest value of depth */
+    ps_publication_depth_t message_depth;
     int64_t walked, walked_messages; /* On IPC with a policy: position up to which the sender has
                                       * counted messages, and the number of counted messages. */
     ps_publication_pressure_t pressure;

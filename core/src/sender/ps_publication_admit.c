@@ -52,7 +52,9 @@ void ps_publication_admit_init(ps_publication_t *pub)
                                  ? atomic_load_explicit(&pub->slot->metered, memory_order_relaxed) &
                                        (PS_METERED_CREDITS | PS_METERED_LEASES)
                                  : 0;
-    atomic_store_explicit(&pub->slot->metered, credits | (messages > 0 ? PS_METERED_RATE : 0),
+    const uint32_t depth = pub->params.depth_messages > 0 ? PS_METERED_DEPTH : 0;
+    atomic_store_explicit(&pub->slot->metered,
+                          credits | depth | (messages > 0 ? PS_METERED_RATE : 0),
                           memory_order_release);
 }
 
@@ -96,9 +98,9 @@ static void admit_messages(ps_publication_t *pub, int64_t now_ns)
     if (allowed <= 0) {
         wait_until(pub, ps_allowance_ready_ns(&pub->message_allowance, spent, step_of(rate)));
     }
-    const int64_t credited = ps_publication_credit_ordinals(pub);
+    const int64_t admitted = ps_publication_admitted_ordinals(pub);
     const int64_t rated = room > 0 ? spent + room : spent;
-    const int64_t limit = rated < credited ? rated : credited;
+    const int64_t limit = rated < admitted ? rated : admitted;
     const int64_t before = atomic_load_explicit(&pub->slot->ordinal_limit, memory_order_relaxed);
     if (limit != before) {
         pub->limit_raised = pub->limit_raised || limit > before;
@@ -135,8 +137,15 @@ int64_t ps_publication_admit(ps_publication_t *pub, int64_t want, int64_t now_ns
     return pub->byte_allowance.rate > 0 ? bytes_limit(pub, want, now_ns) : want;
 }
 
+int64_t ps_publication_admitted_ordinals(const ps_publication_t *pub)
+{
+    const int64_t credited = ps_publication_credit_ordinals(pub);
+    const int64_t depth = pub->message_depth.limit;
+    return depth < credited ? depth : credited;
+}
+
 bool ps_publication_admits_no_message(const ps_publication_t *pub)
 {
-    const bool rate_binds = pub->messages_bind || pub->messages_lead_binds;
-    return (rate_binds && pub->credits.leased == 0) || pub->credits.binds;
+    const bool binds = pub->messages_bind || pub->messages_lead_binds || pub->message_depth.binds;
+    return (binds && pub->credits.leased == 0) || pub->credits.binds;
 }

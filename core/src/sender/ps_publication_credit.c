@@ -119,12 +119,13 @@ int64_t ps_publication_credit_ordinals(const ps_publication_t *pub)
                            : PS_CREDIT_OPEN;
 }
 
-/* A message rate has a limit of its own: only a lower one is stored (ps_publication_admit.c). */
+/* A message rate and a depth in messages have limits of their own: only a lower one is stored
+ * (ps_publication_admit.c, ps_publication_depth.c). */
 static void store_ordinals(ps_publication_t *pub)
 {
     const int64_t ordinals = ps_publication_credit_ordinals(pub);
     const int64_t before = atomic_load_explicit(&pub->slot->ordinal_limit, memory_order_relaxed);
-    const bool rated = pub->message_allowance.rate > 0;
+    const bool rated = pub->message_allowance.rate > 0 || pub->params.depth_messages > 0;
     if (ordinals != before && (!rated || ordinals < before)) {
         /* Release: as the publisher limit. */
         atomic_store_explicit(&pub->slot->ordinal_limit, ordinals, memory_order_release);

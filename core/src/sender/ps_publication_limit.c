@@ -243,6 +243,7 @@ static void set_wake_position(ps_publication_t *pub)
     if (pub->gating_count > 0 && pub->slowest_position < pub->producer_position) {
         const bool waited_for =
             pub->producer_position >= pub->publisher_limit || pub->credits.binds ||
+            pub->message_depth.binds ||
             atomic_load_explicit(&pub->slot->want_room, memory_order_relaxed) != 0;
         if (pub->state != PS_PUBLICATION_ACTIVE) {
             wake = pub->producer_position;

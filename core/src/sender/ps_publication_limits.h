@@ -41,6 +41,17 @@ bool ps_publication_state_drops(ps_publication_t *pub);
 /* Call this function when draining begins: stores the producer position as the stream's end. */
 void ps_publication_close_end(ps_publication_t *pub);
 
+/* ---- ps_publication_depth.c ------------------------------------------------------------------ */
+/* Initialises the depth in messages. Only the conductor thread may call this function, before a
+ * client can open the publication. */
+void ps_publication_depth_init(ps_publication_t *pub);
+/* For streams with a depth in messages: counts the messages that publishers are ahead. Returns true
+ * if this count is above the low watermark. Cost: visits at most 4096 frames. */
+bool ps_publication_depth_look(ps_publication_t *pub);
+/* For streams with a depth in messages: unless `paused` is true, lets publishers take the ordinals
+ * that the depth allows. */
+void ps_publication_depth_open(ps_publication_t *pub, bool paused);
+
 /* ---- ps_publication_watermark.c -------------------------------------------------------------- */
 void ps_publication_watermark_init(ps_publication_t *pub);
 /* Updates the state of the log's fill level (ps_watermark). Call this function after
@@ -78,6 +89,10 @@ static inline bool ps_publication_is_rated(const ps_publication_t *pub)
 int64_t ps_publication_admit(ps_publication_t *pub, int64_t want, int64_t now_ns);
 /* Returns true if publishers had taken all admitted messages at the last check. */
 bool ps_publication_admits_no_message(const ps_publication_t *pub);
+
+/* Returns the lower of two limits of publishers, in the unit of the word `spend`: credits, and the
+ * depth in messages. */
+int64_t ps_publication_admitted_ordinals(const ps_publication_t *pub);
 
 /* ---- ps_publication_credit.c ----------------------------------------------------------------- */
 /* Initialises the credits of a stream. Only the conductor thread may call this function, before a

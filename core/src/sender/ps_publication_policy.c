@@ -42,8 +42,13 @@ void ps_publication_policy_init(ps_publication_t *pub)
 
 bool ps_publication_stays_paused(ps_publication_t *pub)
 {
-    pub->paused = pub->depth > pub->low_watermark &&
-                  (pub->paused || pub->producer_position >= pub->publisher_limit);
+    const bool counts = pub->params.depth_messages > 0;
+    const bool queued = counts && ps_publication_depth_look(pub);
+    const bool full = pub->producer_position >= pub->publisher_limit || pub->message_depth.binds;
+    pub->paused = (queued || pub->depth > pub->low_watermark) && (pub->paused || full);
+    if (counts) {
+        ps_publication_depth_open(pub, pub->paused);
+    }
     return pub->paused;
 }
 

@@ -43,6 +43,7 @@ void ps_publication_rate_init(ps_publication_t *pub)
     pub->rated = pub->nak || params->rate_bytes_per_s > 0 || params->rate_messages_per_s > 0;
     ps_publication_admit_init(pub);
     ps_publication_policy_init(pub);
+    ps_publication_depth_init(pub);
     ps_publication_watermark_init(pub);
 }
 

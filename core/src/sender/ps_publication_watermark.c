@@ -161,8 +161,11 @@ void ps_publication_step_watermark(ps_publication_t *pub, bool held, int64_t now
 {
     ps_publication_pressure_t *pressure = &pub->pressure;
     const bool active = pub->state == PS_PUBLICATION_ACTIVE && !pub->revoked && pub->connected;
-    const bool above = active && pub->depth > pub->low_watermark;
-    const bool full = above && held && pub->producer_position >= pub->publisher_limit;
+    const ps_publication_depth_t *messages = &pub->message_depth;
+    const bool above =
+        active && (pub->depth > pub->low_watermark || messages->ahead > messages->low);
+    const bool full =
+        above && held && (pub->producer_position >= pub->publisher_limit || messages->binds);
     switch (pressure->state) {
     case PS_WATERMARK_LOW:
     case PS_WATERMARK_NORMAL:

@@ -59,10 +59,16 @@ def _depth(
     most = plan.receiver_window // 2 if plan.kind == "udp" else 1 << 30
     if parsed.ps_sub_depth is None:
         return min(settings.default_depth, most)
-    if parsed.ps_sub_depth > most:
+    if parsed.ps_sub_depth.messages:
+        raise Refused(
+            "invalid_channel",
+            f"{channel}: ps-sub-depth={parsed.ps_sub_depth} is not supported: state a number of "
+            "bytes",
+        )
+    if parsed.ps_sub_depth.bytes > most:
         raise Refused(
             "invalid_channel",
             f"{channel}: ps-sub-depth={parsed.ps_sub_depth} exceeds half of "
             f"rcv-wnd={plan.receiver_window}: choose a smaller depth or a larger window",
         )
-    return parsed.ps_sub_depth
+    return parsed.ps_sub_depth.bytes

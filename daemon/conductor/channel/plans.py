@@ -90,6 +90,8 @@ class PublicationPlan:
     rate: uri.Rate = attrs.field(factory=uri.Rate)
     policy: str = ""                    # when the log is full; "": as Aeron
     low_watermark_bytes: int = 0        # under a policy
+    depth_messages: int = 0             # that publishers may be ahead; 0: no limit
+    low_watermark_messages: int = 0
     fanout: str = ""                    # "min", "independent"; "": the slowest, fc as by default
     depth_bytes: int = 0                # drop_oldest: of its readers; 0: a quarter of their window
     retention_bytes: int = 0            # readers get no data that is further behind; 0: no limit
@@ -186,6 +188,7 @@ def publication_plan(
     most_bytes = _publication_window(parsed, channel, term_length, mtu, settings, skips=skips)
     depth_bytes = _depth(parsed, channel, most_bytes, settings)
     window_bytes = most_bytes if skips else depth_bytes
+    depth_messages = _depth_messages(parsed, channel, settings, skips=skips)
     ratio = parsed.ps_low_watermark or settings.low_watermark_ratio or 0.5
     return PublicationPlan(
         address=_endpoint_plan(parsed, channel),
@@ -210,6 +213,8 @@ def publication_plan(
         rate=parsed.ps_rate or uri.Rate(),
         policy=policy,
         low_watermark_bytes=max(1, int(window_bytes * ratio)) if policy else 0,
+        depth_messages=depth_messages,
+        low_watermark_messages=max(1, int(depth_messages * ratio)) if depth_messages else 0,
         fanout=parsed.ps_fanout or "",
         depth_bytes=depth_bytes if skips and depth_bytes < most_bytes else 0,
         retention_bytes=_retention(parsed, channel, term_length, mtu),
@@ -346,14 +351,30 @@ def _depth(
     """The window, or the depth within it: bytes that publishers may be ahead."""
     if parsed.ps_depth is None:
         return min(window_bytes, settings.default_depth or window_bytes)
-    if parsed.ps_depth > window_bytes:
+    if parsed.ps_depth.bytes > window_bytes:
         raise Refused(
             "invalid_channel",
             f"{channel}: ps-depth={parsed.ps_depth} exceeds the publication window of "
             f"{window_bytes} bytes (pub-wnd; at most half a term, or one term on IPC): choose a "
             "larger term-length or a smaller depth",
         )
-    return parsed.ps_depth
+    return parsed.ps_depth.bytes or window_bytes
+
+
+def _depth_messages(
+    parsed: uri.ChannelUri, channel: str, settings: ConductorSettings, *, skips: bool
+) -> int:
+    """Messages that publishers may be ahead; 0: no limit."""
+    stated = parsed.ps_depth
+    if not skips:
+        return settings.default_depth_messages if stated is None else stated.messages
+    if stated is not None and stated.messages:
+        raise Refused(
+            "invalid_channel",
+            f"{channel}: ps-depth={stated} contradicts ps-policy=drop_oldest, under which the "
+            "depth is that of readers, in bytes: state ps-depth=64k, or another policy",
+        )
+    return 0
 
 
 def _retention(parsed: uri.ChannelUri, channel: str, term_length: int, mtu: int) -> int:
@@ -389,7 +410,8 @@ def _policy(parsed: uri.ChannelUri, channel: str, settings: ConductorSettings) -
     default = settings.default_policy
     policy = parsed.ps_policy or (default if default in uri.POLICIES else "")
     ratio = parsed.ps_low_watermark or settings.low_watermark_ratio
-    if not policy and (parsed.ps_depth is not None or settings.default_depth or ratio):
+    if not policy and (parsed.ps_depth is not None or settings.default_depth
+                       or settings.default_depth_messages or ratio):
         policy = "block"
     if policy == "rate_limit" and parsed.ps_rate is None:
         raise Refused(

@@ -14,7 +14,8 @@ from penstock.daemon.conductor.state.machines import PublicationState
 from penstock.daemon.conductor.state.model import Pressed, Publication
 from penstock.daemon.conductor.state.state import State
 
-_MILLION_BYTES: Final = 1_000_000 * 64      # a million messages of 32 bytes with their headers
+_MILLION: Final = 1_000_000
+_MILLION_BYTES: Final = _MILLION * 64      # a million messages of 32 bytes with their headers
 _HIGH_RATIO: Final = 0.95
 PERIOD_NS: Final = 60 * SECOND_NS
 _LONG_NS: Final = PERIOD_NS // 2
@@ -37,7 +38,8 @@ def check_settings(state: State, publication: Publication) -> None:
         )
     if not plan.policy:
         return
-    if plan.window_bytes >= _MILLION_BYTES:
+    counts = plan.depth_messages > 0
+    if plan.depth_messages >= _MILLION or (not counts and plan.window_bytes >= _MILLION_BYTES):
         _warn(
             state, publication, "depth",
             f"a depth of {plan.window_bytes} bytes has room for a million messages, which hide a "

@@ -49,6 +49,34 @@ static bool shows_depth(const ps_publication_t *pub, int64_t depth)
     return shown == depth || (pub->drops && shown + PS_HEADER_BYTES == depth);
 }
 
+/* Committed messages that publishers are ahead of a consumer; counts no more than `most` + 1. */
+static int64_t queued_of(const ps_publication_t *pub, int64_t depth, int64_t most)
+{
+    const int64_t end = ps_log_producer_position(&pub->log);
+    int64_t messages = 0;
+    for (int64_t at = end - depth; at < end && messages <= most;) {
+        const ps_frame_t *frame = ps_frame_at(&pub->log, at);
+        const int32_t span = ps_publication_checked_span(pub, frame, ps_frame_length_acquire(frame),
+                                                         (int32_t)(at & pub->log.term_mask));
+        if (span < 0) {
+            break;
+        }
+        messages += frame->type == PS_TYPE_DATA ? ps_frame_messages(frame) : 0;
+        at += span;
+    }
+    return messages;
+}
+
+/* ps-depth in messages: publishers are ahead by no more. */
+static void check_queued(ps_probe_t *probe, const ps_probe_pub_t *model, int64_t depth)
+{
+    const int64_t most = model->pub->params.depth_messages;
+    if (most > 0 && queued_of(model->pub, depth, most) > most) {
+        complain(probe, model, "publishers are further ahead than their depth in messages",
+                 queued_of(model->pub, depth, 2 * most), most);
+    }
+}
+
 /* Messages sent, without those that the log states as dropped. */
 static int64_t messages_of(const ps_probe_pub_t *model)
 {
@@ -85,7 +113,8 @@ void ps_probe_pressure_event(ps_probe_t *probe, ps_probe_pub_t *model, const ps_
         complain(probe, model, "pressure is told too soon again", now_ns - notified->triggered_ns,
                  event->pressure.episodes);
     }
-    if (event->pressure.peak_bytes <= watermark_of(model->pub) ||
+    const bool counts = model->pub->params.depth_messages > 0;
+    if ((!counts && event->pressure.peak_bytes <= watermark_of(model->pub)) ||
         event->pressure.peak_bytes > load(&model->pub->slot->peak_bytes) ||
         event->pressure.duration_ns < 0 || event->pressure.episodes < 1 ||
         event->pressure.cause <= PS_CAUSE_NONE || event->pressure.cause >= PS_CAUSE_COUNT) {
@@ -116,8 +145,13 @@ void ps_probe_pressure_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t n
     const int32_t session_id = pub->log.session_id;
     const bool active = pub->state == PS_PUBLICATION_ACTIVE && !pub->revoked && pub->connected;
     const int64_t depth = depth_of(pub);
-    const bool above = active && depth > watermark_of(pub);
-    const bool full = above && ps_log_producer_position(&pub->log) >= pub->publisher_limit;
+    if (active) {
+        check_queued(probe, model, depth);
+    }
+    const ps_publication_depth_t *messages = &pub->message_depth;
+    const bool above = active && (depth > watermark_of(pub) || messages->ahead > messages->low);
+    const bool full =
+        above && (messages->binds || ps_log_producer_position(&pub->log) >= pub->publisher_limit);
     const int32_t state = atomic_load_explicit(&pub->slot->watermark_state, memory_order_relaxed);
     const bool pressed = state == PS_WATERMARK_HIGH || state == PS_WATERMARK_PAUSED;
     ps_probe_promise(probe, &model->promises[P_PUB_TRIGGERED], !full || notified->pressed, now_ns,

@@ -163,6 +163,7 @@ static void check_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
     promise(probe, model, P_PUB_ROOM,
             !active || !served || pub->rated || pub->quarantine_count > 0 ||
                 ps_probe_is_above_watermark(pub, producer - consumer) ||
+                pub->message_depth.ahead > pub->message_depth.low ||
                 pub->publisher_limit >= expected - PS_FRAME_ALIGNMENT,
             now_ns, 8, "producers get a window of room");
     promise(probe, model, P_PUB_PULLED,
@@ -217,8 +218,9 @@ static bool is_congested(const ps_probe_pub_t *model, int64_t receiver_id)
 static bool has_no_credit(const ps_publication_t *pub)
 {
     const uint64_t word = atomic_load_explicit(&pub->slot->spend, memory_order_relaxed);
-    const int64_t limit = pub->params.rate_messages_per_s > 0 ? ps_publication_credit_ordinals(pub)
-                                                              : load(&pub->slot->ordinal_limit);
+    const bool others = pub->params.rate_messages_per_s > 0 || pub->params.depth_messages > 0;
+    const int64_t limit =
+        others ? ps_publication_credit_ordinals(pub) : load(&pub->slot->ordinal_limit);
     return pub->credits.on && ps_spend_leased(pub->slot) == 0 && ps_spend_room(word, limit) == 0;
 }
 
@@ -354,6 +356,7 @@ static void check_account(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
     }
     const bool held = pub->state == PS_PUBLICATION_ACTIVE && !pub->revoked &&
                       (pub->producer_position >= pub->publisher_limit || has_no_credit(pub) ||
+                       pub->message_depth.binds ||
                        (pub->params.rate_messages_per_s > 0 && ps_spend_leased(pub->slot) == 0 &&
                         load(&pub->slot->ordinal_limit) <= pub->spent));
     const int32_t plain = held ? plain_cause(model) : 0;

@@ -105,13 +105,13 @@ static void check_local(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
     /* Under a policy, publishers that met the limit wait for the low watermark, too. */
     const int64_t depth = pub->producer_position - pub->slowest_position;
     const bool unread = depth >= 2 * pub->log.mtu || ps_probe_is_above_watermark(pub, depth);
-    ps_probe_promise(probe, &model->promises[P_PUB_LOCAL],
-                     pub->gating_count == 0 || !pub->connected || pub->storage_clamped ||
-                         pub->cleaning_behind || pub->quarantine_count > 0 || unread ||
-                         pub->message_rate.rate > 0 || room < least || ahead > 0,
-                     now_ns, ps_probe_slack_ns(probe, model->host),
-                     "producers get what the rate lets them have", model->host,
-                     pub->log.session_id);
+    ps_probe_promise(
+        probe, &model->promises[P_PUB_LOCAL],
+        pub->gating_count == 0 || !pub->connected || pub->storage_clamped || pub->cleaning_behind ||
+            pub->quarantine_count > 0 || unread || pub->message_rate.rate > 0 ||
+            pub->params.depth_messages > 0 || room < least || ahead > 0,
+        now_ns, ps_probe_slack_ns(probe, model->host), "producers get what the rate lets them have",
+        model->host, pub->log.session_id);
 }
 
 void ps_probe_rate_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)

@@ -32,6 +32,7 @@ static void expect_pub(ps_probe_t *probe, const ps_probe_pub_t *model, const cha
 static int64_t wake_position(const ps_publication_t *pub)
 {
     const bool waits = pub->producer_position >= pub->publisher_limit || pub->credits.binds ||
+                       pub->message_depth.binds ||
                        atomic_load_explicit(&pub->slot->want_room, memory_order_relaxed) != 0;
     if (pub->gating_count == 0 || pub->slowest_position >= pub->producer_position) {
         return INT64_MAX;

@@ -32,6 +32,7 @@ typedef struct world {
 
 static uint8_t payload[BATCH * LONGEST];
 static int64_t offsets[BATCH + 1];
+static int64_t depth_messages; /* of the worlds that are opened */
 
 static uint64_t draw(world_t *world, uint64_t below)
 {
@@ -97,6 +98,7 @@ static void open_world(world_t *world, const row_t *row, int32_t policy, uint64_
 {
     const rig_options_t options = { .kind = row->kind,
                                     .policy = policy,
+                                    .depth_messages = depth_messages,
                                     .rate_messages_per_s = row->rate };
     *world = (world_t){ .rig = rig_open(&options), .row = row, .random = seed };
     rig_step(world->rig, 0);
@@ -299,6 +301,38 @@ static void test_a_stream_stays_paused_until_the_low_watermark(void)
     }
 }
 
+/* Publishers are ahead by a number of messages, and continue at half of it. */
+static void test_a_depth_counts_messages(void)
+{
+    const row_t row = { RIG_IPC, OFFER, 992, 1, 0 };
+    world_t world;
+    ps_claim_t claim;
+    depth_messages = 10;
+    open_world(&world, &row, PS_POLICY_BLOCK, 3);
+    depth_messages = 0;
+    for (int32_t i = 0; i < 9; i++) {
+        CHECK(publish(&world, 0) > 0);
+    }
+    CHECK(ps_pub_try_claim(world.pub[0], 992, &claim) > 0);
+    CHECK_EQ(publish(&world, 0), PS_BACK_PRESSURED); /* a claim counts */
+    CHECK_EQ(ps_pub_abort(world.pub[0], &claim), PS_OK);
+    turn(&world, 1000 * 1000, 0);
+    CHECK(publish(&world, 0) > 0);
+    CHECK_EQ(publish(&world, 0), PS_BACK_PRESSURED);
+    turn(&world, 1000 * 1000, 0);
+    CHECK_EQ(atomic_load(&world.rig->slot->cause), PS_CAUSE_SLOW_SUBSCRIBER);
+    CHECK_EQ(atomic_load(&world.rig->slot->watermark_state), PS_WATERMARK_PAUSED);
+    turn(&world, 1000 * 1000, 4 * 1024);
+    CHECK_EQ(publish(&world, 0), PS_BACK_PRESSURED); /* six are left */
+    turn(&world, 1000 * 1000, 1024);
+    for (int32_t i = 0; i < 5; i++) {
+        CHECK(publish(&world, 0) > 0);
+    }
+    CHECK_EQ(publish(&world, 0), PS_BACK_PRESSURED);
+    close_publishers(&world);
+    rig_close(world.rig);
+}
+
 /* An error keeps session and positions, drops nothing, and leaves open claims alone. */
 static void test_an_error_holds_until_the_reset(void)
 {
@@ -468,6 +502,7 @@ int main(void)
     test_a_rate_drops_what_is_beyond_it();
     test_a_reader_of_stated_drops_is_followed();
     test_a_stream_stays_paused_until_the_low_watermark();
+    test_a_depth_counts_messages();
     test_an_error_holds_until_the_reset();
     test_streams_without_a_policy_take_the_short_way();
     return 0;

@@ -141,6 +141,7 @@ static void add_publication(rig_t *rig, const rig_options_t *options)
     params.rate_messages_per_s = options->rate_messages_per_s;
     params.policy = options->policy;
     params.low_watermark_bytes = options->low_watermark_bytes;
+    params.depth_messages = options->depth_messages;
     params.window_bytes = options->window_bytes != 0 ? options->window_bytes : RIG_TERM / 2;
     if (options->reserved_position != 0) {
         params.reserved_position = options->reserved_position;

@@ -77,7 +77,7 @@ typedef struct rig_options {
     int64_t group_tag;
     int64_t rate_bytes_per_s, rate_messages_per_s;
     int32_t policy; /* ps_policy */
-    int64_t low_watermark_bytes;
+    int64_t low_watermark_bytes, depth_messages;
     int32_t publications; /* slots; 0: 64 */
 } rig_options_t;
 
