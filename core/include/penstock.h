@@ -367,9 +367,9 @@ void ps_img_relay_to(ps_img_t *image, int32_t publication_slot);
  * the positions *from to *to are lost permanently. *messages gets the number of lost messages; -1:
  * unknown. Returns 0 if no poll has reached a gap. */
 int32_t ps_img_take_gap(ps_img_t *image, int64_t *from, int64_t *to, int64_t *messages);
-/* Returns the number of received messages between two positions, each between two frames. Returns
- * -1 if a gap lies between the positions, or if the log no longer contains the frames between the
- * positions. Cost: visits the frames of at most three terms. */
+/* Returns the number of received messages between two positions. Each position must lie between two
+ * frames. Returns -1 if a gap lies between the positions, or if the log no longer contains the
+ * frames between the positions. Cost: visits the frames of at most three terms. */
 int64_t ps_img_count(const ps_img_t *image, int64_t from, int64_t to);
 /* Moves the delivered position back to `position`, which must lie between two frames, at or above
  * the released position. The next poll delivers the messages after this position again. */

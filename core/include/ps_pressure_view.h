@@ -66,8 +66,8 @@ typedef struct ps_pressure_view {
                                * episode lasts from the time at which depth_bytes reaches the
                                * configured depth until it has fallen to the low watermark */
     int64_t drained_messages; /* Number of messages sent (on IPC: read) during episodes of pressure.
-                               * On IPC, such messages are counted only for streams with a policy
-                               * (ps-policy). */
+                               * On IPC, the sender counts these messages only for streams with a
+                               * policy (ps-policy). */
     int64_t watermark;        /* ps_watermark */
     int64_t throttled;        /* Number of offers that returned PS_THROTTLED. */
     int64_t retry_after_ns;   /* Time for which a publisher must wait after PS_THROTTLED; 0: the

@@ -98,7 +98,8 @@ typedef struct ps_event {
                                        * bytes behind the newest data; 0: no limit */
             int64_t retention_ns;     /* Readers do not get data that is older than this; 0: no
                                        * limit */
-            int32_t peer_policy;      /* ps_policy that the sender requests of its receivers */
+            int32_t peer_policy;      /* policy (ps_policy) that the sender requests from its
+                                       * receivers */
             int32_t destination;      /* index of the receive destination through which the SETUP
                                        * arrived */
             int32_t initial_term_id;
@@ -111,8 +112,8 @@ typedef struct ps_event {
             int32_t peer_flow_control;  /* Flow control of the sender, a value of ps_flow_control;
                                          * -1: the SETUP does not state it. */
             uint32_t peer_capabilities; /* 0: a plain Aeron peer */
-            int32_t peer_credit_weight; /* Weight of the publication in the division of a pool of
-                                         * credits; 0: the SETUP states no weight. */
+            int32_t peer_credit_weight; /* Weight of the publication when several publications share
+                                         * a pool of credits; 0: the SETUP states no weight. */
             int32_t peer_priority;      /* Priority of the publication; 0 if the SETUP states no
                                     * priority. */
             ps_relay_path_t relay_path; /* Relays that the stream has passed on its path to this

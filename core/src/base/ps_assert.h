@@ -3,11 +3,11 @@
  * ps_assert.h: assertions in the agents' code, which are active in release builds too.
  *
  * PS_ASSERT checks an invariant of this thread's own data: a state, a range or an owner. The agents
- * never assert values from the wire, from memory that another process writes, or from an adopted
- * directory. The agents check such values and count the invalid values. If the agents asserted
- * them, a forged value could end the daemon. An assertion costs a compare and a branch that is
- * never taken. A failed assertion prints only its file and line, so that many assertions need
- * little space (docs/decisions/0131-assertions-of-the-agents.md). */
+ * use no assertion for values from the wire, from memory that another process writes, or from an
+ * adopted directory. The agents check such values and count the invalid values. With an assertion,
+ * a forged value could end the daemon. An assertion costs a compare and a branch that is never
+ * taken. A failed assertion prints only its file and line, so that many assertions need little
+ * space (docs/decisions/0131-assertions-of-the-agents.md). */
 #ifndef PS_ASSERT_H
 #define PS_ASSERT_H
 

@@ -130,8 +130,9 @@ struct ps_img {
 };
 
 /* Adds a fragment to the message that is being assembled (`assembled`). Returns 1 when the message
- * is complete. Returns 0 when fragments are missing or the fragment is skipped. Returns
- * PS_E_CORRUPT (message longer than max_message_bytes) or PS_E_NO_MEMORY; the image must then stop.
+ * is complete. Returns 0 if further fragments are missing, or if the function skips the fragment.
+ * Returns PS_E_CORRUPT (message longer than max_message_bytes) or PS_E_NO_MEMORY; the image must
+ * then stop.
  */
 int ps_img_assemble(ps_img_t *image, const ps_message_t *fragment);
 

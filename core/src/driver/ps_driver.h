@@ -123,9 +123,9 @@ int ps_publication_unblock(ps_driver_t *driver, ps_publication_t *publication, i
 int ps_publication_reserved(ps_driver_t *driver, ps_publication_t *publication, int64_t position);
 /* Requests that the sender releases the unused terms. The memory stays reserved until the sender
  * has answered with the event PS_EV_TERMS_RELEASED. After the release, an earlier request for
- * storage (PS_EV_TERM_NEEDED) is void: the sender requests the storage again when it needs the
- * storage. The parameter least_terms is the number of terms to keep, beginning with the term in
- * use: 1 or 2. */
+ * storage (PS_EV_TERM_NEEDED) is void; the sender emits a new request when it needs storage again.
+ * The parameter least_terms is the number of terms to keep, beginning with the term in use: 1 or 2.
+ */
 int ps_publication_release_terms(ps_driver_t *driver, ps_publication_t *publication,
                                  int32_t least_terms);
 void ps_publication_get_status(const ps_publication_t *publication, ps_publication_status_t *out);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_group_log.h: read access to a log for consumer groups. The functions find the end of the log's
- * contiguous frames, split ranges at the boundaries of frames, and read the bytes. The log is
- * mapped read-only, and every frame header is checked before use. Also the cffi declaration.
+ * contiguous frames, split ranges at the boundaries of frames, and read the bytes. The functions
+ * map the log read-only, and check every frame header before use. Also the cffi declaration.
  *
  * Only one thread at a time may use a handle. Positions are stream positions. */
 #ifndef PS_GROUP_LOG_H
@@ -59,9 +59,9 @@ int32_t ps_slot_read_times(const ps_shared_t *shared, int32_t kind, int32_t slot
  * without a client process) forward. The call has the same effect as a release of the data by a
  * client. If `position` is below the present position of the subscriber, the call has no effect.
  * Only the conductor thread may call ps_driver_release. publication_slot is -1 if the subscriber
- * reads a network image. `log` is the log of a group that grants credits; NULL: the group grants
- * none. With a log, the call returns the credits of the messages up to `position`. It releases only
- * what is in the log. */
+ * reads a network image. `log` is the log of a group that grants credits; NULL: the group grants no
+ * credits. With a log, the call returns the credits of the messages up to `position`, and releases
+ * no data beyond the frames in the log. */
 typedef struct ps_release_params {
     const ps_group_log_t *log;
     int64_t position;

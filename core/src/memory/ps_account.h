@@ -22,8 +22,8 @@ typedef struct ps_holder {
     int32_t client_slot;   /* of that client; -1 none */
     int32_t counter_id;    /* Id of the slowest reader's position counter, if the culprit is a
                             * client of this host; -1: none. */
-    int64_t reason_client; /* Id of the slowest client of the receiver that is the culprit; 0: the
-                            * receiver does not state it. */
+    int64_t reason_client; /* If the culprit is a receiver: id of its slowest client; 0: the
+                            * receiver states no such id. */
     int64_t backlog_bytes; /* of that client */
     char name[33];         /* of that client */
     char host[33];

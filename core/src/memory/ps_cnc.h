@@ -47,8 +47,8 @@ int64_t ps_cnc_next_id(ps_cnc_t *cnc); /* correlation ids, > 0 */
  * is ERROR 8 (not supported). Returns the number of answered commands. */
 int32_t ps_cnc_answer_commands(ps_cnc_t *cnc, const char *reason);
 /* Adds an error to the distinct error log; if the log already has this text, increases the text's
- * count. Set `stranger` if a datagram caused the error. Such errors may fill only the first half of
- * the error log with new entries. PS_E_INVALID, PS_E_NO_SPACE. */
+ * count. Set `stranger` if a datagram caused the error. Errors that datagrams cause may add entries
+ * only to the first half of the error log. PS_E_INVALID, PS_E_NO_SPACE. */
 int ps_cnc_log_error(ps_cnc_t *cnc, int64_t epoch_ms, int32_t stranger, const char *text);
 /* Reads record `index` of the error log. Returns 1, or 0 if there is no such record. A text longer
  * than `capacity` is cut. */

@@ -12,7 +12,7 @@
  * incomplete if its first fragment is missing, or if padding replaces its last fragments. The walk
  * counts and skips all fragments of an incomplete message. A subscription skips the same fragments.
  *
- * Threads: a ps_gather_log_t is read-only and may be shared; everything else belongs to the
+ * Several threads may share a ps_gather_log_t, which is read-only; everything else belongs to the
  * caller. */
 #ifndef PS_GATHER_H
 #define PS_GATHER_H

@@ -17,8 +17,8 @@
  *   | histories        |          one per publication slot, then one per image slot; whole pages
  *   +------------------+
  *
- * Each cache line has one writer; the comment at the first field of the line names this writer. A
- * daemon or client checks each value that another process wrote before it uses the value. A slot is
+ * Each cache line has one writer; the comment at the first field of the line names this writer.
+ * Before a daemon or client uses a value that another process wrote, it checks the value. A slot is
  * free if its id is 0. The conductor stores the id last, with release order. */
 #ifndef PS_SHARED_H
 #define PS_SHARED_H
@@ -118,8 +118,8 @@ typedef struct ps_client_slot {
     /* Cache line of the client. The low half of `waiting` is the number of threads that sleep on
      * futex_word or are about to sleep. If the flag PS_WATCHED is set, the next thread that wakes
      * the client clears the flag and writes the client's eventfd. One word contains the number and
-     * the flag, so a thread that wakes the client reads both with one load. A thread that wakes the
-     * client first changes futex_word, then loads `waiting` in sequentially consistent order. */
+     * the flag, so a thread that wakes the client reads both with one load. To wake the client, a
+     * thread first changes futex_word, then loads `waiting` in sequentially consistent order. */
     alignas(PS_LINE) _Atomic uint64_t waiting;
     _Atomic uint64_t claims_lost; /* Number of commits of this client that failed, because the
                                    * daemon had replaced the claim with padding. */
@@ -175,8 +175,8 @@ typedef struct ps_publication_slot {
      * ps_dirty_flag. If `dirty` is PS_DIRTY_DATA or PS_DIRTY_CHECK, the publication is in the ready
      * set, and the sender must serve it. After a commit, a publisher stores PS_DIRTY_DATA in
      * `dirty` with a sequentially consistent exchange. After this store, the publisher sets the
-     * publication's bit in the dirty bitmap. To miss no commit, the sender clears `dirty` before
-     * checking the log. */
+     * publication's bit in the dirty bitmap. The sender clears `dirty` before checking the log;
+     * otherwise the sender could miss a commit. */
     alignas(PS_LINE) _Atomic uint32_t dirty;
     _Atomic uint32_t want_room; /* 1: a client sleeps until the publisher limit rises. */
     /* Written by the sender: flags of ps_metered. If a flag is set, a publisher may publish a

@@ -7,11 +7,11 @@
  * TCP's bytes "in flight", the receiver uses the bytes that its window allows, minus the bytes that
  * have arrived. Penstock differs from TCP in three points. First, a gap does not stop the growth of
  * the window. Bytes above the gap have arrived and are no longer in flight, so the receiver allows
- * the same number of new bytes. TCP does so with selective acknowledgement. Second, a congestion
- * event is a new gap. When the gap opens, the sender may already have sent data up to the limit
- * that the receiver last advertised. A later gap below that limit therefore belongs to the same
- * congestion event. Third, a round of HyStart++ lasts one measured round-trip time, whereas RFC
- * 9406 delimits a round by sequence numbers.
+ * the same number of new bytes. TCP does the same with selective acknowledgement. Second, a
+ * congestion event is a new gap. When the gap opens, the sender may already have sent data up to
+ * the limit that the receiver last advertised. A later gap below that limit therefore belongs to
+ * the same congestion event. Third, a round of HyStart++ lasts one measured round-trip time,
+ * whereas RFC 9406 delimits a round by sequence numbers.
  *
  * The functions are pure and use only integers, so the same input gives the same window on every
  * machine. Windows are in bytes. A field whose name ends with _q is a fixed-point number with 16

@@ -47,8 +47,8 @@ int32_t ps_gaps_find(const ps_gaps_t *gaps, int64_t position);
 
 /* Removes [from, to), which must be inside one gap, from the list: shrinks, splits or removes the
  * gap. Returns false and changes nothing in two cases: the range is not inside one gap, or the gap
- * must be split and the list is full. If a gap is split, both parts keep its times and its number
- * of requests. */
+ * must be split and the list is full. If the function splits a gap, both parts keep the times and
+ * the number of requests of the gap. */
 bool ps_gaps_fill(ps_gaps_t *gaps, int64_t from, int64_t to);
 
 /* Counts the bytes that are missing in all gaps. The result always equals gaps->missing.

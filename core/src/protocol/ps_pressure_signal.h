@@ -84,8 +84,8 @@ void ps_pressure_reader_check(ps_pressure_reader_t *reader, int64_t position, in
 /* Returns the measured values of the reader. If the reader has read only one batch, its rate is the
  * size of this batch divided by the cadence. */
 ps_pressure_learned_t ps_pressure_reader_learned(const ps_pressure_reader_t *reader);
-/* Returns true if the batch that the reader read last ended at the end of a term. The end of the
- * term also ended the poll, so the reader may be able to read more in one poll. */
+/* Returns true if the reader's last batch ended at the end of a term. The end of the term also
+ * ended the poll, so the reader may be able to read more in one poll. */
 static inline bool ps_pressure_reader_rests(const ps_pressure_reader_t *reader)
 {
     return reader->term > 0 && reader->taken > 0 && reader->position % reader->term == 0;

@@ -338,8 +338,8 @@ static inline int64_t ps_image_contiguous(const ps_image_t *image)
 {
     return image->gaps.count > 0 ? image->gaps.items[0].from : image->hwm;
 }
-/* Processes a datagram with DATA or PAD frames, or a heartbeat, that has passed ps_wire_check.
- * Returns a ps_wire_fault. */
+/* Processes a datagram that has passed ps_wire_check: DATA or PAD frames, or a heartbeat. Returns a
+ * ps_wire_fault. */
 int ps_image_on_data(ps_image_t *image, const ps_recv_destination_t *destination,
                      const ps_data_t *first, const uint8_t *data, uint32_t length,
                      const ps_addr_t *from, int64_t rx_ns);
@@ -357,9 +357,9 @@ uint32_t ps_image_on_run(ps_image_t *image, const ps_recv_destination_t *destina
 bool ps_image_direct_range(const ps_image_t *image, ps_direct_range_t *out);
 /* Checks datagrams that the transport received directly into the log. The first 8 bytes of the
  * first datagram are not in the log, but in first_word. Accepts all datagrams before the first
- * invalid one, and returns the total length of the accepted datagrams in bytes. The function writes
- * a zero word, which stops readers, behind the accepted datagrams. Before this write, the function
- * copies to *next_word the 8 bytes that the zero word replaces. */
+ * invalid datagram, and returns the total length of the accepted datagrams in bytes. The function
+ * writes a zero word, which stops readers, behind the accepted datagrams. Before this write, the
+ * function copies to *next_word the 8 bytes that the zero word replaces. */
 uint32_t ps_image_on_direct(ps_image_t *image, const ps_recv_destination_t *destination,
                             const ps_direct_range_t *range, uint64_t first_word, uint32_t length,
                             uint32_t segment, const ps_addr_t *from, uint64_t *next_word);

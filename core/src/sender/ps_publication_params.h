@@ -69,9 +69,9 @@ typedef struct ps_publication_params {
     int32_t window_bytes;               /* publication window in effect */
     int32_t max_resend;                 /* group semantics: 1..256 */
     int32_t ttl;                        /* stated in SETUP */
-    const char *strategy;               /* Name of the flow control strategy for people to read; the
-                                         * slot in penstock.dat stores its first PS_STRATEGY_BYTES
-                                         * bytes. */
+    const char *strategy;               /* Readable name of the flow control strategy. The slot in
+                                         * penstock.dat stores the first PS_STRATEGY_BYTES bytes of
+                                         * the name. */
     int64_t reserved_position;          /* Position up to which storage is reserved in the log. */
     int64_t untethered_window_limit_timeout_ns;
     int64_t untethered_linger_timeout_ns;

@@ -116,8 +116,8 @@ typedef struct ps_trailer {
                                * 0: none. */
     int64_t reason_client;    /* SM: limiting client id */
     int64_t reason_backlog_bytes;
-    /* In a status message: name of the client that limits the receiver, and of its host; empty if
-     * not stated. Untrusted text without control characters. */
+    /* In a status message: name of the client that limits the receiver, and name of this client's
+     * host; empty if not stated. Untrusted text without control characters. */
     char client_name[PS_NAME_MAX + 1];
     char host[PS_NAME_MAX + 1];
     int64_t congestion_window;  /* In a status message: congestion window, the number of bytes that
@@ -126,8 +126,9 @@ typedef struct ps_trailer {
                                  * second; 0: not stated. */
     int64_t rtt_ns;             /* SM: smoothed, 0 unknown */
     ps_relay_path_t relay_path; /* In a SETUP: relays that the stream has passed, in this order. */
-    uint32_t credit_weight;     /* In a SETUP: weight of the publication in the division of a pool
-                                 * of credits, at most PS_CREDIT_WEIGHT_MAX; 0: not stated. */
+    uint32_t credit_weight;     /* In a SETUP: weight of the publication when several publications
+                                 * share a pool of credits, at most PS_CREDIT_WEIGHT_MAX; 0: not
+                                 * stated. */
     int32_t priority;           /* In a SETUP: priority of the publication, PS_PRIORITY_MIN to
                                  * PS_PRIORITY_MAX. A SETUP that states no priority counts as
                                  * priority 0. */
