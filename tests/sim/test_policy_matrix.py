@@ -75,9 +75,21 @@ def aeron() -> tuple[str, list[SubscriberScript]]:
     return UDP, [reads(1, UDP)]
 
 
+def aeron_min() -> tuple[str, list[SubscriberScript]]:
+    """A group of such receivers, of which one pauses: the sender waits for it."""
+    return multicast_min()
+
+
+def aeron_max() -> tuple[str, list[SubscriberScript]]:
+    """A group of such receivers: both pause."""
+    return multicast_max()
+
+
 MEDIA: dict[str, Callable[[], tuple[str, list[SubscriberScript]]]] = {
     medium.__name__: medium
-    for medium in (ipc, unicast, multicast_min, multicast_max, mdc, spy, aeron)
+    for medium in (
+        ipc, unicast, multicast_min, multicast_max, mdc, spy, aeron, aeron_min, aeron_max,
+    )
 }
 #: Hosts without trailers are to each other as Aeron's.
 AERON = tuple(HostScript(host=host, driver=(("advertise", 0),)) for host in range(3))
@@ -101,10 +113,10 @@ def scenario(policy: str, medium: str, loss_ppm: int) -> Scenario:
         ),),
         subscribers=tuple(
             attrs.evolve(reader, channel=with_options(reader.channel, stated),
-                         may_miss=policy == "drop_oldest" and medium != "aeron")
+                         may_miss=policy == "drop_oldest" and not medium.startswith("aeron"))
             for reader in readers
         ),
-        machines=AERON if medium == "aeron" else (),
+        machines=AERON if medium.startswith("aeron") else (),
     )
 
 
@@ -129,13 +141,60 @@ def test_offered_is_delivered_and_dropped(policy: str, medium: str, loss_ppm: in
         (ledger,) = publisher.ledgers
         dropped = world.native.ledger_dropped(ledger)
         assert publisher.sent == COUNT
-        if policy == "drop_oldest" and medium != "aeron":
+        if policy == "drop_oldest" and not medium.startswith("aeron"):
             check_skipped(world, ledger)
             return
         assert sum(statistics.refusals for statistics in publisher.statistics()) > 0 or dropped > 0
         found = [reader for s in world.subscribers for reader in s.readers(ledger)]
         counts = [(got.messages, got.missed, got.dropped) for got in found]
-        if loss_ppm and medium == "multicast_max":
+        if loss_ppm and medium.endswith("_max"):
             counts = [max(counts)]
         assert set(counts) == {(COUNT, 0, dropped)}
         assert (dropped > 0) == (policy in ("drop_newest", "drop_oldest"))
+
+
+# ---- ps-depth in messages: after each step an oracle counts the messages in the log ----------
+
+
+def with_depth(base: Scenario, depth: str) -> Scenario:
+    (publisher,) = base.publishers
+    channel = f"{publisher.channel}|ps-depth={depth}"
+    return attrs.evolve(base, publishers=(attrs.evolve(publisher, channel=channel),))
+
+
+@pytest.mark.parametrize("depth", ["1msg", "10msg", "16k,10msg"])
+@pytest.mark.parametrize("medium", MEDIA)
+@pytest.mark.parametrize("policy", ["block", "drop_newest", "error", "rate_limit"])
+def test_publishers_are_ahead_by_the_depth_at_most(policy: str, medium: str, depth: str) -> None:
+    """10 messages fill a sixth of what 16k hold, so the messages bind."""
+    with World(with_depth(scenario(policy, medium, 20_000), depth), 5) as world:
+        assert world.run().violations == ()
+        (publisher,) = world.publishers
+        (ledger,) = publisher.ledgers
+        dropped = world.native.ledger_dropped(ledger)
+        assert publisher.sent == COUNT
+        assert (dropped > 0) == (policy == "drop_newest")
+        found = [reader for s in world.subscribers for reader in s.readers(ledger)]
+        counts = [(got.messages, got.missed, got.dropped) for got in found]
+        if medium.endswith("_max"):
+            counts = [max(counts)]
+        assert set(counts) == {(COUNT, 0, dropped)}
+
+
+@pytest.mark.parametrize("medium", ["ipc", "unicast", "spy"])
+@pytest.mark.parametrize("policy", ["block", "drop_newest"])
+def test_a_new_daemon_keeps_the_depth(policy: str, medium: str) -> None:
+    """The daemon dies while a reader pauses, with as many messages in the log as the depth has."""
+    base = with_depth(scenario(policy, medium, 0), "10msg")
+    crash_ns = 1500 * MS_NS
+    machine = HostScript(
+        host=0, adopt=True, crash_ns=crash_ns, restart_ns=crash_ns + 20 * MS_NS
+    )
+    with World(attrs.evolve(base, machines=(machine,)), 5) as world:
+        assert world.run().violations == ()
+        (publisher,) = world.publishers
+        (ledger,) = publisher.ledgers
+        assert publisher.sent == COUNT
+        for subscriber in world.subscribers:
+            (got,) = subscriber.readers(ledger)
+            assert got.messages == COUNT
