@@ -168,8 +168,8 @@ typedef struct ps_claim {
     size_t length;    /* payload bytes */
     int64_t position; /* stream position after the message */
     void *frame;      /* owned by the library */
-    uint32_t epoch;   /* Owned by the library. If the claim used credits or counted toward the
-                       * stream's rate limit, ps_pub_abort needs this value to undo this. */
+    uint32_t epoch;   /* Owned by the library. If the claim took credits or a share of the stream's
+                       * rate limit, ps_pub_abort needs this value to return them. */
 } ps_claim_t;
 
 typedef struct ps_pub_constants {
@@ -240,7 +240,7 @@ int ps_pub_credit_counts(const ps_pub_t *pub, int64_t *granted, int64_t *spent);
  * publication had failed, 0 if the publication had not failed, PS_E_INVALID if its policy is not
  * `error`. */
 int ps_pub_reset(ps_pub_t *pub);
-/* Returns 1 from the failure of the publication until its reset, else 0. */
+/* Returns 1 if the publication has failed and was not reset since; else 0. */
 int32_t ps_pub_is_failed(const ps_pub_t *pub);
 /* Takes over an exclusive publication from a process that has died. Writes padding into the log
  * space that the dead process had reserved and not published. Then counts the messages from the
@@ -360,8 +360,8 @@ int32_t ps_img_poll(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t f
  * has fetched the gap with ps_img_take_gap(). */
 void ps_img_report_gaps(ps_img_t *image);
 /* Declares this reader as a relay, which publishes the received messages on the publication in the
- * given slot of penstock.dat. After this call, the status messages of the relay's image name an
- * application that blocks the publication as the culprit. Owner thread of the image. */
+ * given slot of penstock.dat. If an application blocks the publication, the status messages of the
+ * relay's image then name this application as the culprit. Owner thread of the image. */
 void ps_img_relay_to(ps_img_t *image, int32_t publication_slot);
 /* Fetches the gap that a poll reached. If a poll has reached a gap, returns 1, and stores the gap:
  * the positions *from to *to are lost permanently. *messages gets the number of lost messages; -1:

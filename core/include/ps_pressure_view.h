@@ -63,8 +63,8 @@ typedef struct ps_pressure_view {
                                * no episode now. */
     int64_t pressed_ns;       /* total duration of the episodes of pressure that have ended */
     int64_t pressed_episodes; /* number of episodes of pressure, including the present one; an
-                               * episode lasts from the time at which depth_bytes reaches the
-                               * configured depth until it has fallen to the low watermark */
+                               * episode begins when depth_bytes reaches the configured depth, and
+                               * ends when depth_bytes has fallen to the low watermark */
     int64_t drained_messages; /* Number of messages sent (on IPC: read) during episodes of pressure.
                                * On IPC, the sender counts these messages only for streams with a
                                * policy (ps-policy). */
@@ -80,8 +80,8 @@ typedef struct ps_pressure_view {
     int64_t refused_since_ns; /* CLOCK_MONOTONIC time of the first refused offer of this handle
                                * since its last accepted offer; 0: the last offer of this handle was
                                * accepted */
-    int64_t refused_cause;    /* ps_cause that refused this handle's offers since refused_since_ns;
-                               * 0: the sender has not stated a cause yet */
+    int64_t refused_cause;    /* cause (ps_cause) for which this handle's offers were refused since
+                               * refused_since_ns; 0: the sender has not stated a cause yet */
     int64_t reason_pid;      /* process id of reason_client, if it is a client of this daemon; 0 not
                                * known */
     int64_t dropped_storage; /* number of the messages in dropped_messages that publishers dropped

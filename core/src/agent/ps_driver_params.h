@@ -77,7 +77,7 @@ typedef struct ps_subscriber_params {
                                   * message is outstanding; 0: the same number as `credits`. */
     uint8_t tether;
     uint8_t rejoin;
-    uint8_t frozen; /* 1: after it has joined, the reader grants no credits until it resumes. */
+    uint8_t frozen; /* 1: from its join until it resumes, the reader grants no credits. */
     /* 1: the stream does not wait for this reader once it is depth_bytes behind (ps_isolation.h).
      */
     uint8_t isolated;

@@ -90,8 +90,8 @@ typedef struct ps_event {
         struct {
             ps_addr_t source;
             int64_t peer_ordinal;     /* -1 unknown */
-            int64_t peer_group_tag;   /* tag of the receivers that the sender follows, for
-                                       * PS_FC_TAGGED */
+            int64_t peer_group_tag;   /* for PS_FC_TAGGED: tag of the receivers for which the sender
+                                       * waits */
             int64_t peer_depth_bytes; /* depth of peer_policy in bytes; 0: this host chooses the
                                        * depth */
             int64_t retention_bytes;  /* Readers do not get data that is more than this number of

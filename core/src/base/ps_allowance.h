@@ -24,7 +24,7 @@ typedef struct ps_allowance {
     int64_t fraction; /* nano-units in addition to limit */
     int64_t at_ns;
     int64_t taken;   /* Count at the last call. While the count does not grow, the limit rises at
-                      * most `burst` units above it. */
+                      * most `burst` units above the count. */
     int32_t started; /* 0: at_ns and limit are not set */
 } ps_allowance_t;
 

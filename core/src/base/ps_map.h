@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_map.h: a fixed-size hash map from a 64-bit key to a positive 32-bit value, open
+ * ps_map.h: a fixed-size hash map from a 64-bit key to a positive 32-bit value. The map uses open
  * addressing with linear probing and no tombstones. The size of a map is fixed at init. The map
  * refuses entries beyond its limit, so that session ids of forged datagrams cannot make it grow.
  * One owner thread. */

@@ -45,7 +45,7 @@ typedef struct ps_isolation {
 void ps_isolation_init(ps_isolation_t *isolation, ps_subscriber_slot_t *slot, int64_t depth_bytes,
                        int64_t window_bytes);
 /* Compares the position of a reader with the position of the leading reader, and decides whether
- * the reader is lagged. Returns true if the reader has become lagged or has ceased to be lagged. */
+ * the reader is lagged. Returns true if the call has changed whether the reader is lagged. */
 bool ps_isolation_step(ps_isolation_t *isolation, int64_t position, int64_t leader);
 /* Stores the position `mark` in the reader's slot: after this call, the writer may overwrite memory
  * below `mark`. `newest` is the end of the available data, at or above `mark`. A reader can

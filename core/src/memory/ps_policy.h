@@ -17,9 +17,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* With the policy NONE, a full publication refuses offers and accepts again as soon as there is
- * room, as Aeron does. With every other policy, a full publication accepts offers again only after
- * its log has drained to the low watermark. */
+/* With the policy NONE, a full publication refuses offers, and accepts offers again as soon as
+ * there is room, as in Aeron. With every other policy, a full publication accepts offers again only
+ * after its log has drained to the low watermark. */
 enum ps_policy {
     PS_POLICY_NONE = 0,
     PS_POLICY_BLOCK = 1,

@@ -117,9 +117,9 @@ typedef struct ps_client_slot {
     alignas(PS_LINE) _Atomic uint32_t futex_word;
     /* Cache line of the client. The low half of `waiting` is the number of threads that sleep on
      * futex_word or are about to sleep. If the flag PS_WATCHED is set, the next thread that wakes
-     * the client clears the flag and writes the client's eventfd. One word contains the number and
-     * the flag, so a thread that wakes the client reads both with one load. To wake the client, a
-     * thread first changes futex_word, then loads `waiting` in sequentially consistent order. */
+     * the client clears the flag and writes to the client's eventfd. One word contains the number
+     * and the flag, so a thread that wakes the client reads both with one load. To wake the client,
+     * a thread first changes futex_word, then loads `waiting` in sequentially consistent order. */
     alignas(PS_LINE) _Atomic uint64_t waiting;
     _Atomic uint64_t claims_lost; /* Number of commits of this client that failed, because the
                                    * daemon had replaced the claim with padding. */

@@ -74,8 +74,8 @@ typedef struct ps_bands {
     uint64_t rounds;       /* completed */
     bool alone;            /* True if no other entry waited beside the last picked entry. The bytes
                             * of the picked entry are then not charged to its band. */
-    ps_band_entry_t *only; /* If only one entry waits: this entry, which is then in none of the
-                            * lists. Otherwise NULL. */
+    ps_band_entry_t *only; /* If only one entry waits: this entry. It is then in none of the lists.
+                            * Otherwise NULL. */
     int32_t age_list;      /* ps_bands_age visits one list after the other; this is the list that it
                             * visits now. 0: none. */
     int32_t age_index;
@@ -137,8 +137,8 @@ static inline ps_band_entry_t *ps_bands_pick(ps_bands_t *bands)
     return only;
 }
 
-/* Charges the bytes that the last picked entry sent to the entry's band. If the stream has more
- * data, the caller must add its entry to the ready set again before this call. */
+/* Charges the band of the last picked entry with the bytes that this entry's stream sent. If the
+ * stream has more data, the caller must add its entry to the ready set again before this call. */
 static inline void ps_bands_charge(ps_bands_t *bands, int32_t list, int64_t bytes)
 {
     if (!bands->alone) {

@@ -73,7 +73,7 @@ struct ps_congestion {
 
 extern const ps_congestion_ops_t ps_congestion_custom;
 
-/* Returns the least window in bytes: two datagrams, or window_max if that is smaller. */
+/* Returns the least window in bytes: the smaller of window_max and two datagrams. */
 static inline int64_t ps_congestion_least(const ps_congestion_t *congestion)
 {
     const int64_t two = 2 * (int64_t)congestion->mtu;

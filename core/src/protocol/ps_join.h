@@ -27,7 +27,8 @@ enum {
                                * of receiver time-outs (T): within 4 T, all join holds together may
                                * last at most T. */
     PS_JOIN_TIMEOUT_PARTS = 8 /* A receiver time-out is divided into this number of equal parts. The
-                               * array spent_ns has the duration of join holds in each part. */
+                               * array spent_ns contains the duration of the join holds in each
+                               * part. */
 };
 
 /* The sender's decision when a receiver requests a SETUP: a join hold, or the reason why no join
@@ -74,8 +75,8 @@ typedef struct ps_join {
     ps_addr_t joiner_address;
     int64_t timeout_ns; /* T >= 1 */
     int64_t spent_ns[PS_JOIN_SPAN * PS_JOIN_TIMEOUT_PARTS + 1];
-    int64_t part;   /* Number of the newest part in spent_ns: the present time divided by an eighth
-                     * of timeout_ns. */
+    int64_t part;   /* Number of the newest part in spent_ns. This number is the present time,
+                     * divided by an eighth of timeout_ns. */
     bool requested; /* some record is PS_JOIN_REQUESTED */
     bool missing;   /* True if some record belongs to a receiver that has not joined. */
     ps_join_record_t records[PS_JOIN_RECORDS];

@@ -41,8 +41,8 @@ enum ps_resend_verdict { PS_RESEND_IGNORED = 0, PS_RESEND_ADDED = 1, PS_RESEND_O
 /* Adds a requested range to the pool; returns a ps_resend_verdict. Sender thread, O(capacity). */
 int ps_retransmit_on_nak(ps_retransmit_t *retransmit, int64_t from, int64_t to, int64_t now_ns);
 /* Sets the number of actions (requested ranges) that the pool can hold: at least 1, at most the
- * number of entries in the owner's memory. If the pool becomes smaller, drops the retransmits at
- * indexes from `capacity` on; the receivers will request these ranges again. */
+ * number of entries in the owner's memory. If the pool becomes smaller, drops the actions with an
+ * index of at least `capacity`. The receivers will request the ranges of these actions again. */
 void ps_retransmit_set_capacity(ps_retransmit_t *retransmit, int32_t capacity);
 /* Searches for retransmit actions that are due, and stores at most `count` of them in the array
  * `due`. The search begins where the last call ended, so that each action gets its turn. Returns

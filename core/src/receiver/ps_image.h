@@ -236,8 +236,8 @@ struct ps_image {
     int64_t fastest;     /* fastest subscriber */
     int64_t sm_due_ns;
     int64_t last_sm_ns;
-    int64_t moved_ns;              /* Last time at which the received position or the subscribers'
-                                    * consumption position moved forward. */
+    int64_t moved_ns;              /* Time at which the received position, or the subscribers'
+                                    * consumption position, last moved forward. */
     int64_t moved_position;        /* + consumption at moved_ns */
     int64_t packet_ns;             /* time of the last accepted frame, for liveness */
     int64_t next_due_ns;           /* time of the earliest timer, except the timers of gaps */
@@ -343,8 +343,8 @@ static inline int64_t ps_image_contiguous(const ps_image_t *image)
 int ps_image_on_data(ps_image_t *image, const ps_recv_destination_t *destination,
                      const ps_data_t *first, const uint8_t *data, uint32_t length,
                      const ps_addr_t *from, int64_t rx_ns);
-/* Processes datagrams of one sender that the kernel joined into one buffer. Accepts the datagrams
- * from the first one up to the last one that continues the stream without a gap. Returns the total
+/* Processes datagrams of one sender that the kernel joined into one buffer. Accepts datagrams,
+ * beginning with the first, as long as they continue the stream without a gap. Returns the total
  * length of the accepted datagrams in bytes. If the first datagram does not continue the stream,
  * returns 0; the caller must then pass the datagram to ps_image_on_data. */
 uint32_t ps_image_on_run(ps_image_t *image, const ps_recv_destination_t *destination,
@@ -532,14 +532,14 @@ void ps_image_check_storage(ps_image_t *image);
 void ps_image_establish(ps_image_t *image);
 /* Emits PS_EV_IMAGE_ESTABLISHED; returns false if the event ring is full. */
 bool ps_image_report_established(ps_image_t *image);
-/* Releases the memory of terms that the image does not use. The function releases nothing if, for
- * example, a subscriber is joining. With or without a release, emits PS_EV_TERMS_RELEASED as the
- * answer to the conductor. */
+/* Releases the memory of terms that the image does not use. In some cases the function releases
+ * nothing: for example, while a subscriber joins. With or without a release, emits
+ * PS_EV_TERMS_RELEASED as the answer to the conductor. */
 void ps_image_on_release_terms(ps_image_t *image, int32_t least_terms);
 void ps_image_report_released(ps_image_t *image, int64_t now_ns);
 void ps_image_report_loss(ps_image_t *image, int64_t now_ns);
 void ps_image_timer(ps_image_t *image, int64_t due_ns);
-/* Returns the image that a timer of the receiver's heap belongs to. */
+/* Returns the image of a timer that is in the receiver's heap. */
 static inline ps_image_t *ps_image_of_timer(ps_timer_t *timer)
 {
     return (ps_image_t *)(void *)((uint8_t *)timer - offsetof(ps_image_t, timer));

@@ -116,8 +116,8 @@ void ps_receiver_on_datagram(void *context, const uint8_t *data, uint32_t length
 /* Callbacks with which the transport receives datagrams of a stream directly into a log
  * (ps_direct_t). */
 extern const ps_direct_t ps_receiver_direct;
-/* Processes datagrams that arrived at a destination and that the kernel joined into one buffer. The
- * function is a ps_on_run_fn. */
+/* Processes a buffer of datagrams that arrived at a destination. The kernel has joined these
+ * datagrams into the buffer. The function is a ps_on_run_fn. */
 void ps_receiver_on_run(void *context, const uint8_t *data, uint32_t length, uint32_t segment,
                         const ps_addr_t *from, int64_t rx_ns);
 

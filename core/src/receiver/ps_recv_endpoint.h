@@ -93,9 +93,9 @@ typedef struct ps_recv_learned {
     ps_pressure_learned_t learned;
 } ps_recv_learned_t;
 
-/* Records the source of an image that ended although the source was alive and had not stated the
- * end of the stream. While this source still sends, a SETUP from another host does not create a new
- * image of the session. */
+/* The source of an image that has ended, if the source was then alive and had not stated the end of
+ * the stream. While this source still sends, a SETUP from another host does not create a new image
+ * of the session. */
 typedef struct ps_recv_left_source {
     int64_t heard_ns;
     ps_addr_t source; /* family 0: the entry is empty */
@@ -145,8 +145,8 @@ struct ps_recv_endpoint {
                                                  * last. If the next datagram has the same session,
                                                  * the receiver needs no look-up. */
     ps_session_t *cached;                       /* NULL: no cache */
-    int32_t streak;                             /* Number of consecutive received buffers for which
-                                                 * the same image accepted all datagrams. */
+    int32_t streak;                             /* Number of consecutive received buffers whose
+                                                 * datagrams the same image accepted completely. */
     ps_recv_learned_t learned[PS_RECV_LEARNED]; /* Measured rates of the readers of recent sessions.
                                                  * An entry whose cadence and rate are 0 is
                                                  * empty. */

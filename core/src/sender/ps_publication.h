@@ -273,7 +273,8 @@ struct ps_publication {
     bool timers_started;
     bool resting; /* True if only heartbeats are due until the publication becomes ready or another
                    * timer is set (ps_publication_rest.c). */
-    bool rest_kept;       /* True if rest_frame is the heartbeat of this rest. */
+    bool rest_kept;       /* True if rest_frame contains the heartbeat of the resting publication.
+                           */
     int64_t rest_beat_ns; /* While the publication rests: time of its next heartbeat. */
     uint8_t rest_frame[PS_HEARTBEAT_BYTES];
     /* sender: receivers and flow control */
@@ -390,7 +391,7 @@ static inline int64_t ps_publication_sent_floor(const ps_publication_t *pub)
 
 /* ---- ps_publication_send.c ------------------------------------------------------------------- */
 /* Executes one turn of the publication: sends a slice of new data (network only), then moves the
- * publisher limit. Sets *more to true if the publication has more work that can be done now.
+ * publisher limit. Sets *more to true if a further turn of the publication would find work now.
  * Returns the number of bytes sent, in at most PS_TURN_DATAGRAMS datagrams. */
 int32_t ps_publication_turn(ps_publication_t *pub, int64_t now_ns, bool *more);
 /* Executes one turn of retransmits, with the same bounds as ps_publication_turn. */
@@ -423,7 +424,8 @@ void ps_publication_on_congestion(ps_publication_t *pub, const ps_sm_t *sm, int6
  * (_repair_shut). The publication becomes ready again when the bucket has tokens. */
 bool ps_publication_pace_shut(ps_publication_t *pub, int64_t now_ns);
 bool ps_publication_repair_shut(ps_publication_t *pub, int64_t now_ns);
-/* Charges the pacing buckets with the sent bytes of new data and of retransmits. */
+/* Charges the pacing buckets with the bytes of new data and of retransmits that the sender has
+ * sent. */
 void ps_publication_paced(ps_publication_t *pub, int64_t fresh_bytes, int64_t repair_bytes);
 /* The timer of pacing. Returns the time of the next call to this function. */
 int64_t ps_publication_pace_timer(ps_publication_t *pub, int64_t now_ns);
@@ -439,7 +441,7 @@ void ps_publication_account_restated(ps_publication_t *pub,
 /* ---- ps_publication_limit.c ------------------------------------------------------------------ */
 /* Reads the positions of producer and local readers, moves pub-lmt, updates the account and
  * wake_position, and wakes clients that wait for room. Set `sending` if a further turn of the
- * publication follows at once. Returns true if memory remains to be zeroed by further calls. */
+ * publication follows at once. Returns true if further calls must zero more memory. */
 bool ps_publication_update(ps_publication_t *pub, bool sending, int64_t now_ns);
 /* Recomputes whether the publication is connected, and reports a change to the conductor. */
 void ps_publication_update_connected(ps_publication_t *pub, int64_t now_ns);
@@ -479,7 +481,8 @@ bool ps_publication_wants_sender(const ps_publication_t *pub);
 /* ---- ps_publication_timer.c ------------------------------------------------------------------ */
 /* Runs all due timers of the publication, and stores the time at which the next timer is due. */
 void ps_publication_on_timer(ps_publication_t *pub, int64_t now_ns);
-/* Ends the draining of a closed publication if all its data was sent and read. */
+/* Ends the draining of a closed publication when the sender has sent all data and the spies have
+ * read all data. */
 void ps_publication_check_drained(ps_publication_t *pub);
 void ps_publication_start_drain(ps_publication_t *pub, int64_t now_ns);
 void ps_publication_start_revoke(ps_publication_t *pub, int64_t now_ns);
@@ -527,9 +530,9 @@ int64_t ps_publication_expire_receivers(ps_publication_t *pub, int64_t now_ns);
  */
 void ps_publication_note_sm(ps_publication_t *pub, const uint8_t *data, uint32_t length,
                             const ps_addr_t *from);
-/* Returns true if the status message repeats the stored one and nothing has changed since. If true,
- * the function has stored the time at which the receiver was heard, and the sender need not process
- * the message. */
+/* Returns true if the status message is equal to the stored status message, and nothing has changed
+ * since. If true, the function has stored the time at which the receiver was heard, and the sender
+ * need not process the message. */
 bool ps_publication_repeats_sm(ps_publication_t *pub, const uint8_t *data, uint32_t length,
                                const ps_addr_t *from, int64_t now_ns);
 

@@ -45,8 +45,9 @@ void ps_publication_close_end(ps_publication_t *pub);
 /* Initialises the depth in messages. Only the conductor thread may call this function, before a
  * client can open the publication. */
 void ps_publication_depth_init(ps_publication_t *pub);
-/* For streams with a depth in messages: counts the messages that publishers are ahead. Returns true
- * if this count is above the low watermark. Cost: visits at most 4096 frames. */
+/* For streams with a depth in messages: counts the published messages that are unsent (on IPC:
+ * unread). Returns true if this count is above the low watermark. Cost: visits at most 4096 frames.
+ */
 bool ps_publication_depth_look(ps_publication_t *pub);
 /* For streams with a depth in messages: unless `paused` is true, lets publishers take the ordinals
  * that the depth allows. */

@@ -54,9 +54,10 @@ typedef struct ps_publication_params {
     int32_t policy;                     /* ps_policy */
     int64_t low_watermark_bytes;        /* low watermark of a stream with a policy, in bytes; 0:
                                          * half the publication window */
-    int64_t depth_messages;             /* for a stream with a policy: number of messages that
-                                         * publishers may be ahead; 0: no limit */
-    int64_t low_watermark_messages;     /* low watermark of depth_messages; 0: half of it */
+    int64_t depth_messages;             /* for a stream with a policy: largest number of published
+                                         * messages that may be unsent (on IPC: unread); 0: no limit
+                                         */
+    int64_t low_watermark_messages;     /* low watermark in messages; 0: half of depth_messages */
     int64_t depth_bytes;                /* with PS_POLICY_DROP_OLDEST: number of bytes by which a
                                          * reader may be behind the newest data; 0: a quarter of the
                                          * reader's window */

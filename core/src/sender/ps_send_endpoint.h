@@ -82,8 +82,9 @@ void ps_send_endpoint_report_error(ps_send_endpoint_t *endpoint, int32_t code, i
  * thread. */
 int32_t ps_send_endpoint_send(ps_send_endpoint_t *endpoint, const ps_dgram_t *dgrams, int32_t count,
                               int64_t now_ns);
-/* Queues the heartbeat of a publication (PS_HEARTBEAT_BYTES). The sender sends queued heartbeats at
- * the next call of ps_send_endpoint_flush, at the latest at the end of the present duty cycle. */
+/* Queues the heartbeat of a publication (PS_HEARTBEAT_BYTES). The next call of
+ * ps_send_endpoint_flush sends queued heartbeats, at the latest at the end of the present duty
+ * cycle. */
 void ps_send_endpoint_queue(ps_send_endpoint_t *endpoint, ps_publication_t *pub,
                             const uint8_t *frame, int64_t now_ns);
 /* Sends the queued heartbeats. If the socket does not accept a heartbeat, the next heartbeat is due

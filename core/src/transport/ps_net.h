@@ -58,10 +58,10 @@ typedef struct ps_direct {
 } ps_direct_t;
 
 typedef struct ps_net_ops {
-    /* Opens and binds a socket as `params` specify. If `params` contain a peer or a multicast
-     * group, connects the socket or joins the group. Errors: PS_E_ADDRESS_IN_USE,
-     * PS_E_NO_INTERFACE, PS_E_NO_BUFFER, PS_E_PERMISSION, PS_E_SYSTEM, PS_E_NO_MEMORY. Conductor
-     * thread. */
+    /* Opens and binds a socket as `params` specify. If `params` contain a peer, connects the socket
+     * to the peer. If `params` contain a multicast group, joins the group. The function may return
+     * PS_E_ADDRESS_IN_USE, PS_E_NO_INTERFACE, PS_E_NO_BUFFER, PS_E_PERMISSION, PS_E_SYSTEM or
+     * PS_E_NO_MEMORY. Conductor thread. */
     int (*open)(void *net, const ps_socket_params_t *params, ps_socket_t **out);
     /* Closes the socket. Only the thread that owns the socket may call the function. When no thread
      * owns the socket any more, only the conductor may call the function. */

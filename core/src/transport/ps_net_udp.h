@@ -24,8 +24,8 @@ enum {
     PS_ADDR_TEXT = 80
 };
 
-/* A UDP socket. The arrays for the system calls are allocated when the socket is opened. Only one
- * thread at a time may use a socket. */
+/* A UDP socket. The open call allocates the arrays for the system calls. Only one thread at a time
+ * may use a socket. */
 typedef struct ps_udp_socket {
     int fd;
     int family; /* AF_INET or AF_INET6 */

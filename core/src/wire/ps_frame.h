@@ -208,9 +208,10 @@ static inline void ps_frame_reserved(ps_frame_t *frame, int64_t reserved_value)
 }
 
 /* Returns `value`, the length of a frame. The length of the last frame, *guess, is usually the
- * same. A reader adds the length to find the next frame. Without ps_frame_guess, the processor
- * would wait until the length is loaded. The function compares `value` with *guess in a branch.
- * Because the processor predicts this branch, it continues with *guess before the length is loaded.
+ * same. To find the next frame, a reader adds the length to the position. Without ps_frame_guess,
+ * the processor would wait until the length is loaded. The function compares `value` with *guess in
+ * a branch. Because the processor predicts this branch, it continues with *guess before the length
+ * is loaded.
  */
 static inline int32_t ps_frame_guess(int32_t *guess, int32_t value)
 {
@@ -242,7 +243,7 @@ static inline int64_t ps_frame_reserved_value(const ps_frame_t *frame)
 }
 
 /* Returns how many messages end with this frame: 1 for a frame with the flag END, else 0. For a
- * padding frame, returns the number of dropped messages that it replaces. */
+ * padding frame, returns the number of dropped messages that the padding replaces. */
 static inline int32_t ps_frame_messages(const ps_frame_t *frame)
 {
     return frame->type == PS_TYPE_PAD ? ps_marked_messages(ps_frame_reserved_value(frame))

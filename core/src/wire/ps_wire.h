@@ -97,8 +97,8 @@ typedef struct ps_trailer {
                                * sender waits */
     int32_t policy;          /* In a SETUP: policy (ps_policy) that the receivers apply to their
                                * readers; 0: absent */
-    int64_t depth_bytes;     /* In a SETUP: number of bytes that a reader may be behind under the
-                               * policy; 0: the receiver chooses */
+    int64_t depth_bytes;     /* In a SETUP: number of bytes by which the policy permits a reader to
+                              * be behind; 0: the receiver chooses this number */
     int64_t retention_bytes; /* In a SETUP: largest distance behind the newest data at which readers
                                * still get data; 0: no limit */
     int64_t retention_ns;    /* In a SETUP: largest age of data that readers still get; 0: no
@@ -210,8 +210,9 @@ uint32_t ps_wire_run(const uint8_t *data, uint32_t length, uint32_t segment, int
 uint32_t ps_wire_run_from(uint64_t first_word, const uint8_t *data, uint32_t length,
                           uint32_t segment, int32_t term_length, int32_t *messages);
 
-/* Copies a text into a field of PS_NAME_MAX + 1 bytes. A longer text is cut between UTF-8
- * characters. The function reads at most PS_NAME_MAX bytes of `from`, so `from` needs no NUL. */
+/* Copies a text into a field of PS_NAME_MAX + 1 bytes. The function cuts a longer text between two
+ * UTF-8 characters. The function reads at most PS_NAME_MAX bytes of `from`, so `from` needs no NUL.
+ */
 void ps_name_copy(char *out, const char *from);
 /* Each builder writes a frame into the buffer `out` of PS_CONTROL_MAX bytes, and returns the length
  * of the datagram. If `trailer` is NULL, the frame gets no trailer. */
