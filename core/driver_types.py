@@ -256,6 +256,8 @@ PRIORITY_AUTO: Final = 2**31 - 1
 """No priority is stated: by recency (``ps_priority.h``)."""
 PRIORITY_NONE: Final = 2**31 - 2
 """No priority is stated, and recency is off: 0."""
+PRIORITY_BACKGROUND: Final = 2**31 - 3
+"""A relay publishes the stream: it is in the background band."""
 
 
 class Policy(enum.IntEnum):
@@ -297,7 +299,7 @@ class PublicationParams:
     depth_bytes: int = 0                # DROP_OLDEST: of readers; 0: a quarter of their window
     retention_bytes: int = 0            # readers get no data that is further behind; 0: no limit
     retention_ns: int = 0               # readers get no data that is older; 0: no limit
-    priority: int = PRIORITY_AUTO       # -1000 to 1000, PRIORITY_AUTO or PRIORITY_NONE
+    priority: int = PRIORITY_AUTO       # -1000 to 1000, or one of the constants PRIORITY_
     never_throttle: bool = False        # the governor neither withholds nor throttles it
     retransmit_window_multiple: int = 0
     window_bytes: int

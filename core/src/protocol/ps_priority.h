@@ -13,14 +13,17 @@
 
 #define PS_PRIORITY_TICK_NS INT64_C(50000000)
 enum {
-    PS_PRIORITY_RECENT = 500,        /* Priority of a stream whose data was read just now, if the
+    PS_PRIORITY_RECENT = 500,         /* Priority of a stream whose data was read just now, if the
                                       * channel states no priority. */
-    PS_PRIORITY_AUTO = INT32_MAX,    /* Special value: the channel states no priority, so the
+    PS_PRIORITY_AUTO = INT32_MAX,     /* Special value: the channel states no priority, so the
                                       * priority depends on the time since a reader last read the
                                       * stream. */
-    PS_PRIORITY_NONE = INT32_MAX - 1 /* Special value: the channel states no priority, and the
+    PS_PRIORITY_NONE = INT32_MAX - 1, /* Special value: the channel states no priority, and the
                                       * priority does not depend on the time of the last read. The
                                       * priority is 0. */
+    PS_PRIORITY_BACKGROUND = INT32_MAX - 2 /* Special value: the stream is relayed data, and is in
+                                            * the background band. It does not age, and has the
+                                            * priority 0 for the governor. */
 };
 
 /* Returns the priority of a stream from the time t since a reader last read the stream: 500 * 2^(-t

@@ -48,7 +48,7 @@ typedef struct ps_publication_params {
     int32_t fc_on_late;                 /* custom: ps_fc_late */
     int64_t rate_bytes_per_s;           /* 0: no limit */
     int64_t rate_messages_per_s;        /* 0: no limit */
-    int32_t priority;                   /* -1000..1000, PS_PRIORITY_AUTO or PS_PRIORITY_NONE */
+    int32_t priority;                   /* -1000..1000, or a special value of ps_priority.h */
     int32_t never_throttle;             /* 1: the governor does not delay this stream's data, and
                                          * does not throttle its publishers. */
     int32_t policy;                     /* ps_policy */

@@ -16,11 +16,12 @@ static __attribute__((noinline)) void refresh_priority(ps_publication_t *pub, in
         const int64_t consumed_ns =
             atomic_load_explicit(&pub->slot->last_consumed_ns, memory_order_relaxed);
         base = consumed_ns > 0 ? ps_priority_recency(now_ns - consumed_ns) : 0;
-    } else if (base == PS_PRIORITY_NONE) {
+    } else if (base == PS_PRIORITY_NONE || base == PS_PRIORITY_BACKGROUND) {
         base = 0;
     }
     pub->turn.base = base;
-    pub->band = (int8_t)ps_priority_band(base);
+    pub->band = pub->params.priority == PS_PRIORITY_BACKGROUND ? PS_BAND_BACKGROUND
+                                                               : (int8_t)ps_priority_band(base);
     pub->priority_until_ns = now_ns + PS_PRIORITY_TICK_NS;
     atomic_store_explicit(&pub->slot->base_priority, base, memory_order_relaxed);
 }

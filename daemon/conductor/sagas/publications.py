@@ -15,6 +15,7 @@ from penstock.config.uri import ChannelUri
 from penstock.core.driver_types import (
     NO_COUNTER,
     PRIORITY_AUTO,
+    PRIORITY_BACKGROUND,
     PRIORITY_NONE,
     LogParams,
     ObjectKind,
@@ -412,7 +413,7 @@ def _params(
         depth_bytes=plan.depth_bytes,
         retention_bytes=plan.retention_bytes,
         retention_ns=plan.retention_ns,
-        priority=_priority(plan),
+        priority=_priority(plan, relayed=bool(message.relay_path)),
         never_throttle=plan.never_throttle,
         max_resend=plan.max_resend,
         ttl=0 if endpoint is None else endpoint.ttl,
@@ -431,9 +432,11 @@ def _params(
     )
 
 
-def _priority(plan: PublicationPlan) -> int:
+def _priority(plan: PublicationPlan, *, relayed: bool) -> int:
     if plan.priority is not None:
         return plan.priority
+    if relayed:
+        return PRIORITY_BACKGROUND
     return PRIORITY_AUTO if plan.auto_priority else PRIORITY_NONE
 
 

@@ -186,7 +186,7 @@ static bool is_exempt(const ps_publication_t *pub)
 static int32_t base_of(const ps_publication_t *pub)
 {
     const int32_t stated = pub->params.priority;
-    return stated != PS_PRIORITY_AUTO && stated != PS_PRIORITY_NONE
+    return stated <= PS_PRIORITY_MAX
                ? stated
                : atomic_load_explicit(&pub->slot->base_priority, memory_order_relaxed);
 }

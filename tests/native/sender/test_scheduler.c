@@ -110,6 +110,52 @@ static void test_a_stream_of_the_top_band_waits_for_two_quanta(void)
     close_many(many);
 }
 
+/* A relayed stream is in the background band. */
+static void test_a_saturating_relay_gets_its_share_beside_all_bands(void)
+{
+    static const int32_t priorities[] = { 900, 600, 300, 100, -100, PS_PRIORITY_BACKGROUND };
+    many_t *many = open_many();
+    for (int32_t i = 0; i < 6; i++) {
+        (void)add_stream(many, priorities[i]);
+    }
+    connect_all(many, TERM / 2);
+    for (int32_t i = 0; i < 6; i++) {
+        publish(many, many->pubs[i], TERM / 2);
+    }
+    while (many->pubs[0]->sender_position < TERM / 2 - 100 * FRAME) {
+        cycle(many);
+    }
+    const double share = (double)many->pubs[5]->sender_position / (double)sent(many);
+    CHECK(share >= 0.02 && share < 0.03);
+    CHECK(many->pubs[5]->turn.list == PS_BAND_BACKGROUND);
+    close_many(many);
+}
+
+static void test_a_saturating_relay_delays_the_top_band_by_two_quanta(void)
+{
+    many_t *many = open_many();
+    ps_publication_t *top = add_stream(many, 1000);
+    for (int32_t i = 0; i < 20; i++) {
+        (void)add_stream(many, PS_PRIORITY_BACKGROUND);
+    }
+    connect_all(many, TERM / 2);
+    for (int32_t i = 1; i < many->count; i++) {
+        publish(many, many->pubs[i], TERM / 2);
+    }
+    for (int32_t message = 1; message <= 100; message++) {
+        for (int32_t i = 0; i < message % 17; i++) {
+            cycle(many);
+        }
+        const int64_t before = sent(many);
+        publish(many, top, (int64_t)message * FRAME);
+        while (top->sender_position < (int64_t)message * FRAME) {
+            cycle(many);
+        }
+        CHECK(sent(many) - before <= 2 * (QUANTUM + FRAME) + FRAME);
+    }
+    close_many(many);
+}
+
 /* If the thread seldom runs, each stream has one turn a cycle: turns of retransmits do not take
  * those of other streams. */
 static void test_retransmits_leave_a_slow_cycle_to_other_streams(void)
@@ -148,5 +194,7 @@ int main(void)
     test_a_stream_of_the_top_band_waits_for_two_quanta();
     test_streams_beyond_the_limit_of_hot_ones_share_equally();
     test_retransmits_leave_a_slow_cycle_to_other_streams();
+    test_a_saturating_relay_gets_its_share_beside_all_bands();
+    test_a_saturating_relay_delays_the_top_band_by_two_quanta();
     return 0;
 }

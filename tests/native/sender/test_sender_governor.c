@@ -61,6 +61,27 @@ static void test_a_partial_datagram_waits_as_long_as_pressure_says(void)
     close_many(many);
 }
 
+/* The band of relayed streams has the lowest share already. */
+static void test_a_relayed_stream_is_not_deferred(void)
+{
+    many_t *many = open_many();
+    ps_publication_t *relay = add_stream(many, PS_PRIORITY_BACKGROUND);
+    ps_publication_t *low = add_stream(many, -1);
+    connect_all(many, TERM / 2);
+    set_pressure(many, 90);
+    publish(many, low, 10 * FRAME);
+    run(many, 1 * MS);
+    publish(many, low, 20 * FRAME);
+    for (int32_t i = 1; i <= 3; i++) {
+        publish(many, relay, i * 10 * FRAME);
+        run(many, 20 * MS);
+        CHECK_EQ(relay->sender_position, i * 10 * FRAME);
+        CHECK_EQ(low->sender_position, 10 * FRAME);
+    }
+    CHECK_EQ(atomic_load(&relay->slot->deferrals), 0);
+    close_many(many);
+}
+
 static void test_low_priorities_are_deferred_and_never_starve(void)
 {
     many_t *many = open_many();
@@ -260,6 +281,7 @@ int main(void)
 {
     test_a_partial_datagram_waits_as_long_as_pressure_says();
     test_low_priorities_are_deferred_and_never_starve();
+    test_a_relayed_stream_is_not_deferred();
     test_the_end_of_a_stream_is_never_deferred();
     test_a_sample_waits_for_a_cycle_that_nobody_delayed();
     test_the_sample_is_shown();

@@ -10,7 +10,7 @@ from conductor_rig import Rig
 
 from penstock.config import uri
 from penstock.config.settings.models import StreamRule
-from penstock.core.driver_types import PRIORITY_AUTO, PRIORITY_NONE
+from penstock.core.driver_types import PRIORITY_AUTO, PRIORITY_BACKGROUND, PRIORITY_NONE
 from penstock.daemon.conductor.actions import AddPublicationObject
 
 CHANNEL = "aeron:udp?endpoint=127.0.0.1:4000"
@@ -43,6 +43,19 @@ def test_a_rule_states_a_priority_and_the_channel_wins() -> None:
 def test_the_daemon_can_leave_recency_out() -> None:
     assert _priority(CHANNEL, auto_priority=False) == PRIORITY_NONE
     assert _priority(CHANNEL + "|ps-auto-priority=true", auto_priority=False) == PRIORITY_AUTO
+
+
+@pytest.mark.parametrize(("stated", "expected"), [
+    ("", PRIORITY_BACKGROUND),
+    ("|ps-auto-priority=false", PRIORITY_BACKGROUND),
+    ("|ps-priority=300", 300),
+])
+def test_a_relayed_stream_without_a_stated_priority_is_in_the_background(
+    stated: str, expected: int
+) -> None:
+    rig = Rig()
+    rig.pub(rig.client(), CHANNEL + stated, exclusive=True, relay_path=[7])
+    assert rig.last(AddPublicationObject).params.priority == expected
 
 
 @pytest.mark.parametrize("text", ["1001", "-1001", "high", "1.5", "+"])
