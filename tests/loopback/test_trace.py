@@ -108,7 +108,7 @@ def test_a_trace_that_cannot_be_read(tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text('{"t": 1}\n')
     none = tmp_path / "none"
-    for path, words in ((empty, "no samples"), (text, ":1: is no event"), (none, "No such")):
+    for path, words in ((empty, "no samples"), (text, ":1: this line"), (none, "No such")):
         line = complaint([sys.executable, "-m", "penstock", "sim", "plot", str(path)])
         assert line.startswith(str(path))
         assert words in line
