@@ -88,13 +88,14 @@ class LinkSnapshot:
 
     counter_id: int
     client_id: int
+    subscription_id: int
     resting: bool
 
     @classmethod
     def of(cls, link: SubscriberLink) -> LinkSnapshot:
         return cls(
             counter_id=link.counter_id, client_id=link.subscription.client.id,
-            resting=link.resting,
+            subscription_id=link.subscription.id, resting=link.resting,
         )
 
 

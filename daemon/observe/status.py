@@ -184,6 +184,8 @@ class SubscriptionStatus:
     credits_outstanding: int            # granted and not returned
     credits_leaked: int                 # lost with their handles
     skipped: list[SkipStatus] = attrs.field(factory=list)   # of readers that skipped data
+    skipped_messages: int = 0           # the sum of `skipped`
+    unread_bytes: int = 0               # of the reader that is furthest behind
 
 
 @attrs.frozen(kw_only=True)
@@ -408,7 +410,29 @@ def image_status(
     )
 
 
-def subscription_status(subscription: SubscriptionSnapshot, shared: Shared) -> SubscriptionStatus:
+def unread_bytes(
+    snapshot: Snapshot, publications: Sequence[PublicationStatus], images: Sequence[ImageStatus],
+    counter: Callable[[int], int],
+) -> dict[int, int]:
+    """Return the unread bytes of each subscription that has a reader: of its reader that is
+    furthest behind. A spy can read what the sender has sent, an IPC reader all published data."""
+    ends = {image.image_id: image.position for image in images}
+    sent = {row.publication_id: (row.position, row.consumer_position) for row in publications}
+    for publication in snapshot.publications:
+        if publication.id in sent:
+            ends[publication.id] = sent[publication.id][not publication.is_ipc]
+    found: dict[int, int] = {}
+    for source in (*snapshot.publications, *snapshot.images):
+        for link in source.subscribers:
+            if source.id in ends and not link.resting:
+                behind = max(0, ends[source.id] - counter(link.counter_id))
+                found[link.subscription_id] = max(behind, found.get(link.subscription_id, 0))
+    return found
+
+
+def subscription_status(
+    subscription: SubscriptionSnapshot, shared: Shared, unread: int = 0
+) -> SubscriptionStatus:
     """Return the status of a subscription. The subscription's credits are the sum of its credits on
     all images and publications that it reads. Any thread."""
     readers = {
@@ -417,6 +441,7 @@ def subscription_status(subscription: SubscriptionSnapshot, shared: Shared) -> S
     }
     views = readers.values()
     granted, returned = sum(v.granted for v in views), sum(v.returned for v in views)
+    skipped = sum(v.skipped_messages + v.expired_messages for v in views)
     return SubscriptionStatus(
         subscription_id=subscription.id,
         client_id=subscription.client_id,
@@ -430,13 +455,15 @@ def subscription_status(subscription: SubscriptionSnapshot, shared: Shared) -> S
         credits_returned=returned,
         credits_outstanding=max(granted - returned, 0),
         credits_leaked=sum(v.leaked for v in views),
+        skipped_messages=skipped,
+        unread_bytes=unread,
         skipped=[
-            SkipStatus(reader=slot, messages=messages, bytes=skipped, reason=reason)
+            SkipStatus(reader=slot, messages=messages, bytes=passed, reason=reason)
             for slot, v in readers.items()
-            for reason, messages, skipped in (
+            for reason, messages, passed in (
                 ("behind", v.skipped_messages, v.skipped_bytes),
                 ("retention", v.expired_messages, v.expired_bytes),
-            ) if skipped
+            ) if passed
         ],
     )
 
@@ -487,6 +514,8 @@ def take(
         image_status(image, driver, strategies.get(image.id)) for image in snapshot.images
     )
     publications = [publication for publication in found if publication is not None]
+    arrived = [image for image in images if image is not None]
+    unread = unread_bytes(snapshot, publications, arrived, cnc.counter)
     return DaemonStatus(
         version=facts.version,
         pid=facts.pid,
@@ -501,8 +530,10 @@ def take(
         duty_cycles={agent.name.lower(): driver.duty_cycles(agent) for agent in Agent},
         clients=[client_status(client) for client in snapshot.clients],
         publications=publications,
-        images=[image for image in images if image is not None],
-        subscriptions=[subscription_status(s, shared) for s in snapshot.subscriptions],
+        images=arrived,
+        subscriptions=[
+            subscription_status(s, shared, unread.get(s.id, 0)) for s in snapshot.subscriptions
+        ],
         endpoints=[endpoint_status(e) for e in snapshot.endpoints],
         groups=list(groups),
         groups_expired=snapshot.groups_expired,

@@ -176,6 +176,9 @@ KEYS: Final[dict[tuple[str, type], dict[str, str]]] = {
         "credits_leaked": "credits whose handles were garbage-collected without a release",
         "skipped": "list of sessions whose data the subscription skipped because the reader was "
         "too far behind or the data was too old, see the table below",
+        "skipped_messages": "sum of the messages in `skipped`",
+        "unread_bytes": "bytes that the subscription can read and has not released, headers "
+        "included; with several images, of the image with the most such bytes",
     },
     ("`skipped` of a subscription", status.SkipStatus): {
         "reader": "slot of the reader in shared memory",

@@ -104,6 +104,11 @@ def _credits(row: Row, _before: Row | None, _seconds: float) -> str:
     return f"{row['credits_outstanding']:,} used of {row['credits']:,}{pool}{leaked}{withheld}"
 
 
+def _count(name: str) -> Callable[[Row, Row | None, float], str]:
+    """Return a column for a number of messages; empty at 0."""
+    return lambda row, _before, _s: f"{row[name]:,}" if row.get(name) else ""
+
+
 def _largest(shares: Mapping[str, float]) -> list[tuple[str, float]]:
     return sorted(shares.items(), key=lambda item: -item[1])[:3]
 
@@ -117,6 +122,7 @@ SECTIONS: dict[str, tuple[str, str, tuple[Shown, ...]]] = {
         _number("rcvrs", _field("receivers"), drop=3),
         _number("rate", _rate("consumer_position")),
         _number("unsent", _difference("position", "consumer_position"), drop=1),
+        _number("dropped", _count("dropped_messages")),
         _number("credits", _available, drop=4),
         _text("held by", _held, shrink=12),
     )),
@@ -136,6 +142,8 @@ SECTIONS: dict[str, tuple[str, str, tuple[Shown, ...]]] = {
         _number("stream", _field("stream_id")),
         _text("channel", _field("channel"), shrink=16),
         _number("images", _field("images")),
+        _number("unread", lambda row, _before, _s: size(row.get("unread_bytes", 0))),
+        _number("skipped", _count("skipped_messages")),
         _text("credits", _credits),
         _number("client", _field("client_id")),
     )),

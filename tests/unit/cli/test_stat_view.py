@@ -122,3 +122,20 @@ def test_a_stream_without_receiver_says_so_and_all_counters_can_be_shown() -> No
     finally:
         SNAPSHOT["status"]["publications"][0]["connected"] = True
     assert "Bytes received" in shown(None, 0.0, show_all=True)
+
+
+def test_readers_and_publishers_show_what_is_unread_skipped_and_dropped() -> None:
+    snapshot = copy.deepcopy(SNAPSHOT)
+    snapshot["status"]["publications"][0]["dropped_messages"] = 1234
+    snapshot["status"]["subscriptions"] = [
+        {"subscription_id": 4, "stream_id": 1001, "channel": "aeron:ipc", "images": 1,
+         "client_id": 9, "unread_bytes": 5 * 1024, "skipped_messages": 678},
+        {"subscription_id": 5, "stream_id": 1001, "channel": "aeron:ipc", "images": 1,
+         "client_id": 9, "unread_bytes": 0, "skipped_messages": 0},
+    ]
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(render(snapshot, None, 0.0, False))
+    text = console.export_text()
+    for shown_text in ("dropped", "1,234", "unread", "5.0 KiB", "skipped", "678"):
+        assert shown_text in text
+    assert "skipped" not in shown(None, 0.0)
