@@ -119,6 +119,14 @@ WRONG = (
         file=_FILE, now="now_ns - retention->age_ns, image->delivered);",
         old="now_ns - retention->age_ns * 5 / 4, image->delivered);",
     )),
+    ("drops data that is within the bytes", "bytes", Patch(
+        file=_FILE, now="newest_of(image) - retention->bytes : 0",
+        old="newest_of(image) - retention->bytes * 3 / 4 : 0",
+    )),
+    ("drops data before the time has passed", "age", Patch(
+        file=_FILE, now="now_ns - retention->age_ns, image->delivered);",
+        old="now_ns - retention->age_ns * 3 / 4, image->delivered);",
+    )),
     ("counts the messages that it drops wrong", "bytes", Patch(
         file=_FILE, now="walk->messages + ps_frame_messages(frame);",
         old="walk->messages + 2 * ps_frame_messages(frame);",

@@ -525,6 +525,9 @@ static int32_t take(ps_simworld_t *world, int32_t index, int32_t limit, bool *ga
         subscriber->attached = false;
         return -1;
     }
+    if (*gap) {
+        ps_sim_check_expired(world, index, now_ns);
+    }
     for (int32_t i = 0; i < count; i++) {
         const bool first = i == 0 || messages[i].image_index != messages[i - 1].image_index;
         check(world, index, &messages[i], first, now_ns);
