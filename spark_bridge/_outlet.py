@@ -117,13 +117,13 @@ class Pipe:
         if row is None or not row["connected"] or not row["peers"]:
             return self._held()
         slowest = min(row["peers"], key=lambda peer: int(peer["position"]) + int(peer["window"]))
-        why = f", {slowest['reason']}" if slowest["reason"] else ""
+        why = f" ({slowest['reason']})" if slowest["reason"] else ""
         return SinkError(
-            f"{self._stream()} was not {how} to its end within {self.timeout_s:g} s: position "
-            f"{row['consumer_position']} of {position}; cause receiver_window by receiver "
-            f"{slowest['receiver_id']} at {slowest['address']}, which has taken "
-            f"{slowest['position']} and has a window of {slowest['window']}{why}; make the "
-            "receiver faster, or raise the option timeout"
+            f"{self._stream()} was not {how} to its end within {self.timeout_s:g} s, only to "
+            f"position {row['consumer_position']} of {position}. The cause is receiver_window: "
+            f"receiver {slowest['receiver_id']} at {slowest['address']} has consumed the stream to "
+            f"position {slowest['position']}, and its window is {slowest['window']} bytes{why}. "
+            "Make the receiver faster, or raise the option timeout"
         )
 
     def _stream(self) -> str:
