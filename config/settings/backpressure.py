@@ -39,13 +39,13 @@ class BackpressureConfig:
         "Policy of publications. Empty: if the log is full, the publication refuses messages until "
         "there is room. The policy independent applies only to subscriptions without credits. The "
         "policy drop_oldest applies to publications and subscriptions.",
-        'Set "drop_newest" if a late message is worthless and the publisher must not wait, '
-        '"independent" if no reader may slow the other readers down.')
+        'Set "drop_newest" if a late message is worthless and the publisher must not wait. '
+        'Set "independent" if no reader may slow the other readers down.')
     default_queue_depth: uri.Depth = depth(
         "Number of bytes or messages by which a publication may be ahead of the sender (on IPC: "
         "of the slowest reader). With the policy independent or drop_oldest, also the number by "
-        "which a subscription may be behind. If the value is 0, the daemon uses the publication's "
-        "window, and for a subscription a quarter of its window.",
+        "which a subscription may be behind. If the value is 0, a publication may be ahead by its "
+        "window, and a subscription behind by a quarter of its window.",
         "With the policy drop_newest or drop_oldest, lower this value if messages must be recent.")
     low_watermark_ratio: float = ratio(
         0.0, "When a publication's log is full, the publication refuses messages until its "
@@ -53,5 +53,5 @@ class BackpressureConfig:
              "If the value is 0 and a publication has a policy or a depth (ps-policy, ps-depth), "
              "the daemon uses 0.5. If the value is 0 and a publication has neither policy nor "
              "depth, the publication accepts messages as soon as there is room.",
-        "If the value is high, a blocked publisher soon continues; if the value is low, it "
-        "is blocked less often.")
+        "With a high value, a blocked publisher continues earlier. With a low value, publishers "
+        "are blocked less often.")

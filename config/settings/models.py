@@ -184,7 +184,7 @@ class PublicationsConfig:
         5 * SECOND_NS, "The sender retransmits data of a closed publication for this time.",
         "Raise this value if receivers detect losses only after the publication was closed.", low=0)
     max_resend: int = integer(16, 1, 256,
-        "Largest number of requested ranges that the sender keeps if it has several receivers.",
+        "Largest number of ranges to retransmit that the sender keeps for several receivers.",
         "Raise this value for multicast groups with many receivers and much loss.")
     sparse: bool = boolean(True, "Allocate memory of a log file only for the terms in use.",
         "Set false to allocate all memory of a log at once, so that publishers never wait for "
@@ -214,8 +214,8 @@ class SchedulerConfig:
 
     auto_priority: bool = boolean(
         True, "If a channel states no priority, a stream gets the priority 500 when a reader "
-              "consumes data. Every 30 s without consumed data halve this priority. If false, a "
-              "stream without a stated priority has the priority 0.",
+              "consumes data. After each 30 s without consumed data, the daemon halves this "
+              "priority. If false, a stream without a stated priority has the priority 0.",
         "Set false if only priorities from channels or stream rules may have an effect.")
     governor: bool = boolean(
         True, "If the sender is overloaded, the sender delays new data, and a publication whose "
@@ -275,11 +275,11 @@ class StreamRule:
     priority: int | None = optional_integer(
         -1000, 1000, "Priority of publications, like the parameter ps-priority; not set: the rule "
                      "sets no priority.",
-        "Set 1000 for streams that must be sent first, a value below 0 for streams that may wait.")
+        "Set 1000 if a stream must be sent first, and a negative value if a stream may wait.")
     congestion_control: str = parsed_text(
         "", _any_congestion_control, "a congestion control as in cc=, or empty",
-        "Congestion control of subscriptions; empty: the rule sets none. The rule sets it only for "
-        "arriving streams that match the rule's session_id and term_length_bytes.",
+        "Congestion control of subscriptions; empty: the rule sets none. This setting applies "
+        "only to arriving streams that match the rule's session_id and term_length_bytes.",
         'Set "cubic" on paths shared with other traffic.')
     receiver_window_bytes: int = size(0, 0, GIB // 2,
         "Receiver window; 0: the rule sets no receiver window.",
@@ -319,7 +319,7 @@ class SubscriptionsConfig:
               "channel, cc=cubic,reno:false takes precedence over this key.",
         "Set false for Aeron's behaviour, which is slower on paths with a short round trip.")
     reliable: bool = boolean(True, "The receiver requests lost data.",
-        "Set false if late data is worthless: readers then skip lost data, and a gap reports it.")
+        "Set false if late data is worthless: a gap then reports the data that readers skip.")
     tether: bool = boolean(True, "The stream waits for a slow subscriber.",
         "Set false if the stream need not wait for slow subscribers.")
     rejoin: bool = boolean(True,

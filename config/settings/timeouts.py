@@ -88,7 +88,8 @@ class TimeoutsConfig:
         "Set this key to the number of receivers in your multicast groups.")
     untethered_window_limit_timeout_ns: int = duration(
         5 * _SECOND_NS, "If a subscriber with tether=false is 3/4 of a window behind for this "
-                        "time, the daemon drops it, and the stream no longer waits.",
+                        "time, the daemon drops the subscriber. The stream then no longer waits "
+                        "for this subscriber.",
         _RARELY)
     untethered_linger_timeout_ns: int | None = optional_duration(
         "Time for which a dropped subscriber with tether=false may still read the remaining "
