@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ps_sim_retained.c: checks that readers get no data that the publication no longer retains
- * (ps-retention, ps-retention-time), and that they get all data that it still retains. The ledger has the age of each message. The distance behind
- * the newest data follows from the log.
+ * (ps-retention, ps-retention-time), and all data that it still retains. The ledger has the age of
+ * each message. The distance behind the newest data follows from the log.
  */
 #include "ps_client_internal.h"
 #include "ps_sim_world.h"
@@ -73,8 +73,8 @@ void ps_sim_check_retained(ps_simworld_t *world, int32_t index, const ps_sim_led
 }
 
 /* Returns true if the publication may no longer have retained message `number`. The message begins
- * at or above the end of the one before it. Its age counts from its arrival, so it is not older than
- * the ledger states. */
+ * at or above the end of the one before it. Its age counts from its arrival, so it is not older
+ * than the ledger states. */
 static bool may_be_dropped(const ps_sim_ledger_t *ledger, const ps_img_t *image, int64_t number,
                            int64_t now_ns)
 {
