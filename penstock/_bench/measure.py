@@ -205,12 +205,14 @@ def _allocated(directory: Path) -> int:
 
 
 def _memory(processes: Sequence[Process]) -> dict[str, Any]:
-    """Return resident bytes without shared memory, and the number of mappings, of each process."""
-    private, mappings = [], []
+    """Return the resident bytes with and without shared memory, and the number of mappings, of
+    each process."""
+    resident, private, mappings = [], [], []
     for process in processes:
         status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii")
         fields = dict(line.split(":", 1) for line in status.splitlines())
+        resident.append(1024 * int(fields["VmRSS"].split()[0]))
         private.append(1024 * int(fields["RssAnon"].split()[0]))
         maps = Path(f"/proc/{process.pid}/maps").read_bytes()
         mappings.append(maps.count(b"\n"))
-    return {"private_bytes": private, "mappings": mappings}
+    return {"resident_bytes": resident, "private_bytes": private, "mappings": mappings}

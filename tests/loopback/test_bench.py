@@ -94,6 +94,18 @@ def test_idle_daemons_use_something_but_not_a_core() -> None:
     assert all(0 < share < 0.5 for share in result["daemon_cores"])
 
 
+def test_many_streams_report_memory_and_the_time_to_add_them() -> None:
+    result = bench("streams", "--open", "40", "--busy", "2", "--rate", "2000")
+    assert result["hash_ok"] is True
+    many = result["many"]
+    assert many["open"] == 40
+    assert many["connect_s"] > 0
+    for name in ("files_bytes", "resident_bytes", "private_bytes", "mappings"):
+        assert len(many[name]) == 2
+        assert all(value > 0 for value in many[name])
+    assert all(map(int.__ge__, many["resident_bytes"], many["private_bytes"]))
+
+
 def namespaces() -> set[str]:
     listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True)
     return {line.split()[0] for line in listed.stdout.splitlines() if line}
