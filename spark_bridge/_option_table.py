@@ -121,6 +121,12 @@ SOURCE: Final = (
         "asynchronous progress tracking",
     ),
     (
+        "`withholdOnCheckpoint`",
+        "`false`",
+        "with `true`, no message is in flight at a checkpoint: see [checkpoints without messages "
+        "in flight](#checkpoints-without-messages-in-flight)",
+    ),
+    (
         "`groupExpiry`",
         "`10m`, batch `60s`",
         "time for which the daemon retains data for a query that does not run",

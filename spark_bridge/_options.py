@@ -15,6 +15,7 @@ from penstock.config import uri
 from penstock.config.protocol.keys import check_public_key, load_public_key
 from penstock.core.errors import InvalidArgument, PenstockError
 from penstock.spark_bridge import _kafka
+from penstock.spark_bridge._checkpoints import check_withhold
 
 MIB: Final = 1024 * 1024
 DEFAULT_EXPIRY_NS: Final = 600 * 10**9
@@ -40,6 +41,7 @@ NAMES: Final = {
         "serverKeys", "payload", "arrowSchema", "includeMetadata", "groupExpiry", "batchBytes",
         "retry", "locality", "minOffsetsPerTrigger", "maxTriggerDelay", "startingTimestamp",
         "endingTimestamp", "readCommitted", "includeHeaders",
+        "withholdOnCheckpoint",
     )
 }
 #: Options of the sink, which the source accepts so that both can share options.
@@ -51,7 +53,7 @@ _SPARKS: Final = frozenset({"path", "checkpointlocation", "queryname"})
 _BATCH_ONLY: Final = frozenset({"endingoffsets", "endingtimestamp"})
 _STREAM_ONLY: Final = frozenset({
     "ackon", "maxbytespertrigger", "maxoffsetspertrigger", "minoffsetspertrigger",
-    "maxtriggerdelay",
+    "maxtriggerdelay", "withholdoncheckpoint",
 })
 
 Bound = Literal["latest", "earliest"] | Mapping[str, int]
@@ -113,6 +115,7 @@ class SourceOptions:
     batch_bytes: int = DEFAULT_BATCH_BYTES
     locality: Literal["none", "barrier"] = "none"
     read_committed: bool | None = None              # None: of sessions that have markers
+    withhold: bool = False                          # from the plan of a batch to its commit
 
     @property
     def remote(self) -> bool:
@@ -171,6 +174,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool = True) -> Sourc
         batch_bytes=_batch_bytes(given),
         locality=_choice(given, "locality", ("none", "barrier")),
         read_committed=_read_committed(given, streams),
+        withhold=_withhold(given, streams),
     )
 
 
@@ -449,6 +453,13 @@ def _server_keys(given: Mapping[str, str], addresses: Sequence[str]) -> dict[str
 
 
 # ---- plain values --------------------------------------------------------------------------------
+
+
+def _withhold(given: Mapping[str, str], streams: Sequence[StreamName]) -> bool:
+    wanted = _boolean(given, "withholdOnCheckpoint", False)
+    if wanted:
+        check_withhold(given, streams)
+    return wanted
 
 
 def _choice(given: Mapping[str, str], name: str, accepted: Sequence[str]) -> Any:

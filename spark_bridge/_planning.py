@@ -17,9 +17,10 @@ import attrs
 from pyspark.sql.datasource import InputPartition
 
 from penstock.client import RangeNotRetained
-from penstock.core.errors import InvalidArgument
+from penstock.core.errors import InvalidArgument, PenstockError
 from penstock.spark_bridge import _planner as planner
 from penstock.spark_bridge import _times
+from penstock.spark_bridge._checkpoints import Checkpoints
 from penstock.spark_bridge._commits import Batch, Commits
 from penstock.spark_bridge._locality import with_names
 from penstock.spark_bridge._offsets import Offset, Session
@@ -63,6 +64,8 @@ class Planning:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._subscription = Subscription(options)
+        retry_s = options.retry_ns / 1e9
+        self._freeze = Checkpoints(self._subscription, retry_s) if options.withhold else None
         self._splitting = Splitting(self._subscription)
         self._commits = Commits(
             lambda want, at, most: self._subscription.find(want, at, most, RESERVED_VALUE),
@@ -165,6 +168,21 @@ class Planning:
         return at
 
     def latest(self, start: Offset, max_bytes: int | None, max_messages: int) -> Offset:
+        if self._freeze is None:
+            return self._latest(start, max_bytes, max_messages)
+        began = self._batch_at
+        if not self._available_now or self._target is not None:
+            after = self._latest(start, max_bytes, max_messages)
+            if after is start:          # the last batch is committed, and there is no other
+                self._freeze.end()
+                return start
+        else:
+            self._subscription.open(start.groups)
+        self._freeze.begin()
+        self._batch_at = began          # the limits of a batch apply as before
+        return self._latest(start, max_bytes, max_messages)
+
+    def _latest(self, start: Offset, max_bytes: int | None, max_messages: int) -> Offset:
         start.check_streams(self._options.streams)
         self._subscription.open(start.groups)
         self._rest()
@@ -459,6 +477,9 @@ class Planning:
         })
 
     def stop(self) -> None:
+        if self._freeze is not None:
+            with contextlib.suppress(PenstockError):
+                self._freeze.end()
         self._subscription.stop()
 
     # ---- looking ---------------------------------------------------------------------------------

@@ -6,13 +6,14 @@ the object repeats the request for the time that the option ``retry`` states."""
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import logging
 import socket
 import threading
 import time
 from collections.abc import Callable, Container, Mapping
-from typing import Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from penstock.client import (
     CurveKeys,
@@ -28,6 +29,7 @@ from penstock.client import (
 )
 from penstock.client._directory import daemon_directory
 from penstock.client._group_port import SOCKET_NAME as GROUPS_SOCKET
+from penstock.client._groups import CreditAction
 from penstock.core.errors import (
     ClosedError,
     ConfigurationError,
@@ -341,6 +343,19 @@ class Subscription:
                 "daemon restarted): opening a new group", name, stream.channel, stream.stream_id,
             )
             return self._open_group(daemon, stream, "earliest")
+
+    def credits(self, action: CreditAction) -> list[dict[str, Any]]:
+        """Withhold, resume or report the credits of the query's groups. Return the state of each
+        session's credits at each daemon."""
+        name, readers = self._options.subscription, []
+        for daemon in range(len(self._controls)):
+            for stream in self._streams(daemon):
+                request = functools.partial(
+                    self._controls[daemon].stream_credits, stream.stream_id,
+                    channel=stream.channel, group=name, action=action,
+                )
+                readers += self._patiently(request).readers.values()
+        return readers
 
     def others(self, marks: Mapping[StreamName, str]) -> list[str]:
         """Return the names of other subscriptions to which consumer groups in ``marks`` belong. An

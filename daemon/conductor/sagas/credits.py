@@ -143,11 +143,13 @@ def _is_meant(state: State, subscription: Subscription, message: WithholdStream)
 
 def describe(link: SubscriberLink, view: CreditView) -> dict[str, Any]:
     """Return the state of a reader's credits as plain data, for a CreditReport."""
+    stale = link.subscription.withheld and view.epoch == link.credit.before_freeze
+    state = CreditState.FREEZING if stale else CreditState(view.state)
     return {
-        **_identity(link.subscription, link.source), "state": CreditState(view.state).name.lower(),
+        **_identity(link.subscription, link.source), "state": state.name.lower(),
         "credits": view.credits, "granted": view.granted, "passed": view.passed,
-        "returned": view.returned, "leaked": view.leaked, "final": view.final,
-        "complete": view.is_complete and view.epoch != link.credit.before_freeze,
+        "returned": view.returned, "leaked": view.leaked, "arrived": view.arrived,
+        "final": view.final, "complete": view.is_complete and not stale,
     }
 
 
@@ -155,7 +157,7 @@ def _describe_coming(subscription: Subscription, image: Image) -> dict[str, Any]
     return {
         **_identity(subscription, image), "state": "half_open",
         "credits": subscription.plan.credits, "granted": 0, "passed": 0, "returned": 0, "leaked": 0,
-        "final": -1, "complete": False,
+        "arrived": 0, "final": -1, "complete": False,
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from pathlib import Path
 
 import pytest
@@ -153,3 +154,35 @@ def test_a_batch_does_not_end_before_its_start(given: dict[str, str], words: str
         read_options(GOOD | given, streaming=False)
     same = {key: text.replace("6", "5") for key, text in given.items() if "timestamp" in key}
     assert read_options(GOOD | same, streaming=False)
+
+
+WITHHOLD = {
+    "channel": "aeron:ipc?ps-credits=5", "streamId": "1", "subscription": "s",
+    "withholdOnCheckpoint": "true",
+}
+
+
+def test_a_query_may_withhold_the_credits_of_its_channels() -> None:
+    assert read_options(WITHHOLD).withhold
+    assert not read_options({**WITHHOLD, "withholdOnCheckpoint": "false"}).withhold
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ({"channel": "aeron:ipc"}, "the channel aeron:ipc states no credits: add ps-credits=N"),
+    ({"channel": "aeron:ipc?ps-credits=5,aeron:ipc"}, "the channel aeron:ipc states no credits"),
+    ({"maxBytesPerTrigger": "1m"}, "contradicts option maxBytesPerTrigger=1m"),
+    ({"maxOffsetsPerTrigger": "9"}, "contradicts option maxOffsetsPerTrigger=9"),
+    ({"ackOn": "commit"}, "contradicts option ackOn=commit"),
+    ({"readCommitted": "true"}, "contradicts option readCommitted=true"),
+    ({"withholdOnCheckpoint": "yes"}, "expected true or false"),
+])
+def test_a_batch_that_may_leave_messages_out_withholds_nothing(
+    change: dict[str, str], words: str
+) -> None:
+    with pytest.raises(InvalidArgument, match=re.escape(words)):
+        read_options({**WITHHOLD, **change})
+
+
+def test_a_batch_read_withholds_nothing() -> None:
+    with pytest.raises(InvalidArgument, match="option withholdOnCheckpoint: is for spark"):
+        read_options(WITHHOLD, streaming=False)
