@@ -44,10 +44,11 @@ SOURCE: Final = (
     (
         "`startingOffsets`",
         "`latest`, batch: `earliest`",
-        "where a *new* query begins: at the current end, at the oldest retained position, or "
-        'JSON, `{"CHANNEL\\|STREAM\\|SESSION\\|INITIAL TERM ID": position}`. If the query has a '
-        "checkpoint, or its subscription already exists, the query continues at the stored "
-        "position, and this option has no effect",
+        "where a *new* query begins: at the current end, at the oldest retained position, or at "
+        "positions given in JSON, "
+        '`{"CHANNEL\\|STREAM\\|SESSION\\|INITIAL TERM ID": position}`. '
+        "If the query has a checkpoint, or its subscription already exists, the query continues at "
+        "the stored position, and this option has no effect",
     ),
     (
         "`endingOffsets`",
