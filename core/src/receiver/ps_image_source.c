@@ -325,6 +325,9 @@ void ps_image_on_rttm(ps_image_t *image, const ps_recv_destination_t *destinatio
             receiver, ps_wire_build_rttm(ps_receiver_outbox(receiver, destination, to), &reply));
         return;
     }
+    if (!is_source(&image->connections[destination->index], from)) {
+        return; /* it may be followed next, but its round trip is another one */
+    }
     sample_ns =
         ps_rtt_answered(&image->rtt, rttm->echo_ns, rttm->reception_delta_ns, receiver->now_ns);
     if (sample_ns == 0) {

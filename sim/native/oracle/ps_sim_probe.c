@@ -146,8 +146,8 @@ static void read_rttm(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *pa
                            rttm.receiver_id != image->image->endpoint->params.receiver_id))) {
         return;
     }
-    if (is_foreign(image->image, packet, now_ns)) {
-        return;
+    if (!is_followed(image->image, packet)) {
+        return; /* another path */
     }
     const int64_t sample = ps_probe_rtt_answer(image, rttm.echo_ns, now_ns);
     if (sample > 0) {

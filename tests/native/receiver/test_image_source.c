@@ -458,9 +458,38 @@ static void test_round_trips_are_the_followed_sources(void)
     world_close(&world);
 }
 
+/* The followed source is silent for the connection time-out, so data of another source would be
+ * followed. An answer of another source measures another path. */
+static void test_an_answer_of_another_source_is_no_round_trip(void)
+{
+    static memnet_dgram_t dgram;
+    world_t world;
+    speaker_t sender;
+    ps_rttm_t rttm;
+    uint8_t frame[PS_CONTROL_MAX];
+    const speaker_t other = speaker(9, 666);
+    open_image(&world, &PLAIN, &sender);
+    data(&world, &sender, 0, 64);
+    CHECK_EQ(world_sent(&world, PS_TYPE_RTTM, &dgram), 1);
+    CHECK_EQ(ps_wire_rttm(dgram.data, dgram.length, &rttm), PS_WIRE_OK);
+    rttm.flags = 0;
+    const uint32_t length = ps_wire_build_rttm(frame, &rttm);
+    world_pass(&world, 6 * SECOND);
+    as(&world, &other);
+    world_inject(&world, frame, length);
+    world_step(&world);
+    CHECK_EQ(atomic_load(&world.shared->images[world.image_slot].rtt_ns), 0);
+    as(&world, &sender);
+    world_inject(&world, frame, length);
+    world_step(&world);
+    CHECK(atomic_load(&world.shared->images[world.image_slot].rtt_ns) >= 6 * SECOND);
+    world_close(&world);
+}
+
 int main(void)
 {
     RUN(test_a_strangers_setup_does_not_silence_the_sender);
+    RUN(test_an_answer_of_another_source_is_no_round_trip);
     RUN(test_data_of_a_successor_is_no_second_source);
     RUN(test_strangers_do_not_keep_an_image_alive);
     RUN(test_zombie_and_live_sender_swap_three_times);
