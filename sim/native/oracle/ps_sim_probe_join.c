@@ -31,7 +31,9 @@ void ps_probe_join_requested(ps_probe_pub_t *model, int64_t id, const ps_addr_t 
                              int64_t now_ns)
 {
     ps_probe_join_t *join = &model->join;
-    const int64_t quiet_ns = (SPAN + 1) * model->pub->fc.timeout_ns;
+    /* A hold lasts at most T. It leaves the account 4 T and one part of T after its last part. */
+    const int64_t timeout_ns = model->pub->fc.timeout_ns;
+    const int64_t quiet_ns = (SPAN + 1) * timeout_ns + timeout_ns / PS_JOIN_TIMEOUT_PARTS;
     bool fresh = model->pub->fc.tracked > 0;
     for (int32_t i = 0; i < PS_PROBE_JOINERS; i++) {
         const ps_probe_joiner_t *joiner = &join->joiners[i];
