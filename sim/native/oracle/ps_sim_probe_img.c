@@ -60,6 +60,16 @@ static void take_heartbeat(ps_probe_t *probe, ps_probe_image_t *model, const ps_
     }
 }
 
+/* Only the header of padding is written, so padding at the end of a term needs no memory up to its
+ * end. */
+static bool has_memory(const ps_image_t *image, int64_t position, uint32_t length, int64_t end)
+{
+    const int64_t term = image->log.term_length;
+    const int64_t released = image->free_to + 3 * term - PS_FRAME_ALIGNMENT;
+    const int64_t written = end % term == 0 ? position + ps_align32_64(length) : end;
+    return written <= image->reserved_position && end <= released;
+}
+
 void ps_probe_image_data(ps_probe_t *probe, ps_probe_image_t *model, const ps_data_t *data,
                          const ps_sim_packet_t *packet, int64_t now_ns)
 {
@@ -97,7 +107,7 @@ void ps_probe_image_data(ps_probe_t *probe, ps_probe_image_t *model, const ps_da
     }
     model->heard_ns = now_ns;
     model->path_ns = now_ns;
-    if (end > image->reserved_position || end > image->free_to + 3 * term - PS_FRAME_ALIGNMENT) {
+    if (!has_memory(image, position, packet->length, end)) {
         return;
     }
     if (ps_probe_path_data(model, packet, position, end, now_ns) && model->took < 64) {
