@@ -347,10 +347,16 @@ static void check_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
     const ps_publication_t *pub = model->pub;
     const int64_t slack_ns = ps_probe_slack_ns(probe, model->host);
     if (pub->params.flow_control == PS_FC_CUSTOM) {
-        ps_probe_promise(
-            probe, &model->promises[P_PUB_LIMIT],
-            !pub->fc.custom_started || pub->sender_limit == custom_limit(&pub->fc, now_ns), now_ns,
-            slack_ns, "the limit is the strategy's, or on_late's", model->host, driver_side(model));
+        /* Without receivers, the limit moves with the position that follows the spies. The next
+         * answer of the strategy may lower it again. */
+        const int64_t stated = custom_limit(&pub->fc, now_ns);
+        const bool spied = pub->params.spies_simulate_connection && !model->spies_heard &&
+                           stated < pub->sender_position;
+        ps_probe_promise(probe, &model->promises[P_PUB_LIMIT],
+                         !pub->fc.custom_started || pub->sender_limit == stated ||
+                             (spied && pub->sender_limit == pub->sender_position),
+                         now_ns, slack_ns, "the limit is the strategy's, or on_late's", model->host,
+                         driver_side(model));
         return;
     }
     recede(model, now_ns);
